@@ -1,0 +1,1 @@
+"""Shows: reads the store and draws it. Never imports `workers`, Ray or adbutils."""

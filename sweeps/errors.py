@@ -1,0 +1,76 @@
+"""Every error that EdgeSweep raises on purpose.
+
+    EdgeSweepError                 what happened + the next step; the command line prints both and exits 1
+    ├── SpecError                  the sweep file is wrong (file, line, allowed values); exit code 2
+    ├── WorkspaceError             the workspace can not be used (held by another process, not writable)
+    ├── ModelError                 a model or its weights can not be loaded
+    ├── DataError                  calibration or evaluation data can not be used
+    ├── BuildError                 one variant can not be built: becomes Failed("build", kind, message)
+    ├── DeviceError                a device can not be reached or a program on it went wrong
+    │   └── RunnerError            the runner ended without a whole report: becomes Failed("run", kind, message)
+    ├── ClusterError               Ray can not start or lost a worker
+    └── StoreError                 the journal or MLflow can not be read or written
+
+Errors cross process boundaries (Ray), so each one survives pickling: all state is in `args`.
+"""
+
+
+class EdgeSweepError(Exception):
+    """What happened, in one sentence, and what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, next_step: str = "") -> None:
+        super().__init__(message, next_step)
+        self.message = message
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  -> {self.next_step}" if self.next_step else self.message
+
+
+class SpecError(EdgeSweepError):
+    """The sweep file is wrong."""
+
+    exit_code = 2
+
+
+class WorkspaceError(EdgeSweepError):
+    """The workspace can not be used."""
+
+
+class ModelError(EdgeSweepError):
+    """A model or its weights can not be loaded."""
+
+
+class DataError(EdgeSweepError):
+    """Calibration or evaluation data can not be used."""
+
+
+class _KindError(EdgeSweepError):
+    """An error that ends one job and is told apart by a `kind` (snake_case, stable, shown in rankings)."""
+
+    def __init__(self, kind: str, message: str, next_step: str = "") -> None:
+        super().__init__(message, next_step)
+        self.args = (kind, message, next_step)
+        self.kind = kind
+
+
+class BuildError(_KindError):
+    """One variant can not be built."""
+
+
+class DeviceError(_KindError):
+    """A device can not be reached, or a program on it went wrong."""
+
+
+class RunnerError(DeviceError):
+    """The runner ended without a whole report."""
+
+
+class ClusterError(EdgeSweepError):
+    """Ray can not start, or lost a worker for good."""
+
+
+class StoreError(EdgeSweepError):
+    """The journal or MLflow can not be read or written."""

@@ -1,0 +1,54 @@
+"""The only list of metrics: name, unit, which way is better, how it is printed."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One figure of a finished job, under the name that it has in records, MLflow, tables and sweep files."""
+
+    name: str
+    title: str
+    unit: str
+    better: Literal["lower", "higher", "neither"]
+    digits: int
+
+    def format(self, value: float | None) -> str:
+        """The value with its unit, or `–` where it is unknown (also for NaN, which pandas makes of `None`)."""
+        if value is None or value != value:
+            return "–"
+        return f"{value:.{self.digits}f} {self.unit}".rstrip()
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        Metric("latency_p50_ms", "Latency (p50)", "ms", "lower", 3),
+        Metric("latency_ci_low_ms", "Latency, low end of the 95 % interval", "ms", "neither", 3),
+        Metric("latency_ci_high_ms", "Latency, high end of the 95 % interval", "ms", "neither", 3),
+        Metric("latency_p90_ms", "Latency (p90)", "ms", "lower", 3),
+        Metric("latency_p99_ms", "Latency (p99)", "ms", "lower", 3),
+        Metric("spread_within", "Spread inside a block (MAD / median)", "", "lower", 4),
+        Metric("spread_between", "Spread between rounds ((max - min) / median)", "", "lower", 4),
+        Metric("first_inference_ms", "First inference", "ms", "lower", 2),
+        Metric("load_ms", "Load time", "ms", "lower", 1),
+        Metric("model_rss_mb", "Memory (peak less before load)", "MB", "lower", 1),
+        Metric("artifact_mb", "Artifact size", "MB", "lower", 2),
+        Metric("top1_percent", "Top-1", "%", "higher", 2),
+        Metric("top5_percent", "Top-5", "%", "higher", 2),
+        Metric("agreement_percent", "Agreement with fp32 eager", "%", "higher", 2),
+        Metric("sqnr_db", "SQNR against fp32 eager", "dB", "higher", 1),
+        Metric("accuracy_drop_points", "Accuracy drop against fp32 eager", "points", "lower", 2),
+        Metric("accuracy_drop_low_points", "Accuracy drop, low end of the 95 % interval", "points", "neither", 2),
+        Metric(
+            "accuracy_drop_high_points",
+            "Accuracy drop, high end of the 95 % interval",
+            "points",
+            "neither",
+            2,
+        ),
+        Metric("temp_start_c", "Temperature at start", "°C", "lower", 1),
+        Metric("temp_end_c", "Temperature at end", "°C", "lower", 1),
+    )
+}

@@ -1,0 +1,250 @@
+"""The values that travel between the parts of EdgeSweep. Frozen; units in the names; unknown is `None`."""
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+"""Version of the records as the journal stores them; part of every job key."""
+
+Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
+
+
+def canonical_key(content: dict[str, Any]) -> str:
+    """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One value for each build axis. Two equal variants of one model are the same artifact."""
+
+    runtime: str = "torchscript"
+    backend: str = "cpu"
+    precision: str = "fp32"
+    quantization: str = "none"
+    qengine: str = "none"
+    interface: str = "none"
+    layout: str = "nchw"
+    capture: str = "script"
+    format: str = "pt"
+    fuse: bool = False
+    optimize: bool = False
+
+    @property
+    def label(self) -> str:
+        """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`."""
+        precision = self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"
+        words = [self.backend, precision, self.layout, self.capture]
+        words += ["fused"] * self.fuse + ["optimized"] * self.optimize
+        return " ".join(words)
+
+    def axes(self) -> dict[str, str | bool]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAxes:
+    """How an artifact is run, as far as the user chooses it. `cpus` is `all` or a list such as `0,1`."""
+
+    threads: int = 1
+    cpus: str = "all"
+    reuse_input: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """What is known of one device. `device_id` is the unit; `fingerprint` says what makes results comparable."""
+
+    device_id: str
+    name: str
+    """As a sweep file names it: `local`, `adb:SERIAL`."""
+    maker: str
+    model: str
+    soc: str
+    os_build: str
+    abi: str
+    """Android's names: `arm64-v8a`, `armeabi-v7a`, `x86_64`, `x86`."""
+    cores: int
+    ram_bytes: int | None
+    cpu_features: tuple[str, ...] = ()
+    runtime_versions: tuple[tuple[str, str], ...] = ()
+    """Per runtime the version that runs on the device, e.g. `(("torchscript", "2.12.1"),)`."""
+    qengines: tuple[str, ...] = ()
+    """Quantized engines that the runtime on the device has."""
+    nnapi_level: int | None = None
+    exec_context: str = "shell"
+
+    @property
+    def device_class(self) -> str:
+        return f"{self.maker} {self.model} ({self.soc})"
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over class, OS build, ABI, runtimes and NNAPI level; no serial number, no boot id."""
+        return canonical_key(
+            {
+                "class": self.device_class,
+                "os_build": self.os_build,
+                "abi": self.abi,
+                "runtimes": list(map(list, self.runtime_versions)),
+                "nnapi_level": self.nnapi_level,
+            }
+        )[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One variant of one model on one device with run axes under one measurement protocol."""
+
+    key: str
+    build_key: str
+    name: str
+    """Unique within the sweep, for people: model, variant, threads and, where given, the grid's name."""
+    model: str
+    """The model's name in the sweep file."""
+    grid: str
+    """The grid's name in the sweep file, or empty."""
+    variant: Variant
+    run: RunAxes
+    device_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A combination that the plan knows to be impossible or pointless."""
+
+    name: str
+    model: str
+    grid: str
+    variant: Variant
+    run: RunAxes
+    device_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """What was found while building or running. `kind` is snake_case and stable; `message` is for people."""
+
+    stage: Stage
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The state of the device around one block. `None` where the device has no such sensor."""
+
+    temp_start_c: float | None = None
+    temp_end_c: float | None = None
+    cpu_mhz_start: float | None = None
+    cpu_mhz_end: float | None = None
+    load_start: float | None = None
+    """Share of the device's CPU time (0 to 1) that was taken by others just before the block."""
+    cpus: str = "all"
+    throttled: bool | None = None
+    fixed_performance: bool | None = None
+    exec_context: str = "shell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One process of the runner on the device: one sample of what differs between processes."""
+
+    job_key: str
+    round: int
+    samples_ns: tuple[int, ...]
+    warmup_ns: tuple[int, ...]
+    """All warm-up iterations after the first inference."""
+    first_inference_ns: int
+    load_ns: int
+    rss_before_load_bytes: int | None
+    rss_peak_bytes: int | None
+    backend_ran: str
+    engine_ran: str
+    threads_ran: int
+    runner: str
+    """Name and version of the program that measured, e.g. `python-torchscript 1`."""
+    runtime_version: str
+    artifact_sha256: str
+    exit_code: int
+    conditions: Conditions
+    labels: tuple[str, ...] = ()
+    """Trust labels found in this block (see `sweeps.protocol.TRUST`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """All accepted blocks of one job on a device that ran the backend, summarised by `sweeps.protocol`."""
+
+    job_key: str
+    rounds: int
+    samples: int
+    latency_p50_ms: float
+    """Median of the block medians."""
+    latency_ci_low_ms: float | None
+    latency_ci_high_ms: float | None
+    """95 % interval from the block medians; `None` for a single block."""
+    latency_p90_ms: float | None
+    """From 64 samples on, else `None`."""
+    latency_p99_ms: float | None
+    """From 662 samples on, else `None`."""
+    spread_within: float
+    """Median over blocks of MAD / median inside a block (a share, 0.01 = 1 %)."""
+    spread_between: float | None
+    """(max - min) / median of the block medians; `None` for a single block."""
+    first_inference_ms: float
+    load_ms: float
+    model_rss_mb: float | None
+    block_medians_ms: tuple[tuple[int, float], ...]
+    """(round, median) in order of rounds: the ranking pairs jobs by round."""
+    temp_start_c: float | None
+    temp_end_c: float | None
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """What one build answers on one evaluation set, computed on the host from the logits that the runner wrote.
+
+    Shares are in percent, differences in percentage points; labelled figures are `None` without labels.
+    """
+
+    build_key: str
+    evaluation_id: str
+    """sha256 of the evaluation manifest."""
+    engine: str
+    executor: str
+    """Fingerprint of the device that ran it, or `reference:<backend>@<version>`."""
+    images: int
+    top1_percent: float | None
+    top5_percent: float | None
+    reference_top1_percent: float | None
+    agreement_percent: float
+    """Images with the same top-1 answer as the fp32 eager model."""
+    sqnr_db: float | None
+    """Signal to quantization-noise ratio against the eager logits; `None` where both are equal to the bit."""
+    accuracy_drop_points: float | None
+    """Eager top-1 minus this build's top-1, paired over the same images; positive is worse."""
+    accuracy_drop_low_points: float | None
+    accuracy_drop_high_points: float | None
+    labels: tuple[str, ...] = ()
+    """`invalid_output` where a logit is not finite."""
+
+    @property
+    def emulated(self) -> bool:
+        return self.executor.startswith("reference:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A finished job. `timing` is `None` where the backend only ran emulated."""
+
+    timing: Timing | None
+    accuracy: Accuracy | None
+
+
+Outcome = Measured | Skipped | Failed

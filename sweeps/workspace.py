@@ -1,0 +1,94 @@
+"""The workspace: one folder that owns every file of EdgeSweep. The only module that knows file names in it."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.errors import WorkspaceError
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A folder with the journal, MLflow's database, artifacts, weights and logs."""
+
+    root: Path
+
+    @classmethod
+    def open(cls, root: Path) -> "Workspace":
+        """Make the folder where it is missing. Raises `WorkspaceError` where that is not possible."""
+        root = root.expanduser().resolve()
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WorkspaceError(
+                f"the workspace {root} can not be made: {error.strerror}",
+                "give another folder with --workspace",
+            ) from error
+        return cls(root)
+
+    @property
+    def journal(self) -> Path:
+        return self.root / "journal.sqlite"
+
+    @property
+    def tracking_uri(self) -> str:
+        """MLflow's URI: `MLFLOW_TRACKING_URI` where it is set, else a sqlite database in the workspace."""
+        return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.sqlite'}"
+
+    @property
+    def mlflow_artifacts(self) -> Path:
+        return self.root / "mlflow-artifacts"
+
+    @property
+    def artifacts(self) -> Path:
+        return self.root / "artifacts"
+
+    def artifact(self, build_key: str) -> Path:
+        return self.artifacts / build_key
+
+    @property
+    def weights(self) -> Path:
+        """Weights that EdgeSweep trained or settled itself."""
+        return self.root / "weights"
+
+    @property
+    def references(self) -> Path:
+        """Logits of fp32 eager models on evaluation sets."""
+        return self.root / "references"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the workspace for one driver. The kernel frees the lock of a dead process, so none goes stale.
+
+        Raises `WorkspaceError` with the holder's process id.
+        """
+        path = self.root / "driver.lock"
+        try:
+            handle = path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise WorkspaceError(
+                f"the workspace {self.root} can not be written: {error.strerror}",
+                "give another folder with --workspace",
+            ) from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                handle.seek(0)
+                holder = handle.read(20).strip() or "unknown"
+                raise WorkspaceError(
+                    f"the workspace {self.root} is held by process {holder}",
+                    "wait until it has finished, or give another folder with --workspace",
+                ) from None
+            handle.seek(0)
+            handle.truncate()
+            handle.write(f"{os.getpid()}\n")
+            handle.flush()
+            yield

@@ -1,0 +1,1 @@
+"""Does: builds artifacts and measures them on devices. Imports `sweeps`, never `dashboard`."""

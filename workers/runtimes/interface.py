@@ -1,0 +1,135 @@
+"""The seam between EdgeSweep and a toolchain. A runtime touches no device.
+
+`supports`, `command` and `parse` are pure and quick (no torch import): plans and device hosts use them too.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.manifest import Manifest
+from sweeps.records import DeviceFacts, Variant
+
+Images = NDArray[np.float32]
+"""(N, C, H, W), already normalised: what the model is fed."""
+Logits = NDArray[np.float32]
+"""(N, classes)."""
+Labels = NDArray[np.int64]
+"""(N,)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPackage:
+    """A model that can cross to another machine: source files and a state_dict, no pickled code."""
+
+    name: str
+    source: str
+    """As in the sweep file: torchvision's name or `module:function`."""
+    arguments: Mapping[str, str | int | float | bool]
+    files: Mapping[str, bytes]
+    """The user's own source files by relative path; empty for torchvision."""
+    state: bytes
+    """`torch.save` of the state_dict; loaded with `weights_only`."""
+    weights_id: str
+    model_source: str
+    """`ModelIdentity.source`."""
+    input_shape: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildInputs:
+    """What all builds of one model share."""
+
+    package: ModelPackage
+    calibration: Images
+    calibration_id: str
+    verification: Images
+    verification_labels: Labels | None
+    verification_logits: Logits
+    """Of the fp32 eager model."""
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """One process of the runner. With `eval_inputs` it evaluates instead of timing."""
+
+    model: str
+    """Path of the model on the device."""
+    backend: str
+    engine: str
+    threads: int
+    cpus: str
+    input_shape: tuple[int, ...]
+    memory_format: str
+    input_dtype: str = "float"
+    input_scale: float | None = None
+    input_zero_point: int | None = None
+    reuse_input: bool = True
+    warmup_iterations: int = 0
+    warmup_seconds: float = 0.0
+    iterations: int = 1
+    min_seconds: float = 0.0
+    max_seconds: float = 60.0
+    eval_inputs: str | None = None
+    """Path on the device: float32 little-endian, (N, C, H, W), N from the file's size."""
+    eval_outputs: str | None = None
+    """Path on the device that the logits are written to: float32 little-endian, (N, classes)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """A runner's whole output, parsed. There is none without its `end` line."""
+
+    runner: str
+    runtime_version: str
+    file_version_max: int | None
+    bytecode_version_max: int | None
+    load_ns: int
+    first_inference_ns: int
+    warmup_ns: tuple[int, ...]
+    samples_ns: tuple[int, ...]
+    rss_before_load_bytes: int | None
+    rss_peak_bytes: int | None
+    backend_ran: str
+    engine_ran: str
+    threads_ran: int
+    eval_images: int | None = None
+    eval_classes: int | None = None
+
+
+class Runtime(Protocol):
+    """A toolchain that builds and a program that runs."""
+
+    name: str
+
+    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+        """Why this variant makes no sense on this device, or `None`. The engine may still be `auto`."""
+        ...
+
+    def versions(self) -> dict[str, str]:
+        """Of the libraries and of the builder: part of every build key."""
+        ...
+
+    def runner(self) -> str:
+        """Name and version of the runner: part of every job key."""
+        ...
+
+    def build(self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path) -> Manifest:
+        """Write `manifest.json` and the model into the empty folder `out`, verified in a fresh process.
+
+        Raises `BuildError` with the figures where the artifact is not good enough.
+        """
+        ...
+
+    def command(self, request: RunRequest) -> list[str]:
+        """The runner's argument list on the device."""
+        ...
+
+    def parse(self, stdout: bytes) -> RunReport:
+        """Raises `RunnerError` for anything that is not a whole, sane report."""
+        ...
