@@ -1,0 +1,48 @@
+# Everything on a fresh machine with Python 3.11 and make:
+#   make demo   set up, train, build, measure, rank
+#   make test   set up, lint, types, all tests (STRICT=1: what this machine lacks is a failure, not a note)
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+WORKSPACE ?= edgesweep-data
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test dashboard bench lint fmt docs clean
+.DEFAULT_GOAL := demo
+
+demo: $(STAMP)
+	$(BIN)/edgesweep demo --workspace $(WORKSPACE)
+
+dashboard: $(STAMP)
+	$(BIN)/edgesweep dashboard --workspace $(WORKSPACE)
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python tests/benchmarks/run_all.py
+
+docs: $(STAMP)
+	$(BIN)/python infra/write_docs.py
+
+$(STAMP): pyproject.toml infra/constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo "make: Python 3.11 is needed; name it with: make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing EdgeSweep and its pinned dependencies into $(VENV) (about 6 GB, 2 to 4 minutes) ..."
+	$(BIN)/python -m pip install --quiet --constraint infra/constraints.txt --editable '.[workers,dashboard,dev]'
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,188 @@
+"""Builds and measurements on a Ray cluster: the one module that imports Ray.
+
+Artifacts and images cross between machines as Ray objects, never as paths: no shared file system is assumed.
+"""
+
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import exceptions
+
+from sweeps.errors import ClusterError, DeviceError
+from sweeps.protocol import Protocol as MeasurementProtocol
+from sweeps.records import Block, DeviceFacts, Failed, Job, Variant
+from workers.bench import Bench, Evaluation
+from workers.build import ArtifactStore, PackedArtifact, build_packed
+from workers.devices import registry
+from workers.executor import CRASHED_BUILD, BuildRequest, DeviceLane, Started, Stop
+from workers.runtimes.interface import BuildInputs, Logits
+
+NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
+"""Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
+
+_POLL_S = 0.5
+
+
+class RayExecutor:
+    """Builds as Ray tasks, one actor per device, placed by the resource `device:<id>`.
+
+    Joins the cluster at `RAY_ADDRESS`, else starts Ray on this machine with the local device.
+    """
+
+    def __init__(self, folder: Path, local_device_id: str | None) -> None:
+        self._store = ArtifactStore(folder / "artifacts")
+        self._lanes: list[_RayLane] = []
+        address = os.environ.get("RAY_ADDRESS")
+        # Read by ray.init: a start must not wait for the internet to report usage statistics.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Only workers that ask for a GPU would see one anyway; this is what Ray is going to do by default.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        try:
+            if address:
+                ray.init(address=address, **quiet)
+            else:
+                # On one machine the node's folder is the workspace: nothing is stored twice.
+                os.environ[NODE_FOLDER_VARIABLE] = str(folder)
+                resources = {_resource(local_device_id): 1.0} if local_device_id else None
+                ray.init(address="local", resources=resources, include_dashboard=False, **quiet)
+        except Exception as error:  # Ray raises whatever its parts raise
+            raise ClusterError(
+                f"Ray can not start: {error}",
+                "check RAY_ADDRESS and free memory and disk, or work without Ray: --executor inline",
+            ) from error
+
+    def build(
+        self, requests: Iterable[BuildRequest], started: Started, stop: Stop
+    ) -> Iterator[tuple[BuildRequest, PackedArtifact | Failed]]:
+        # One at a time per CPU: what is not started yet can be left out on Ctrl-C.
+        at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        waiting = iter(requests)
+        running: dict[Any, BuildRequest] = {}
+        inputs: dict[int, tuple[BuildInputs, Any]] = {}
+        more = True
+        while more or running:
+            while more and len(running) < at_once:
+                request = None if stop() else next(waiting, None)
+                if request is None:
+                    more = False
+                    break
+                # All builds of a model share one object with its weights and data.
+                shared = inputs.setdefault(id(request.inputs), (request.inputs, None))
+                if shared[1] is None:
+                    shared = inputs[id(request.inputs)] = (request.inputs, ray.put(request.inputs))
+                running[_build_task.remote(request.build_key, request.variant, shared[1])] = request
+                started(request)
+            done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
+            for reference in done:
+                yield running.pop(reference), _build_result(reference)
+
+    def lane(self, facts: DeviceFacts) -> DeviceLane:
+        resource = _resource(facts.device_id)
+        if resource not in ray.cluster_resources():
+            raise ClusterError(
+                f"no node of the Ray cluster has the device {facts.device_id}",
+                f"start its host with: ray start --address=... --resources='{{\"{resource}\": 1}}'",
+            )
+        lane = _RayLane(facts, self._store)
+        self._lanes.append(lane)
+        return lane
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+        ray.shutdown()
+
+
+class _RayLane:
+    """The driver's end of a device actor."""
+
+    def __init__(self, facts: DeviceFacts, store: ArtifactStore) -> None:
+        self._name = facts.name
+        self._resource = _resource(facts.device_id)
+        self._store = store
+        self._images: dict[str, Any] = {}
+        self._actor: Any = None
+
+    def block(self, job: Job, round_: int, protocol: MeasurementProtocol) -> Block | Failed:
+        outcome: Block | Failed = self._call("run", job, "block", job, round_, protocol)
+        return outcome
+
+    def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
+        key = f"{evaluation.evaluation_id}{evaluation.images.shape}"
+        if key not in self._images:
+            self._images[key] = ray.put(evaluation)
+        outcome: Logits | Failed = self._call("evaluate", job, "logits", job, self._images[key])
+        return outcome
+
+    def close(self) -> None:
+        if self._actor is not None:
+            ray.kill(self._actor)
+
+    def _call(self, stage: Any, job: Job, method: str, *arguments: Any) -> Any:
+        try:
+            if self._actor is None:
+                self._actor = _DeviceActor.options(resources={self._resource: 1}).remote(self._name)
+            if not ray.get(self._actor.has.remote(job.build_key)):
+                self._send(job)
+            return ray.get(getattr(self._actor, method).remote(*arguments))
+        except exceptions.RayActorError as error:
+            # The next call starts a new actor: the device is fine, its host process was not.
+            self._actor = None
+            return Failed(stage=stage, kind="worker_lost", message=f"the device's worker process ended: {error}"[:500])
+
+    def _send(self, job: Job) -> None:
+        manifest = self._store.find(job.build_key)
+        if manifest is None:
+            raise DeviceError("no_artifact", f"artifact {job.build_key[:12]} is not in the workspace")
+        ray.get(self._actor.receive.remote(self._store.pack(manifest)))
+
+
+@ray.remote(num_cpus=1, max_retries=0)
+def _build_task(build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
+    return build_packed(_node_folder() / "artifacts", build_key, variant, inputs)
+
+
+@ray.remote(num_cpus=0, max_restarts=0)
+class _DeviceActor:
+    """On the node that the device is attached to. Measures one job at a time."""
+
+    def __init__(self, name: str) -> None:
+        folder = _node_folder()
+        self._bench = Bench(registry.connect(name, folder), folder)
+
+    def has(self, build_key: str) -> bool:
+        return self._bench.has(build_key)
+
+    def receive(self, packed: PackedArtifact) -> None:
+        self._bench.receive(packed)
+
+    def block(self, job: Job, round_: int, protocol: MeasurementProtocol) -> Block | Failed:
+        return self._bench.block(job, round_, protocol)
+
+    def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
+        return self._bench.logits(job, evaluation)
+
+
+def _build_result(reference: Any) -> PackedArtifact | Failed:
+    try:
+        result: PackedArtifact | Failed = ray.get(reference)
+        return result
+    except exceptions.OutOfMemoryError:
+        return Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
+    except exceptions.WorkerCrashedError:
+        return CRASHED_BUILD
+    except exceptions.RayError as error:
+        return Failed(stage="build", kind="worker_lost", message=str(error)[:500])
+
+
+def _node_folder() -> Path:
+    return Path(os.environ.get(NODE_FOLDER_VARIABLE) or Path.home() / ".cache" / "edgesweep")
+
+
+def _resource(device_id: str | None) -> str:
+    return f"device:{device_id}"

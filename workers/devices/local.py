@@ -1,0 +1,176 @@
+"""The machine that EdgeSweep runs on, as a device that measures."""
+
+import functools
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import psutil
+
+from sweeps.errors import DeviceError
+from sweeps.records import DeviceFacts, canonical_key
+from workers.devices.interface import Completed, Sensors
+
+# More than any runner prints; what is beyond it is a program gone wild.
+_OUTPUT_LIMIT_BYTES = 64 * 2**20
+# A virtual machine's ticks are 10 ms: shorter looks at the load see nothing.
+_LOAD_WINDOW_S = 0.2
+_ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a", "armv7l": "armeabi-v7a"}
+# The instruction sets that decide which kernels run.
+_FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
+
+
+class LocalDevice:
+    """The host CPU. Programs run as processes of their own session, ended as a whole."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "run"
+        self._folder.mkdir(parents=True, exist_ok=True)
+
+    def facts(self) -> DeviceFacts:
+        return local_facts()
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        # Without it a runner would outlive a driver that is killed, and heat the next sweep's measurements.
+        die_with_parent = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+        with (
+            tempfile.TemporaryFile(dir=self._folder) as stdout,
+            tempfile.TemporaryFile(dir=self._folder) as stderr,
+            subprocess.Popen(  # noqa: S603  # an argument list; no shell
+                [*die_with_parent, *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            ) as process,
+        ):
+            try:
+                exit_code = process.wait(timeout=deadline_s)
+            except subprocess.TimeoutExpired as error:
+                raise DeviceError(
+                    "timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was ended"
+                ) from error
+            finally:
+                # Also on Ctrl-C: nothing that was started here goes on.
+                if process.poll() is None:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+            stdout.seek(0)
+            stderr.seek(0)
+            return Completed(
+                exit_code=exit_code,
+                stdout=stdout.read(_OUTPUT_LIMIT_BYTES + 1),
+                stderr=stderr.read(_OUTPUT_LIMIT_BYTES),
+            )
+
+    def push(self, source: Path, name: str) -> str:
+        target = self._folder / name
+        part = target.with_name(target.name + ".part")
+        part.unlink(missing_ok=True)
+        try:
+            os.link(source, part)
+        except OSError:  # another file system, or one without links
+            shutil.copyfile(source, part)
+        part.replace(target)
+        return str(target)
+
+    def pull(self, path: str, target: Path) -> None:
+        try:
+            shutil.copyfile(path, target)
+        except OSError as error:
+            raise DeviceError("no_output", f"{path} was not written: {error.strerror}") from error
+
+    def remove(self, path: str) -> None:
+        Path(path).unlink(missing_ok=True)
+
+    def sensors(self) -> Sensors:
+        return Sensors(
+            temp_c=_hottest(Path("/sys/class/thermal")),
+            cpu_mhz=_mean_mhz(Path("/sys/devices/system/cpu")),
+            load=psutil.cpu_percent(interval=_LOAD_WINDOW_S) / 100,
+            throttle_count=_throttle_count(Path("/sys/devices/system/cpu")),
+        )
+
+
+@functools.cache
+def local_facts() -> DeviceFacts:
+    """Facts of this machine. Imports torch (1.5 s) to ask it for its quantized engines."""
+    flags = set(_cpuinfo("flags", "Features").split())
+    try:
+        runtimes = (("torchscript", version("torch")),)
+        import torch
+
+        engines = tuple(sorted(set(torch.backends.quantized.supported_engines) - {"none"}))
+    except (PackageNotFoundError, ImportError):
+        runtimes, engines = (), ()
+    machine = platform.machine().lower()
+    return DeviceFacts(
+        device_id=f"local-{_unit()}",
+        name="local",
+        maker=_first_line("/sys/class/dmi/id/sys_vendor") or platform.system(),
+        model=_first_line("/sys/class/dmi/id/product_name") or machine,
+        soc=_cpuinfo("model name", "Hardware") or platform.processor() or machine,
+        os_build=f"{platform.system()} {platform.release()}",
+        abi=_ABIS.get(machine, machine),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        ram_bytes=psutil.virtual_memory().total,
+        cpu_features=tuple(name for name in _FEATURES if name in flags),
+        runtime_versions=runtimes,
+        qengines=engines,
+    )
+
+
+def _unit() -> str:
+    """Which machine this is, without telling its id."""
+    machine_id = _first_line("/etc/machine-id") or platform.node()
+    return canonical_key({"machine": machine_id})[:8]
+
+
+def _first_line(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()[0].strip()
+    except (OSError, IndexError):
+        return ""
+
+
+def _cpuinfo(*names: str) -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() in names:
+            return value.strip()
+    return ""
+
+
+def _numbers(paths: Sequence[Path]) -> list[int]:
+    numbers = []
+    for path in paths:
+        with suppress(OSError, ValueError):
+            numbers.append(int(path.read_text()))
+    return numbers
+
+
+def _hottest(folder: Path) -> float | None:
+    """°C of the hottest thermal zone; zones that report nonsense (0, -274) are left out."""
+    zones = [value / 1000 for value in _numbers(sorted(folder.glob("thermal_zone*/temp")))]
+    return max((value for value in zones if 0 < value < 150), default=None)
+
+
+def _mean_mhz(folder: Path) -> float | None:
+    kilohertz = _numbers(sorted(folder.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")))
+    return sum(kilohertz) / len(kilohertz) / 1000 if kilohertz else None
+
+
+def _throttle_count(folder: Path) -> int | None:
+    counts = _numbers(sorted(folder.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")))
+    return sum(counts) if counts else None
