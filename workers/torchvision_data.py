@@ -1,0 +1,73 @@
+"""Data sets of torchvision by their class names. Imported only where a sweep file names one: it imports torch."""
+
+import difflib
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torchvision.datasets
+from PIL import Image
+
+from sweeps.errors import DataError
+
+_SPLITS = {False: ("train", "trainval"), True: ("test", "val", "valid")}
+
+
+def constructor(name: str) -> Any:
+    """torchvision's class. Raises `DataError` for an unknown name and for one without a train and a test split."""
+    if name not in torchvision.datasets.__all__:
+        close = difflib.get_close_matches(name, torchvision.datasets.__all__, n=3)
+        raise DataError(
+            f"torchvision has no data set {name}",
+            f"did you mean {' or '.join(close)}?" if close else "CIFAR10 and Imagenette are two that it has",
+        )
+    found = getattr(torchvision.datasets, name)
+    if not {"train", "split"} & set(inspect.signature(found).parameters):
+        raise DataError(
+            f"torchvision's {name} has no train and test split",
+            "download it yourself and give it as a folder (source: folder)",
+        )
+    return found
+
+
+def opened(name: str, root: Path, *, held_out: bool) -> Any:
+    """The data set's train or test split, downloaded where it is missing. Raises `DataError`."""
+    found = constructor(name)
+    parameters = inspect.signature(found).parameters
+    arguments: dict[str, object] = {"root": str(root)}
+    if "download" in parameters or "kwargs" in parameters:
+        arguments["download"] = True
+    splits: Sequence[object] = [not held_out] if "train" in parameters else _SPLITS[held_out]
+    wrong_split: Exception | None = None
+    for split in splits:
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            return found(**arguments, **{"train" if "train" in parameters else "split": split})
+        except (ValueError, TypeError) as error:
+            wrong_split = error
+        except (OSError, RuntimeError, ImportError) as error:
+            raise DataError(*_why(name, root, error)) from error
+    raise DataError(
+        f"torchvision's {name} does not take the split {splits[0]}: {wrong_split}",
+        "download it yourself and give it as a folder (source: folder)",
+    )
+
+
+def item(dataset: Any, index: int, name: str) -> tuple[Image.Image, int]:
+    """Image and class. Raises `DataError` where the data set is not one of single labelled images."""
+    entry = dataset[index]
+    if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], Image.Image)):
+        raise DataError(f"torchvision's {name} is not a data set of labelled images", "use one for classification")
+    try:
+        return entry[0], int(entry[1])
+    except (TypeError, ValueError) as error:
+        raise DataError(f"torchvision's {name} has no single class per image", "use one for classification") from error
+
+
+def _why(name: str, root: Path, error: Exception) -> tuple[str, str]:
+    by_hand = f"download it where there is a network, and copy it into {root}"
+    # urllib's URLError is an OSError; torchvision wraps a failed download from all mirrors in RuntimeError.
+    if "urlopen" in str(error) or "downloading" in str(error).lower():
+        return f"no network: {name} can not be downloaded ({error})", by_hand
+    return f"{name} can not be read from {root}: {error}", by_hand
