@@ -92,7 +92,7 @@ class LocalDevice:
 
     def sensors(self) -> Sensors:
         return Sensors(
-            temp_c=_hottest(Path("/sys/class/thermal")),
+            temp_c=host_temperature(),
             cpu_mhz=_mean_mhz(Path("/sys/devices/system/cpu")),
             load=psutil.cpu_percent(interval=_LOAD_WINDOW_S) / 100,
             throttle_count=_throttle_count(Path("/sys/devices/system/cpu")),
@@ -160,7 +160,7 @@ def _numbers(paths: Sequence[Path]) -> list[int]:
     return numbers
 
 
-def _hottest(folder: Path) -> float | None:
+def host_temperature(folder: Path = Path("/sys/class/thermal")) -> float | None:
     """°C of the hottest thermal zone; zones that report nonsense (0, -274) are left out."""
     zones = [value / 1000 for value in _numbers(sorted(folder.glob("thermal_zone*/temp")))]
     return max((value for value in zones if 0 < value < 150), default=None)

@@ -1,0 +1,466 @@
+"""The command line. The one module of `sweeps` that imports upwards, inside its commands, so that each starts fast."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, assert_never
+
+import click
+
+from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sweeps.journal import Journal
+    from sweeps.plan import Plan
+    from sweeps.spec import SweepSpec
+    from sweeps.store import SweepResults
+    from sweeps.terminal import RunProgress
+    from workers.drive import Event
+    from workers.executor import Executor
+
+SPECS = Path(__file__).parent / "specs"
+EXIT_INTERRUPTED = 130
+
+
+class _Group(click.Group):
+    """Prints an expected error as one red line and its next step; a traceback is for bugs only."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EdgeSweepError as error:
+            click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
+            if error.next_step:
+                click.echo(f"  next: {plain(error.next_step)}", err=True)
+            ctx.exit(error.exit_code)
+
+
+workspace_option = click.option(
+    "--workspace",
+    "root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("edgesweep-data"),
+    envvar="EDGESWEEP_WORKSPACE",
+    show_default=True,
+    help="Folder of results, artifacts and logs (or EDGESWEEP_WORKSPACE).",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+sweep_file_argument = click.argument("sweep_file", type=click.Path(dir_okay=False, path_type=Path))
+yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
+executor_option = click.option(
+    "--executor",
+    type=click.Choice(["ray", "inline"]),
+    default="ray",
+    show_default=True,
+    help="Where builds and measurements run; inline needs no Ray.",
+)
+sweep_argument = click.argument("sweep", required=False)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="edgesweep", prog_name="edgesweep")
+def main() -> None:
+    """Which build of my model do I ship on which phone, and how sure are we?
+
+    \b
+    Example:
+      edgesweep run sweep.yaml      build, measure, rank
+      edgesweep rank                the ranking again
+      edgesweep dashboard           the same in the browser
+      edgesweep export              the winner's file, ready to ship
+    """
+
+
+@main.command()
+@sweep_file_argument
+@workspace_option
+@yes_option
+@json_option
+def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
+    """Print every job and every skipped combination; run nothing.
+
+    \b
+    Example: edgesweep plan sweep.yaml
+    """
+    from sweeps import terminal
+    from sweeps.journal import Journal
+    from sweeps.plan import estimate_seconds
+    from sweeps.protocol import resolve
+    from workers.build import ArtifactStore
+
+    spec = _load(sweep_file, yes)
+    workspace = Workspace(root.expanduser().resolve())
+    planned = _plan(spec, sweep_file, workspace)
+    protocol = resolve(spec.protocol)
+    done: set[str] = set()
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal) as journal:
+            done = {job.key for job in planned.jobs if _outcome(journal, planned, job) is not None}
+    store = ArtifactStore(workspace.artifacts)
+    built = {key for key in {job.build_key for job in planned.jobs} if store.find(key) is not None}
+    seconds = estimate_seconds(planned, protocol, done, built)
+    if as_json:
+        _print_json(terminal.plan_document(planned, done, built, seconds))
+    else:
+        terminal.print_plan(planned, done, built, seconds)
+
+
+@main.command()
+@sweep_file_argument
+@workspace_option
+@executor_option
+@yes_option
+@click.option("--retry-failed", is_flag=True, help="Try failed jobs again.")
+@json_option
+def run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool) -> None:
+    """Build, measure and rank. Interrupted, the same command goes on where it was.
+
+    \b
+    Ctrl-C once finishes what runs and stops; twice stops at once.
+    Example: edgesweep run sweep.yaml --workspace results
+    """
+    _run(sweep_file, root, executor, yes, retry_failed, as_json)
+
+
+@main.command()
+@workspace_option
+@executor_option
+@json_option
+def demo(root: Path, executor: str, as_json: bool) -> None:
+    """Train MobileNetV2 on handwritten digits, build its variants, measure them on this CPU, rank them.
+
+    \b
+    Needs no network. Example: edgesweep demo
+    """
+    _run(SPECS / "demo.yaml", root, executor, yes=False, retry_failed=False, as_json=as_json)
+    if not as_json:
+        click.echo("\nLook at it in the browser:  edgesweep dashboard   (or: make dashboard)", err=True)
+        click.echo("Sweep your own model:       see README.md, or edgesweep run --help", err=True)
+
+
+@main.command()
+@sweep_argument
+@workspace_option
+@json_option
+def status(sweep: str | None, root: Path, as_json: bool) -> None:
+    """How far a sweep is (the latest one, if none is named), and what failed.
+
+    \b
+    Example: edgesweep status
+    """
+    from sweeps import terminal
+    from sweeps.status import read_status
+
+    workspace = Workspace(root.expanduser().resolve())
+    with _open_journal(workspace) as journal:
+        current = read_status(journal, _sweep_name(journal, sweep))
+    if as_json:
+        _print_json(current.document())
+    else:
+        terminal.print_status(current)
+
+
+@main.command()
+@sweep_argument
+@workspace_option
+@click.option("--device", help="Only this device (its id, or a part of its name).")
+@json_option
+def rank(sweep: str | None, root: Path, device: str | None, as_json: bool) -> None:
+    """Rank the variants of a sweep (the latest one, if none is named) per device.
+
+    \b
+    Example: edgesweep rank --device local --json
+    """
+    from sweeps import rank as ranking
+    from sweeps import terminal
+
+    results = _results(Workspace(root.expanduser().resolve()), sweep)
+    ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
+    if as_json:
+        _print_json(ranking.to_json(ranked))
+    else:
+        terminal.print_ranking(ranked)
+
+
+@main.command()
+@sweep_argument
+@workspace_option
+@click.option("--device", help="The winner of this device (its id, or a part of its name).")
+@click.option("--model", help="The winner of this model, where the sweep has several.")
+@click.option("--variant", help="This job (its name in the ranking) instead of the winner.")
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("shipped"), show_default=True)
+@json_option
+def export(
+    sweep: str | None,
+    root: Path,
+    device: str | None,
+    model: str | None,
+    variant: str | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Copy the winner's artifact and a manifest with the figures to expect of it.
+
+    \b
+    Example: edgesweep export --output app/src/main/assets
+    """
+    from sweeps import rank as ranking
+    from sweeps.export import export_candidate
+    from sweeps.manifest import FILE_NAME
+
+    workspace = Workspace(root.expanduser().resolve())
+    results = _results(workspace, sweep)
+    ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
+    shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
+    if as_json:
+        click.echo(shipped.model_dump_json(indent=2))
+    else:
+        size_mb = shipped.artifact.file_bytes / 1e6
+        click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
+        click.echo(f"{output / FILE_NAME}  expected figures and conditions")
+
+
+@main.command()
+@workspace_option
+@json_option
+def devices(root: Path, as_json: bool) -> None:
+    """List the devices that can measure here, with the facts that results depend on.
+
+    \b
+    Example: edgesweep devices --json
+    """
+    from sweeps import terminal
+    from workers.devices import registry
+
+    workspace = Workspace.open(root)
+    found = [registry.connect(name, workspace.root).facts() for name in registry.DEVICES]
+    if as_json:
+        _print_json({"devices": [terminal.facts_document(facts) for facts in found]})
+    else:
+        terminal.print_devices(found)
+
+
+@main.command()
+@workspace_option
+@json_option
+def doctor(root: Path, as_json: bool) -> None:
+    """What this machine can build and measure, and what to install for the rest.
+
+    \b
+    Example: edgesweep doctor
+    """
+    from sweeps import terminal
+    from workers.doctor import examine
+
+    checks = examine(root.expanduser().resolve())
+    if as_json:
+        _print_json({"checks": [check.document() for check in checks]})
+    else:
+        terminal.print_checks([(check.name, check.ok, check.found, check.fix) for check in checks])
+    if any(check.needed and not check.ok for check in checks):
+        sys.exit(1)
+
+
+@main.command()
+@workspace_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True)
+def dashboard(root: Path, host: str, port: int) -> None:
+    """Review results in the browser. Listens on this machine only, unless told otherwise.
+
+    \b
+    Example: edgesweep dashboard --port 8600
+    """
+    from dashboard.launch import command
+
+    argv = command(root.expanduser().resolve(), host=host, port=port)
+    click.echo(f"EdgeSweep listens on http://{host}:{port}  (Ctrl-C ends it)", err=True)
+    os.execv(argv[0], argv)  # noqa: S606  # an argument list of our own; the dashboard takes this process' place
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON Schema of sweep files, so that an editor completes and checks them.
+
+    \b
+    Example: edgesweep schema > sweep.schema.json
+    """
+    from sweeps.spec import json_schema
+
+    _print_json(json_schema())
+
+
+def _run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool) -> None:
+    from sweeps import rank as ranking
+    from sweeps import terminal
+    from sweeps.journal import Journal
+    from sweeps.store import Store, load
+
+    spec = _load(sweep_file, yes)
+    workspace = Workspace.open(root)
+    with workspace.lock():
+        store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
+        store.check()
+        planned = _plan(spec, sweep_file, workspace)
+        with Journal.open(workspace.journal) as journal:
+            journal.save_plan(planned)
+            if retry_failed:
+                journal.retry_failures(spec.name)
+            pending = [job for job in planned.jobs if _outcome(journal, planned, job) is None]
+            click.echo(
+                f"{spec.name}: {len(planned.jobs)} jobs, {len(planned.jobs) - len(pending)} done before, "
+                f"{len(planned.skipped)} skipped",
+                err=True,
+            )
+            interrupted = _drive(planned, workspace, journal, store, executor) if pending else False
+            if not pending:
+                store.publish(journal, spec.name)
+    if interrupted:
+        click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    results = load(workspace.tracking_uri, spec.name)
+    ranked = ranking.rank(results.frame, spec.objective, spec.name)
+    if as_json:
+        _print_json(ranking.to_json(ranked))
+    else:
+        terminal.print_ranking(ranked)
+
+
+def _drive(planned: "Plan", workspace: Workspace, journal: "Journal", store: Any, executor_name: str) -> bool:
+    """Run what is pending. Returns whether it was stopped before the end."""
+    from sweeps import terminal
+    from sweeps.protocol import resolve
+    from workers import models
+    from workers.build import ArtifactStore
+    from workers.drive import Driver
+
+    spec = planned.sweep
+    executor: Executor | None = None
+    with terminal.RunProgress() as progress, _CtrlC(progress.note) as stop:
+        try:
+            executor = _executor(executor_name, workspace, planned)
+            driver = Driver(
+                planned,
+                resolve(spec.protocol),
+                journal,
+                ArtifactStore(workspace.artifacts),
+                executor,
+                prepare=lambda model: models.prepare(
+                    model, spec.data, workspace, planned.identities.versions, progress.preparing
+                ),
+                publish=lambda: store.publish(journal, spec.name),
+                stop=stop,
+            )
+            for event in driver.run():
+                _show(event, progress)
+        finally:
+            if executor is not None:
+                executor.close()
+        return stop()
+
+
+def _show(event: "Event", progress: "RunProgress") -> None:
+    from workers import drive
+
+    match event:
+        case drive.Preparing(model):
+            progress.preparing(model, None)
+        case drive.Building(done, total, running):
+            progress.step("Building", done, total, ", ".join(running))
+        case drive.Measuring(device, done, total, running):
+            progress.step(f"Measuring on {device}", done, total, running)
+        case drive.Attempt(name, failed, final):
+            again = "" if final else "; trying again"
+            progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
+        case drive.TrackingDown(message):
+            progress.note(f"MLflow does not take results now; the journal keeps them: {message}")
+        case never:
+            assert_never(never)
+
+
+def _executor(name: str, workspace: Workspace, planned: "Plan") -> "Executor":
+    if name == "inline":
+        from workers.executor import InlineExecutor
+
+        return InlineExecutor(workspace.root)
+    from workers.cluster import RayExecutor
+
+    local = next((facts.device_id for facts in planned.devices if facts.name == "local"), None)
+    return RayExecutor(workspace.root, local)
+
+
+class _CtrlC:
+    """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._asked = False
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return lambda: self._asked
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        self._note("stopping after what runs now; press Ctrl-C again to stop at once")
+
+
+def _load(sweep_file: Path, yes: bool) -> "SweepSpec":
+    from sweeps.plan import check_size
+    from sweeps.spec import load
+
+    spec = load(sweep_file)
+    check_size(spec, len(spec.devices), yes)
+    return spec
+
+
+def _plan(spec: "SweepSpec", sweep_file: Path, workspace: Workspace) -> "Plan":
+    from workers.planner import plan_sweep
+
+    return plan_sweep(spec, workspace.root)
+
+
+def _outcome(journal: "Journal", planned: "Plan", job: Any) -> Any:
+    from sweeps.protocol import resolve
+
+    fingerprint = next(facts.fingerprint for facts in planned.devices if facts.device_id == job.device_id)
+    rounds = resolve(planned.sweep.protocol).rounds
+    return journal.outcome(job, rounds, planned.identities.evaluation_id, fingerprint)
+
+
+def _open_journal(workspace: Workspace) -> "Journal":
+    from sweeps.journal import Journal
+
+    if not workspace.journal.exists():
+        raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
+    return Journal.open(workspace.journal)
+
+
+def _sweep_name(journal: "Journal", sweep: str | None) -> str:
+    name = sweep or journal.latest_sweep()
+    if name is None or name not in {info.name for info in journal.sweeps()}:
+        known = ", ".join(info.name for info in journal.sweeps()) or "none"
+        raise StoreError(f"there is no sweep called {name!r} in this workspace", f"known sweeps: {known}")
+    return name
+
+
+def _results(workspace: Workspace, sweep: str | None) -> "SweepResults":
+    from sweeps.store import load
+
+    return load(workspace.tracking_uri, sweep)
+
+
+def _print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))

@@ -1,0 +1,113 @@
+"""Takes a ranked build out of the workspace: the file to ship, and beside it what to expect of it."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+from pydantic import BaseModel, ConfigDict
+
+from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.manifest import FILE_NAME, Manifest
+from sweeps.metrics import METRICS
+from sweeps.rank import Candidate, DeviceRanking, Ranking
+from sweeps.workspace import Workspace
+
+
+class Expected(BaseModel):
+    """What was measured, and under which conditions: a later check has to meet these to compare."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sweep: str
+    job: str
+    job_key: str
+    device: str
+    device_id: str
+    device_fingerprint: str
+    preset: str
+    rounds: int
+    threads: int
+    cpus: str
+    reuse_input: bool
+    runner: str
+    runtime_version: str
+    exec_context: str
+    verdict: str
+    trust: tuple[str, ...]
+    figures: dict[str, float]
+    """Every known metric by its name in `sweeps.metrics`, unit in the name."""
+
+
+class Shipped(BaseModel):
+    """`manifest.json` beside an exported artifact."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int = 1
+    artifact: Manifest
+    expected: Expected
+
+
+def export_candidate(
+    ranking: Ranking, frame: pd.DataFrame, workspace: Workspace, *, model: str | None, job: str | None, output: Path
+) -> Shipped:
+    """Copy the winner (or the job that is named) to `output`, with its manifest.
+
+    Raises `EdgeSweepError` where it is not clear which one is meant, or there is no winner.
+    """
+    device, candidate = _choose(ranking, model, job)
+    row = frame[frame["job_key"] == candidate.job_key].iloc[0]
+    source = workspace.artifact(candidate.build_key)
+    manifest = Manifest.read(source)
+    shipped = Shipped(
+        artifact=manifest,
+        expected=Expected(
+            sweep=ranking.sweep,
+            job=candidate.name,
+            job_key=candidate.job_key,
+            device=device.device,
+            device_id=device.device_id,
+            device_fingerprint=device.fingerprint,
+            preset=str(row["preset"]),
+            rounds=int(row["rounds"]),
+            threads=int(row["threads"]),
+            cpus=str(row["cpus"]),
+            reuse_input=bool(row["reuse_input"]),
+            runner=str(row["runner"]),
+            runtime_version=str(row["runtime_version"]),
+            exec_context=str(row["exec_context"]),
+            verdict=candidate.verdict,
+            trust=candidate.trust,
+            figures={name: value for name in METRICS if (value := candidate.figures.get(name)) is not None},
+        ),
+    )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / manifest.file, output / manifest.file)
+        (output / FILE_NAME).write_text(shipped.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"{output} can not be written: {error.strerror}", "give another folder with --output"
+        ) from error
+    return shipped
+
+
+def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
+    devices = [device for device in ranking.devices if model is None or device.model == model]
+    if job is not None:
+        found = [(device, candidate) for device in devices for candidate in device.ranking if candidate.name == job]
+        if not found:
+            raise EdgeSweepError(f"no ranked job is called {job!r}", "its name stands in: edgesweep rank")
+        return found[0]
+    winners = [(device, device.winner) for device in devices if device.winner is not None]
+    if len(winners) > 1:
+        choices = "; ".join(f"{device.model} on {device.device} ({device.device_id})" for device, _ in winners)
+        raise EdgeSweepError(
+            f"there are {len(winners)} winners: {choices}", "choose with --device and --model, or --variant"
+        )
+    if not winners:
+        reasons = "; ".join(device.no_winner_reason for device in devices) or "nothing was ranked"
+        raise EdgeSweepError(
+            f"there is no winner to export: {reasons}", "choose a job yourself: edgesweep export --variant NAME"
+        )
+    return winners[0]

@@ -1,0 +1,282 @@
+"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given, decides nothing."""
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from rich import box
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from sweeps.metrics import METRICS
+from sweeps.plan import Plan
+from sweeps.protocol import TRUST
+from sweeps.rank import Candidate, DeviceRanking, Ranking
+from sweeps.records import DeviceFacts
+from sweeps.status import STATES, SweepStatus
+from sweeps.text import plain
+
+_VERDICTS = {"pass": "green", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
+
+
+def _console(*, stderr: bool = False) -> Console:
+    # Piped output is as wide as it needs to be; markup in names stays text.
+    console = Console(stderr=stderr, markup=False, highlight=False)
+    if not console.is_terminal:
+        console.width = 180
+    return console
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=Text(plain(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        numeric = column.startswith(">")
+        table.add_column(column.lstrip(">"), justify="right" if numeric else "left", no_wrap=numeric)
+    return table
+
+
+def _cells(*values: object) -> list[Text]:
+    return [value if isinstance(value, Text) else Text(plain(str(value))) for value in values]
+
+
+class RunProgress:
+    """Progress bars of a run on stderr: what runs now, how far, how much time is left."""
+
+    def __init__(self) -> None:
+        self._console = _console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[running]}", style="dim"),
+            console=self._console,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def preparing(self, what: str, share: float | None) -> None:
+        """`share` from 0 to 1; `None` while it is not known."""
+        self.step(f"Preparing {what}", None if share is None else round(100 * share), 100, "" if share is None else "%")
+
+    def step(self, title: str, done: int | None, total: int, running: str) -> None:
+        if title not in self._tasks:
+            self._tasks[title] = self._progress.add_task(plain(title), total=total, running="")
+            if not self._console.is_terminal:
+                self.note(f"{title} ...")
+        if done is not None:
+            self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
+
+    def note(self, message: str) -> None:
+        self._progress.console.print(Text(plain(message)))
+
+
+def plan_document(plan: Plan, done: set[str], built: set[str], seconds: float) -> dict[str, object]:
+    """`edgesweep plan --json`."""
+    return {
+        "sweep": plan.sweep.name,
+        "jobs": [
+            {
+                "name": job.name,
+                "model": job.model,
+                "grid": job.grid,
+                "device_id": job.device_id,
+                "variant": job.variant.axes(),
+                "threads": job.run.threads,
+                "cpus": job.run.cpus,
+                "reuse_input": job.run.reuse_input,
+                "job_key": job.key,
+                "build_key": job.build_key,
+                "built": job.build_key in built,
+                "done": job.key in done,
+            }
+            for job in plan.jobs
+        ],
+        "skipped": [
+            {"name": skip.name, "device_id": skip.device_id, "variant": skip.variant.axes(), "reason": skip.reason}
+            for skip in plan.skipped
+        ],
+        "done": len(done),
+        "estimate_s": round(seconds, 1),
+    }
+
+
+def print_plan(plan: Plan, done: set[str], built: set[str], seconds: float) -> None:
+    console = _console()
+    names = {facts.device_id: facts.name for facts in plan.devices}
+    table = _table(f"{plan.sweep.name}: jobs", ">#", "job", "device", "state", "job key")
+    for number, job in enumerate(plan.jobs, 1):
+        state = "done" if job.key in done else "built" if job.build_key in built else "to build"
+        table.add_row(*_cells(number, job.name, names[job.device_id], state, job.key[:12]))
+    console.print(table)
+    if plan.skipped:
+        table = _table("Skipped", "combination", "device", "reason")
+        for skip in plan.skipped:
+            table.add_row(*_cells(skip.name, names[skip.device_id], skip.reason))
+        console.print(table)
+    artifacts = {job.build_key for job in plan.jobs}
+    console.print(
+        f"{len(plan.jobs)} jobs of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
+        f"{len(done)} jobs done; about {duration(seconds)} to go"
+    )
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `3 min`, `2.5 h`: an estimate needs no more digits."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def print_status(status: SweepStatus) -> None:
+    console = _console()
+    table = _table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
+    for job in status.jobs:
+        table.add_row(*_cells(job.name, job.state, f"{job.rounds} of {status.rounds}", job.reason))
+    console.print(table)
+    counts = ", ".join(f"{status.count(state)} {state}" for state in STATES)
+    console.print(f"{counts}, {status.skipped} combinations skipped")
+
+
+def print_ranking(ranking: Ranking) -> None:
+    console = _console()
+    for device in ranking.devices:
+        _print_device(console, ranking, device)
+
+
+def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> None:
+    console.print(Text(plain(f"\n{ranking.sweep} · {device.model} on {device.device}"), style="bold"))
+    console.print(Text(plain(f"objective: {ranking.objective}"), style="dim"))
+    if device.winner is None:
+        console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
+    else:
+        console.print(Text(plain(f"Ship: {device.winner.variant}  {_latency(device.winner)}"), style="bold green"))
+        if device.tied:
+            names = ", ".join(candidate.name for candidate in device.tied)
+            console.print(Text(plain(f"Tied with it: {names}")))
+    table = _table(
+        "",
+        ">#",
+        "variant",
+        ">p50 ms",
+        ">95 % interval",
+        ">ratio",
+        ">top-1",
+        ">drop (points)",
+        ">MB",
+        "verdict",
+        "trust",
+    )
+    for number, candidate in enumerate(device.ranking, 1):
+        table.add_row(*_cells(*_ranking_row(number, candidate, device.winner)))
+    console.print(table)
+    if any(candidate.trust for candidate in device.ranking):
+        console.print(Text("Trust labels:", style="dim"))
+        for name in sorted({label for candidate in device.ranking for label in candidate.trust}):
+            console.print(Text(plain(f"  {name}: {TRUST[name].advice}"), style="dim"))
+    if device.not_ranked:
+        table = _table("Not ranked", "variant", "outcome", "reason")
+        for row in device.not_ranked:
+            table.add_row(*_cells(row.name, row.outcome, row.reason))
+        console.print(table)
+
+
+def _latency(candidate: Candidate) -> str:
+    low, high = candidate.figures["latency_ci_low_ms"], candidate.figures["latency_ci_high_ms"]
+    text = f"p50 {METRICS['latency_p50_ms'].format(candidate.figures['latency_p50_ms'])}"
+    return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"
+
+
+def _ranking_row(number: int, candidate: Candidate, winner: Candidate | None) -> list[object]:
+    figures = candidate.figures
+
+    def figure(name: str) -> str:
+        value = figures[name]
+        return "–" if value is None else f"{value:.{METRICS[name].digits}f}"
+
+    low, high = figure("latency_ci_low_ms"), figure("latency_ci_high_ms")
+    accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
+    place: object = number
+    if candidate.verdict != "pass":
+        place = ""
+    elif winner is not None and candidate.tied:
+        place = "1="
+    ratio = candidate.ratio_to_winner
+    return [
+        place,
+        candidate.name,
+        figure("latency_p50_ms"),
+        "–" if low == "–" else f"{low} – {high}",
+        "–" if ratio is None else f"{ratio[0]:.2f}×",
+        METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
+        figure("accuracy_drop_points"),
+        figure("artifact_mb"),
+        Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
+        ", ".join(candidate.trust),
+    ]
+
+
+def facts_document(facts: DeviceFacts) -> dict[str, object]:
+    """`edgesweep devices --json`, one device."""
+    return {
+        "name": facts.name,
+        "device_id": facts.device_id,
+        "device_class": facts.device_class,
+        "fingerprint": facts.fingerprint,
+        "os_build": facts.os_build,
+        "abi": facts.abi,
+        "cores": facts.cores,
+        "ram_bytes": facts.ram_bytes,
+        "cpu_features": list(facts.cpu_features),
+        "runtimes": dict(facts.runtime_versions),
+        "qengines": list(facts.qengines),
+    }
+
+
+def print_devices(devices: Sequence[DeviceFacts]) -> None:
+    table = _table("Devices", "name", "id", "class", "OS", "ABI", ">cores", ">RAM", "runtimes", "int8 engines")
+    for facts in devices:
+        ram = "–" if facts.ram_bytes is None else f"{facts.ram_bytes / 2**30:.0f} GiB"
+        runtimes = ", ".join(f"{name} {version}" for name, version in facts.runtime_versions) or "none"
+        engines = ", ".join(facts.qengines) or "none"
+        table.add_row(
+            *_cells(
+                facts.name,
+                facts.device_id,
+                facts.device_class,
+                facts.os_build,
+                facts.abi,
+                facts.cores,
+                ram,
+                runtimes,
+                engines,
+            )
+        )
+    _console().print(table)
+
+
+def print_checks(checks: Sequence[tuple[str, bool, str, str]]) -> None:
+    """Rows of (what, whether it is there, what was found, the line that would mend it)."""
+    table = _table("Doctor", "", "what", "found", "to enable it")
+    for name, ok, found, fix in checks:
+        mark = Text("ok", style="green") if ok else Text("--", style="yellow")
+        table.add_row(*_cells(mark, name, found, "" if ok else fix))
+    _console().print(table)

@@ -1,0 +1,129 @@
+"""What this machine can build and measure, and the line that would enable the rest."""
+
+import importlib.util
+import os
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+from workers.devices.local import host_temperature, local_facts
+
+_WORKERS = "pip install 'edgesweep[workers]'"
+_NEEDED_DISK_BYTES = 2 * 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that a machine has or lacks. `needed` ones stop the demo; the others only narrow what can be done."""
+
+    name: str
+    ok: bool
+    found: str
+    fix: str
+    needed: bool = False
+
+    def document(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def examine(workspace: Path) -> list[Check]:
+    """Look at this machine. Starts nothing and changes nothing."""
+    return [
+        Check(
+            "Python 3.11",
+            sys.version_info[:2] == (3, 11),
+            ".".join(map(str, sys.version_info[:3])),
+            "install Python 3.11",
+            needed=True,
+        ),
+        *(
+            _library(name, purpose, line, needed)
+            for name, purpose, line, needed in (
+                ("torch", "build and measure PyTorch Mobile artifacts", _WORKERS, True),
+                ("torchvision", "torchvision's models and data sets", _WORKERS, True),
+                ("sklearn", "the digits data set", _WORKERS, False),
+                ("ray", "builds side by side, devices on other hosts (else: --executor inline)", _WORKERS, False),
+                ("streamlit", "the dashboard", "pip install 'edgesweep[dashboard]'", False),
+            )
+        ),
+        *_torch_checks(),
+        *_measuring_checks(workspace),
+    ]
+
+
+def _library(name: str, purpose: str, line: str, needed: bool) -> Check:
+    there = importlib.util.find_spec(name) is not None
+    distribution = "scikit-learn" if name == "sklearn" else name
+    found = f"{version(distribution)}: {purpose}" if there else f"missing: {purpose}"
+    return Check(distribution, there, found, line, needed)
+
+
+def _torch_checks() -> list[Check]:
+    if importlib.util.find_spec("torch") is None:
+        return []
+    import torch
+
+    engines = sorted(set(torch.backends.quantized.supported_engines) - {"none"})
+    return [
+        Check(
+            "XNNPACK",
+            bool(torch.backends.xnnpack.enabled),  # type: ignore[no-untyped-call]  # torch's own property
+            "optimize_for_mobile works" if torch.backends.xnnpack.enabled else "optimize_for_mobile fails",  # type: ignore[no-untyped-call]  # torch's own property
+            "pip install torch==2.12.1 torchvision==0.27.1 (newer wheels have no XNNPACK)",
+        ),
+        Check("int8 engines", bool(engines), ", ".join(engines) or "none", "install a torch with quantized engines"),
+    ]
+
+
+def _measuring_checks(workspace: Path) -> list[Check]:
+    folder = next(path for path in (workspace, *workspace.parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    facts = local_facts()
+    temperature = host_temperature()
+    chromium = shutil.which("chromium")
+    return [
+        Check(
+            "local device",
+            bool(facts.runtime_versions),
+            f"{facts.soc}, {facts.cores} CPUs, {(facts.ram_bytes or 0) / 2**30:.0f} GiB, {facts.abi}",
+            _WORKERS,
+            needed=True,
+        ),
+        Check(
+            "temperature sensor",
+            temperature is not None,
+            "none: timings are marked ungated" if temperature is None else f"{temperature:.0f} °C",
+            "measure on a machine with /sys/class/thermal (virtual machines have none)",
+        ),
+        Check(
+            "idle CPU",
+            (load := psutil.cpu_percent(interval=0.5) / 100) < 0.15,
+            f"{load:.0%} of the CPU time is in use",
+            "end other programs before measuring",
+        ),
+        Check(
+            "disk space",
+            free >= _NEEDED_DISK_BYTES,
+            f"{free / 2**30:.0f} GiB free at {folder}",
+            "free some space, or give another folder with --workspace",
+            needed=True,
+        ),
+        Check(
+            "workspace",
+            os.access(folder, os.W_OK),
+            f"{workspace}",
+            "give a folder that you can write with --workspace",
+            needed=True,
+        ),
+        Check(
+            "C++ compiler",
+            (gcc := shutil.which("g++")) is not None,
+            gcc or "none: benchmarks only",
+            "apt-get install -y g++",
+        ),
+        Check("Chromium", chromium is not None, chromium or "none: browser tests only", "apt-get install -y chromium"),
+    ]
