@@ -1,0 +1,288 @@
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sweeps.errors import RunnerError, SpecError
+from sweeps.protocol import TRUST, block_labels, order, resolve, summarize
+from sweeps.records import Block, Conditions
+from sweeps.spec import ProtocolSpec
+
+QUICK = resolve(ProtocolSpec(preset="quick"))
+RECIPE = resolve(ProtocolSpec(preset="recipe"))
+
+
+def block(round_=0, samples_ms=(10.0,) * 100, **changes) -> Block:
+    conditions = Conditions(**changes.pop("conditions", {"load_start": 0.01}))
+    given = {
+        "job_key": "job",
+        "round": round_,
+        "samples_ns": tuple(round(ms * 1e6) for ms in samples_ms),
+        "warmup_ns": (11_000_000,),
+        "first_inference_ns": 30_000_000,
+        "load_ns": 5_000_000,
+        "rss_before_load_bytes": 500_000_000,
+        "rss_peak_bytes": 520_000_000,
+        "backend_ran": "cpu",
+        "engine_ran": "x86",
+        "threads_ran": 1,
+        "runner": "python-torchscript 1",
+        "runtime_version": "2.12.1",
+        "artifact_sha256": "0" * 64,
+        "exit_code": 0,
+        "conditions": conditions,
+    }
+    return Block(**(given | changes))
+
+
+def labels_of(block_, backend="cpu", engine="x86", protocol=QUICK):
+    return set(block_labels(block_, backend, engine, protocol)) - {"ungated"}
+
+
+def test_quick_is_three_rounds_of_half_a_second_after_a_warm_up_of_a_fifth():
+    assert (QUICK.rounds, QUICK.warmup_seconds, QUICK.min_seconds) == (3, 0.2, 0.5)
+
+
+def test_recipe_is_one_round_of_200_iterations_after_5():
+    assert (RECIPE.rounds, RECIPE.warmup_iterations, RECIPE.iterations) == (1, 5, 200)
+    assert (RECIPE.warmup_seconds, RECIPE.min_seconds) == (0.0, 0.0)
+
+
+def test_the_sweep_file_overrides_a_preset_also_with_zero():
+    protocol = resolve(ProtocolSpec(preset="quick", rounds=7, warmup_seconds=0.0, max_seconds=2.0, seed=4))
+    assert protocol == replace(QUICK, rounds=7, warmup_seconds=0.0, max_seconds=2.0, seed=4)
+
+
+@pytest.mark.parametrize("override", [{"min_seconds": 2.0, "max_seconds": 1.0}, {"min_seconds": 100.0}])
+def test_a_block_that_must_last_longer_than_it_may_is_refused(override):
+    with pytest.raises(SpecError, match="min_seconds") as caught:
+        resolve(ProtocolSpec(**override))
+    assert "max_seconds" in caught.value.next_step
+
+
+def test_more_rounds_or_another_seed_leave_results_comparable_and_other_blocks_do_not():
+    assert replace(QUICK, rounds=9, seed=1).comparable() == QUICK.comparable()
+    for field in ("warmup_iterations", "warmup_seconds", "iterations", "min_seconds", "max_seconds"):
+        changed = replace(QUICK, **{field: getattr(QUICK, field) + 1})
+        assert changed.comparable() != QUICK.comparable(), field
+    assert RECIPE.comparable()["preset"] == "recipe"
+
+
+def test_a_round_is_a_permutation_that_ignores_the_order_of_the_input():
+    keys = [f"job-{number}" for number in range(40)]
+    assert sorted(order(keys, 0, 0)) == sorted(keys)
+    assert order(reversed(keys), 0, 0) == order(keys, 0, 0) != keys
+
+
+def test_rounds_and_seeds_are_shuffled_apart():
+    keys = [f"job-{number}" for number in range(40)]
+    orders = [tuple(order(keys, round_, seed)) for round_ in range(3) for seed in range(3)]
+    assert len(set(orders)) == 9
+
+
+def test_every_job_comes_first_about_equally_often():
+    keys = ["a", "b", "c", "d"]
+    firsts = [order(keys, round_, 0)[0] for round_ in range(2000)]
+    # Four standard deviations of a fair draw are 77.
+    assert all(abs(firsts.count(key) - 500) < 78 for key in keys)
+
+
+def test_adding_a_job_moves_no_other():
+    keys = [f"job-{number}" for number in range(40)]
+    assert [key for key in order([*keys, "new"], 1, 2) if key != "new"] == order(keys, 1, 2)
+
+
+def test_the_order_is_the_same_in_processes_with_other_hash_seeds():
+    program = (
+        "import json; from sweeps.protocol import order; print(json.dumps(order({'a', 'b', 'c', 'd', 'e'}, 3, 1)))"
+    )
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "1")
+    }
+    assert len(found) == 1
+    assert json.loads(found.pop()) == order(["a", "b", "c", "d", "e"], 3, 1)
+
+
+def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
+    disqualifying = {name for name, label in TRUST.items() if label.disqualifying}
+    assert disqualifying == {
+        "throttled",
+        "gate_timeout",
+        "backend_fell_back",
+        "engine_differs",
+        "device_changed",
+        "invalid_output",
+    }
+    assert TRUST.keys() - disqualifying == {
+        "ungated",
+        "hot_start",
+        "unstable",
+        "few_samples",
+        "one_block",
+        "outliers",
+        "busy_host",
+    }
+    assert all(label.name == name and len(label.advice) > 20 for name, label in TRUST.items())
+
+
+def test_a_block_as_asked_for_is_only_ungated():
+    assert block_labels(block(), "cpu", "x86", QUICK) == ("ungated",)
+
+
+def test_a_sensor_does_not_make_a_gate():
+    assert "ungated" in block_labels(block(conditions={"temp_start_c": 40.0}), "cpu", "x86", QUICK)
+
+
+@pytest.mark.parametrize(
+    ("changes", "label"),
+    [
+        ({"engine_ran": "qnnpack"}, "engine_differs"),
+        ({"backend_ran": "nnapi"}, "backend_fell_back"),
+        ({"conditions": {"throttled": True}}, "throttled"),
+        ({"conditions": {"load_start": 0.16}}, "busy_host"),
+        ({"samples_ms": [10.0, 10.1, 9.9] * 29 + [30.0] * 11}, "outliers"),
+    ],
+)
+def test_what_went_wrong_in_a_block_is_labelled(changes, label):
+    assert labels_of(block(**changes)) == {label}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"conditions": {"throttled": False}},
+        {"conditions": {"throttled": None, "load_start": None}},
+        {"conditions": {"load_start": 0.15}},
+        {"samples_ms": [10.0, 10.1, 9.9] * 32 + [30.0] * 4},
+        {"samples_ms": [10.0, 10.1, 9.9, 10.0, 30.0]},
+    ],
+)
+def test_what_is_normal_in_a_block_is_not_labelled(changes):
+    assert labels_of(block(**changes)) == set()
+
+
+def test_any_engine_will_do_where_nothing_is_quantized():
+    assert labels_of(block(engine_ran="onednn"), engine="none") == set()
+
+
+def test_a_block_cut_short_has_few_samples():
+    assert labels_of(block(samples_ms=[10.0] * 199), protocol=RECIPE) == {"few_samples"}
+    assert labels_of(block(samples_ms=[10.0] * 200), protocol=RECIPE) == set()
+
+
+def test_ordinary_noise_is_seldom_called_outliers():
+    generator = np.random.default_rng(0)
+    labelled = [
+        "outliers" in labels_of(block(samples_ms=10 * np.exp(0.05 * generator.standard_normal(size))))
+        for size in [20, 50, 200] * 100
+    ]
+    assert np.mean(labelled) < 0.03
+
+
+@pytest.mark.parametrize("samples", [(), (5, 0), (5, -3), (5, float("nan")), (5, float("inf"))])
+def test_times_that_can_not_be_end_the_job(samples):
+    with pytest.raises(RunnerError) as caught:
+        block_labels(block(samples_ns=samples), "cpu", "x86", QUICK)
+    assert caught.value.kind == "invalid_samples"
+
+
+def test_a_summary_holds_medians_over_blocks_in_the_units_of_their_names():
+    timing = summarize(
+        "job",
+        [
+            block(1, [11.0] * 50, load_ns=7_000_000, rss_peak_bytes=540_000_000),
+            block(0, [10.0] * 40, first_inference_ns=90_000_000),
+            block(2, [10.4] * 30, rss_peak_bytes=525_500_000),
+        ],
+        QUICK,
+    )
+    assert timing.job_key == "job"
+    assert (timing.rounds, timing.samples) == (3, 120)
+    assert timing.block_medians_ms == ((0, 10.0), (1, 11.0), (2, 10.4))
+    assert timing.latency_p50_ms == 10.4
+    assert timing.latency_ci_low_ms < 10.4 < timing.latency_ci_high_ms
+    assert timing.latency_p90_ms == 11.0
+    assert timing.latency_p99_ms is None
+    assert timing.spread_within == 0.0
+    assert timing.spread_between == pytest.approx(1.0 / 10.4)
+    assert (timing.first_inference_ms, timing.load_ms, timing.model_rss_mb) == (30.0, 5.0, 25.5)
+
+
+def test_one_odd_process_does_not_move_the_p50():
+    timing = summarize("job", [block(0, [10.0] * 99), block(1, [10.0] * 99), block(2, [80.0] * 500)], QUICK)
+    assert timing.latency_p50_ms == 10.0
+
+
+def test_one_block_is_marked_and_has_no_interval():
+    timing = summarize("job", [block()], RECIPE)
+    assert timing.labels == ("one_block",)
+    assert (timing.latency_ci_low_ms, timing.latency_ci_high_ms, timing.spread_between) == (None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("samples", "p90", "p99"), [(63, False, False), (64, True, False), (661, True, False), (662, True, True)]
+)
+def test_percentiles_are_given_only_where_the_samples_carry_them(samples, p90, p99):
+    timing = summarize("job", [block(samples_ms=[10.0] * samples)], RECIPE)
+    assert (timing.latency_p90_ms is not None, timing.latency_p99_ms is not None) == (p90, p99)
+    assert ("few_samples" in timing.labels) is not p90
+
+
+def test_percentiles_are_over_the_samples_of_all_blocks():
+    timing = summarize("job", [block(0, np.arange(1, 334)), block(1, np.arange(334, 668))], replace(QUICK, rounds=2))
+    assert timing.latency_p90_ms == pytest.approx(1 + 0.90 * 666)
+    assert timing.latency_p99_ms == pytest.approx(1 + 0.99 * 666)
+
+
+@pytest.mark.parametrize(
+    ("medians", "unstable"),
+    [
+        ([10.0, 10.2, 10.4], False),
+        ([10.0, 10.2, 10.8], True),
+        ([20.0, 10.0, 10.2, 10.4], False),
+        ([10.0, 10.2, 10.4, 20.0], True),
+        ([10.0, 11.0], True),
+        ([10.0, 10.1], False),
+    ],
+)
+def test_stability_is_that_of_the_last_three_rounds(medians, unstable):
+    blocks = [block(round_, [ms] * 100) for round_, ms in enumerate(medians)]
+    assert ("unstable" in summarize("job", blocks, replace(QUICK, rounds=len(medians))).labels) is unstable
+
+
+def test_missing_rounds_are_few_samples():
+    blocks = [block(0), block(1)]
+    assert "few_samples" in summarize("job", blocks, QUICK).labels
+    assert "few_samples" not in summarize("job", blocks, replace(QUICK, rounds=2)).labels
+
+
+def test_a_label_of_any_block_is_one_of_the_job_in_the_order_of_the_list():
+    blocks = [block(0, labels=("busy_host", "ungated")), block(1, labels=("throttled",)), block(2)]
+    assert summarize("job", blocks, QUICK).labels == ("throttled", "ungated", "busy_host")
+
+
+def test_unknown_sensors_stay_unknown_and_known_ones_are_kept():
+    blocks = [
+        block(0, rss_peak_bytes=None),
+        block(1, rss_before_load_bytes=None, conditions={"temp_start_c": 30.0, "temp_end_c": 35.0}),
+        block(2, rss_peak_bytes=None, conditions={"temp_start_c": 32.0}),
+    ]
+    timing = summarize("job", blocks, QUICK)
+    assert timing.model_rss_mb is None
+    assert (timing.temp_start_c, timing.temp_end_c) == (31.0, 35.0)
+
+
+@pytest.mark.parametrize("blocks", [[], [block(0), block(0)], [block(0, job_key="another")]])
+def test_blocks_that_are_not_one_a_round_of_one_job_are_refused(blocks):
+    with pytest.raises(ValueError, match="one a round"):
+        summarize("job", blocks, QUICK)
