@@ -1,0 +1,86 @@
+"""The local device runs real processes."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.errors import DeviceError
+from workers.devices.local import LocalDevice, host_temperature
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> LocalDevice:
+    return LocalDevice(tmp_path / "a folder with 'quotes' and spaces")
+
+
+def test_a_program_s_output_and_exit_code_come_back(device: LocalDevice) -> None:
+    done = device.run(
+        [sys.executable, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)"], 30
+    )
+    assert (done.exit_code, done.stdout, done.stderr) == (7, b"out\n", b"err\n")
+
+
+def test_a_program_that_is_killed_tells_the_signal(device: LocalDevice) -> None:
+    assert device.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], 30).exit_code == -9
+
+
+def test_a_program_that_hangs_is_ended_with_its_children(device: LocalDevice, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    child = f"open({str(pids)!r}, 'a').write(str(__import__('os').getpid()) + ' '); __import__('time').sleep(60)"
+    parent = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}]); {child}"
+    with pytest.raises(DeviceError, match="longer than") as caught:
+        device.run([sys.executable, "-c", parent], 2.0)
+    assert caught.value.kind == "timeout"
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == 2
+    deadline = time.monotonic() + 10
+    while any(_runs(pid) for pid in started):
+        assert time.monotonic() < deadline, "a process of the ended program still runs"
+        os.sched_yield()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_pushed_files_come_back_and_can_be_removed(device: LocalDevice, tmp_path: Path) -> None:
+    source, back = tmp_path / "source", tmp_path / "back"
+    source.write_bytes(bytes(range(256)) * 100)
+    path = device.push(source, "weird name; $(x) \n.bin")
+    device.pull(path, back)
+    assert back.read_bytes() == source.read_bytes()
+    device.remove(path)
+    with pytest.raises(DeviceError) as caught:
+        device.pull(path, back)
+    assert caught.value.kind == "no_output"
+
+
+def test_the_fingerprint_stays_the_same_and_holds_no_serial_number(device: LocalDevice) -> None:
+    facts = device.facts()
+    assert facts.fingerprint == device.facts().fingerprint
+    assert facts.device_id.startswith("local-")
+    assert facts.device_id not in facts.fingerprint
+    assert "qnnpack" in facts.qengines
+    assert dict(facts.runtime_versions)["torchscript"].startswith("2.12.1")
+
+
+def test_a_missing_sensor_is_unknown_and_a_silly_one_is_left_out(tmp_path: Path) -> None:
+    assert host_temperature(tmp_path) is None
+    for number, millidegrees in enumerate(("45000", "0", "-274000", "61500", "not a number")):
+        zone = tmp_path / f"thermal_zone{number}"
+        zone.mkdir()
+        (zone / "temp").write_text(millidegrees)
+    assert host_temperature(tmp_path) == 61.5
+
+
+def test_load_is_a_share_of_the_machine(device: LocalDevice) -> None:
+    load = device.sensors().load
+    assert load is not None
+    assert 0 <= load <= 1
