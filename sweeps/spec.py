@@ -1,26 +1,58 @@
 """The sweep file: what a person writes, validated before anything runs."""
 
+import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic.config import JsonDict
+
+from sweeps.errors import SpecError
+from sweeps.metrics import METRICS
+from sweeps.spec_errors import did_you_mean, sentences
+from sweeps.spec_fields import (
+    Cpus,
+    Deviation,
+    DeviceName,
+    FilePath,
+    MetricName,
+    Name,
+    Size,
+    Source,
+    check_path_text,
+    exists,
+    from_file,
+    wrong,
+)
+from sweeps.yaml_source import read_yaml
 
 Scalar = str | int | float | bool
 
+WEIGHTS = ("pretrained", "random", "demo")
+"""What `weights` may say instead of a path."""
+
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def _axis(default: list[Any], description: str) -> Any:
-    return Field(default_factory=lambda: tuple(default), min_length=1, description=description)
+def _axis(default: tuple[Any, ...], description: str) -> Any:
+    extra: JsonDict = {"uniqueItems": True}
+    return Field(default=default, min_length=1, description=description, json_schema_extra=extra)
+
+
+def _images() -> Any:
+    return Field(default=None, ge=1, description="Use only so many; all if left out.")
 
 
 class ModelSpec(_Part):
     """One network: where its code comes from, its weights, the shape of its input."""
 
-    name: str = Field(default="", description="Name in results; the source's name if left out.")
-    source: str = Field(description="torchvision's name (mobilenet_v2) or your own module:function.")
+    source: Source = Field(description="torchvision's name (mobilenet_v2) or your own module:function.")
+    name: Name = Field(
+        default_factory=lambda given: str(given.get("source", "")).rpartition(":")[2],
+        description="Name in results; the source's part behind the colon if left out.",
+    )
     arguments: dict[str, Scalar] = Field(default_factory=dict, description="Keyword arguments of the constructor.")
     weights: str = Field(
         default="pretrained",
@@ -28,37 +60,77 @@ class ModelSpec(_Part):
         "or the path of a checkpoint that holds a state_dict (relative to the sweep file).",
     )
     seed: int = Field(default=0, ge=0, description="For weights: random and demo.")
-    input_shape: tuple[int, int, int, int] = Field(
+    input_shape: tuple[Size, Size, Size, Size] = Field(
         default=(1, 3, 224, 224), description="Batch, channels, height, width."
     )
+
+    @field_validator("weights")
+    @classmethod
+    def _weights_exist(cls, weights: str, info: ValidationInfo) -> str:
+        check_path_text(weights)
+        if weights in WEIGHTS:
+            return weights
+        path = from_file(Path(weights), info)
+        if info.context and not exists("file", path):
+            near = did_you_mean(weights, WEIGHTS)
+            raise wrong(f"there is no file {path} (allowed: {', '.join(WEIGHTS)}, or a checkpoint's path){near}")
+        return str(path)
+
+    @model_validator(mode="after")
+    def _pretrained_is_torchvisions(self) -> Self:
+        if self.weights == "pretrained" and ":" in self.source:
+            raise wrong(
+                "pretrained weights exist for torchvision's models only; give a checkpoint's path, or random", "weights"
+            )
+        return self
 
 
 class DigitsData(_Part):
     """scikit-learn's handwritten digits: 1,200 images to train and calibrate with, 597 held out. No network."""
 
     source: Literal["digits"]
-    images: int | None = Field(default=None, ge=1, description="Use only so many; all if left out.")
+    images: int | None = _images()
 
 
 class FolderData(_Part):
     """A folder with one sub-folder of images per class (torchvision's ImageFolder layout)."""
 
     source: Literal["folder"]
-    path: Path = Field(description="The folder (relative to the sweep file).")
-    images: int | None = Field(default=None, ge=1, description="Use only so many; all if left out.")
+    path: FilePath = Field(description="The folder (relative to the sweep file).")
+    images: int | None = _images()
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    std: tuple[Deviation, Deviation, Deviation] = (0.229, 0.224, 0.225)
+
+    @field_validator("path")
+    @classmethod
+    def _path_exists(cls, path: Path, info: ValidationInfo) -> Path:
+        if info.context and not exists("folder", path):
+            raise wrong(f"there is no folder {path}")
+        return path
+
+
+def _download_folder() -> Any:
+    # As text: pydantic takes a default for what the file says, and in a file a path is text.
+    about = "Download folder (relative to the sweep file)."
+    return Field(default="datasets", validate_default=True, description=about)
 
 
 class TorchvisionData(_Part):
     """A data set of torchvision by its class name, for instance CIFAR10. Downloads where there is a network."""
 
     source: Literal["torchvision"]
-    dataset: str
-    root: Path = Field(default=Path("datasets"), description="Download folder (relative to the sweep file).")
-    images: int | None = Field(default=None, ge=1, description="Use only so many; all if left out.")
+    dataset: str = Field(description="Name of the class in torchvision.datasets.")
+    root: FilePath = _download_folder()
+    images: int | None = _images()
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    std: tuple[Deviation, Deviation, Deviation] = (0.229, 0.224, 0.225)
+
+    @field_validator("dataset")
+    @classmethod
+    def _dataset_is_a_class_name(cls, dataset: str) -> str:
+        if not dataset.isidentifier():
+            raise wrong(f"{dataset[:80]!r} is no name of a class in torchvision.datasets, such as CIFAR10")
+        return dataset
 
 
 class SyntheticData(_Part):
@@ -75,77 +147,168 @@ DataSource = Annotated[DigitsData | FolderData | TorchvisionData | SyntheticData
 class DataSpec(_Part):
     """What int8 is calibrated with, and what accuracy is computed on. No image is ever in both."""
 
-    calibration: DataSource = Field(default_factory=lambda: DigitsData(source="digits", images=100))
-    evaluation: DataSource = Field(default_factory=lambda: DigitsData(source="digits"))
+    calibration: DataSource = DigitsData(source="digits", images=100)
+    evaluation: DataSource = DigitsData(source="digits")
 
 
 class GridSpec(_Part):
     """Every axis is a list; all combinations are taken, over all grids."""
 
-    name: str = Field(default="", description="Named grids keep their jobs apart, even of one and the same variant.")
-    runtime: tuple[Literal["torchscript"], ...] = _axis(["torchscript"], "Toolchain.")
-    backend: tuple[Literal["cpu"], ...] = _axis(["cpu"], "Where the operators run.")
-    precision: tuple[Literal["fp32", "int8"], ...] = _axis(["fp32", "int8"], "Numbers.")
-    quantization: tuple[Literal["static_fx"], ...] = _axis(["static_fx"], "How int8 is made; fp32 ignores it.")
-    qengine: tuple[Literal["auto", "qnnpack", "x86", "onednn"], ...] = _axis(
-        ["auto"], "Kernels of int8 on the CPU; auto: qnnpack on Arm, x86 on x86."
+    name: Literal[""] | Name = Field(
+        default="", description="Named grids keep their jobs apart, even of one and the same variant."
     )
-    interface: tuple[Literal["core"], ...] = _axis(["core"], "int8 only: float in and out.")
-    layout: tuple[Literal["nchw", "nhwc"], ...] = _axis(["nchw", "nhwc"], "Memory layout of the artifact.")
-    capture: tuple[Literal["script", "trace"], ...] = _axis(["script"], "How TorchScript is made.")
-    format: tuple[Literal["pt"], ...] = _axis(["pt"], "File format.")
-    fuse: tuple[bool, ...] = _axis([True], "Fuse Conv+BN, Conv+BN+ReLU, Conv+ReLU, Linear+ReLU before capture.")
-    optimize: tuple[bool, ...] = _axis([True], "Apply optimize_for_mobile.")
-    threads: tuple[int, ...] = _axis([1], "Threads of the runner.")
-    cpus: tuple[str, ...] = _axis(["all"], "CPUs that the runner may use: all, or a list such as 0,1.")
-    reuse_input: tuple[bool, ...] = _axis([True], "Give every iteration the same input tensor.")
+    runtime: tuple[Literal["torchscript"], ...] = _axis(("torchscript",), "Toolchain.")
+    backend: tuple[Literal["cpu"], ...] = _axis(("cpu",), "Where the operators run.")
+    precision: tuple[Literal["fp32", "int8"], ...] = _axis(("fp32", "int8"), "Numbers.")
+    quantization: tuple[Literal["static_fx"], ...] = _axis(("static_fx",), "How int8 is made; fp32 ignores it.")
+    qengine: tuple[Literal["auto", "qnnpack", "x86", "onednn"], ...] = _axis(
+        ("auto",), "Kernels of int8 on the CPU; auto: qnnpack on Arm, x86 on x86."
+    )
+    interface: tuple[Literal["core"], ...] = _axis(("core",), "int8 only: float in and out.")
+    layout: tuple[Literal["nchw", "nhwc"], ...] = _axis(("nchw", "nhwc"), "Memory layout of the artifact.")
+    capture: tuple[Literal["script", "trace"], ...] = _axis(("script",), "How TorchScript is made.")
+    format: tuple[Literal["pt"], ...] = _axis(("pt",), "File format.")
+    fuse: tuple[bool, ...] = _axis((True,), "Fuse Conv+BN, Conv+BN+ReLU, Conv+ReLU, Linear+ReLU before capture.")
+    optimize: tuple[bool, ...] = _axis((True,), "Apply optimize_for_mobile.")
+    threads: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = _axis((1,), "Threads of the runner.")
+    cpus: tuple[Cpus, ...] = _axis(("all",), "CPUs that the runner may use: all, or a list such as 0,1 or 0-3.")
+    reuse_input: tuple[bool, ...] = _axis((True,), "Give every iteration the same input tensor.")
+
+    @field_validator("*")
+    @classmethod
+    def _values_are_unique(cls, values: Any) -> Any:
+        if isinstance(values, tuple):
+            _check_unique([str(value) for value in values], "the value {} is in this list twice")
+        return values
+
+
+def _check_unique(names: list[str], message: str, *at: str) -> None:
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        if name and name in seen:
+            raise wrong(message.format(repr(name)), position, *at)
+        seen.add(name)
 
 
 class ProtocolSpec(_Part):
     """A preset of the measurement protocol; every figure can be overridden."""
 
     preset: Literal["quick", "recipe"] = "quick"
-    rounds: int | None = Field(default=None, ge=1, le=100)
-    warmup_iterations: int | None = Field(default=None, ge=0, le=1_000_000)
-    warmup_seconds: float | None = Field(default=None, ge=0, le=3600)
-    iterations: int | None = Field(default=None, ge=1, le=10_000_000)
-    min_seconds: float | None = Field(default=None, ge=0, le=3600)
-    max_seconds: float | None = Field(default=None, gt=0, le=3600)
+    rounds: int | None = Field(default=None, ge=1, le=100, description="Blocks of each job, each its own process.")
+    warmup_iterations: int | None = Field(default=None, ge=0, le=1_000_000, description="At least so many, untimed.")
+    warmup_seconds: float | None = Field(default=None, ge=0, le=3600, description="At least so long, untimed.")
+    iterations: int | None = Field(default=None, ge=1, le=10_000_000, description="A block times at least so many.")
+    min_seconds: float | None = Field(default=None, ge=0, le=3600, description="A block takes at least so long.")
+    max_seconds: float | None = Field(default=None, gt=0, le=3600, description="A block is ended after so long.")
     seed: int = Field(default=0, ge=0, description="Shuffles the order of jobs within each round.")
+
+    @model_validator(mode="after")
+    def _limits_agree(self) -> Self:
+        if self.min_seconds is not None and self.max_seconds is not None and self.min_seconds > self.max_seconds:
+            raise wrong(
+                f"min_seconds ({self.min_seconds:g}) is more than max_seconds ({self.max_seconds:g})", "min_seconds"
+            )
+        return self
+
+
+def _one_of(first: str, second: str) -> Any:
+    """JSON Schema's way to say that two keys exclude each other (null counts as left out)."""
+    given = [{"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in (first, second)]
+    return {"not": {"allOf": given}}
 
 
 class ConstraintSpec(_Part):
     """A bound on one metric. Where the metric has an interval that straddles the bound: unresolved."""
 
-    metric: str
+    model_config = ConfigDict(json_schema_extra=_one_of("at_most", "at_least"))
+
+    metric: MetricName
     at_most: float | None = None
     at_least: float | None = None
+
+    @model_validator(mode="after")
+    def _one_bound(self) -> Self:
+        if (self.at_most is None) == (self.at_least is None):
+            have = "neither" if self.at_most is None else "both"
+            raise wrong(f"give one of at_most and at_least, not {have}")
+        return self
 
 
 class ObjectiveSpec(_Part):
     """What the winner is best at, and what it has to keep."""
 
-    minimize: str | None = "latency_p50_ms"
-    maximize: str | None = None
+    model_config = ConfigDict(json_schema_extra=_one_of("minimize", "maximize"))
+
+    maximize: MetricName | None = Field(default=None, description="The metric that is to be as large as possible.")
+    minimize: MetricName | None = Field(
+        default_factory=lambda given: None if given.get("maximize") else "latency_p50_ms",
+        description="The metric that is to be as small as possible; latency_p50_ms if nothing is maximized.",
+    )
     constraints: tuple[ConstraintSpec, ...] = (ConstraintSpec(metric="accuracy_drop_points", at_most=1.0),)
+
+    @model_validator(mode="after")
+    def _one_direction(self) -> Self:
+        if (self.minimize is None) == (self.maximize is None):
+            have = "neither" if self.minimize is None else "both"
+            raise wrong(f"give one of minimize and maximize, not {have}")
+        for key, metric, worse in (("minimize", self.minimize, "higher"), ("maximize", self.maximize, "lower")):
+            if metric is not None and METRICS[metric].better == worse:
+                raise wrong(f"{metric} is better when {worse}; {key} would look for the worst", key)
+        return self
 
 
 class SweepSpec(_Part):
     """One sweep file."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="Name of the sweep in the store.")
+    name: Name = Field(description="Name of the sweep in the store.")
     models: tuple[ModelSpec, ...] = Field(min_length=1)
-    data: DataSpec = Field(default_factory=DataSpec)
+    data: DataSpec = DataSpec()
     grids: tuple[GridSpec, ...] = Field(min_length=1)
-    devices: tuple[str, ...] = Field(default=("local",), min_length=1)
-    protocol: ProtocolSpec = Field(default_factory=ProtocolSpec)
-    objective: ObjectiveSpec = Field(default_factory=ObjectiveSpec)
+    devices: tuple[DeviceName, ...] = Field(default=("local",), min_length=1, json_schema_extra={"uniqueItems": True})
+    protocol: ProtocolSpec = ProtocolSpec()
+    objective: ObjectiveSpec = ObjectiveSpec()
     budget: Literal["full"] = "full"
+
+    @field_validator("models")
+    @classmethod
+    def _model_names_are_unique(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
+        message = "a second model is called {}; give each its own name"
+        _check_unique([model.name for model in models], message, "name")
+        return models
+
+    @field_validator("grids")
+    @classmethod
+    def _grid_names_are_unique(cls, grids: tuple[GridSpec, ...]) -> tuple[GridSpec, ...]:
+        _check_unique([grid.name for grid in grids], "a second grid is called {}; give each its own name", "name")
+        return grids
+
+    @field_validator("devices")
+    @classmethod
+    def _devices_are_unique(cls, devices: tuple[str, ...]) -> tuple[str, ...]:
+        _check_unique(list(devices), "the device {} is in this list twice")
+        return devices
 
 
 def load(path: Path) -> SweepSpec:
     """Read and validate a sweep file. Relative paths in it become absolute (relative to the file).
 
-    Raises `SpecError` with file, line, what is wrong and what is allowed.
+    Raises `SpecError` with every problem of the file on a line of its own: file, line, what is wrong, what is allowed.
     """
-    raise SystemExit(f"{path}: not written yet")
+    document = read_yaml(path)
+    error = None
+    try:
+        # As JSON, because there a strict tuple may be written as a list and a path as text.
+        text = json.dumps(document.data)
+        sweep = SweepSpec.model_validate_json(text, context={"folder": path.absolute().parent})
+    except ValidationError as caught:
+        error = caught
+    problems = sentences(document, error, json_schema())
+    if problems:
+        raise SpecError("\n".join(problems), "correct the sweep file; `edgesweep schema` prints all that it may hold")
+    return sweep
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a sweep file, for editors to check and complete it."""
+    schema = SweepSpec.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "EdgeSweep sweep file"}
