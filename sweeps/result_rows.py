@@ -1,0 +1,111 @@
+"""The store's DataFrame, one row per job, as typed values: what the ranking reads."""
+
+import difflib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from sweeps.errors import EdgeSweepError
+from sweeps.metrics import METRICS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One job's result: unknown text is empty, unknown numbers are `None`."""
+
+    name: str
+    variant: str
+    job_key: str
+    build_key: str
+    device: str
+    device_id: str
+    fingerprint: str
+    model: str
+    preset: str
+    runtime_version: str
+    exec_context: str
+    outcome: str
+    stage: str
+    kind: str
+    reason: str
+    trust: tuple[str, ...]
+    medians_ms: dict[int, float]
+    """The median of each block by its round."""
+    figures: dict[str, float | None]
+    """Every name in `METRICS`."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What stands in one table, with all that failed there."""
+        return self.device_id, self.model
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """Only rows that have all of these in common are compared."""
+        return *self.place, self.preset, self.runtime_version, self.exec_context, self.fingerprint
+
+    @property
+    def timed(self) -> bool:
+        """Whether the device ran it; an emulated result has no time."""
+        return self.figures["latency_p50_ms"] is not None
+
+    def figure(self, metric: str) -> float | None:
+        """As an objective or a bound sees it: outputs that equal the eager model's to the bit have endless SQNR."""
+        value = self.figures[metric]
+        if value is None and metric == "sqnr_db" and self.figures["agreement_percent"] is not None:
+            return math.inf
+        return value
+
+
+_TEXT = (
+    *("name", "variant", "job_key", "build_key", "device", "device_id", "fingerprint", "model"),
+    *("preset", "runtime_version", "exec_context", "outcome", "stage", "kind", "reason"),
+)
+
+
+def read_rows(frame: pd.DataFrame, sweep: str) -> list[ResultRow]:
+    """The rows of one sweep that count (those that are `stale` do not), in order of their names."""
+    rows = [
+        ResultRow(
+            **{column: _text(record.get(column)) for column in _TEXT},
+            trust=tuple(_items(record.get("trust"))),
+            medians_ms={int(round_): float(ms) for round_, ms in _items(record.get("block_medians_ms"))},
+            figures={metric: _number(record.get(metric)) for metric in METRICS},
+        )
+        for record in frame.to_dict("records")
+        if _text(record.get("sweep")) == sweep and not _flag(record.get("stale"))
+    ]
+    return sorted(rows, key=lambda row: (row.name, row.job_key))
+
+
+def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
+    """Those of one device by its id, its text for people or a part of that. Raises `EdgeSweepError` for none."""
+    exact = [row for row in rows if device in (row.device_id, row.device)]
+    found = exact or [row for row in rows if device.casefold() in row.device.casefold()]
+    if not found:
+        known = sorted({name for row in rows for name in (row.device, row.device_id)})
+        close = difflib.get_close_matches(device, known, n=1)
+        raise EdgeSweepError(
+            f"there are no results of a device {device!r}",
+            f"did you mean {close[0]!r}?" if close else f"there are results of: {', '.join(known) or 'no device yet'}",
+        )
+    return found
+
+
+def _items(value: object) -> Iterable[Any]:
+    return value if isinstance(value, (tuple, list)) else ()
+
+
+def _text(value: Any) -> str:
+    return "" if pd.isna(value) else str(value)
+
+
+def _flag(value: Any) -> bool:
+    return not pd.isna(value) and bool(value)
+
+
+def _number(value: Any) -> float | None:
+    return None if pd.isna(value) or not math.isfinite(value) else float(value)

@@ -1,0 +1,367 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeps.errors import EdgeSweepError
+from sweeps.metrics import METRICS
+from sweeps.rank import explain, rank, to_json
+from sweeps.spec import ConstraintSpec, ObjectiveSpec
+from sweeps.stats import p50_estimate
+
+FREE = ObjectiveSpec(constraints=())
+DEFAULT = ObjectiveSpec()
+
+
+def measured(name, blocks=(10.0, 10.1, 9.9), top1=97.0, drop=(0.0, -0.4, 0.4), size=5.0, trust=(), **changes):
+    """A row of the store: three rounds, labelled data, no drop, unless said otherwise."""
+    p50 = p50_estimate(blocks) if blocks else None
+    value, low, high = drop
+    row = {
+        "sweep": "s",
+        "job_key": f"key-{name}",
+        "build_key": f"build-{name}",
+        "name": name,
+        "variant": f"cpu {name}",
+        "model": "net",
+        "device_id": "unit-1",
+        "device": "Maker Phone (SoC)",
+        "fingerprint": "f1",
+        "preset": "quick",
+        "runtime_version": "2.12.1",
+        "exec_context": "shell",
+        "outcome": "measured",
+        "stage": None,
+        "kind": None,
+        "reason": None,
+        "emulated": False,
+        "stale": False,
+        "trust": tuple(trust),
+        "block_medians_ms": tuple(enumerate(blocks)),
+        **dict.fromkeys(METRICS, math.nan),
+        "latency_p50_ms": p50.value if p50 else math.nan,
+        "latency_ci_low_ms": math.nan if p50 is None or p50.low is None else p50.low,
+        "latency_ci_high_ms": math.nan if p50 is None or p50.high is None else p50.high,
+        "artifact_mb": size,
+        "top1_percent": top1,
+        "agreement_percent": 99.0,
+        "accuracy_drop_points": value,
+        "accuracy_drop_low_points": low,
+        "accuracy_drop_high_points": high,
+    }
+    return row | changes
+
+
+def unlabelled(name, **changes):
+    nothing = dict.fromkeys(("top1_percent", "accuracy_drop_points"), math.nan)
+    ends = dict.fromkeys(("accuracy_drop_low_points", "accuracy_drop_high_points"), math.nan)
+    return measured(name, **nothing, **ends, **changes)
+
+
+def failed(name, **changes):
+    text = {"outcome": "failed", "stage": "build", "kind": "unsupported_operator", "reason": "no aten::roll here"}
+    unknown = dict.fromkeys(("fingerprint", "preset", "runtime_version", "exec_context"))
+    return measured(name, blocks=()) | dict.fromkeys(METRICS, math.nan) | unknown | text | changes
+
+
+def skipped(name, **changes):
+    return failed(name) | {"outcome": "skipped", "stage": None, "kind": None, "reason": "qengine not there"} | changes
+
+
+def entries(rows, objective=FREE, device=None):
+    return rank(pd.DataFrame(rows), objective, "s", device).devices
+
+
+def entry(rows, objective=FREE):
+    (only,) = entries(rows, objective)
+    return only
+
+
+def names(candidates):
+    return [candidate.name for candidate in candidates]
+
+
+def test_the_quickest_wins_where_the_difference_is_resolved():
+    ranked = entry([measured("slow", (12.0, 12.1, 11.9)), measured("quick", (8.0, 8.1, 7.9))])
+    assert ranked.winner.name == "quick"
+    assert not ranked.winner.tied
+    assert ranked.tied == ()
+    assert names(ranked.ranking) == ["quick", "slow"]
+    assert ranked.ranking[1].ratio_to_winner.value == pytest.approx(1.5, rel=0.01)
+    assert ranked.ranking[0].ratio_to_winner == (1.0, 1.0, 1.0)
+
+
+def test_a_difference_under_two_percent_is_a_tie_however_well_it_is_resolved():
+    ranked = entry([measured("a", (10.0, 10.0001, 9.9999)), measured("b", (10.15, 10.1501, 10.1499), size=4.0)])
+    assert ranked.ranking[0].ratio_to_winner is not None
+    assert ranked.winner.name == "b"
+    assert names(ranked.tied) == ["a"]
+    assert all(candidate.tied for candidate in ranked.ranking)
+
+
+def test_a_difference_that_is_not_resolved_is_a_tie_however_large_it_is():
+    ranked = entry([measured("a", (10.0, 10.0, 10.0)), measured("b", (9.0, 14.0, 20.0), top1=97.5)])
+    assert ranked.winner.name == "b"
+    assert names(ranked.tied) == ["a"]
+
+
+def test_drift_that_both_share_does_not_hide_a_difference():
+    ranked = entry([measured("a", (10.0, 15.0, 30.0)), measured("b", (11.0, 16.5, 33.2))])
+    assert ranked.winner.name == "a"
+    assert ranked.tied == ()
+
+
+def test_one_variant_entered_twice_ends_tied():
+    ranked = entry(
+        [measured("one", (10.0, 10.4, 9.9)), measured("two", (10.2, 9.8, 10.1)), measured("slow", (20.0,) * 3)]
+    )
+    assert ranked.winner.name == "one"
+    assert names(ranked.tied) == ["two"]
+    assert not ranked.ranking[2].tied
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "winner"),
+    [
+        ({"top1": 97.0}, {"top1": 97.2}, "second"),
+        ({"top1": 97.2, "size": 9.0}, {"top1": 97.0, "size": 1.0}, "first"),
+        ({"size": 5.0}, {"size": 4.9}, "second"),
+        ({}, {}, "first"),
+    ],
+)
+def test_inside_a_tie_the_more_accurate_then_the_smaller_then_the_name_goes_first(first, second, winner):
+    assert entry([measured("second", **second), measured("first", **first)]).winner.name == winner
+
+
+def test_without_labels_agreement_decides_inside_a_tie():
+    rows = [unlabelled("a", agreement_percent=98.0), unlabelled("b", agreement_percent=99.0)]
+    assert entry(rows).winner.name == "b"
+
+
+def test_one_block_each_is_a_tie_within_what_processes_of_one_artifact_differ_by():
+    rows = [measured("a", (10.0,)), measured("b", (14.9,), size=1.0), measured("c", (15.1,), size=1.0)]
+    ranked = entry(rows)
+    assert ranked.winner.name == "b"
+    assert names(ranked.tied) == ["a"]
+    assert ranked.ranking[1].ratio_to_winner == (pytest.approx(10 / 14.9), None, None)
+
+
+def test_rounds_that_are_not_common_are_not_paired():
+    late = measured("late", (11.0, 11.0, 11.0)) | {"block_medians_ms": ((7, 11.0), (8, 11.0), (9, 11.0))}
+    ranked = entry([measured("early", (10.0, 10.0, 10.0)), late])
+    assert names(ranked.tied) == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("drop", "verdict"),
+    [
+        ((0.5, 0.1, 0.9), "pass"),
+        ((0.5, -0.3, 1.0), "pass"),
+        ((0.9, 0.3, 1.5), "unresolved"),
+        ((1.5, 0.9, 2.1), "unresolved"),
+        ((2.0, 1.1, 2.9), "fail"),
+        ((math.nan,) * 3, "unresolved"),
+    ],
+)
+def test_a_bound_on_the_drop_holds_only_where_the_whole_interval_keeps_it(drop, verdict):
+    candidate = entry([measured("a", drop=drop)], DEFAULT).ranking[0]
+    assert candidate.verdict == verdict
+    (check,) = candidate.constraints
+    assert (check.metric, check.bound, check.result) == ("accuracy_drop_points", "at most 1 points", verdict)
+    assert (check.why == "") is (verdict == "pass")
+    assert candidate.why == check.why
+
+
+def test_the_interval_of_latency_counts_too_and_without_one_the_point_decides():
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="latency_p50_ms", at_most=10.5),))
+    rows = [measured("wide", (10.0, 11.5, 9.0)), measured("narrow", (10.0, 10.01, 9.99)), measured("single", (10.4,))]
+    verdicts = {candidate.name: candidate.verdict for candidate in entry(rows, bound).ranking}
+    assert verdicts == {"wide": "unresolved", "narrow": "pass", "single": "pass"}
+
+
+@pytest.mark.parametrize(("at_least", "verdict"), [(5.0, "pass"), (5.1, "fail")])
+def test_a_lower_bound_is_one(at_least, verdict):
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="artifact_mb", at_least=at_least),))
+    assert entry([measured("a", size=5.0)], bound).ranking[0].verdict == verdict
+
+
+def test_missing_labels_are_said_and_never_pass():
+    ranked = entry([unlabelled("a")], DEFAULT)
+    assert ranked.winner is None
+    assert "no labels" in ranked.ranking[0].why
+    assert "no labels" in ranked.no_winner_reason
+
+
+def test_outputs_equal_to_the_bit_keep_any_bound_on_sqnr():
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="sqnr_db", at_least=20.0),))
+    rows = [measured("equal"), measured("close", sqnr_db=30.0), measured("far", sqnr_db=12.0)]
+    ranked = entry(rows, bound)
+    assert {c.name: c.verdict for c in ranked.ranking} == {"equal": "pass", "close": "pass", "far": "fail"}
+    assert {c.name: c.figures["sqnr_db"] for c in ranked.ranking} == {"equal": None, "close": 30.0, "far": 12.0}
+    assert entry(rows, ObjectiveSpec(maximize="sqnr_db", constraints=())).winner.name == "equal"
+
+
+def test_a_quick_variant_that_fails_or_is_not_resolved_does_not_win_and_is_shown():
+    rows = [
+        measured("slow", (20.0, 20.1, 19.9), drop=(0.0, -0.4, 0.4)),
+        measured("fails", (5.0, 5.1, 4.9), drop=(5.0, 3.0, 7.0)),
+        measured("unsure", (8.0, 8.1, 7.9), drop=(0.8, -0.2, 1.8)),
+        measured("hot", (4.0, 4.1, 3.9), trust=("throttled",)),
+    ]
+    ranked = entry(rows, DEFAULT)
+    assert names(ranked.ranking) == ["slow", "unsure", "fails", "hot"]
+    assert [c.verdict for c in ranked.ranking] == ["pass", "unresolved", "fail", "disqualified"]
+    assert "5.00 points (3.00–7.00), not at most 1 points" in ranked.ranking[2].why
+
+
+@pytest.mark.parametrize(
+    "label", ["throttled", "engine_differs", "backend_fell_back", "invalid_output", "from_tomorrow"]
+)
+def test_a_disqualifying_or_unknown_label_never_wins(label):
+    ranked = entry([measured("quick", (5.0,) * 3, trust=("ungated", label)), measured("slow", (9.0,) * 3)])
+    assert ranked.winner.name == "slow"
+    assert ranked.ranking[-1].verdict == "disqualified"
+    assert label in ranked.ranking[-1].why
+
+
+def test_an_advisory_label_may_win():
+    assert entry([measured("a", trust=("ungated", "unstable"))]).winner.trust == ("ungated", "unstable")
+
+
+def test_an_emulated_variant_is_listed_and_never_wins_on_latency():
+    emulated = measured("emulated", (), emulated=True, preset=None, runtime_version=None, exec_context=None)
+    ranked = entry([measured("real"), emulated])
+    assert ranked.winner.name == "real"
+    assert ranked.ranking[1].verdict == "unresolved"
+    assert "emulated" in ranked.ranking[1].why
+    alone = entry([emulated])
+    assert alone.winner is None
+    assert names(alone.ranking) == ["emulated"]
+
+
+def test_failed_and_skipped_variants_are_listed_with_their_reasons():
+    ranked = entry([measured("a"), skipped("c"), failed("b")])
+    assert [(row.name, row.outcome, row.reason) for row in ranked.not_ranked] == [
+        ("b", "failed", "build, unsupported_operator: no aten::roll here"),
+        ("c", "skipped", "qengine not there"),
+    ]
+
+
+def test_where_everything_failed_there_is_an_entry_without_a_winner_that_says_why():
+    ranked = entry([failed("a"), failed("b"), skipped("c")])
+    assert ranked.winner is None
+    assert ranked.no_winner_reason == "nothing was measured: 2 failed, 1 skipped"
+    assert len(ranked.not_ranked) == 3
+
+
+def test_where_nothing_passed_the_reason_counts_the_verdicts():
+    rows = [measured("a", drop=(5.0, 3.0, 7.0)), unlabelled("b"), measured("c", trust=("throttled",))]
+    reason = entry(rows, DEFAULT).no_winner_reason
+    assert "of 3 measured none passed (1 unresolved, 1 missing a constraint, 1 disqualified)" in reason
+
+
+@pytest.mark.parametrize("column", ["fingerprint", "preset", "runtime_version", "exec_context", "model", "device_id"])
+def test_unlike_conditions_never_meet(column):
+    ranked = entries([measured("slow", (20.0,) * 3), measured("quick", (5.0,) * 3, **{column: "other"})])
+    assert sorted(names(e.winner for e in ranked)) == ["quick", "slow"]
+    assert all(len(e.ranking) == 1 for e in ranked)
+
+
+def test_one_device_of_two_by_id_or_by_part_of_its_text():
+    rows = [measured("a"), measured("b", device_id="unit-2", device="Maker Tablet (SoC)"), failed("c")]
+    assert len(entries(rows)) == 2
+    for wanted in ("unit-2", "Maker Tablet (SoC)", "tablet"):
+        (only,) = entries(rows, device=wanted)
+        assert (only.device_id, only.winner.name, only.not_ranked) == ("unit-2", "b", ())
+
+
+def test_a_device_without_results_is_an_error_that_names_those_there_are():
+    with pytest.raises(EdgeSweepError, match="unit-9") as caught:
+        entries([measured("a")], device="unit-9")
+    assert "unit-1" in caught.value.next_step
+
+
+def test_stale_rows_and_other_sweeps_are_left_out():
+    rows = [measured("a"), measured("old", (1.0,) * 3, stale=True), measured("other", (1.0,) * 3, sweep="t")]
+    assert names(entry(rows).ranking) == ["a"]
+
+
+def test_no_results_are_an_empty_ranking():
+    assert rank(pd.DataFrame(), DEFAULT, "s").devices == ()
+
+
+@pytest.mark.parametrize(
+    ("objective", "winner", "tied"),
+    [
+        ({"minimize": "artifact_mb"}, "a", ["b"]),
+        ({"maximize": "top1_percent"}, "c", ["a", "b"]),
+        ({"minimize": "load_ms"}, "c", ["a"]),
+        ({"minimize": "accuracy_drop_points"}, "c", ["b"]),
+    ],
+)
+def test_other_objectives_have_ties_too(objective, winner, tied):
+    rows = [
+        measured("a", size=1.0, top1=96.0, load_ms=10.0, drop=(3.0, 2.0, 4.0)),
+        measured("b", size=1.019, top1=96.0, load_ms=16.0, drop=(1.0, 0.0, 2.0)),
+        measured("c", size=1.03, top1=97.0, load_ms=14.0, drop=(0.5, -0.5, 1.5)),
+    ]
+    ranked = entry(rows, ObjectiveSpec(**objective, constraints=()))
+    assert (ranked.winner.name, names(ranked.tied)) == (winner, tied)
+
+
+def test_an_objective_without_a_value_is_not_resolved():
+    ranked = entry(
+        [measured("a"), measured("b", latency_p90_ms=11.0)], ObjectiveSpec(minimize="latency_p90_ms", constraints=())
+    )
+    assert ranked.winner.name == "b"
+    assert "too few samples" in ranked.ranking[1].why
+
+
+def test_the_order_of_rows_does_not_matter():
+    rows = [measured(f"v{n}", tuple(np.random.default_rng(n).uniform(9, 14, 3))) for n in range(12)]
+    rows += [failed("f"), skipped("s"), measured("d", trust=("throttled",))]
+    there, back = (to_json(rank(pd.DataFrame(r), FREE, "s")) for r in (rows, rows[::-1]))
+    assert there == back
+
+
+def test_the_json_holds_the_whole_ranking_without_nan():
+    rows = [measured("a"), measured("b"), unlabelled("c"), failed("f"), skipped("s")]
+    ranking = rank(pd.DataFrame(rows), DEFAULT, "s")
+    document = json.loads(json.dumps(to_json(ranking), allow_nan=False))
+    assert document["sweep"] == "s"
+    assert document["objective"] == "smallest latency_p50_ms with accuracy_drop_points at most 1 points"
+    (device,) = document["devices"]
+    assert {"device", "winner", "tied", "ranking", "not_ranked", "imported"} <= device.keys()
+    assert device["winner"]["name"] == "a"
+    assert device["winner"]["latency_p50_ms"] == 10.0
+    assert device["winner"]["latency_p99_ms"] is None
+    assert METRICS.keys() <= device["winner"].keys()
+    assert [candidate["name"] for candidate in device["tied"]] == ["b"]
+    assert device["tied"][0]["latency_ratio_to_winner"]["value"] == 1.0
+    assert [candidate["verdict"] for candidate in device["ranking"]] == ["pass", "pass", "unresolved"]
+    assert device["ranking"][2]["constraints"][0]["result"] == "unresolved"
+    assert [row["name"] for row in device["not_ranked"]] == ["f", "s"]
+    assert device["imported"] == []
+
+
+def test_the_json_of_a_device_without_a_winner_says_so():
+    document = json.loads(json.dumps(to_json(rank(pd.DataFrame([failed("f")]), DEFAULT, "s")), allow_nan=False))
+    assert document["devices"][0]["winner"] is None
+    assert document["devices"][0]["no_winner_reason"] == "nothing was measured: 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("rows", "objective", "text"),
+    [
+        ([measured("a", (7.8, 7.8, 7.8))], {}, "7.80 ms (7.80–7.80)"),
+        ([measured("a", (0.4123,) * 3), measured("b", (0.4123,) * 3)], {}, "0.412 ms (0.412–0.412), tied with 1 other"),
+        ([measured(n, (1234.0,) * 3) for n in "abc"], {}, "1234 ms (1234–1234), tied with 2 others"),
+        ([measured("a", (7.8,), trust=("one_block",))], {}, "7.80 ms (one block, no interval)"),
+        ([measured("a")], {"minimize": "artifact_mb"}, "5.00 MB"),
+        ([failed("a")], {}, "no winner: nothing was measured: 1 failed"),
+    ],
+)
+def test_the_winner_is_explained_in_one_line(rows, objective, text):
+    assert explain(entry(rows, ObjectiveSpec(**objective, constraints=()))) == text
