@@ -1,70 +1,318 @@
-"""Models: what they are, and how they are loaded on any machine."""
+"""Models: what they are (torch-free, for plans), their weights made ready, and loading them on any machine."""
 
-import atexit
-import importlib
+import hashlib
 import io
-import shutil
-import sys
+import os
 import tempfile
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import torch
-import torchvision
+import numpy as np
 
-from sweeps.errors import ModelError
-from workers.runtimes.interface import ModelPackage
+from sweeps.errors import DataError, ModelError
+from sweeps.plan import ModelIdentity
+from sweeps.records import canonical_key
+from sweeps.spec import DataSpec, ModelSpec
+from sweeps.workspace import Workspace
+from workers import data as datasets
+from workers.model_code import OwnCode, construct, own_code
+from workers.runtimes.interface import BuildInputs, Images, Logits, ModelPackage
 
-_IMPORT_LOCK = threading.Lock()
+# A plan needs nothing but `identify`; torch takes seconds to import, so every function here imports it for itself.
+if TYPE_CHECKING:
+    import torch
+
+Progress = Callable[[str, float | None], None]
+"""What is being done, and the share of it that is done (0 to 1; `None` where it can not be told)."""
+
+VERIFICATION_IMAGES = 256
+VERIFICATION_IMAGES_UNLABELLED = 8
+
+_INPUT_CONVENTION = {"transform_input": True}
+"""torchvision's GoogLeNet and Inception weights were trained on inputs of another range; this argument converts."""
 
 
-def load_eager(package: ModelPackage) -> torch.nn.Module:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreparedModel:
+    """What building and judging all variants of one model takes."""
+
+    build_inputs: BuildInputs
+    calibration_manifest: datasets.DataManifest
+    evaluation_manifest: datasets.DataManifest
+    evaluation: datasets.Dataset
+    evaluation_logits: Logits
+    """Of the fp32 eager model, (N, classes)."""
+    evaluation_top1_percent: float | None
+    """Of the fp32 eager model; `None` without labels."""
+
+
+def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
+    """Where the model's code and weights come from, for build keys. Loads, trains and downloads nothing.
+
+    The user's own modules are looked for in `roots`, the current folder and `sys.path`. Raises `ModelError`.
+    """
+    code = own_code(model.source, roots) if ":" in model.source else None
+    return ModelIdentity(source=_source_id(model, code), weights_id=_weights_id(model))
+
+
+def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: Sequence[Path] = ()) -> ModelPackage:
+    """The model with its weights, ready to cross to another machine; trained or downloaded where need be.
+
+    Raises `ModelError` where code or weights can not be loaded, do not fit each other, or do not make a classifier.
+    """
+    from workers import weights
+
+    code = own_code(model.source, roots) if ":" in model.source else None
+    source, weights_id = _source_id(model, code), _weights_id(model)
+    files = code.files if code else {}
+    arguments = dict(model.arguments)
+    if model.weights == "pretrained" and model.source in ("googlenet", "inception_v3"):
+        arguments = {**_INPUT_CONVENTION, **arguments}
+    progress(model.name, None)
+    network = _constructed(model, arguments, files)
+    match model.weights:
+        case "pretrained":
+            weights.fit(network, weights.download_pretrained(model.source), f"torchvision's {weights_id}")
+        case "random" | "demo":
+            identity = {"weights": weights_id, "source": source, "shape": list(model.input_shape)}
+            _settle_or_train(network, model, workspace, identity, progress)
+        case path:
+            weights.fit(network, weights.read_checkpoint(Path(path)), path)
+    network.eval()
+    weights.check(network, model.input_shape, model.name, random=model.weights == "random")
+    return ModelPackage(
+        name=model.name,
+        source=model.source,
+        arguments=arguments,
+        files=files,
+        state=_serialized(network),
+        weights_id=weights_id,
+        model_source=source,
+        input_shape=model.input_shape,
+    )
+
+
+def load_eager(package: ModelPackage) -> "torch.nn.Module":
     """The fp32 model with its weights, in eval mode, without gradients, on any machine.
 
     Raises `ModelError` where the model can not be built or the weights do not fit it.
     """
-    model = construct(package.source, package.arguments, package.files)
+    import torch
+
+    from workers import weights
+
+    model = construct(package.source, package.arguments, package.files).float()
     state = torch.load(io.BytesIO(package.state), map_location="cpu", weights_only=True)
-    model.load_state_dict(state)
+    weights.fit(model, state, f"the package of {package.name}")
     return model.requires_grad_(False).eval()
 
 
-def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) -> torch.nn.Module:
-    """Call torchvision's or the user's own constructor. Raises `ModelError`."""
-    module, _, function = source.partition(":")
-    builder: Callable[..., Any]
-    if not function:
-        arguments = {"weights": None, **arguments}
-        if source in {"googlenet", "inception_v3"}:
-            arguments = {"aux_logits": False, "init_weights": False, **arguments}
-        builder = lambda **given: torchvision.models.get_model(source, **given)  # noqa: E731
-    else:
-        builder = _import(module, files, function)
-    model = builder(**arguments)
-    if not isinstance(model, torch.nn.Module):
-        raise ModelError(f"{source} returned {type(model).__name__}, not a torch.nn.Module")
-    return model
+def eager_logits(
+    module: "torch.nn.Module", images: Images, batch: int = 1, progress: Callable[[float], None] | None = None
+) -> Logits:
+    """(N, classes) float32: what `module` answers to (N, C, H, W), `batch` images at a time."""
+    import torch
+
+    parts: list[Logits] = []
+    with torch.no_grad():
+        for start in range(0, len(images), batch):
+            part = images[start : start + batch]
+            # Filled up with its last image: some models take one batch size only.
+            filled = np.concatenate([part, np.repeat(part[-1:], batch - len(part), axis=0)])
+            parts.append(module(torch.from_numpy(filled)).float().numpy()[: len(part)])
+            if progress is not None:
+                progress((start + len(part)) / len(images))
+    return np.concatenate(parts)
 
 
-def _import(module: str, files: Mapping[str, bytes], function: str) -> Callable[..., Any]:
-    # torch.jit.script reads the source of what it compiles: the folder stays as long as the process.
-    folder = Path(tempfile.mkdtemp(prefix="edgesweep-model-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-    with _IMPORT_LOCK:
-        own = {Path(name).parts[0].removesuffix(".py") for name in files}
-        hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in own}
-        sys.path.insert(0, str(folder))
-        importlib.invalidate_caches()
+def prepare(
+    model: ModelSpec,
+    data: DataSpec,
+    workspace: Workspace,
+    versions: Mapping[str, str],
+    progress: Progress,
+    roots: Sequence[Path] = (),
+) -> PreparedModel:
+    """Load the model and its data, and compute the answers of the fp32 eager model (once per workspace).
+
+    Raises `ModelError` and `DataError`.
+    """
+    packed = package(model, workspace, progress, roots)
+    calibration_manifest, evaluation_manifest = datasets.manifests(data)
+    calibration, evaluation = datasets.load(data, model.input_shape)
+    logits = _reference_logits(packed, evaluation.images, evaluation_manifest.id, workspace, progress)
+    _check_reference(packed, logits, evaluation)
+    labels = evaluation.labels
+    count = VERIFICATION_IMAGES_UNLABELLED if labels is None else VERIFICATION_IMAGES
+    return PreparedModel(
+        build_inputs=BuildInputs(
+            package=packed,
+            calibration=calibration.images,
+            calibration_id=calibration_manifest.id,
+            verification=evaluation.images[:count],
+            verification_labels=None if labels is None else labels[:count],
+            verification_logits=logits[:count],
+            versions=dict(versions),
+        ),
+        calibration_manifest=calibration_manifest,
+        evaluation_manifest=evaluation_manifest,
+        evaluation=evaluation,
+        evaluation_logits=logits,
+        evaluation_top1_percent=None if labels is None else float((logits.argmax(1) == labels).mean() * 100.0),
+    )
+
+
+def _source_id(model: ModelSpec, code: OwnCode | None) -> str:
+    source = f"torchvision:{model.source}" if code is None else f"{model.source}@{code.sha256}"
+    return source if not model.arguments else f"{source}#{canonical_key(dict(model.arguments))[:16]}"
+
+
+def _weights_id(model: ModelSpec) -> str:
+    match model.weights:
+        case "random":
+            return f"random:{model.seed}"
+        case "demo":
+            trainer = Path(__file__).with_name("demo_training.py").read_bytes()
+            made_from = {
+                "trainer": hashlib.sha256(trainer).hexdigest(),
+                "images": datasets.digits_training_id(),
+                "seed": model.seed,
+            }
+            return f"demo:{canonical_key(made_from)}"
+        case "pretrained":
+            return _pretrained_id(model.source)
+        case path:
+            try:
+                with Path(path).open("rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise ModelError(
+                    f"the checkpoint {path} can not be read: {error.strerror}", "correct weights: in the sweep file"
+                ) from error
+
+
+def _pretrained_id(source: str) -> str:
+    """`MobileNet_V2_Weights.IMAGENET1K_V2`. The one identity that needs torchvision, which knows the newest name."""
+    import torchvision
+
+    if ":" in source:
+        raise ModelError(f"{source} has no pretrained weights", "give weights: path, or weights: random")
+    try:
+        return str(torchvision.models.get_model_weights(source).DEFAULT)
+    except ValueError:
+        construct(source, {}, {})  # raises with the names that come close
+        raise ModelError(f"torchvision has no weights of {source}", "give weights: path, or weights: random") from None
+
+
+def _constructed(
+    model: ModelSpec, arguments: Mapping[str, str | int | float | bool], files: Mapping[str, bytes]
+) -> "torch.nn.Module":
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(model.seed)
+        return construct(model.source, arguments, files).float()
+
+
+def _settle_or_train(
+    network: "torch.nn.Module",
+    model: ModelSpec,
+    workspace: Workspace,
+    identity: Mapping[str, object],
+    progress: Progress,
+) -> None:
+    import torch
+
+    from workers import demo_training, weights
+
+    path = workspace.weights / f"{canonical_key({**identity, 'torch': torch.__version__})}.pt"
+    if path.exists():
         try:
-            return getattr(importlib.import_module(module), function)  # type: ignore[no-any-return]
-        finally:
-            sys.path.remove(str(folder))
-            for name in [name for name in sys.modules if name.partition(".")[0] in own]:
-                del sys.modules[name]
-            sys.modules.update(hidden)
+            weights.fit(network, weights.read_checkpoint(path), str(path))
+        except ModelError:
+            path.unlink()  # damaged: made anew
+        else:
+            return
+    if model.weights == "random":
+        weights.settle(network, model.input_shape, model.seed)
+    else:
+        classes = weights.check(network.eval(), model.input_shape, model.name, random=False)
+        training, held_out = datasets.digits_for_training(model.input_shape)
+        if classes != len(training.classes or ()):
+            raise ModelError(
+                f"{model.name} has {classes} classes, the demo's digits have 10",
+                "give arguments: {num_classes: 10}",
+            )
+        title = f"{model.name} (training on digits)"
+        demo_training.train(network, training, held_out, model.seed, lambda share: progress(title, share))
+    _write_whole(path, _serialized(network))
+
+
+def _serialized(network: "torch.nn.Module") -> bytes:
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(network.state_dict(), buffer)
+    return buffer.getvalue()
+
+
+def _reference_logits(
+    packed: ModelPackage, images: Images, evaluation_id: str, workspace: Workspace, progress: Progress
+) -> Logits:
+    import torch
+
+    key = canonical_key(
+        {
+            "weights": packed.weights_id,
+            "source": packed.model_source,
+            "shape": list(packed.input_shape),
+            "evaluation": evaluation_id,
+            "torch": torch.__version__,
+        }
+    )
+    path = workspace.references / f"{key}.npy"
+    if path.exists():
+        try:
+            logits: Logits = np.load(path, allow_pickle=False)
+        except (OSError, ValueError):
+            path.unlink()  # damaged: computed anew
+        else:
+            if len(logits) == len(images):
+                return logits
+    title = f"{packed.name} (answers of the fp32 eager model)"
+    logits = eager_logits(load_eager(packed), images, packed.input_shape[0], lambda share: progress(title, share))
+    buffer = io.BytesIO()
+    np.save(buffer, logits, allow_pickle=False)
+    _write_whole(path, buffer.getvalue())
+    return logits
+
+
+def _check_reference(packed: ModelPackage, logits: Logits, evaluation: datasets.Dataset) -> None:
+    import torch
+
+    from workers import weights
+
+    classes = logits.shape[1]
+    if evaluation.labels is not None and evaluation.labels.max() >= classes:
+        raise DataError(
+            f"the evaluation data has the class {evaluation.labels.max()}, {packed.name} has only {classes} classes",
+            "give data with the model's own classes, in their order (folders sorted by name)",
+        )
+    if not np.isfinite(logits).all():
+        raise ModelError(f"{packed.name} answers the evaluation images with NaN or infinity", "check its weights")
+    if len(logits) > 1 and not weights.varies(torch.from_numpy(logits)):
+        raise ModelError(
+            f"{packed.name} gives every evaluation image the same answer, so nothing can be compared",
+            "check its weights and the data's mean and std",
+        )
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(path)
