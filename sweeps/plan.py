@@ -1,12 +1,34 @@
 """From a sweep file to jobs and skipped combinations. Pure, deterministic; trains, downloads and builds nothing."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 
-from sweeps.records import DeviceFacts, Job, Skipped, Variant
-from sweeps.spec import SweepSpec
+from sweeps.errors import SpecError
+from sweeps.protocol import Protocol, resolve
+from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Skipped, Variant, canonical_key
+from sweeps.spec import DigitsData, GridSpec, ModelSpec, SweepSpec
 
 Supports = Callable[[Variant, DeviceFacts], str | None]
+
+TOO_MANY = 10_000
+"""More jobs than this are planned only when the user says so: half a day even at 5 s each."""
+
+PROCESS_START_S = 2.5
+"""A Python process that imports torch: 2.5 s measured on 2 shared cores (2026-11)."""
+BUILD_S = 6.0
+"""Load, lower, save, and verify in a fresh process, which alone costs a start: about 6 s for MobileNetV2 on 2 cores."""
+INFERENCE_224_S = 0.010
+"""MobileNetV2 on 1x3x224x224 takes 3.5 to 25 ms by variant (facts of 2026-11); scaled by the size of the input."""
+DIGITS_IMAGES = 597
+UNKNOWN_IMAGES = 1_000
+"""Assumed for a folder or a data set that is not limited by `images`: listing it is not the plan's business."""
+
+_BUILD_AXES = tuple(field.name for field in fields(Variant))
+_RUN_AXES = tuple(field.name for field in fields(RunAxes))
+_INT8_AXES = ("quantization", "qengine", "interface")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +66,202 @@ class Plan:
     skipped: tuple[Skipped, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Combination:
+    """One cell of one grid. Two equal ones are the same job, also from two grids without a name."""
+
+    facts: DeviceFacts
+    model: str
+    grid: str
+    variant: Variant
+    run: RunAxes
+
+
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
-    """All combinations of all grids on all devices."""
-    raise SystemExit("not written yet")
+    """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
+
+    `supports` sees variants with their engine resolved. Raises `SpecError` where the protocol contradicts itself.
+    """
+    units = tuple({facts.device_id: facts for facts in devices}.values())
+    combinations = list(dict.fromkeys(_combinations(spec, units)))
+    names = _names(combinations)
+    models = {model.name: model for model in spec.models}
+    protocol = resolve(spec.protocol)
+    seen: Counter[str] = Counter()
+    jobs: list[Job] = []
+    skipped: list[Skipped] = []
+    for one, name in zip(combinations, names, strict=True):
+        device_id = one.facts.device_id
+        reason = _no_engine(one) or supports(one.variant, one.facts)
+        if reason:
+            skipped.append(
+                Skipped(
+                    name=name,
+                    model=one.model,
+                    grid=one.grid,
+                    variant=one.variant,
+                    run=one.run,
+                    device_id=device_id,
+                    reason=reason,
+                )
+            )
+            continue
+        build_key = _build_key(models[one.model], one.variant, identities)
+        runner = identities.runners[one.variant.runtime]
+        first_key = _job_key(build_key, one, protocol, runner, replicate=0)
+        replicate = seen[first_key]
+        seen[first_key] += 1
+        jobs.append(
+            Job(
+                key=_job_key(build_key, one, protocol, runner, replicate=replicate) if replicate else first_key,
+                build_key=build_key,
+                name=name,
+                model=one.model,
+                grid=one.grid,
+                variant=one.variant,
+                run=one.run,
+                device_id=device_id,
+            )
+        )
+    return Plan(sweep=spec, devices=units, identities=identities, jobs=tuple(jobs), skipped=tuple(skipped))
+
+
+def count(spec: SweepSpec) -> int:
+    """How many jobs and skipped combinations one device gets at most. Expands nothing."""
+    return len(spec.models) * sum(_cells(grid) for grid in spec.grids)
+
+
+def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
+    """Refuse a sweep of more than `TOO_MANY` jobs before anything is expanded, unless the user said `--yes`.
+
+    Raises `SpecError` with the figure.
+    """
+    jobs = count(spec) * devices
+    if jobs > TOO_MANY and not yes:
+        cells = ", ".join(f"grids[{i}]: {_cells(grid):,}" for i, grid in enumerate(spec.grids))
+        raise SpecError(
+            f"{spec.name} has {jobs:,} jobs, more than {TOO_MANY:,} "
+            f"(models: {len(spec.models)}, devices: {devices}, combinations in {cells})",
+            "shorten the axes, or give --yes if you mean it",
+        )
+
+
+def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> float:
+    """Roughly how long what is left takes: builds one after the other, then all devices side by side.
+
+    `done` holds keys of jobs, `builds_done` build keys. Training, downloads and waiting for a cool device are not in
+    it, because the plan knows nothing of them.
+    """
+    pending = [job for job in plan.jobs if job.key not in done]
+    evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
+    models = {model.name: model for model in plan.sweep.models}
+    builds = {job.build_key for job in pending} - set(builds_done)
+    on_device: dict[str, float] = dict.fromkeys((facts.device_id for facts in plan.devices), 0.0)
+    for job in pending:
+        inference_s = INFERENCE_224_S * math.prod(models[job.model].input_shape) / (3 * 224 * 224)
+        warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
+        block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
+        seconds = protocol.rounds * (PROCESS_START_S + warmup_s + block_s)
+        if (job.build_key, job.device_id) not in evaluated:
+            evaluated.add((job.build_key, job.device_id))
+            seconds += PROCESS_START_S + _evaluation_images(plan.sweep) * inference_s
+        on_device[job.device_id] += seconds
+    return len(builds) * BUILD_S + max(on_device.values(), default=0.0)
+
+
+def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_Combination]:
+    for facts, model, grid in itertools.product(devices, spec.models, spec.grids):
+        for values in itertools.product(*(getattr(grid, axis) for axis in (*_BUILD_AXES, *_RUN_AXES))):
+            variant = Variant(**dict(zip(_BUILD_AXES, values[: len(_BUILD_AXES)], strict=True)))
+            run = RunAxes(**dict(zip(_RUN_AXES, values[len(_BUILD_AXES) :], strict=True)))
+            resolved = _resolved(variant, facts)
+            yield _Combination(facts=facts, model=model.name, grid=grid.name, variant=resolved, run=run)
+
+
+def _resolved(variant: Variant, facts: DeviceFacts) -> Variant:
+    """fp32 has no value for the axes of int8; `auto` becomes the engine of the device's ABI where there is one."""
+    if variant.precision == "fp32":
+        return replace(variant, quantization="none", qengine="none", interface="none")
+    if variant.qengine == "auto":
+        for family, engine in (("arm", "qnnpack"), ("x86", "x86")):
+            if facts.abi.startswith(family):
+                return replace(variant, qengine=engine)
+    return variant
+
+
+def _no_engine(one: _Combination) -> str | None:
+    if one.variant.qengine != "auto":
+        return None
+    return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
+
+
+def _names(combinations: Sequence[_Combination]) -> list[str]:
+    """A name for each, unique because whatever differs is in it: run axes and devices where there are several."""
+    several_threads = len({one.run.threads for one in combinations}) > 1
+    several_cpus = len({one.run.cpus for one in combinations}) > 1
+    several_inputs = len({one.run.reuse_input for one in combinations}) > 1
+    several_devices = len({one.facts.device_id for one in combinations}) > 1
+    # Two units may carry one name; their ids differ.
+    labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
+    names = []
+    for one in combinations:
+        words = [one.model, one.variant.label]
+        if several_threads:
+            words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
+        if several_cpus:
+            words.append("all cpus" if one.run.cpus == "all" else f"cpus {one.run.cpus}")
+        if several_inputs:
+            words.append("reused input" if one.run.reuse_input else "fresh input")
+        if one.grid:
+            words.append(one.grid)
+        if several_devices:
+            words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
+        names.append(" · ".join(words))
+    return names
+
+
+def _build_key(model: ModelSpec, variant: Variant, identities: Identities) -> str:
+    identity = identities.models[model.name]
+    return canonical_key(
+        {
+            "model_source": identity.source,
+            "arguments": model.arguments,
+            "weights_id": identity.weights_id,
+            "input_shape": list(model.input_shape),
+            "variant": variant.axes(),
+            "calibration_id": None if variant.precision == "fp32" else identities.calibration_id,
+            "versions": dict(identities.versions),
+        }
+    )
+
+
+def _job_key(build_key: str, one: _Combination, protocol: Protocol, runner: str, *, replicate: int) -> str:
+    """`replicate` counts identical jobs under different names, so that a variant entered twice is measured twice;
+    the names themselves are not in the key, so that renaming a grid measures nothing again."""
+    return canonical_key(
+        {
+            "build_key": build_key,
+            "device_id": one.facts.device_id,
+            "fingerprint": one.facts.fingerprint,
+            "run": asdict(one.run),
+            "protocol": protocol.comparable(),
+            "runner": runner,
+            "schema_version": SCHEMA_VERSION,
+            "replicate": replicate,
+        }
+    )
+
+
+def _cells(grid: GridSpec) -> int:
+    """Combinations of one grid: fp32 counts once for all values of int8's own axes."""
+    shared = [len(getattr(grid, axis)) for axis in (*_BUILD_AXES, *_RUN_AXES) if axis not in (*_INT8_AXES, "precision")]
+    own = math.prod(len(getattr(grid, axis)) for axis in _INT8_AXES)
+    return math.prod(shared) * sum(1 if precision == "fp32" else own for precision in grid.precision)
+
+
+def _evaluation_images(spec: SweepSpec) -> int:
+    source = spec.data.evaluation
+    most = DIGITS_IMAGES if isinstance(source, DigitsData) else UNKNOWN_IMAGES
+    if source.images is None:
+        return most
+    return min(source.images, most) if isinstance(source, DigitsData) else source.images

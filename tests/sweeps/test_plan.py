@@ -1,0 +1,604 @@
+"""The plan: which jobs a sweep has, what their keys depend on, and what is refused before anything is expanded."""
+
+import itertools
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import sweeps
+from sweeps import plan as plans
+from sweeps.errors import SpecError
+from sweeps.plan import Identities, ModelIdentity, Plan, check_size, count, estimate_seconds, expand
+from sweeps.protocol import resolve
+from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Variant, canonical_key
+from sweeps.spec import (
+    DataSpec,
+    DigitsData,
+    FolderData,
+    GridSpec,
+    ModelSpec,
+    ObjectiveSpec,
+    ProtocolSpec,
+    SweepSpec,
+    SyntheticData,
+    load,
+)
+from workers.runtimes import registry
+
+X86 = DeviceFacts(
+    device_id="host-1",
+    name="local",
+    maker="Maker",
+    model="Board",
+    soc="SoC",
+    os_build="Linux 6.1",
+    abi="x86_64",
+    cores=2,
+    ram_bytes=None,
+    runtime_versions=(("torchscript", "2.12.1"),),
+    qengines=("x86", "qnnpack"),
+)
+ARM = replace(X86, device_id="phone-1", name="phone", model="Phone", abi="arm64-v8a", qengines=("qnnpack",))
+
+
+def identities_of(*models: ModelSpec, **changes: Any) -> Identities:
+    values: dict[str, Any] = {
+        "models": {
+            model.name: ModelIdentity(source=f"torchvision:{model.source}", weights_id=f"random:{position}")
+            for position, model in enumerate(models)
+        },
+        "calibration_id": "c" * 64,
+        "evaluation_id": "e" * 64,
+        "versions": {"torch": "2.12.1", "torchvision": "0.27.1", "builder": "torchscript 1"},
+        "runners": {"torchscript": "python-torchscript 1"},
+    }
+    return Identities(**{**values, **changes})
+
+
+def everything(variant: Variant, facts: DeviceFacts) -> None:
+    return None
+
+
+NET = ModelSpec(source="mobilenet_v2", weights="random")
+
+
+def sweep_of(*grids: GridSpec, models: tuple[ModelSpec, ...] = (NET,), **parts: Any) -> SweepSpec:
+    return SweepSpec(name="s", models=models, grids=grids, **parts)
+
+
+def planned(
+    spec: SweepSpec,
+    *devices: DeviceFacts,
+    supports: Callable[[Variant, DeviceFacts], str | None] = everything,
+    identities: Identities | None = None,
+) -> Plan:
+    return expand(spec, devices or (X86,), supports, identities or identities_of(*spec.models))
+
+
+def keys(plan: Plan) -> set[str]:
+    return {job.key for job in plan.jobs}
+
+
+# Combinations
+
+
+def test_a_grid_is_the_product_of_its_axes_with_int8_axes_ignored_for_fp32() -> None:
+    grid = GridSpec(precision=("fp32", "int8"), qengine=("auto", "qnnpack"), layout=("nchw", "nhwc"), threads=(1, 2))
+    jobs = planned(sweep_of(grid)).jobs
+    assert [(job.variant.precision, job.variant.qengine) for job in jobs].count(("fp32", "none")) == 2 * 2
+    assert [(job.variant.precision, job.variant.qengine) for job in jobs].count(("int8", "x86")) == 2 * 2
+    assert [(job.variant.precision, job.variant.qengine) for job in jobs].count(("int8", "qnnpack")) == 2 * 2
+    assert len(jobs) == 12
+    fp32 = next(job.variant for job in jobs if job.variant.precision == "fp32")
+    assert (fp32.quantization, fp32.interface) == ("none", "none")
+    int8 = next(job.variant for job in jobs if job.variant.precision == "int8")
+    assert (int8.quantization, int8.interface) == ("static_fx", "core")
+
+
+@pytest.mark.parametrize(
+    ("abi", "engine"), [("x86_64", "x86"), ("x86", "x86"), ("arm64-v8a", "qnnpack"), ("armeabi-v7a", "qnnpack")]
+)
+def test_the_auto_engine_follows_the_devices_abi(abi: str, engine: str) -> None:
+    grid = GridSpec(precision=("int8",), layout=("nchw",))
+    (job,) = planned(sweep_of(grid), replace(X86, abi=abi)).jobs
+    assert job.variant.qengine == engine
+
+
+def test_an_abi_without_known_engine_is_skipped_for_int8_only() -> None:
+    plan = planned(sweep_of(GridSpec(layout=("nchw",))), replace(X86, abi="riscv64"))
+    assert [job.variant.precision for job in plan.jobs] == ["fp32"]
+    (skip,) = plan.skipped
+    assert skip.reason == "no quantized engine is known for the ABI riscv64; name one in qengine"
+
+
+def test_supports_sees_resolved_variants_and_its_reason_is_kept() -> None:
+    asked: list[str] = []
+
+    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
+        asked.append(variant.qengine)
+        return "int8 always fuses" if variant.precision == "int8" and not variant.fuse else None
+
+    grid = GridSpec(fuse=(True, False), layout=("nchw",), qengine=("auto", "x86"))
+    plan = planned(sweep_of(grid), supports=supports)
+    assert set(asked) == {"none", "x86"}
+    assert len(plan.jobs) == 3
+    (skip,) = plan.skipped
+    assert (skip.reason, skip.variant.precision, skip.variant.fuse) == ("int8 always fuses", "int8", False)
+    assert skip.device_id == X86.device_id
+
+
+def test_the_union_of_unnamed_grids_holds_each_combination_once() -> None:
+    both, one = GridSpec(), GridSpec(precision=("fp32",))
+    assert planned(sweep_of(both, one, both)).jobs == planned(sweep_of(both)).jobs
+
+
+def test_a_variant_entered_twice_under_two_names_is_built_once_and_measured_twice() -> None:
+    grid = {"precision": ("fp32",), "layout": ("nhwc",)}
+    first, second = planned(sweep_of(GridSpec(name="first", **grid), GridSpec(name="second", **grid))).jobs
+    assert first.build_key == second.build_key
+    assert first.key != second.key
+    assert first.name.endswith(" · first")
+    assert second.name.endswith(" · second")
+
+
+def test_one_network_under_two_model_names_is_measured_twice() -> None:
+    twin = NET.model_copy(update={"name": "twin"})
+    same = ModelIdentity(source="torchvision:mobilenet_v2", weights_id="random:0")
+    spec = sweep_of(GridSpec(precision=("fp32",), layout=("nchw",)), models=(NET, twin))
+    plan = planned(spec, identities=identities_of(models={NET.name: same, "twin": same}))
+    assert len({job.build_key for job in plan.jobs}) == 1
+    assert len(keys(plan)) == 2
+
+
+def test_renaming_grids_and_models_measures_nothing_again() -> None:
+    def run(first: str, second: str, model: str) -> Plan:
+        models = (NET.model_copy(update={"name": model}),)
+        return planned(sweep_of(GridSpec(name=first), GridSpec(name=second), GridSpec(), models=models))
+
+    assert keys(run("a", "b", "net")) == keys(run("x", "y", "other"))
+
+
+def test_a_device_that_is_given_twice_is_measured_once() -> None:
+    spec = sweep_of(GridSpec())
+    assert planned(spec, X86, X86) == planned(spec, X86)
+
+
+def test_a_name_says_model_variant_and_what_else_differs() -> None:
+    plan = planned(sweep_of(GridSpec(name="g", precision=("int8",), layout=("nhwc",), capture=("trace",))))
+    assert [job.name for job in plan.jobs] == ["mobilenet_v2 · cpu int8-x86 nhwc trace fused optimized · g"]
+    grid = GridSpec(
+        precision=("fp32",), layout=("nchw",), threads=(1, 2), cpus=("all", "0,1"), reuse_input=(True, False)
+    )
+    names = [job.name for job in planned(sweep_of(grid), X86, ARM).jobs]
+    assert "mobilenet_v2 · cpu fp32 nchw script fused optimized · 1 thread · all cpus · reused input · local" in names
+    assert "mobilenet_v2 · cpu fp32 nchw script fused optimized · 2 threads · cpus 0,1 · fresh input · phone" in names
+
+
+def test_two_units_of_one_name_have_different_job_names() -> None:
+    jobs = planned(sweep_of(GridSpec()), X86, replace(X86, device_id="host-2")).jobs
+    assert len({job.name for job in jobs}) == len(jobs)
+
+
+# Keys
+
+
+def test_keys_hold_exactly_what_the_design_says() -> None:
+    model = ModelSpec(source="net:build", weights="random", arguments={"classes": 10, "width": 0.5})
+    spec = sweep_of(GridSpec(precision=("int8",), layout=("nhwc",)), models=(model,), protocol=ProtocolSpec(rounds=7))
+    identities = identities_of(model)
+    (job,) = planned(spec, identities=identities).jobs
+    assert job.build_key == canonical_key(
+        {
+            "model_source": "torchvision:net:build",
+            "arguments": {"width": 0.5, "classes": 10},
+            "weights_id": "random:0",
+            "input_shape": [1, 3, 224, 224],
+            "variant": {
+                "runtime": "torchscript",
+                "backend": "cpu",
+                "precision": "int8",
+                "quantization": "static_fx",
+                "qengine": "x86",
+                "interface": "core",
+                "layout": "nhwc",
+                "capture": "script",
+                "format": "pt",
+                "fuse": True,
+                "optimize": True,
+            },
+            "calibration_id": "c" * 64,
+            "versions": {"torch": "2.12.1", "torchvision": "0.27.1", "builder": "torchscript 1"},
+        }
+    )
+    assert job.key == canonical_key(
+        {
+            "build_key": job.build_key,
+            "device_id": "host-1",
+            "fingerprint": X86.fingerprint,
+            "run": {"threads": 1, "cpus": "all", "reuse_input": True},
+            "protocol": resolve(ProtocolSpec()).comparable(),
+            "runner": "python-torchscript 1",
+            "schema_version": SCHEMA_VERSION,
+            "replicate": 0,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Given:
+    """All inputs of one plan."""
+
+    spec: SweepSpec
+    devices: tuple[DeviceFacts, ...]
+    identities: Identities
+
+    def plan(self) -> Plan:
+        return expand(self.spec, self.devices, everything, self.identities)
+
+
+def _values(axis: str) -> list[Any]:
+    """All values that an axis may have, read off its type: new values join by themselves."""
+    (inner, _) = get_args(GridSpec.model_fields[axis].annotation)
+    values: dict[str, list[Any]] = {"threads": [1, 2, 4], "cpus": ["all", "0", "0,1"]}
+    return values.get(axis) or ([True, False] if inner is bool else list(get_args(inner)))
+
+
+def _axis(axis: str) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(st.sampled_from(_values(axis)), min_size=1, max_size=2, unique=True).map(tuple)
+
+
+AXES = [name for name in GridSpec.model_fields if name != "name"]
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_another_value_of_an_axis_is_another_job_and_of_a_build_axis_another_artifact(axis: str) -> None:
+    alone = {name: (_values(name)[0],) for name in AXES} | {"precision": ("int8",)}
+    jobs = [planned(sweep_of(GridSpec(**{**alone, axis: (value,)}))).jobs[0] for value in _values(axis)]
+    # On this x86 device `auto` is x86.
+    different = len(jobs) - (axis == "qengine")
+    assert len({job.key for job in jobs}) == different
+    assert len({job.build_key for job in jobs}) == (1 if axis in ("threads", "cpus", "reuse_input") else different)
+
+
+GRID = st.fixed_dictionaries({name: _axis(name) for name in AXES}).map(lambda axes: GridSpec(**axes))
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> Given:
+    sources = draw(
+        st.lists(st.sampled_from(["resnet18", "vgg11", "mobilenet_v2"]), min_size=1, max_size=2, unique=True)
+    )
+    models = tuple(ModelSpec(source=source, weights="random", arguments={"num_classes": 10}) for source in sources)
+    grids = draw(st.lists(GRID, min_size=1, max_size=2))
+    named = draw(st.sets(st.integers(0, len(grids) - 1)))
+    grids = [grid.model_copy(update={"name": f"g{i}" if i in named else ""}) for i, grid in enumerate(grids)]
+    devices = draw(st.sampled_from([(X86,), (ARM,), (X86, ARM)]))
+    return Given(sweep_of(*grids, models=models), devices, identities_of(*models))
+
+
+def change_model(given: Given, position: int, **update: Any) -> Given:
+    models = list(given.spec.models)
+    models[position] = models[position].model_copy(update=update)
+    return replace(given, spec=given.spec.model_copy(update={"models": tuple(models)}))
+
+
+def change_identity(given: Given, position: int, **update: str) -> Given:
+    name = given.spec.models[position].name
+    models = {**given.identities.models, name: replace(given.identities.models[name], **update)}
+    return replace(given, identities=replace(given.identities, models=models))
+
+
+def change_identities(given: Given, **update: Any) -> Given:
+    return replace(given, identities=replace(given.identities, **update))
+
+
+def change_device(given: Given, **update: Any) -> Given:
+    return replace(given, devices=(replace(given.devices[0], **update), *given.devices[1:]))
+
+
+def change_spec(given: Given, **update: Any) -> Given:
+    return replace(given, spec=given.spec.model_copy(update=update))
+
+
+def rename_model(given: Given, position: int) -> Given:
+    old = given.spec.models[position].name
+    models = {("renamed" if name == old else name): value for name, value in given.identities.models.items()}
+    return change_identities(change_model(given, position, name="renamed"), models=models)
+
+
+def rename_grids(given: Given) -> Given:
+    grids = tuple(g.model_copy(update={"name": f"new-{g.name}"}) if g.name else g for g in given.spec.grids)
+    return change_spec(given, grids=grids)
+
+
+Which = Literal["none", "all", "of the model", "of the device", "int8"]
+# What is changed, and which keys must change with it: those of builds, those of jobs.
+CHANGES: dict[str, tuple[Callable[[Given], Given], Which, Which]] = {
+    "source of the code": (lambda g: change_identity(g, 0, source="torchvision:other"), "of the model", "of the model"),
+    "weights": (lambda g: change_identity(g, 0, weights_id="sha256:1"), "of the model", "of the model"),
+    "an argument": (lambda g: change_model(g, 0, arguments={"num_classes": 11}), "of the model", "of the model"),
+    "an argument's type": (
+        lambda g: change_model(g, 0, arguments={"num_classes": 10.0}),
+        "of the model",
+        "of the model",
+    ),
+    "an argument's name": (lambda g: change_model(g, 0, arguments={"classes": 10}), "of the model", "of the model"),
+    "input shape": (lambda g: change_model(g, 0, input_shape=(1, 3, 224, 192)), "of the model", "of the model"),
+    "calibration data": (lambda g: change_identities(g, calibration_id="d" * 64), "int8", "int8"),
+    "a library": (lambda g: change_identities(g, versions={**g.identities.versions, "torch": "3"}), "all", "all"),
+    "the builder": (lambda g: change_identities(g, versions={**g.identities.versions, "builder": "2"}), "all", "all"),
+    "the runner": (lambda g: change_identities(g, runners={"torchscript": "python-torchscript 2"}), "none", "all"),
+    "the unit": (lambda g: change_device(g, device_id="unit-9"), "none", "of the device"),
+    "an update of the phone": (lambda g: change_device(g, os_build="15"), "none", "of the device"),
+    "the runtime on the phone": (
+        lambda g: change_device(g, runtime_versions=(("torchscript", "2.8"),)),
+        "none",
+        "of the device",
+    ),
+    "the device's name": (lambda g: change_device(g, name="other"), "none", "none"),
+    "the device's memory": (lambda g: change_device(g, ram_bytes=1), "none", "none"),
+    "block length": (lambda g: change_spec(g, protocol=ProtocolSpec(min_seconds=0.75)), "none", "all"),
+    "warm-up": (lambda g: change_spec(g, protocol=ProtocolSpec(warmup_iterations=3)), "none", "all"),
+    "preset": (lambda g: change_spec(g, protocol=ProtocolSpec(preset="recipe")), "none", "all"),
+    "rounds": (lambda g: change_spec(g, protocol=ProtocolSpec(rounds=9)), "none", "none"),
+    "order of rounds": (lambda g: change_spec(g, protocol=ProtocolSpec(seed=9)), "none", "none"),
+    "evaluation data": (lambda g: change_identities(g, evaluation_id="f" * 64), "none", "none"),
+    "objective": (lambda g: change_spec(g, objective=ObjectiveSpec(maximize="top1_percent")), "none", "none"),
+    "name of the sweep": (lambda g: change_spec(g, name="other"), "none", "none"),
+    "name of the model": (lambda g: rename_model(g, 0), "none", "none"),
+    "names of grids": (rename_grids, "none", "none"),
+}
+
+
+def _is_hit(which: Which, job: Job, given: Given) -> bool:
+    return {
+        "none": False,
+        "all": True,
+        "of the model": job.model == given.spec.models[0].name,
+        "of the device": job.device_id == given.devices[0].device_id,
+        "int8": job.variant.precision == "int8",
+    }[which]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@settings(max_examples=12, deadline=None)
+@given(given=situations())
+def test_a_single_change_changes_the_keys_it_must_and_no_other(change: str, given: Given) -> None:
+    apply, of_builds, of_jobs = CHANGES[change]
+    before, after = given.plan(), apply(given).plan()
+    assert len(before.jobs) == len(after.jobs)
+    for old, new in zip(before.jobs, after.jobs, strict=True):
+        assert (old.variant, old.run, old.grid == "") == (new.variant, new.run, new.grid == "")
+        assert (old.build_key != new.build_key) == _is_hit(of_builds, old, given), change
+        assert (old.key != new.key) == _is_hit(of_jobs, old, given), change
+
+
+@settings(max_examples=100, deadline=None)
+@given(given=situations())
+def test_names_and_keys_are_unique_and_builds_are_shared_exactly_by_equal_variants(given: Given) -> None:
+    plan = given.plan()
+    assert len({job.key for job in plan.jobs}) == len(plan.jobs)
+    assert len({job.name for job in plan.jobs}) == len(plan.jobs)
+    by_key: dict[str, set[tuple[str, Variant]]] = {}
+    for job in plan.jobs:
+        by_key.setdefault(job.build_key, set()).add((job.model, job.variant))
+    assert all(len(made) == 1 for made in by_key.values())
+    assert len(by_key) == len({(job.model, job.variant) for job in plan.jobs})
+
+
+@settings(max_examples=100, deadline=None)
+@given(given=situations(), data=st.data())
+def test_the_order_of_grids_models_devices_and_axes_changes_no_job(given: Given, data: st.DataObject) -> None:
+    def shuffled(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(data.draw(st.permutations(values)))
+
+    grids = shuffled(given.spec.grids)
+    grids = tuple(grid.model_copy(update={axis: shuffled(getattr(grid, axis)) for axis in AXES}) for grid in grids)
+    other = Given(
+        given.spec.model_copy(update={"grids": grids, "models": shuffled(given.spec.models)}),
+        shuffled(given.devices),
+        change_identities(given, models=dict(reversed(given.identities.models.items()))).identities,
+    )
+    before, after = given.plan(), other.plan()
+    assert keys(before) == keys(after)
+    assert {job.name for job in before.jobs} == {job.name for job in after.jobs}
+    twins = {job.build_key for job in before.jobs if sum(job.build_key == one.build_key for one in before.jobs) > 1}
+    alone = {job for job in before.jobs if job.build_key not in twins}
+    assert alone <= set(after.jobs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(given=situations(), grid=GRID)
+def test_a_grid_that_is_added_last_changes_no_key_that_was_there(given: Given, grid: GridSpec) -> None:
+    extended = change_spec(given, grids=(*given.spec.grids, grid.model_copy(update={"name": "added"})))
+    assert keys(given.plan()) <= keys(extended.plan())
+
+
+@settings(max_examples=60, deadline=None)
+@given(given=situations())
+def test_every_combination_ends_as_one_job_or_one_skip(given: Given) -> None:
+    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
+        return "no" if variant.layout == "nhwc" and facts.abi == "x86_64" else None
+
+    whole = given.plan()
+    plan = expand(given.spec, given.devices, supports, given.identities)
+    assert [job for job in whole.jobs if supports(job.variant, X86) is None or job.device_id == ARM.device_id] == list(
+        plan.jobs
+    )
+    assert len(plan.skipped) + len(plan.jobs) == len(whole.jobs)
+    assert len({skip.name for skip in plan.skipped} | {job.name for job in plan.jobs}) == len(whole.jobs)
+    assert len(whole.jobs) <= count(given.spec) * len(given.devices)
+
+
+PROGRAM = """
+import json, sys
+sys.path.insert(0, {folder!r})
+import test_plan
+spec = test_plan.sweep_of(test_plan.GridSpec(name="a", threads=(1, 2)), test_plan.GridSpec())
+plan = test_plan.planned(spec, test_plan.X86, test_plan.ARM)
+print(json.dumps([[job.key, job.build_key, job.name] for job in plan.jobs]))
+"""
+
+
+def test_a_plan_is_the_same_in_every_process() -> None:
+    def run(seed: str) -> list[list[str]]:
+        program = PROGRAM.format(folder=str(Path(__file__).parent))
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            timeout=120,
+        )
+        found: list[list[str]] = json.loads(done.stdout)
+        return found
+
+    here = planned(sweep_of(GridSpec(name="a", threads=(1, 2)), GridSpec()), X86, ARM)
+    assert run("1") == run("2") == [[job.key, job.build_key, job.name] for job in here.jobs]
+
+
+# The shipped sweep files
+
+
+def shipped(name: str) -> Plan:
+    spec = load(Path(sweeps.__file__).parent / "specs" / f"{name}.yaml")
+    return planned(spec, supports=registry.get("torchscript").supports)
+
+
+def test_the_demo_has_thirteen_variants_and_says_why_others_are_skipped() -> None:
+    plan = shipped("demo")
+    assert len({job.build_key for job in plan.jobs}) == len(plan.jobs) == 13
+    assert {job.variant.qengine for job in plan.jobs} == {"none", "x86", "qnnpack"}
+    assert len(plan.skipped) == 4
+    assert all(not skip.variant.fuse and skip.variant.precision == "int8" and skip.reason for skip in plan.skipped)
+
+
+def test_the_tie_is_one_artifact_measured_twice() -> None:
+    plan = shipped("tie")
+    assert len({job.build_key for job in plan.jobs}) == 1
+    assert [job.grid for job in plan.jobs] == ["first", "second"]
+
+
+def test_the_recipe_compares_layouts_and_precisions_on_one_thread() -> None:
+    plan = shipped("recipe")
+    assert {(job.variant.precision, job.variant.layout) for job in plan.jobs} == set(
+        itertools.product(("fp32", "int8"), ("nchw", "nhwc"))
+    )
+    assert {job.run for job in plan.jobs} == {RunAxes(threads=1)}
+    assert all(job.variant.fuse and job.variant.optimize for job in plan.jobs)
+
+
+# Size and time
+
+
+def test_count_is_exact_where_no_combination_repeats() -> None:
+    grid = GridSpec(qengine=("auto", "qnnpack"), threads=(1, 2, 3), fuse=(True, False))
+    assert count(sweep_of(grid)) == len(planned(sweep_of(grid)).jobs) == (1 + 2) * 2 * 2 * 3
+
+
+def test_a_million_combinations_are_refused_at_once() -> None:
+    grid = GridSpec(threads=tuple(range(1, 501)), cpus=tuple(str(cpu) for cpu in range(500)))
+    spec = sweep_of(grid)
+    began = time.monotonic()
+    with pytest.raises(SpecError, match=r"1,000,000 jobs, more than 10,000") as caught:
+        check_size(spec, 1, yes=False)
+    assert time.monotonic() - began < 1
+    assert "--yes" in caught.value.next_step
+    check_size(spec, 1, yes=True)
+
+
+def test_the_limit_counts_all_devices() -> None:
+    spec = sweep_of(GridSpec(threads=tuple(range(1, 1001))))
+    assert count(spec) == 4_000
+    check_size(spec, 2, yes=False)
+    with pytest.raises(SpecError, match="12,000"):
+        check_size(spec, 3, yes=False)
+
+
+def test_a_protocol_that_contradicts_itself_is_refused_before_anything_is_planned() -> None:
+    with pytest.raises(SpecError):
+        planned(sweep_of(GridSpec(), protocol=ProtocolSpec(max_seconds=0.1)))
+
+
+def seconds(plan: Plan, done: set[str] | None = None, builds_done: set[str] | None = None) -> float:
+    return estimate_seconds(plan, resolve(plan.sweep.protocol), done or set(), builds_done or set())
+
+
+def test_the_estimate_adds_builds_rounds_and_accuracy() -> None:
+    spec = sweep_of(
+        GridSpec(precision=("fp32",), layout=("nhwc",)),
+        protocol=ProtocolSpec(preset="quick"),
+        data=DataSpec(evaluation=SyntheticData(source="synthetic", images=100)),
+    )
+    quick = resolve(spec.protocol)
+    rounds = quick.rounds * (plans.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
+    accuracy = plans.PROCESS_START_S + 100 * plans.INFERENCE_224_S
+    assert seconds(planned(spec)) == pytest.approx(plans.BUILD_S + rounds + accuracy)
+
+
+def test_what_is_done_is_not_in_the_estimate() -> None:
+    plan = planned(sweep_of(GridSpec(threads=(1, 2))))
+    assert seconds(plan, keys(plan)) == 0
+    builds = {job.build_key for job in plan.jobs}
+    assert seconds(plan) - seconds(plan, builds_done=builds) == pytest.approx(len(builds) * plans.BUILD_S)
+    steps = [seconds(plan, {job.key for job in plan.jobs[:number]}) for number in range(len(plan.jobs) + 1)]
+    assert all(before > after for before, after in itertools.pairwise(steps))
+
+
+def test_accuracy_is_estimated_once_for_all_thread_counts_of_a_build() -> None:
+    one, three = (
+        planned(sweep_of(GridSpec(precision=("fp32",), layout=("nhwc",), threads=threads)))
+        for threads in ((1,), (1, 2, 3))
+    )
+    builds = {job.build_key for job in one.jobs}
+    quick = resolve(ProtocolSpec())
+    block = quick.rounds * (plans.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
+    assert seconds(three, builds_done=builds) - seconds(one, builds_done=builds) == pytest.approx(2 * block)
+
+
+def test_devices_are_estimated_side_by_side_and_large_inputs_longer() -> None:
+    spec = sweep_of(GridSpec(precision=("fp32",)))
+    assert seconds(planned(spec, X86, ARM)) == pytest.approx(seconds(planned(spec, X86)))
+    recipe = ProtocolSpec(preset="recipe")
+    small, large = (
+        seconds(planned(sweep_of(GridSpec(), models=(NET.model_copy(update={"input_shape": shape}),), protocol=recipe)))
+        for shape in ((1, 3, 64, 64), (1, 3, 512, 512))
+    )
+    assert small < large
+
+
+@pytest.mark.parametrize(
+    ("source", "images"),
+    [
+        (DigitsData(source="digits"), plans.DIGITS_IMAGES),
+        (DigitsData(source="digits", images=50), 50),
+        (DigitsData(source="digits", images=5000), plans.DIGITS_IMAGES),
+        (FolderData(source="folder", path=Path("x"), images=5000), 5000),
+        (FolderData(source="folder", path=Path("x")), plans.UNKNOWN_IMAGES),
+        (SyntheticData(source="synthetic"), 32),
+    ],
+)
+def test_the_estimate_knows_how_many_images_are_evaluated(source: Any, images: int) -> None:
+    def estimate(data: DataSpec) -> float:
+        return seconds(planned(sweep_of(GridSpec(precision=("fp32",), layout=("nchw",)), data=data)))
+
+    single = estimate(DataSpec(evaluation=SyntheticData(source="synthetic", images=1)))
+    found = (estimate(DataSpec(evaluation=source)) - single) / plans.INFERENCE_224_S + 1
+    assert math.isclose(found, images, rel_tol=1e-6)
+
+
+def test_run_axes_of_a_job_are_those_of_its_cell() -> None:
+    grid = GridSpec(precision=("fp32",), layout=("nchw",), threads=(3,), cpus=("0,1",), reuse_input=(False,))
+    (job,) = planned(sweep_of(grid)).jobs
+    assert job.run == RunAxes(threads=3, cpus="0,1", reuse_input=False)
