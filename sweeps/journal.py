@@ -1,0 +1,164 @@
+"""The journal: one sqlite file per workspace, append-only attempts. It decides what is done and what is still to do.
+
+Only what happened is stored; outcomes, staleness and "failed too often" are worked out when they are asked for.
+Each call is one transaction. A `Journal` belongs to the thread that opened it; another thread or process opens its own.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sweeps.errors import StoreError
+from sweeps.journal_file import FIRST_STEP
+from sweeps.journal_plans import PlanTables, now
+from sweeps.json_records import from_json, to_json
+from sweeps.manifest import Manifest
+from sweeps.protocol import Protocol, summarize
+from sweeps.records import Accuracy, Block, Failed, Job, Measured
+
+MAX_ATTEMPTS = 3
+"""One and two retries: a job that failed so often without being finished has failed."""
+
+
+class Journal(PlanTables):
+    """An open journal. Use it as a context manager, or call `close()`."""
+
+    def add_artifact(self, manifest: Manifest) -> None:
+        """Record a built artifact; one that is recorded already, and is the same, is not written again."""
+        if self.artifact(manifest.build_key) == manifest:
+            return
+        text = json.dumps(manifest.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO artifacts (build_key, manifest, created) VALUES (?, ?, ?)",
+                (manifest.build_key, text, now()),
+            )
+
+    def artifact(self, build_key: str) -> Manifest | None:
+        """The manifest of the last build under this key."""
+        row = self._row("SELECT manifest FROM artifacts WHERE build_key = ? ORDER BY id DESC LIMIT 1", build_key)
+        return None if row is None else Manifest.model_validate_json(row[0])
+
+    def add_block(self, block: Block) -> bool:
+        """Accept one block; `False`, and nothing changes, where this round of the job has one already.
+
+        The first block of a round stays: a reply that comes twice, or late, must not change an accepted result.
+        Raises `StoreError` for a block that is not whole.
+        """
+        if missing := _not_whole(block):
+            raise StoreError(
+                f"a block of job {block.job_key:.12} (round {block.round}) is not accepted: {missing}",
+                "run the same command again; if this comes back, please report it",
+            )
+        with self._writing():
+            cursor = self._db.execute(
+                "INSERT INTO attempts (key, kind, round, record, created) VALUES (?, 'block', ?, ?, ?)"
+                " ON CONFLICT (key, round) WHERE kind = 'block' DO NOTHING",
+                (block.job_key, block.round, to_json(block), now()),
+            )
+            return cursor.rowcount == 1
+
+    def blocks(self, job_key: str) -> tuple[Block, ...]:
+        """The accepted blocks in order of rounds."""
+        rows = self._rows("SELECT record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", job_key)
+        return tuple(from_json(Block, record) for (record,) in rows)
+
+    def add_accuracy(self, accuracy: Accuracy) -> None:
+        """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""
+        self._append(accuracy.build_key, "accuracy", to_json(accuracy))
+
+    def accuracy(self, build_key: str, evaluation_id: str, engine: str, executor: str) -> Accuracy | None:
+        found = self._accuracy(build_key, evaluation_id, executor)
+        return next((accuracy for accuracy in found if accuracy.engine == engine), None)
+
+    def add_failure(self, key: str, failed: Failed) -> None:
+        """`key` is a build key for a build that failed, else a job key."""
+        self._append(key, "failure", to_json(failed))
+
+    def failures(self, key: str) -> tuple[Failed, ...]:
+        """In their order, since the last retry."""
+        rows = self._rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
+        return tuple(from_json(Failed, record) for (record,) in rows)
+
+    def retry_failures(self, sweep: str) -> int:
+        """Let no failure up to now count any more for the jobs of this sweep; returns how many jobs that concerns.
+
+        The failures stay in the file. A failed build is forgiven for every sweep that needs it.
+        """
+        with self._writing():
+            keys = self._db.execute(
+                "SELECT DISTINCT job_key, key FROM jobs JOIN live_failures ON key IN (job_key, build_key)"
+                " WHERE sweep = ?",
+                (sweep,),
+            ).fetchall()
+            self._db.executemany(
+                "INSERT INTO attempts (key, kind, created) VALUES (?, 'retry', ?)",
+                [(key, now()) for key in sorted({key for _, key in keys})],
+            )
+        return len({job_key for job_key, _ in keys})
+
+    def outcome(self, job: Job, rounds: int, evaluation_id: str | None, executor: str) -> Measured | Failed | None:
+        """How the job ended so far; `None` while it is pending.
+
+        Measured: at least `rounds` blocks, and the accuracy by `executor` unless `evaluation_id` is `None`. Failed: one
+        failure of its build, or `MAX_ATTEMPTS` of its own (the last one is given). All accepted blocks are summarised.
+        """
+        accuracy = None
+        if evaluation_id is not None:
+            accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, executor)), None)
+        if evaluation_id is None or accuracy is not None:
+            count = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job.key)
+            if count is not None and count[0] >= rounds:
+                protocol = replace(self._protocol(job), rounds=rounds)
+                return Measured(timing=summarize(job.key, self.blocks(job.key), protocol), accuracy=accuracy)
+        if build_failures := self.failures(job.build_key):
+            return build_failures[-1]
+        failures = self.failures(job.key)
+        return failures[-1] if len(failures) >= MAX_ATTEMPTS else None
+
+    def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
+        """`outcome` under what the job was last planned with in this sweep; the device itself is the executor."""
+        planned = self.circumstances(sweep, job.key)
+        return self.outcome(job, planned.protocol.rounds, planned.evaluation_id, planned.facts.fingerprint)
+
+    def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
+        """Newest first. Any engine: it is part of the build key, what ran is only recorded."""
+        rows = self._rows(
+            "SELECT record FROM attempts WHERE key = ? AND kind = 'accuracy'"
+            " AND json_extract(record, '$.evaluation_id') = ? AND json_extract(record, '$.executor') = ?"
+            " ORDER BY id DESC",
+            build_key,
+            evaluation_id,
+            executor,
+        )
+        return [from_json(Accuracy, record) for (record,) in rows]
+
+    def _protocol(self, job: Job) -> Protocol:
+        row = self._row(
+            "SELECT protocol FROM jobs JOIN plans ON plans.id = plan_id WHERE job_key = ?"
+            " ORDER BY plan_id DESC LIMIT 1",
+            job.key,
+        )
+        if row is None:
+            raise StoreError(f"job {job.name!r} is in no plan of the journal {self.path}", FIRST_STEP)
+        return from_json(Protocol, row[0])
+
+    def _append(self, key: str, kind: str, record: str) -> None:
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO attempts (key, kind, record, created) VALUES (?, ?, ?, ?)", (key, kind, record, now())
+            )
+
+
+def _not_whole(block: Block) -> str | None:
+    required = ("job_key", "backend_ran", "engine_ran", "runner", "runtime_version", "artifact_sha256")
+    if empty := [name for name in required if not getattr(block, name)]:
+        return f"no {', '.join(empty)}"
+    if block.exit_code != 0:
+        return f"its process ended with {block.exit_code}"
+    if not block.samples_ns:
+        return "no samples"
+    times: Sequence[float] = (*block.samples_ns, *block.warmup_ns, block.first_inference_ns, block.load_ns)
+    if impossible := [time for time in times if not time > 0]:
+        return f"a time of {impossible[0]} ns"
+    return None

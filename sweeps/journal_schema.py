@@ -1,0 +1,153 @@
+"""The journal's tables, and how a file of an older version becomes one of this version."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sweeps.errors import StoreError
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        # One row per distinct content of a sweep file with its devices: a job's facts and protocol are those of the
+        # last plan that it was in, so a stale job keeps what it was measured under.
+        """CREATE TABLE plans (
+            id INTEGER PRIMARY KEY,
+            sweep TEXT NOT NULL,
+            content_key TEXT NOT NULL,
+            spec TEXT NOT NULL,
+            protocol TEXT NOT NULL,
+            evaluation_id TEXT NOT NULL,
+            created TEXT NOT NULL
+        )""",
+        """CREATE TABLE devices (
+            plan_id INTEGER NOT NULL REFERENCES plans (id),
+            device_id TEXT NOT NULL,
+            position INTEGER NOT NULL,
+            facts TEXT NOT NULL,
+            PRIMARY KEY (plan_id, device_id)
+        )""",
+        """CREATE TABLE sweeps (
+            name TEXT PRIMARY KEY,
+            plan_id INTEGER NOT NULL REFERENCES plans (id),
+            created TEXT NOT NULL,
+            updated TEXT NOT NULL
+        )""",
+        # A job is stale when its plan is not its sweep's plan any more; nothing has to be marked.
+        """CREATE TABLE jobs (
+            sweep TEXT NOT NULL,
+            job_key TEXT NOT NULL,
+            build_key TEXT NOT NULL,
+            plan_id INTEGER NOT NULL REFERENCES plans (id),
+            position INTEGER NOT NULL,
+            record TEXT NOT NULL,
+            PRIMARY KEY (sweep, job_key)
+        )""",
+        "CREATE INDEX jobs_by_key ON jobs (job_key)",
+        "CREATE INDEX jobs_by_build ON jobs (build_key)",
+        """CREATE TABLE skipped (
+            sweep TEXT NOT NULL,
+            skipped_key TEXT NOT NULL,
+            plan_id INTEGER NOT NULL REFERENCES plans (id),
+            position INTEGER NOT NULL,
+            record TEXT NOT NULL,
+            PRIMARY KEY (sweep, skipped_key)
+        )""",
+        """CREATE TABLE artifacts (
+            id INTEGER PRIMARY KEY,
+            build_key TEXT NOT NULL,
+            manifest TEXT NOT NULL,
+            created TEXT NOT NULL
+        )""",
+        "CREATE INDEX artifacts_by_build ON artifacts (build_key)",
+        # Append-only. `key` is a job key or a build key; AUTOINCREMENT, since readers ask for "newer than".
+        """CREATE TABLE attempts (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            key TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('block', 'accuracy', 'failure', 'retry')),
+            round INTEGER CHECK ((kind = 'block') = (round IS NOT NULL)),
+            record TEXT CHECK ((kind = 'retry') = (record IS NULL)),
+            created TEXT NOT NULL
+        )""",
+        "CREATE INDEX attempts_by_key ON attempts (key, kind)",
+        "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
+        # A retry sets aside the failures before it.
+        """CREATE VIEW live_failures AS
+            SELECT failure.id, failure.key, failure.record FROM attempts AS failure
+            WHERE failure.kind = 'failure' AND failure.id > (
+                SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
+                WHERE retry.key = failure.key AND retry.kind = 'retry'
+            )""",
+    ),
+)
+"""What leads from each version to the next: version 1 is an empty file with the first entry applied, and so on."""
+
+
+def migrate(db: sqlite3.Connection, path: Path) -> None:
+    """Bring the open file to this version, in one transaction; does nothing where it is there already.
+
+    Raises `StoreError` for a file of a newer version, or one that is not a journal.
+    """
+    if not is_older(db, path):
+        return
+    with translated(path):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # Another process may have migrated it while this one waited for the lock.
+            for statements in MIGRATIONS[_checked_version(db, path) :]:
+                for statement in statements:
+                    db.execute(statement)
+            db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+
+def is_older(db: sqlite3.Connection, path: Path) -> bool:
+    """Raises `StoreError` as `migrate` does."""
+    return _checked_version(db, path) < len(MIGRATIONS)
+
+
+def _checked_version(db: sqlite3.Connection, path: Path) -> int:
+    with translated(path):
+        found = int(db.execute("PRAGMA user_version").fetchone()[0])  # 0 is a file without tables
+        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if found > len(MIGRATIONS):
+        raise StoreError(
+            f"the journal {path} has version {found}; this EdgeSweep knows versions up to {len(MIGRATIONS)}",
+            "update EdgeSweep, or give another folder with --workspace",
+        )
+    if (found == 0) != (tables == 0):
+        raise StoreError(f"{path} is not a journal of EdgeSweep", "give another folder with --workspace")
+    return found
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn sqlite's errors into `StoreError` with the way out. Misuse of the library stays what it is: a bug."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None)
+        if code is None:
+            raise
+        next_step = _NEXT_STEPS.get(code & 0xFF)  # the low byte is the primary code
+        if next_step is None:
+            raise
+        raise StoreError(f"the journal {path} can not be used: {error}", next_step) from error
+
+
+_CHECK_FILE = "check that the folder exists and that you may write to it, or give another one with --workspace"
+_NEXT_STEPS = {
+    sqlite3.SQLITE_BUSY: "another process holds it: wait until it has finished, then run the same command again",
+    sqlite3.SQLITE_LOCKED: "another process holds it: wait until it has finished, then run the same command again",
+    sqlite3.SQLITE_FULL: "free space on its disk, then run the same command again: nothing accepted is lost",
+    sqlite3.SQLITE_IOERR: "check its disk (full, unplugged, read-only?), then run the same command again",
+    sqlite3.SQLITE_READONLY: _CHECK_FILE,
+    sqlite3.SQLITE_PERM: _CHECK_FILE,
+    sqlite3.SQLITE_CANTOPEN: _CHECK_FILE,
+    sqlite3.SQLITE_NOTADB: "it is not a journal: move it away; a new one is made",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: move it away (with its -wal and -shm files); a new one is made",
+}

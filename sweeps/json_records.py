@@ -1,0 +1,48 @@
+"""Records to JSON text and back, without loss. JSON has no NaN and no lone surrogates: neither has a record here."""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from sweeps.errors import StoreError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Record = TypeVar("Record")
+
+
+def to_json(record: "DataclassInstance") -> str:
+    """The record as one line of JSON, its fields in their order.
+
+    Half a surrogate pair (from a device's output that is not UTF-8) becomes `?`, since no store keeps it.
+    Raises `StoreError` where a figure is NaN or infinite.
+    """
+    try:
+        text = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    except ValueError as error:
+        raise StoreError(
+            f"a {type(record).__name__} with a figure that is not finite is not stored: {record!r:.300}",
+            "unknown figures are None; this is a fault in EdgeSweep: please report it",
+        ) from error
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def from_json(kind: type[Record], text: str) -> Record:
+    """The record that `to_json` wrote; a field that came later takes its default.
+
+    Raises `StoreError` where the text does not hold such a record.
+    """
+    adapter: TypeAdapter[Record] = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
+    try:
+        return adapter.validate_json(text, strict=True)
+    except ValidationError as error:
+        raise StoreError(
+            f"a stored {kind.__name__} can not be read: {error.errors()[0]['msg']}: {text:.200}",
+            "the journal is damaged or from another version of EdgeSweep: move it away, or use that version",
+        ) from error
+
+
+_ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}

@@ -1,0 +1,528 @@
+import json
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps import journal_schema
+from sweeps.errors import StoreError
+from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.json_records import from_json, to_json
+from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Measured, RunAxes, Skipped, Variant
+from sweeps.spec import DataSpec, FolderData
+
+RECORDS = (Accuracy, Block, Conditions, DeviceFacts, Failed, Job, RunAxes, Skipped, Variant)
+
+
+@pytest.fixture
+def path(tmp_path):
+    folder = tmp_path / 'it\'s a "workspace" 100% #1?'
+    folder.mkdir()
+    return folder / "journal.sqlite"
+
+
+@pytest.fixture
+def journal(path):
+    with Journal.open(path) as journal:
+        yield journal
+
+
+def measure(journal, records, job, rounds=2):
+    for round_ in range(rounds):
+        journal.add_block(records.block(job, round_))
+    journal.add_accuracy(records.accuracy(job))
+
+
+def outcome(journal, records, job, rounds=2):
+    return journal.outcome(job, rounds, records.evaluation_id, records.facts.fingerprint)
+
+
+# Records
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+@given(data=st.data())
+def test_any_record_comes_back_as_it_was(kind, data):
+    st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
+    record = data.draw(st.from_type(kind))
+
+    assert from_json(kind, to_json(record)) == record
+
+
+def test_a_figure_that_is_not_finite_is_never_stored(journal, records):
+    for figure in (math.nan, math.inf, -math.inf):
+        with pytest.raises(StoreError, match="not finite"):
+            journal.add_accuracy(records.accuracy(records.job(0), sqnr_db=figure))
+    job = records.job(0)
+
+    assert journal.accuracy(job.build_key, records.evaluation_id, "none", records.facts.fingerprint) is None
+
+
+def test_output_that_is_no_unicode_does_not_stop_its_failure_from_being_stored(journal, records):
+    message = b"core \xff\x00 dumped".decode("utf-8", "surrogateescape")
+    journal.add_failure("k", records.failed(message=message))
+
+    assert journal.failures("k")[0].message == "core ?\x00 dumped"
+
+
+def test_a_record_without_a_field_that_came_later_takes_its_default(records):
+    block = records.block(records.job(0), 0)
+    older = json.loads(to_json(block))
+    del older["labels"]
+
+    assert from_json(Block, json.dumps(older)) == replace(block, labels=())
+
+
+def test_a_damaged_record_is_named(records):
+    with pytest.raises(StoreError, match="stored Block can not be read"):
+        from_json(Block, to_json(records.block(records.job(0), 0)).replace("5000000", '"fast"'))
+
+
+# Plans
+
+
+def test_what_was_planned_comes_back_after_a_restart(path, records):
+    plan = records.plan(records.job(0), records.job(1), skipped=(records.skipped(),))
+    with Journal.open(path) as journal:
+        journal.save_plan(plan)
+    with Journal.open(path) as journal:
+        assert journal.spec("phones") == plan.sweep
+        assert journal.devices("phones") == plan.devices
+        assert journal.jobs("phones") == [(records.job(0), False), (records.job(1), False)]
+        assert journal.skipped("phones") == plan.skipped
+        assert journal.protocol("phones").rounds == 2
+
+
+def test_the_stored_sweep_is_readable_after_its_data_folder_has_gone(journal, records, tmp_path):
+    folder = tmp_path / "images"
+    folder.mkdir()
+    plan = records.plan(records.job(0))
+    data = DataSpec(evaluation=FolderData(source="folder", path=folder))
+    plan = replace(plan, sweep=plan.sweep.model_copy(update={"data": data}))
+    journal.save_plan(plan)
+    folder.rmdir()
+
+    assert journal.spec("phones") == plan.sweep
+
+
+def test_a_job_that_leaves_the_sweep_file_is_stale_until_it_comes_back(journal, records):
+    first, second = records.job(0), records.job(1)
+    journal.save_plan(records.plan(first, second))
+    journal.save_plan(records.plan(second))
+
+    assert journal.jobs("phones") == [(second, False), (first, True)]
+
+    journal.save_plan(records.plan(first))
+
+    assert journal.jobs("phones") == [(first, False), (second, True)]
+
+
+def test_a_stale_job_keeps_what_it_was_measured_under(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, rounds=2))
+    measure(journal, records, job)
+    journal.save_plan(records.plan(records.job(1), rounds=9, evaluation_id="other"))
+
+    assert journal.circumstances("phones", job.key).protocol.rounds == 2
+    assert isinstance(journal.sweep_outcome("phones", job), Measured)
+
+
+def test_sweeps_are_listed_with_the_last_started_first(journal, records):
+    journal.save_plan(records.plan(name="a"))
+    journal.save_plan(records.plan(name="b"))
+    assert [row.name for row in journal.sweeps()] == ["b", "a"]
+
+    journal.save_plan(records.plan(name="a"))
+
+    assert journal.latest_sweep() == "a"
+    a, b = journal.sweeps()
+    assert a.created < b.created < a.updated
+
+
+def test_an_unknown_sweep_is_refused_with_those_that_there_are(journal, records):
+    with pytest.raises(StoreError, match="edgesweep run"):
+        journal.jobs("phones")
+    journal.save_plan(records.plan())
+
+    with pytest.raises(StoreError, match="it has: phones"):
+        journal.spec("tablets")
+
+
+# Outcomes
+
+
+def test_a_job_is_measured_once_its_blocks_and_its_accuracy_are_there(journal, records):
+    job = records.job(1)
+    journal.save_plan(records.plan(job))
+    assert outcome(journal, records, job) is None
+    journal.add_block(records.block(job, 0, ms=4))
+    journal.add_accuracy(records.accuracy(job))
+    assert outcome(journal, records, job) is None
+
+    journal.add_block(records.block(job, 1, ms=6))
+
+    measured = outcome(journal, records, job)
+    assert isinstance(measured, Measured)
+    assert measured.accuracy == records.accuracy(job)
+    assert measured.timing is not None
+    assert [round_ for round_, _ in measured.timing.block_medians_ms] == [0, 1]
+    assert measured.timing.latency_p50_ms == pytest.approx(5, rel=1e-2)
+
+
+def test_without_an_evaluation_the_blocks_are_enough(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, evaluation_id=""))
+    journal.add_block(records.block(job, 0))
+    journal.add_block(records.block(job, 1))
+
+    assert outcome(journal, records, job) is None
+    assert isinstance(journal.sweep_outcome("phones", job), Measured)
+
+
+def test_asking_for_more_rounds_makes_a_measured_job_pending_and_keeps_its_blocks(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job))
+    measure(journal, records, job, rounds=2)
+
+    assert outcome(journal, records, job, rounds=3) is None
+
+    journal.add_block(records.block(job, 2))
+    measured = outcome(journal, records, job, rounds=3)
+    assert isinstance(measured, Measured)
+    assert measured.timing is not None
+    assert measured.timing.rounds == 3
+
+
+def test_a_second_block_of_a_round_is_ignored(journal, records):
+    job = records.job(0)
+
+    assert journal.add_block(records.block(job, 0, ms=5)) is True
+    assert journal.add_block(records.block(job, 0, ms=1)) is False
+    assert journal.blocks(job.key) == (records.block(job, 0, ms=5),)
+
+
+def test_blocks_come_in_order_of_rounds(journal, records):
+    job = records.job(0)
+    for round_ in (2, 0, 1):
+        journal.add_block(records.block(job, round_))
+
+    assert [block.round for block in journal.blocks(job.key)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"samples_ns": ()}, "no samples"),
+        ({"samples_ns": (5, 0)}, "a time of 0 ns"),
+        ({"samples_ns": (5, -3)}, "a time of -3 ns"),
+        ({"first_inference_ns": 0}, "a time of 0 ns"),
+        ({"exit_code": 139}, "ended with 139"),
+        ({"artifact_sha256": ""}, "no artifact_sha256"),
+        ({"backend_ran": ""}, "no backend_ran"),
+    ],
+)
+def test_a_block_that_is_not_whole_is_not_accepted(journal, records, change, reason):
+    with pytest.raises(StoreError, match=reason):
+        journal.add_block(records.block(records.job(0), 0, **change))
+
+    assert journal.blocks(records.job(0).key) == ()
+
+
+def test_one_failed_build_fails_every_job_that_needs_it(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job))
+    journal.add_failure(job.build_key, records.failed("build"))
+
+    assert outcome(journal, records, job) == records.failed("build")
+    assert outcome(journal, records, records.job(1)) is None
+
+
+@pytest.mark.parametrize("stage", ["run", "evaluate"])
+def test_a_job_fails_at_the_last_attempt_and_not_before(journal, records, stage):
+    job = records.job(0)
+    journal.save_plan(records.plan(job))
+    for number in range(MAX_ATTEMPTS):
+        assert outcome(journal, records, job) is None
+        journal.add_failure(job.key, records.failed(stage, message=f"try {number}"))
+
+    assert outcome(journal, records, job) == records.failed(stage, message=f"try {MAX_ATTEMPTS - 1}")
+
+
+def test_failures_of_a_job_that_is_whole_in_the_end_do_not_count(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job))
+    for _ in range(MAX_ATTEMPTS):
+        journal.add_failure(job.key, records.failed())
+    measure(journal, records, job)
+
+    assert isinstance(outcome(journal, records, job), Measured)
+
+
+def test_a_retry_lets_old_failures_count_no_more_and_new_ones_do(journal, records):
+    built, unbuilt, other = records.job(0), records.job(1), records.job(2)
+    journal.save_plan(records.plan(built, unbuilt))
+    journal.save_plan(records.plan(other, name="tablets"))
+    for _ in range(MAX_ATTEMPTS):
+        journal.add_failure(built.key, records.failed())
+    journal.add_failure(unbuilt.build_key, records.failed("build"))
+    journal.add_failure(other.build_key, records.failed("build"))
+
+    assert journal.retry_failures("phones") == 2
+
+    assert journal.failures(built.key) == ()
+    assert outcome(journal, records, built) is None
+    assert outcome(journal, records, unbuilt) is None
+    assert outcome(journal, records, other) == records.failed("build")
+    assert journal.retry_failures("phones") == 0
+
+    journal.add_failure(unbuilt.build_key, records.failed("build", message="again"))
+    assert outcome(journal, records, unbuilt) == records.failed("build", message="again")
+
+
+def test_accuracies_are_told_apart_by_everything_that_they_depend_on(journal, records):
+    job = records.job(1)
+    mine = records.accuracy(job)
+    for other in ({"engine": "qnnpack"}, {"executor": "reference:nnapi@1"}, {"evaluation_id": "x"}):
+        journal.add_accuracy(replace(mine, **other))
+    assert journal.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor) is None
+
+    journal.add_accuracy(mine)
+    journal.add_accuracy(replace(mine, top1_percent=50.0))
+
+    found = journal.accuracy(job.build_key, mine.evaluation_id, "x86", mine.executor)
+    assert found == replace(mine, top1_percent=50.0)
+
+
+def test_the_last_manifest_of_a_build_counts(journal, records):
+    job = records.job(0)
+    assert journal.artifact(job.build_key) is None
+    first = records.manifest(job)
+    second = first.model_copy(update={"file_sha256": "0" * 64})
+
+    journal.add_artifact(first)
+    journal.add_artifact(second)
+
+    assert journal.artifact(job.build_key) == second
+
+
+def test_only_jobs_with_news_are_read_again(journal, records):
+    jobs = [records.job(number) for number in range(3)]
+    journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
+    start = journal.position("phones")
+    assert [job for job, _ in journal.jobs_since("phones", None)] == jobs
+    assert journal.jobs_since("phones", start) == []
+    assert journal.skipped_since("phones", start) == []
+
+    journal.add_block(records.block(jobs[2], 0))
+    journal.add_failure(jobs[0].build_key, records.failed("build"))
+
+    assert [job for job, _ in journal.jobs_since("phones", start)] == [jobs[0], jobs[2]]
+
+    journal.save_plan(records.plan(*jobs[:2], skipped=(records.skipped(),)))
+
+    assert [planned.stale for _, planned in journal.jobs_since("phones", start)] == [False, False, True]
+    assert len(journal.skipped_since("phones", start)) == 1
+
+
+# The file
+
+
+def test_a_journal_of_a_newer_version_is_refused_with_the_way_out(path):
+    with Journal.open(path), closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {len(journal_schema.MIGRATIONS) + 1}")
+
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match=r"has version 2; .* up to 1\n.*update EdgeSweep"):
+            Journal.open(path, read_only=read_only)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_older_journal_is_migrated_and_its_rows_stay_readable(path, records, monkeypatch, read_only):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        measure(journal, records, job)
+    newer = (*journal_schema.MIGRATIONS, ("ALTER TABLE sweeps ADD COLUMN note TEXT NOT NULL DEFAULT ''",))
+    monkeypatch.setattr(journal_schema, "MIGRATIONS", newer)
+
+    with Journal.open(path, read_only=read_only) as journal:
+        assert isinstance(outcome(journal, records, job), Measured)
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT note FROM sweeps").fetchall() == [("",)]
+        assert db.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+def test_a_migration_that_breaks_leaves_the_old_file(path, records, monkeypatch):
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(records.job(0)))
+    broken = (*journal_schema.MIGRATIONS, ("ALTER TABLE sweeps ADD COLUMN note TEXT", "CREATE NONSENSE"))
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_schema, "MIGRATIONS", broken)
+        with pytest.raises(sqlite3.OperationalError):
+            Journal.open(path)
+
+    with Journal.open(path) as journal:
+        assert journal.latest_sweep() == "phones"
+
+
+def test_a_file_that_is_no_journal_is_refused_and_left_alone(path):
+    path.write_bytes(b"not a database, but long enough to have a header" * 50)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="not a journal"):
+        Journal.open(path)
+    assert path.read_bytes() == before
+
+    path.unlink()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE mine (a)")
+    with pytest.raises(StoreError, match="not a journal"):
+        Journal.open(path)
+
+
+def test_a_reader_does_not_make_a_journal(path):
+    with pytest.raises(StoreError, match="there is no journal"):
+        Journal.open(path, read_only=True)
+    assert not path.exists()
+
+
+def test_a_reader_can_not_write_and_sees_what_is_written_beside_it(journal, path, records):
+    with Journal.open(path, read_only=True) as reader:
+        journal.save_plan(records.plan(records.job(0)))
+        assert reader.latest_sweep() == "phones"
+        with pytest.raises(StoreError, match="readonly"):
+            reader.add_failure("k", records.failed())
+
+
+def test_every_commit_reaches_the_disk_before_the_call_returns(journal):
+    assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_a_locked_journal_is_waited_for(path, records):
+    with Journal.open(path) as journal:
+        locked = threading.Event()
+
+        def hold():
+            with closing(sqlite3.connect(path, isolation_level=None)) as db:
+                db.execute("BEGIN IMMEDIATE")
+                locked.set()
+                # The writer below is in its call, or about to be, when the lock is given back.
+                threading.Event().wait(0.3)
+                db.execute("ROLLBACK")
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        locked.wait()
+        journal.add_failure("k", records.failed())
+        thread.join()
+
+        assert journal.failures("k") == (records.failed(),)
+
+
+def test_a_journal_that_stays_locked_is_an_error_with_the_next_step(path, records):
+    with Journal.open(path, busy_timeout_s=0.05) as journal, closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"locked\n.*another process"):
+            journal.add_failure("k", records.failed())
+        db.execute("ROLLBACK")
+
+        journal.add_failure("k", records.failed())
+
+        assert len(journal.failures("k")) == 1
+
+
+def test_a_full_disk_loses_nothing_that_was_accepted_and_leaves_no_half_row(journal, records):
+    job = records.job(0)
+    journal.add_block(records.block(job, 0))
+    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
+    journal._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StoreError, match=r"full\n.*free space"):
+        journal.add_block(records.block(job, 1, samples=50_000))
+    assert journal.blocks(job.key) == (records.block(job, 0),)
+
+    journal._db.execute(f"PRAGMA max_page_count = {pages + 2000}")
+
+    assert journal.add_block(records.block(job, 1, samples=50_000)) is True
+
+
+WRITER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from sweeps.journal import Journal
+from sweeps.json_records import from_json
+from sweeps.records import Block
+
+block = from_json(Block, sys.argv[2])
+with Journal.open(Path(sys.argv[1])) as journal:
+    for round_ in range(int(sys.argv[3]), 1_000_000):
+        journal.add_block(replace(block, round=round_))
+        print(round_, flush=True)
+"""
+
+
+def test_kill_9_in_the_middle_of_writing_keeps_all_that_was_accepted_and_nothing_else(path, records):
+    job = records.job(0)
+    block = records.block(job, 0, samples=2000)
+    accepted = -1
+    for _ in range(3):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), to_json(block), str(accepted + 1)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert writer.stdout is not None
+        with writer.stdout:
+            for _, line in zip(range(25), writer.stdout, strict=False):
+                accepted = int(line)
+            os.kill(writer.pid, signal.SIGKILL)
+            accepted = max([accepted, *(int(line) for line in writer.stdout.read().splitlines())])
+        writer.wait()
+
+        with Journal.open(path) as journal:
+            blocks = journal.blocks(job.key)
+        # The one that was being written when the kill came may be there or not; if so, it is whole.
+        assert len(blocks) in (accepted + 1, accepted + 2)
+        assert blocks == tuple(replace(block, round=round_) for round_ in range(len(blocks)))
+        accepted = len(blocks) - 1
+
+
+def test_two_processes_that_write_at_once_both_get_in(path, records):
+    jobs = [records.job(0), records.job(1)]
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER.replace("1_000_000", "30"), str(path), to_json(records.block(job, 0)), "0"],
+            stdout=subprocess.DEVNULL,
+        )
+        for job in jobs
+    ]
+    assert [writer.wait() for writer in writers] == [0, 0]
+
+    with Journal.open(path, read_only=True) as journal:
+        assert [len(journal.blocks(job.key)) for job in jobs] == [30, 30]
+
+
+def test_a_block_is_accepted_in_milliseconds(journal, records):
+    job = records.job(0)
+    blocks = [records.block(job, round_, samples=1000) for round_ in range(50)]
+    start = time.perf_counter()
+    for block in blocks:
+        journal.add_block(block)
+
+    assert (time.perf_counter() - start) / len(blocks) < 0.03
+
+
+def test_the_folder_of_a_new_journal_has_to_exist(tmp_path):
+    with pytest.raises(StoreError, match="check that the folder exists"):
+        Journal.open(Path(tmp_path / "missing" / "journal.sqlite"))
