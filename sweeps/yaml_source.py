@@ -110,7 +110,7 @@ class _Loader(yaml.SafeLoader):
         self._depth += 1
         if self._count > MAX_NODES or self._depth > MAX_DEPTH:
             much = "nested too deeply" if self._depth > MAX_DEPTH else f"more than {MAX_NODES:,} values"
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # as above
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # untyped in the stubs
             raise yaml.composer.ComposerError(None, None, much, mark)
         try:
             return super().compose_node(parent, index)
