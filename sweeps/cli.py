@@ -318,7 +318,7 @@ def _run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: b
                 f"{len(planned.skipped)} skipped",
                 err=True,
             )
-            interrupted = _drive(planned, workspace, journal, store, executor) if pending else False
+            interrupted = _drive(planned, sweep_file, workspace, journal, store, executor) if pending else False
             if not pending:
                 store.publish(journal, spec.name)
     if interrupted:
@@ -332,7 +332,9 @@ def _run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: b
         terminal.print_ranking(ranked)
 
 
-def _drive(planned: "Plan", workspace: Workspace, journal: "Journal", store: Any, executor_name: str) -> bool:
+def _drive(
+    planned: "Plan", sweep_file: Path, workspace: Workspace, journal: "Journal", store: Any, executor_name: str
+) -> bool:
     """Run what is pending. Returns whether it was stopped before the end."""
     from sweeps import terminal
     from sweeps.protocol import resolve
@@ -352,7 +354,12 @@ def _drive(planned: "Plan", workspace: Workspace, journal: "Journal", store: Any
                 ArtifactStore(workspace.artifacts),
                 executor,
                 prepare=lambda model: models.prepare(
-                    model, spec.data, workspace, planned.identities.versions, progress.preparing
+                    model,
+                    spec.data,
+                    workspace,
+                    planned.identities.versions,
+                    progress.preparing,
+                    _roots(sweep_file),
                 ),
                 publish=lambda: store.publish(journal, spec.name),
                 stop=stop,
@@ -429,7 +436,12 @@ def _load(sweep_file: Path, yes: bool) -> "SweepSpec":
 def _plan(spec: "SweepSpec", sweep_file: Path, workspace: Workspace) -> "Plan":
     from workers.planner import plan_sweep
 
-    return plan_sweep(spec, workspace.root)
+    return plan_sweep(spec, workspace.root, _roots(sweep_file))
+
+
+def _roots(sweep_file: Path) -> tuple[Path, ...]:
+    """Where the user's own modules are looked for first."""
+    return (sweep_file.resolve().parent,)
 
 
 def _outcome(journal: "Journal", planned: "Plan", job: Any) -> Any:

@@ -18,6 +18,8 @@ from workers.runtimes.interface import Images, Logits, RunReport, RunRequest, Ru
 # Starting Python and torch on a slow, busy machine, and loading a large model.
 _START_DEADLINE_S = 120.0
 _SECONDS_PER_IMAGE_DEADLINE = 5.0
+# The runner contract's name for what a manifest calls by torch's name.
+_INPUT_TYPES = {"float32": "float"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +163,7 @@ def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:
         cpus=job.run.cpus,
         input_shape=manifest.input.shape,
         memory_format=manifest.memory_format,
-        input_dtype=manifest.input.dtype,
+        input_dtype=_INPUT_TYPES.get(manifest.input.dtype, manifest.input.dtype),
         input_scale=manifest.input.scale,
         input_zero_point=manifest.input.zero_point,
         reuse_input=job.run.reuse_input,

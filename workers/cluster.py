@@ -5,6 +5,7 @@ Artifacts and images cross between machines as Ray objects, never as paths: no s
 
 import logging
 import os
+import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
 """Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
 
 _POLL_S = 0.5
+_CONNECT_S = 5.0
 
 
 class RayExecutor:
@@ -42,6 +44,8 @@ class RayExecutor:
         # Only workers that ask for a GPU would see one anyway; this is what Ray is going to do by default.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address:
+            _reachable(address)
         try:
             if address:
                 ray.init(address=address, **quiet)
@@ -126,7 +130,8 @@ class _RayLane:
     def _call(self, stage: Any, job: Job, method: str, *arguments: Any) -> Any:
         try:
             if self._actor is None:
-                self._actor = _DeviceActor.options(resources={self._resource: 1}).remote(self._name)
+                actor_class: Any = _DeviceActor
+                self._actor = actor_class.options(resources={self._resource: 1}).remote(self._name)
             if not ray.get(self._actor.has.remote(job.build_key)):
                 self._send(job)
             return ray.get(getattr(self._actor, method).remote(*arguments))
@@ -142,7 +147,7 @@ class _RayLane:
         ray.get(self._actor.receive.remote(self._store.pack(manifest)))
 
 
-@ray.remote(num_cpus=1, max_retries=0)
+@ray.remote(num_cpus=1, max_retries=0)  # type: ignore[untyped-decorator]  # Ray's decorators are not typed
 def _build_task(build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
     return build_packed(_node_folder() / "artifacts", build_key, variant, inputs)
 
@@ -178,6 +183,20 @@ def _build_result(reference: Any) -> PackedArtifact | Failed:
         return CRASHED_BUILD
     except exceptions.RayError as error:
         return Failed(stage="build", kind="worker_lost", message=str(error)[:500])
+
+
+def _reachable(address: str) -> None:
+    """Ray itself tries for many minutes, in silence. Raises `ClusterError`."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        return  # `auto` and the like: Ray knows at once
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address} (RAY_ADDRESS): {error}",
+            "start it, unset RAY_ADDRESS to use this machine, or work without Ray: --executor inline",
+        ) from error
 
 
 def _node_folder() -> Path:

@@ -68,11 +68,12 @@ def _torch_checks() -> list[Check]:
     import torch
 
     engines = sorted(set(torch.backends.quantized.supported_engines) - {"none"})
+    xnnpack = "prepacked::conv2d_clamp_prepack" in {schema.name for schema in torch._C._jit_get_all_schemas()}
     return [
         Check(
             "XNNPACK",
-            bool(torch.backends.xnnpack.enabled),  # type: ignore[no-untyped-call]  # torch's own property
-            "optimize_for_mobile works" if torch.backends.xnnpack.enabled else "optimize_for_mobile fails",  # type: ignore[no-untyped-call]  # torch's own property
+            xnnpack,
+            "optimize_for_mobile works" if xnnpack else "optimize_for_mobile fails",
             "pip install torch==2.12.1 torchvision==0.27.1 (newer wheels have no XNNPACK)",
         ),
         Check("int8 engines", bool(engines), ", ".join(engines) or "none", "install a torch with quantized engines"),

@@ -1,5 +1,6 @@
 """Gathers what a plan is made from: facts of devices, identities of models and data, what each runtime supports."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.plan import Identities, Plan, expand
@@ -10,10 +11,10 @@ from workers.devices import registry as devices
 from workers.runtimes import registry as runtimes
 
 
-def plan_sweep(spec: SweepSpec, folder: Path) -> Plan:
+def plan_sweep(spec: SweepSpec, folder: Path, roots: Sequence[Path] = ()) -> Plan:
     """The plan of a sweep on the devices that are there. Trains, downloads and builds nothing.
 
-    `folder` is where devices may keep files on this host. Raises `DeviceError`, `ModelError`, `DataError`.
+    `folder` is where devices may keep files on this host; the user's own modules are looked for in `roots`. Raises `DeviceError`, `ModelError`, `DataError`.
     """
     facts = tuple(devices.connect(name, folder).facts() for name in dict.fromkeys(spec.devices))
     used = sorted({name for grid in spec.grids for name in grid.runtime})
@@ -22,7 +23,7 @@ def plan_sweep(spec: SweepSpec, folder: Path) -> Plan:
     for name in used:
         versions |= runtimes.get(name).versions()
     identities = Identities(
-        models={model.name: models.identify(model) for model in spec.models},
+        models={model.name: models.identify(model, roots) for model in spec.models},
         calibration_id=calibration.id,
         evaluation_id=evaluation.id,
         versions=versions,

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import psutil
@@ -103,13 +102,13 @@ class LocalDevice:
 def local_facts() -> DeviceFacts:
     """Facts of this machine. Imports torch (1.5 s) to ask it for its quantized engines."""
     flags = set(_cpuinfo("flags", "Features").split())
-    try:
-        runtimes = (("torchscript", version("torch")),)
+    runtimes: tuple[tuple[str, str], ...] = ()
+    engines: tuple[str, ...] = ()
+    with suppress(ImportError):
         import torch
 
+        runtimes = (("torchscript", torch.__version__),)
         engines = tuple(sorted(set(torch.backends.quantized.supported_engines) - {"none"}))
-    except (PackageNotFoundError, ImportError):
-        runtimes, engines = (), ()
     machine = platform.machine().lower()
     return DeviceFacts(
         device_id=f"local-{_unit()}",

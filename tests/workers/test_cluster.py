@@ -1,0 +1,129 @@
+"""Two real Ray nodes with folders of their own: one builds, the other has the device."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ray
+from ray.cluster_utils import Cluster
+
+from sweeps.errors import ClusterError
+from sweeps.protocol import resolve
+from sweeps.records import Block, DeviceFacts, Failed, Job, RunAxes, Variant
+from sweeps.spec import ProtocolSpec
+from tests.workers.tiny_model import tiny_inputs
+from workers.bench import Evaluation
+from workers.build import ArtifactStore, PackedArtifact
+from workers.cluster import NODE_FOLDER_VARIABLE, RayExecutor
+from workers.devices.local import local_facts
+from workers.executor import BuildRequest
+
+pytestmark = pytest.mark.ray
+
+QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.01, min_seconds=0.02, iterations=3))
+
+
+@pytest.fixture(scope="module")
+def cluster_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, Path]]]:
+    """A head that is only a head, a node that builds, a node that has the device; three folders."""
+    root = tmp_path_factory.mktemp("cluster")
+    folders = {name: root / name for name in ("builder", "phone-host", "driver")}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    cluster.add_node(num_cpus=2, env_vars={NODE_FOLDER_VARIABLE: str(folders["builder"])})
+    cluster.add_node(
+        num_cpus=0,
+        resources={f"device:{local_facts().device_id}": 1},
+        env_vars={NODE_FOLDER_VARIABLE: str(folders["phone-host"])},
+    )
+    cluster.wait_for_nodes()
+    yield cluster.address, folders
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture
+def two_nodes(cluster_of_two: tuple[str, dict[str, Path]], monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    address, folders = cluster_of_two
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    return folders
+
+
+def _job(build_key: str, variant: Variant) -> Job:
+    return Job(
+        key="job-" + build_key,
+        build_key=build_key,
+        name="tiny",
+        model="tiny",
+        grid="",
+        variant=variant,
+        run=RunAxes(),
+        device_id=local_facts().device_id,
+    )
+
+
+def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_folder(
+    two_nodes: dict[str, Path],
+) -> None:
+    inputs = tiny_inputs()
+    job = _job("a" * 64, Variant(layout="nhwc", optimize=True))
+    started: list[str] = []
+    executor = RayExecutor(two_nodes["driver"], None)
+    try:
+        request = BuildRequest(job.build_key, job.variant, inputs)
+        [(built, packed)] = executor.build([request], lambda r: started.append(r.build_key), lambda: False)
+        assert built is request
+        assert started == [job.build_key]
+        assert isinstance(packed, PackedArtifact), packed
+        store = ArtifactStore(two_nodes["driver"] / "artifacts")
+        store.unpack(packed)
+
+        lane = executor.lane(local_facts())
+        block = lane.block(job, 0, QUICK)
+        logits = lane.logits(job, Evaluation(evaluation_id="test", images=inputs.verification))
+    finally:
+        executor.close()
+    assert isinstance(block, Block), block
+    assert len(block.samples_ns) >= 3
+    assert not isinstance(logits, Failed), logits
+    np.testing.assert_allclose(logits, inputs.verification_logits, atol=1e-4)
+    for folder in two_nodes.values():
+        assert ArtifactStore(folder / "artifacts").find(job.build_key) is not None
+    assert list((two_nodes["phone-host"] / "run").glob("*.pt"))
+    assert not (two_nodes["builder"] / "run").exists()
+    assert not (two_nodes["driver"] / "run").exists()
+
+
+def test_a_build_whose_process_dies_is_one_failed_build(two_nodes: dict[str, Path]) -> None:
+    inputs = tiny_inputs()
+    deadly = replace(inputs, package=replace(inputs.package, files={"tiny_net.py": b"import os\nos._exit(1)\n"}))
+    executor = RayExecutor(two_nodes["driver"], None)
+    try:
+        requests = [BuildRequest("d" * 64, Variant(), deadly), BuildRequest("e" * 64, Variant(), inputs)]
+        outcomes = {r.build_key[0]: o for r, o in executor.build(requests, lambda r: None, lambda: False)}
+    finally:
+        executor.close()
+    assert isinstance(outcomes["d"], Failed)
+    assert outcomes["d"].kind == "crashed"
+    assert isinstance(outcomes["e"], PackedArtifact), outcomes["e"]
+
+
+def test_a_device_that_no_node_has_is_named_with_the_line_that_adds_it(two_nodes: dict[str, Path]) -> None:
+    elsewhere: DeviceFacts = replace(local_facts(), device_id="phone-17")
+    executor = RayExecutor(two_nodes["driver"], None)
+    try:
+        with pytest.raises(ClusterError, match="phone-17") as caught:
+            executor.lane(elsewhere)
+        assert "ray start" in caught.value.next_step
+    finally:
+        executor.close()
+
+
+def test_a_cluster_that_is_not_there_is_an_error_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    with pytest.raises(ClusterError, match="127.0.0.1:1") as caught:
+        RayExecutor(tmp_path, None)
+    assert "--executor inline" in caught.value.next_step
