@@ -124,6 +124,6 @@ def test_a_cluster_that_is_not_there_is_an_error_with_a_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    with pytest.raises(ClusterError, match="127.0.0.1:1") as caught:
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:1") as caught:
         RayExecutor(tmp_path, None)
     assert "--executor inline" in caught.value.next_step
