@@ -1,0 +1,439 @@
+"""MLflow: results are written from the journal and read by rankings and pages. The only module that imports mlflow.
+
+mlflow takes over a second to import, so that happens in the calls that need it.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from sweeps import run_content
+from sweeps.errors import StoreError
+from sweeps.frame import ResultRow, SweepInfo, SweepResults, to_frame
+from sweeps.journal import Journal
+from sweeps.journal_plans import Position, skipped_key
+from sweeps.manifest import FILE_NAME, Manifest
+from sweeps.records import Block, Measured
+from sweeps.run_content import ATTEMPT_KEY, JOB_KEY, MAX_TAG_LENGTH, RECORD, STALE, TAG, RunContent
+from sweeps.spec import SweepSpec
+from sweeps.tracking_uri import check_schema, dialect, is_database, next_step, probe, redact, sqlite_path
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+
+__all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load"]
+
+_SWEEP, _SPEC, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}spec", f"{TAG}updated", f"{TAG}runs"
+_PAGE = 5000
+_FIRST_STEP = "run `edgesweep run sweep.yaml` first"
+# A request whose reply was lost must not be repeated blindly: `publish` looks up what arrived before it writes again.
+_SETTINGS = {
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_LOGGING_LEVEL": "ERROR",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenRun:
+    run_id: str
+    attempt_key: str
+    running: bool
+    """Still RUNNING: its driver was killed, or the reply to its creation was lost."""
+    stale: bool
+
+
+@dataclass(slots=True)
+class _Written:
+    """What MLflow holds of one sweep, as far as this process knows."""
+
+    experiment_id: str
+    parent_id: str
+    parent_tags: dict[str, str]
+    runs: dict[str, list[_WrittenRun]]
+    """By job key."""
+    position: Position | None = None
+    """How much of the journal is in it."""
+
+
+class Store:
+    """Writes finished jobs to MLflow. `artifact_root` holds artifacts where MLflow is a database, not a server."""
+
+    def __init__(self, tracking_uri: str, artifact_root: Path) -> None:
+        self._uri = tracking_uri
+        self._artifact_root = artifact_root
+        self._written: dict[tuple[Path, str], _Written] = {}
+
+    def check(self) -> None:
+        """Raises `StoreError` within seconds where MLflow can not be used. Makes a sqlite database that is missing."""
+        with _translated(self._uri):
+            _connect(self._uri, make=True).search_experiments(max_results=1)
+
+    def publish(self, journal: Journal, sweep: str) -> int:
+        """Write what the journal has and MLflow has not: finished jobs, skipped combinations. Returns how many.
+
+        May be called at any time and as often as wanted. Raises `StoreError` where MLflow does not take it; then the
+        next call looks up what did arrive and goes on from there.
+        """
+        key = (journal.path, sweep)
+        # Not put back after an error of any kind: then only MLflow knows what it has.
+        written = self._written.pop(key, None)
+        with _translated(self._uri):
+            client = _connect(self._uri, make=True)
+            looked_up = written is None
+            if written is None:
+                written = self._look_up(client, journal, sweep)
+            position = journal.position(sweep)
+            count, changed = _bring_all(client, journal, sweep, written)
+            # A driver that was killed may have changed something and not said so.
+            if changed or looked_up:
+                _tell_changed(client, written)
+        written.position = position
+        self._written[key] = written
+        return count
+
+    def _look_up(self, client: "MlflowClient", journal: Journal, sweep: str) -> _Written:
+        """What MLflow has now; the experiment and the sweep's own run are made where they are missing."""
+        experiment_id = self._experiment(client, sweep)
+        runs = _active_runs(client, [experiment_id])
+        known = {job.key for job, _ in journal.jobs(sweep)}
+        known |= {skipped_key(skipped) for skipped, _ in journal.skipped_since(sweep, None)}
+        found: dict[str, list[_WrittenRun]] = {}
+        for run in runs:
+            tags = run.data.tags
+            if tags.get(RECORD) == "job" and tags.get(JOB_KEY):
+                entry = _WrittenRun(
+                    run.info.run_id, tags.get(ATTEMPT_KEY, ""), run.info.status == "RUNNING", tags.get(STALE) == "true"
+                )
+                if entry.running and tags[JOB_KEY] in known:
+                    client.delete_run(entry.run_id)
+                else:
+                    found.setdefault(tags[JOB_KEY], []).append(entry)
+        parents = [run for run in runs if run.data.tags.get(RECORD) == "sweep"]
+        for duplicate in parents[1:]:
+            client.delete_run(duplicate.info.run_id)
+        parent = (
+            parents[0]
+            if parents
+            else client.create_run(experiment_id, run_name=sweep, tags={RECORD: "sweep", _SWEEP: sweep})
+        )
+        if parent.info.status == "RUNNING":
+            client.set_terminated(parent.info.run_id, status="FINISHED")
+        return _Written(experiment_id, parent.info.run_id, dict(parent.data.tags), found)
+
+    def _experiment(self, client: "MlflowClient", sweep: str) -> str:
+        experiment = client.get_experiment_by_name(sweep)
+        if experiment is None:
+            location = (self._artifact_root / sweep).resolve().as_uri() if is_database(self._uri) else None
+            return str(client.create_experiment(sweep, artifact_location=location, tags={_SWEEP: sweep}))
+        if experiment.tags.get(_SWEEP) != sweep:
+            raise StoreError(
+                f"MLflow at {redact(self._uri, self._uri)} has an experiment {sweep!r} that is not EdgeSweep's",
+                "give the sweep another name in the sweep file",
+            )
+        if experiment.lifecycle_stage == "deleted":
+            client.restore_experiment(experiment.experiment_id)
+        return str(experiment.experiment_id)
+
+
+def load(tracking_uri: str, sweep: str | None) -> SweepResults:
+    """Everything that MLflow has of one sweep (the last updated one if `None`), one row per job, ordered by name.
+
+    Raises `StoreError` where there is no such sweep or nothing in it yet.
+    """
+    with _translated(tracking_uri):
+        client = _connect(tracking_uri, make=False)
+        experiments = _experiments(client)
+        if sweep is None:
+            sweep = next((info.name for info in _infos(client, experiments)), None)
+        experiment = next((entry for entry in experiments if entry.name == sweep), None)
+        if sweep is None or experiment is None:
+            known = ", ".join(sorted(entry.name for entry in experiments))
+            raise StoreError(
+                f"there is no sweep {sweep!r} in MLflow" if sweep else "there is no sweep in MLflow yet",
+                f"it has: {known}" if known else _FIRST_STEP,
+            )
+        runs = _active_runs(client, [experiment.experiment_id])
+    parent = next((run for run in runs if run.data.tags.get(RECORD) == "sweep"), None)
+    # Oldest first: where a run is just being replaced, the newer one stays.
+    finished = {
+        run.data.tags[JOB_KEY]: run
+        for run in runs
+        if run.data.tags.get(RECORD) == "job" and run.info.status != "RUNNING"
+    }
+    if parent is None or not finished:
+        raise StoreError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {_FIRST_STEP}")
+    rows = sorted((_row(sweep, run) for run in finished.values()), key=lambda row: (row.name, row.job_key))
+    return SweepResults(
+        name=sweep, spec=_read_spec(sweep, parent), frame=to_frame(rows), updated=_info(sweep, parent).updated
+    )
+
+
+def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
+    """All sweeps in MLflow, the last updated first. Raises `StoreError` where there is no store yet."""
+    with _translated(tracking_uri):
+        client = _connect(tracking_uri, make=False)
+        return _infos(client, _experiments(client))
+
+
+def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
+    """Write everything that is new since `written.position`: how many runs, and whether anything changed at all."""
+    count, changed = 0, _save_spec(client, journal.spec(sweep), written)
+    for job, planned in journal.jobs_since(sweep, written.position):
+        outcome = journal.outcome(job, planned.protocol.rounds, planned.evaluation_id, planned.facts.fingerprint)
+        if outcome is None:
+            # Pending again (more rounds are wanted, or a retry): what is there stays until something better comes.
+            changed |= _mark(client, written, job.key, planned.stale)
+            continue
+        blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
+        manifest = journal.artifact(job.build_key)
+        content = run_content.of_job(sweep, job, planned, outcome, blocks, manifest)
+        new = _bring(client, written, content, blocks, manifest)
+        changed |= _mark(client, written, job.key, planned.stale) or new
+        count += new
+    for skipped, planned in journal.skipped_since(sweep, written.position):
+        content = run_content.of_skipped(sweep, skipped, planned)
+        new = _bring(client, written, content, (), None)
+        changed |= _mark(client, written, content.row.job_key, planned.stale) or new
+        count += new
+    return count, changed
+
+
+def _bring(
+    client: "MlflowClient", written: _Written, content: RunContent, blocks: Sequence[Block], manifest: Manifest | None
+) -> bool:
+    """Write the run unless it is there; then delete what it replaces, so that a reader never misses the job."""
+    there = written.runs.get(content.row.job_key, [])
+    kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
+    new = kept is None
+    if kept is None:
+        run_id = _write(client, written, content, blocks, manifest)
+        kept = _WrittenRun(run_id, content.attempt_key, running=False, stale=content.row.stale)
+    for run in there:
+        if run.run_id != kept.run_id:
+            client.delete_run(run.run_id)
+    written.runs[content.row.job_key] = [kept]
+    return new
+
+
+def _write(
+    client: "MlflowClient", written: _Written, content: RunContent, blocks: Sequence[Block], manifest: Manifest | None
+) -> str:
+    from mlflow.entities import Metric, Param, RunTag
+
+    identity = {RECORD: "job", JOB_KEY: content.row.job_key, ATTEMPT_KEY: content.attempt_key}
+    run = client.create_run(
+        written.experiment_id,
+        run_name=run_content.cut(content.row.name, 250),
+        tags={"mlflow.parentRunId": written.parent_id, **identity},
+    )
+    run_id = str(run.info.run_id)
+    now_ms = int(time.time() * 1000)
+    metrics = [Metric(name, value, now_ms, 0) for name, value in content.metrics.items()]
+    # One request takes 1,000 metrics at most.
+    metrics += [Metric(run_content.BLOCK_MEDIAN, ms, now_ms, round_) for round_, ms in content.block_medians_ms[-900:]]
+    client.log_batch(
+        run_id,
+        metrics=metrics,
+        params=[Param(name, value) for name, value in content.params.items()],
+        tags=[RunTag(name, value) for name, value in content.tags.items()],
+    )
+    if blocks:
+        samples = {"job_key": content.row.job_key, "blocks": [asdict(block) for block in blocks]}
+        files = {"samples.json": json.dumps(samples, allow_nan=False)}
+        if manifest is not None:
+            files[FILE_NAME] = manifest.model_dump_json(indent=2)
+        _upload(client, run_id, files)
+    client.set_terminated(run_id, status=content.status)
+    return run_id
+
+
+def _mark(client: "MlflowClient", written: _Written, job_key: str, stale: bool) -> bool:
+    """Set the tag `stale` where it is another; whether it was."""
+    differing = [run for run in written.runs.get(job_key, []) if run.stale != stale]
+    for run in differing:
+        client.set_tag(run.run_id, STALE, json.dumps(stale))
+    if differing:
+        written.runs[job_key] = [replace(run, stale=stale) for run in written.runs[job_key]]
+    return bool(differing)
+
+
+def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bool:
+    """The sweep file on the sweep's own run: in tags, cut into as many as it takes, and as an artifact for people."""
+    text = spec.model_dump_json()
+    parts = [text[start : start + MAX_TAG_LENGTH] for start in range(0, len(text), MAX_TAG_LENGTH)]
+    tags = {f"{_SPEC}_parts": str(len(parts))} | {f"{_SPEC}.{number}": part for number, part in enumerate(parts)}
+    if tags.items() <= written.parent_tags.items():
+        return False
+    _upload(client, written.parent_id, {"sweep.json": spec.model_dump_json(indent=2)})
+    _set_tags(client, written, tags)
+    return True
+
+
+def _tell_changed(client: "MlflowClient", written: _Written) -> None:
+    """Last of all: readers take `updated` for the sign that anything changed."""
+    _set_tags(client, written, {_UPDATED: datetime.now(UTC).isoformat(), _RUNS: str(len(written.runs))})
+
+
+def _set_tags(client: "MlflowClient", written: _Written, tags: dict[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    client.log_batch(written.parent_id, tags=[RunTag(name, value) for name, value in tags.items()])
+    written.parent_tags |= tags
+
+
+def _upload(client: "MlflowClient", run_id: str, files: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="edgesweep-") as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        try:
+            client.log_artifacts(run_id, folder)
+        except Exception as error:  # noqa: BLE001  # every object store has errors of its own
+            raise StoreError(
+                f"MLflow does not take artifacts: {redact(str(error), '')}",
+                "check the server's artifact store and its credentials; the journal keeps everything",
+            ) from None
+
+
+def _active_runs(client: "MlflowClient", experiment_ids: list[str], condition: str = "") -> list["Run"]:
+    """Every run that is not deleted, the oldest first.
+
+    Deleted ones are asked for and left out here: pages are cut by number, so with a run deleted between two pages one
+    that is not would be missed.
+    """
+    from mlflow.entities import ViewType
+
+    runs: list[Run] = []
+    token: str | None = None
+    while experiment_ids:
+        page = client.search_runs(
+            experiment_ids,
+            filter_string=condition,
+            run_view_type=ViewType.ALL,
+            max_results=_PAGE,
+            order_by=["attributes.start_time ASC"],
+            page_token=token,
+        )
+        runs += [run for run in page if run.info.lifecycle_stage == "active"]
+        token = page.token
+        if not token:
+            break
+    return runs
+
+
+def _experiments(client: "MlflowClient") -> list["Experiment"]:
+    found: list[Experiment] = []
+    token: str | None = None
+    while True:
+        page = client.search_experiments(max_results=1000, page_token=token)
+        found += [experiment for experiment in page if experiment.tags.get(_SWEEP) == experiment.name]
+        token = page.token
+        if not token:
+            return found
+
+
+def _infos(client: "MlflowClient", experiments: Iterable["Experiment"]) -> list[SweepInfo]:
+    names = {experiment.experiment_id: experiment.name for experiment in experiments}
+    parents = _active_runs(client, list(names), f"tags.`{RECORD}` = 'sweep'")
+    infos = {names[run.info.experiment_id]: _info(names[run.info.experiment_id], run) for run in reversed(parents)}
+    return sorted(infos.values(), key=lambda info: info.updated, reverse=True)
+
+
+def _info(sweep: str, parent: "Run") -> SweepInfo:
+    started = datetime.fromtimestamp(parent.info.start_time / 1000, UTC)
+    updated = parent.data.tags.get(_UPDATED)
+    return SweepInfo(
+        name=sweep,
+        updated=datetime.fromisoformat(updated) if updated else started,
+        runs=int(parent.data.tags.get(_RUNS, "0")),
+    )
+
+
+def _row(sweep: str, run: "Run") -> ResultRow:
+    try:
+        return run_content.to_row(sweep, run.info.run_id, run.data.params, run.data.metrics, run.data.tags)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"run {run.info.run_id} of the sweep {sweep!r} in MLflow is damaged: {error}",
+            "delete that run; the next `edgesweep run` writes it again",
+        ) from error
+
+
+def _read_spec(sweep: str, parent: "Run") -> SweepSpec:
+    tags = parent.data.tags
+    parts = [tags.get(f"{_SPEC}.{number}", "") for number in range(int(tags.get(f"{_SPEC}_parts", "0")))]
+    try:
+        return SweepSpec.model_validate_json("".join(parts))
+    except ValidationError as error:
+        raise StoreError(
+            f"the sweep {sweep!r} in MLflow can not be read by this EdgeSweep: {error.errors()[0]['msg']}",
+            "run its sweep file again; its results are kept",
+        ) from error
+
+
+def _connect(uri: str, *, make: bool) -> "MlflowClient":
+    """A client for an MLflow that answers and whose database fits. With `make` a missing sqlite database is made."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    missing = dialect(uri) == "sqlite" and not sqlite_path(uri).exists()
+    if missing and not make:
+        raise StoreError(f"there are no results at {redact(uri, uri)} yet", _FIRST_STEP)
+    if missing:
+        _make_database(sqlite_path(uri))
+    if uri not in _FITTING:
+        probe(uri)
+    from mlflow import MlflowClient
+
+    if is_database(uri) and uri not in _FITTING:
+        import mlflow
+
+        # MLflow itself would migrate some older databases unasked.
+        check_schema(uri, Path(mlflow.__file__).parent / "store" / "db_migrations", mlflow.__version__)
+        _FITTING.add(uri)
+    return MlflowClient(tracking_uri=uri)
+
+
+_FITTING: set[str] = set()
+"""Databases whose schema was checked by this process; MLflow too checks once."""
+
+
+def _make_database(path: Path) -> None:
+    """MLflow makes its tables in seconds, not in one transaction: under another name, so that a kill leaves nothing."""
+    new = Path(f"{path}.new")
+    probe(f"sqlite:///{new}")
+    for leftover in (new, Path(f"{new}-journal")):
+        leftover.unlink(missing_ok=True)
+    from mlflow import MlflowClient
+
+    MlflowClient(tracking_uri=f"sqlite:///{new}").search_experiments(max_results=1)
+    new.rename(path)
+
+
+@contextmanager
+def _translated(uri: str) -> Iterator[None]:
+    """Turn what MLflow and its database raise into `StoreError`, without secrets."""
+    try:
+        yield
+    except Exception as error:
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        if not isinstance(error, (MlflowException, SQLAlchemyError, OSError, ImportError)):
+            raise
+        text = redact(str(error), uri)
+        # The cause would show in a traceback with the secrets that `text` is rid of.
+        raise StoreError(f"MLflow at {redact(uri, uri)}: {text:.500}", next_step(text)) from None

@@ -1,0 +1,147 @@
+"""Where MLflow is: whether it answers, whether its database fits, and how it is named without its secrets."""
+
+import os
+import re
+import socket
+import sqlite3
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from sweeps.errors import StoreError
+
+PROBE_TIMEOUT_S = 4.0
+"""A server that is down is found at once; MLflow itself would try for minutes."""
+
+_PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
+_SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_NEXT_STEPS = (
+    (
+        r"\b40[13]\b|unauthorized|permission_denied|authentication|access denied",
+        "check MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, MLFLOW_TRACKING_TOKEN, or the URI's user",
+    ),
+    ("locked", "another process holds the database: wait, then run the same command again"),
+    ("disk is full|no space left", "free space on the disk, then run the same command again"),
+    ("no module named", "install the database's driver: `pip install psycopg2-binary` or `pymysql`"),
+)
+
+
+def dialect(uri: str) -> str:
+    """`sqlite`, `postgresql`, `http`, ..., without the driver's name."""
+    return urlsplit(uri).scheme.partition("+")[0]
+
+
+def is_database(uri: str) -> bool:
+    """Whether MLflow talks to a database itself, so that its schema is this process' concern."""
+    return dialect(uri) in ("sqlite", *_PORTS)
+
+
+def sqlite_path(uri: str) -> Path:
+    """The file of a `sqlite:///` URI."""
+    return Path(uri.partition(":///")[2].partition("?")[0])
+
+
+def redact(text: str, uri: str) -> str:
+    """`text` without the user and password of any URI in it, and without the secrets of `uri` and the environment."""
+    text = re.sub(r"(\w://)[^\s'\"]*@", r"\1***@", text)
+    password = _password(uri)
+    secrets = [os.environ.get(name) for name in _SECRETS] + [password, unquote(password)]
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "***")
+    return text
+
+
+def probe(uri: str) -> None:
+    """Raises `StoreError` within `PROBE_TIMEOUT_S` where nothing answers at `uri`. Asks for nothing, writes nothing."""
+    kind = dialect(uri)
+    try:
+        if kind in ("http", "https"):
+            _probe_server(uri)
+        elif kind in _PORTS:
+            parts = urlsplit(uri)
+            address = (parts.hostname or "localhost", parts.port or _PORTS[kind])
+            socket.create_connection(address, PROBE_TIMEOUT_S).close()
+        elif kind == "sqlite":
+            _probe_file(sqlite_path(uri))
+    except (OSError, sqlite3.Error, ValueError) as error:
+        reason = redact(str(getattr(error, "reason", error)) or type(error).__name__, uri)
+        raise StoreError(f"MLflow at {redact(uri, uri)} can not be reached: {reason}", _start_it(kind)) from None
+
+
+def check_schema(uri: str, migrations: Path, version: str) -> None:
+    """Raises `StoreError` where the database is not as `migrations` (MLflow's folder, of `version`) leave it.
+
+    An empty database passes. sqlalchemy and alembic come with mlflow and are as slow to import.
+    """
+    import sqlalchemy
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    engine = sqlalchemy.create_engine(uri)
+    try:
+        with engine.connect() as connection:
+            if not sqlalchemy.inspect(connection).get_table_names():
+                return
+            found = MigrationContext.configure(connection).get_current_revision()
+    finally:
+        engine.dispose()
+    scripts = ScriptDirectory(str(migrations))
+    if found == scripts.get_current_head():
+        return
+    shown = redact(uri, uri)
+    if found is None:
+        raise StoreError(f"{shown} is not a database of MLflow", "set MLFLOW_TRACKING_URI to another one")
+    if any(script.revision == found for script in scripts.walk_revisions()):
+        raise StoreError(
+            f"the database {shown} was made by an older MLflow (schema {found}; this is {version})",
+            f"back it up, then run `mlflow db upgrade {shown}`: everyone who uses it needs MLflow {version}",
+        )
+    raise StoreError(
+        f"the database {shown} was made by a newer MLflow (schema {found}; this is {version})",
+        "run `pip install --upgrade mlflow`, or set MLFLOW_TRACKING_URI to another database",
+    )
+
+
+def next_step(text: str) -> str:
+    """What to do about an error of MLflow's with this text."""
+    for pattern, step in _NEXT_STEPS:
+        if re.search(pattern, text, re.IGNORECASE):
+            return step
+    return "see MLflow's log; the journal keeps everything, and the next `edgesweep run` sends it"
+
+
+def _probe_server(uri: str) -> None:
+    # The user and password stay out: urllib takes neither in a URI, and the page answers without them.
+    parts = urlsplit(uri)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+    try:
+        urllib.request.urlopen(f"{bare}/health", timeout=PROBE_TIMEOUT_S).close()  # noqa: S310  # http or https, above
+    except urllib.error.HTTPError as error:
+        error.close()  # something answers; whether it is MLflow shows at the first request
+    except urllib.error.URLError as error:
+        if "CERTIFICATE" not in str(error.reason):  # MLflow has its own settings for certificates
+            raise
+
+
+def _probe_file(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, timeout=PROBE_TIMEOUT_S)
+    try:
+        db.execute("PRAGMA schema_version").fetchone()
+    finally:
+        db.close()
+
+
+def _password(uri: str) -> str:
+    try:
+        return urlsplit(uri).password or ""
+    except ValueError:
+        return ""
+
+
+def _start_it(kind: str) -> str:
+    if kind == "sqlite":
+        return "check that the file is MLflow's and that you may write to it, or set MLFLOW_TRACKING_URI to another one"
+    return "start the server, correct MLFLOW_TRACKING_URI, or unset it to keep results in the workspace"
