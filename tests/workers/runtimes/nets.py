@@ -1,0 +1,120 @@
+"""Small networks that the tests build. Read as text too: a package carries its source."""
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+def conv(inputs, outputs, stride=1, groups=1):
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, stride, 1, groups=groups, bias=False),
+        nn.BatchNorm2d(outputs),
+        nn.ReLU6(inplace=True),
+    )
+
+
+class Tiny(nn.Module):
+    """ReLU6 in every form: as a module after Conv+BN, as a function, as Hardtanh, as clamp, after an addition."""
+
+    def __init__(self, classes=5):
+        super().__init__()
+        self.stem = conv(3, 16, 2)
+        self.depthwise = conv(16, 16, groups=16)
+        self.point = nn.Conv2d(16, 16, 1)
+        self.norm = nn.BatchNorm2d(16)
+        self.side = nn.Conv2d(16, 16, 1)
+        self.hardtanh = nn.Hardtanh(0.0, 6.0)
+        self.last = nn.Conv2d(16, 24, 1)
+        self.hidden = nn.Linear(24, 16)
+        self.relu = nn.ReLU()
+        self.head = nn.Linear(16, classes)
+
+    def forward(self, x):
+        x = self.depthwise(self.stem(x * 2.0))
+        x = functional.relu6(self.norm(self.point(x)) + x)
+        x = self.hardtanh(self.side(x))
+        x = torch.clamp(self.last(x), 0.0, 6.0)
+        x = functional.adaptive_avg_pool2d(x, 1).flatten(1)
+        return self.head(self.relu(self.hidden(x)))
+
+
+class Mixed(nn.Module):
+    """A ReLU6 whose scale is shared with values beyond 6, by a concatenation: its bound can not be its scale."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Conv2d(3, 8, 3, padding=1)
+        self.b = nn.Conv2d(3, 8, 3, padding=1)
+        self.relu6 = nn.ReLU6()
+        self.a.weight.data.mul_(8.0)
+        self.b.weight.data.mul_(12.0)
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        x = torch.cat([self.relu6(self.a(x)), self.b(x)], 1)
+        return self.head(functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Branch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x):
+        y = self.head(x.flatten(1))
+        if bool(x.mean() > 0):
+            return y
+        return y * 3 + 1
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x):
+        y = self.head(x.flatten(1))
+        return y, y
+
+
+class Infinite(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x):
+        return self.head(x.flatten(1)) / torch.zeros(1)
+
+
+class Python(nn.Module):
+    """Neither script nor trace can take it."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x):
+        if float(x.detach().numpy().max()) > 1e9:
+            raise ValueError("too bright")
+        return self.head(x.flatten(1)) * len({type(self): 1})
+
+
+class Crash(nn.Module):
+    """TorchScript divides whole numbers without looking at the divisor: the process dies of SIGFPE."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x):
+        return self.head(x.flatten(1)) * float(5 % (x.size(0) - 1))
+
+
+class Talker(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x):
+        print("hello from the model")  # noqa: T201  # what the runner has to survive
+        return self.head(x.flatten(1))

@@ -1,0 +1,45 @@
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from sweeps.errors import EdgeSweepError
+from workers.runtimes import registry
+
+
+def test_every_name_in_the_table_is_a_class_that_knows_its_name() -> None:
+    for name, target in registry.RUNTIMES.items():
+        module, _, attribute = target.partition(":")
+        assert getattr(importlib.import_module(module), attribute).name == name
+
+
+def test_a_near_miss_is_told_the_right_name() -> None:
+    with pytest.raises(EdgeSweepError, match="no runtime 'torchscrip'") as caught:
+        registry.get("torchscrip")
+    assert caught.value.next_step == "did you mean torchscript?"
+
+
+def test_a_name_like_none_is_told_all_names() -> None:
+    with pytest.raises(EdgeSweepError) as caught:
+        registry.get("zzz")
+    assert caught.value.next_step == "there are: torchscript"
+
+
+def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(registry.RUNTIMES, "other", "library_that_nobody_has:Other")
+    with pytest.raises(EdgeSweepError, match="library_that_nobody_has") as caught:
+        registry.get("other")
+    assert caught.value.next_step == "pip install 'edgesweep[workers]'"
+
+
+def test_planning_with_a_runtime_imports_no_torch() -> None:
+    program = (
+        "import sys\n"
+        "from workers.runtimes import registry\n"
+        "runtime = registry.get('torchscript')\n"
+        "runtime.versions(), runtime.runner()\n"
+        "print('torch' in sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.strip() == "False"

@@ -1,0 +1,135 @@
+"""Transcripts of runners, whole and broken."""
+
+import json
+from typing import Any
+
+import pytest
+
+from sweeps.errors import RunnerError
+from workers.runtimes.torchscript import report
+
+START: dict[str, Any] = {
+    "event": "start",
+    "runner": "python-torchscript",
+    "runner_version": "1",
+    "torch": "2.12.1+cu130",
+    "file_version_max": 10,
+    "bytecode_version_max": 9,
+}
+LOAD: dict[str, Any] = {"event": "load", "load_ns": 41_000_000, "rss_before_load_bytes": 494_000_000}
+FIRST: dict[str, Any] = {"event": "first_inference", "ns": 9_000_000}
+WARMUP: dict[str, Any] = {"event": "warmup", "ns": [8_000_000, 7_900_000]}
+SAMPLE: dict[str, Any] = {"event": "sample", "ns": [7_700_000, 7_800_000, 7_750_000]}
+EVAL: dict[str, Any] = {"event": "eval", "images": 597, "classes": 10}
+RAN: dict[str, Any] = {"event": "ran", "backend": "cpu", "engine": "x86", "threads": 1, "rss_peak_bytes": 500_000_000}
+END: dict[str, Any] = {"event": "end"}
+WHOLE = (START, LOAD, FIRST, WARMUP, SAMPLE, RAN, END)
+
+
+def transcript(*events: dict[str, Any]) -> bytes:
+    return "".join(json.dumps(event) + "\n" for event in events).encode()
+
+
+def without(event: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key != name}
+
+
+def test_a_timing_is_read_whole() -> None:
+    parsed = report.parse(transcript(*WHOLE))
+    assert parsed.runner == "python-torchscript 1"
+    assert parsed.runtime_version == "2.12.1+cu130"
+    assert (parsed.file_version_max, parsed.bytecode_version_max) == (10, 9)
+    assert (parsed.load_ns, parsed.first_inference_ns) == (41_000_000, 9_000_000)
+    assert parsed.warmup_ns == (8_000_000, 7_900_000)
+    assert parsed.samples_ns == (7_700_000, 7_800_000, 7_750_000)
+    assert (parsed.rss_before_load_bytes, parsed.rss_peak_bytes) == (494_000_000, 500_000_000)
+    assert (parsed.backend_ran, parsed.engine_ran, parsed.threads_ran) == ("cpu", "x86", 1)
+    assert (parsed.eval_images, parsed.eval_classes) == (None, None)
+
+
+def test_an_evaluation_is_read_whole() -> None:
+    parsed = report.parse(transcript(START, LOAD, FIRST, EVAL, RAN, END))
+    assert (parsed.eval_images, parsed.eval_classes, parsed.samples_ns) == (597, 10, ())
+
+
+def test_samples_on_several_lines_add_up_in_order() -> None:
+    parsed = report.parse(transcript(START, LOAD, FIRST, {**SAMPLE, "ns": [1]}, {**SAMPLE, "ns": [2, 3]}, RAN, END))
+    assert parsed.samples_ns == (1, 2, 3)
+
+
+def test_what_a_device_can_not_tell_is_none() -> None:
+    start = without(without(START, "file_version_max"), "bytecode_version_max")
+    events = (start, without(LOAD, "rss_before_load_bytes"), FIRST, SAMPLE, without(RAN, "rss_peak_bytes"), END)
+    parsed = report.parse(transcript(*events))
+    unknown = (parsed.file_version_max, parsed.bytecode_version_max, parsed.rss_before_load_bytes)
+    assert (*unknown, parsed.rss_peak_bytes) == (None, None, None, None)
+
+
+def test_an_error_line_keeps_the_runners_own_kind() -> None:
+    told = {"event": "error", "kind": "runtime_skew", "message": "the file is of version 11"}
+    with pytest.raises(RunnerError, match="the file is of version 11") as caught:
+        report.parse(transcript(START, told))
+    assert caught.value.kind == "runtime_skew"
+
+
+@pytest.mark.parametrize("stdout", [b"", b"\n \n"])
+def test_silence_is_no_report(stdout: bytes) -> None:
+    with pytest.raises(RunnerError) as caught:
+        report.parse(stdout)
+    assert caught.value.kind == "no_report"
+
+
+def test_every_cut_of_a_whole_report_is_refused() -> None:
+    whole = transcript(*WHOLE)
+    for length in range(len(whole)):
+        with pytest.raises(RunnerError) as caught:
+            report.parse(whole[:length])
+        assert caught.value.kind == ("no_report" if length == 0 else "truncated"), whole[:length]
+
+
+@pytest.mark.parametrize(
+    "stdout",
+    [
+        pytest.param(b"\xff\xfe" + transcript(*WHOLE), id="not UTF-8"),
+        pytest.param(b"Segmentation fault\n" + transcript(*WHOLE), id="words between"),
+        pytest.param(b"[1, 2]\n" + transcript(*WHOLE), id="no object"),
+        pytest.param(b'{"event": "dance"}\n' + transcript(*WHOLE), id="unknown event"),
+        pytest.param(b'{"event": ["start"]}\n' + transcript(*WHOLE), id="event of another type"),
+        pytest.param(b"[" * 100_000 + b"\n" + transcript(*WHOLE), id="deep nesting"),
+        pytest.param(transcript(*WHOLE, SAMPLE), id="something after the end"),
+        pytest.param(transcript(START, *WHOLE), id="two starts"),
+        pytest.param(transcript(*(event for event in WHOLE if event is not RAN)), id="nothing ran"),
+        pytest.param(transcript(*(event for event in WHOLE if event is not START)), id="no start"),
+        pytest.param(transcript(START, LOAD, FIRST, RAN, END), id="neither samples nor evaluation"),
+        pytest.param(transcript(START, LOAD, FIRST, SAMPLE, EVAL, RAN, END), id="samples and evaluation"),
+        pytest.param(transcript(START, LOAD, FIRST, {**SAMPLE, "ns": 5}, RAN, END), id="no list"),
+        pytest.param(transcript(START, {"event": "error", "kind": "Oh no", "message": ""}), id="no kind"),
+    ],
+)
+def test_garbage_is_refused(stdout: bytes) -> None:
+    with pytest.raises(RunnerError) as caught:
+        report.parse(stdout)
+    assert caught.value.kind == "garbled"
+
+
+@pytest.mark.parametrize("duration", [0, -1, 1.5, True, "7", None, 2**63])
+def test_a_duration_that_no_clock_gives_is_refused(duration: object) -> None:
+    for event in (LOAD | {"load_ns": duration}, FIRST | {"ns": duration}, SAMPLE | {"ns": [7, duration]}):
+        events = [event if event["event"] == other["event"] else other for other in WHOLE]
+        with pytest.raises(RunnerError) as caught:
+            report.parse(transcript(*events))
+        assert caught.value.kind == "garbled"
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e400", "9" * 5000])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    stdout = transcript(*WHOLE).replace(b"7700000", number.encode())
+    with pytest.raises(RunnerError) as caught:
+        report.parse(stdout)
+    assert caught.value.kind == "garbled"
+
+
+def test_more_than_64_mib_are_not_read() -> None:
+    with pytest.raises(RunnerError, match="at most 67108864") as caught:
+        report.parse(b" " * (64 * 1024 * 1024) + transcript(*WHOLE))
+    assert caught.value.kind == "garbled"

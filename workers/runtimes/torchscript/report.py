@@ -1,0 +1,136 @@
+"""What a PyTorch Mobile runner prints, read strictly: whole and sane, or a `RunnerError`.
+
+One JSON object per line, told apart by `event`; `error` instead of `end` where the runner gave up:
+
+    start            runner, runner_version, torch, file_version_max, bytecode_version_max
+    load             load_ns, rss_before_load_bytes
+    first_inference  ns
+    warmup, sample   ns: a list, one entry per iteration; the lines of one event add up
+    eval             images, classes
+    ran              backend, engine, threads, rss_peak_bytes
+    error            kind, message
+    end
+"""
+
+import json
+import re
+from typing import Any, NoReturn
+
+from sweeps.errors import RunnerError
+from workers.runtimes.interface import RunReport
+
+MAX_BYTES = 64 * 1024 * 1024
+_MAX_INT = 2**63 - 1
+_KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_ONCE = ("start", "load", "first_inference", "eval", "ran", "error", "end")
+_REPEATED = ("warmup", "sample")
+
+
+def parse(stdout: bytes) -> RunReport:
+    """The runner's whole output.
+
+    Raises `RunnerError`: the runner's own kind where it told one, else `no_report`, `truncated` (no `end` line) or
+    `garbled` (anything that a whole report can not hold).
+    """
+    events = _events(stdout)
+    if "error" in events:
+        told = events["error"][0]
+        kind, message = told.get("kind"), told.get("message")
+        if not (isinstance(kind, str) and _KIND.fullmatch(kind) and isinstance(message, str)):
+            _garbled("an error without kind and message")
+        raise RunnerError(kind, message[:1000])
+    if "end" not in events:
+        raise RunnerError("truncated", "the runner's report has no end line", "see the runner's log")
+    for name in ("start", "load", "first_inference", "ran"):
+        if name not in events:
+            _garbled(f"there is no {name} line")
+    start, load, ran = events["start"][0], events["load"][0], events["ran"][0]
+    evaluation = events["eval"][0] if "eval" in events else None
+    samples = _durations(events.get("sample", []))
+    if bool(samples) == (evaluation is not None):
+        _garbled("a report has either samples or an evaluation")
+    return RunReport(
+        runner=f"{_text(start, 'runner')} {_text(start, 'runner_version')}",
+        runtime_version=_text(start, "torch"),
+        file_version_max=_optional(start, "file_version_max"),
+        bytecode_version_max=_optional(start, "bytecode_version_max"),
+        load_ns=_positive(load.get("load_ns"), "load_ns"),
+        first_inference_ns=_positive(events["first_inference"][0].get("ns"), "first_inference"),
+        warmup_ns=_durations(events.get("warmup", [])),
+        samples_ns=samples,
+        rss_before_load_bytes=_optional(load, "rss_before_load_bytes"),
+        rss_peak_bytes=_optional(ran, "rss_peak_bytes"),
+        backend_ran=_text(ran, "backend"),
+        engine_ran=_text(ran, "engine"),
+        threads_ran=_positive(ran.get("threads"), "threads"),
+        eval_images=None if evaluation is None else _positive(evaluation.get("images"), "images"),
+        eval_classes=None if evaluation is None else _positive(evaluation.get("classes"), "classes"),
+    )
+
+
+def _events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
+    if len(stdout) > MAX_BYTES:
+        raise RunnerError("garbled", f"the runner printed {len(stdout)} bytes; at most {MAX_BYTES} are read")
+    try:
+        lines = stdout.decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise RunnerError("garbled", f"the runner's output is not UTF-8 (byte {error.start})") from error
+    unfinished = lines.pop()
+    lines = [line for line in lines if line.strip()]
+    if not lines and not unfinished.strip():
+        raise RunnerError("no_report", "the runner printed nothing", "see the runner's log")
+    events: dict[str, list[dict[str, Any]]] = {}
+    for number, line in enumerate(lines, start=1):
+        if "end" in events:
+            _garbled("something follows the end line")
+        event = _event(line, number)
+        name = event["event"]
+        if name in _ONCE and name in events:
+            _garbled(f"two {name} lines")
+        events.setdefault(name, []).append(event)
+    if unfinished.strip() and "error" not in events:
+        # Whatever it was to say: a line without its newline was cut off.
+        raise RunnerError("truncated", "the runner's report ends inside a line", "see the runner's log")
+    return events
+
+
+def _event(line: str, number: int) -> dict[str, Any]:
+    try:
+        event = json.loads(line, parse_constant=_garbled)
+    except (ValueError, RecursionError) as error:
+        raise RunnerError("garbled", f"line {number} of the runner's report is not JSON: {line[:80]!r}") from error
+    if not isinstance(event, dict) or event.get("event") not in (*_ONCE, *_REPEATED):
+        _garbled(f"line {number} is no event: {line[:80]!r}")
+    return event
+
+
+def _durations(events: list[dict[str, Any]]) -> tuple[int, ...]:
+    durations: list[int] = []
+    for event in events:
+        values = event.get("ns")
+        if not isinstance(values, list):
+            _garbled(f"{event['event']} holds no list of ns")
+        durations.extend(_positive(value, event["event"]) for value in values)
+    return tuple(durations)
+
+
+def _positive(value: object, name: str) -> int:
+    if type(value) is not int or not 0 < value <= _MAX_INT:
+        _garbled(f"{name} is no positive whole number: {value!r:.40}")
+    return value
+
+
+def _optional(event: dict[str, Any], name: str) -> int | None:
+    value = event.get(name)
+    return None if value is None else _positive(value, name)
+
+
+def _text(event: dict[str, Any], name: str) -> str:
+    value = event.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= 200:
+        _garbled(f"{name} is no text: {value!r:.40}")
+    return value
+
+
+def _garbled(what: str) -> NoReturn:
+    raise RunnerError("garbled", f"the runner's report makes no sense: {what}", "see the runner's log")

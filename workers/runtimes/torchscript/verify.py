@@ -1,0 +1,102 @@
+"""Every artifact is asked, in a fresh process under its own engine, whether it still is the user's model."""
+
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from sweeps.errors import BuildError, RunnerError
+from sweeps.manifest import Verification
+from sweeps.records import Variant
+from workers.accuracy import sqnr_db
+from workers.runtimes.interface import BuildInputs, Logits, RunReport, RunRequest
+
+MIN_SQNR_DB = {"fp32": 60.0, "int8": 10.0}
+MAX_TOP1_LOST_POINTS = 5.0
+DEADLINE_S = 1800.0
+
+
+def verify(
+    variant: Variant,
+    request: RunRequest,
+    command: Callable[[RunRequest], list[str]],
+    parse: Callable[[bytes], RunReport],
+    inputs: BuildInputs,
+) -> tuple[Verification, int]:
+    """Evaluate the saved model on the verification images with the runner, and compare with the eager model.
+
+    Returns the figures and the number of classes. Raises `BuildError`: `low_sqnr` and `accuracy_lost` with the
+    figures, `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner told.
+    """
+    with tempfile.TemporaryDirectory(prefix="edgesweep-verify-") as folder:
+        images, answers = Path(folder, "inputs.bin"), Path(folder, "logits.bin")
+        images.write_bytes(np.ascontiguousarray(inputs.verification, dtype="<f4").tobytes())
+        argv = command(_evaluating(request, images, answers))
+        report = _run(argv, parse)
+        classes = report.eval_classes or 0
+        logits: Logits = np.fromfile(answers, dtype="<f4").reshape(-1, max(classes, 1))
+    reference = inputs.verification_logits
+    if logits.shape != reference.shape:
+        raise BuildError(
+            "invalid_output",
+            f"the artifact answers {logits.shape}, the eager model {reference.shape} (images, classes)",
+        )
+    if not np.isfinite(logits).all():
+        bad = int((~np.isfinite(logits).all(axis=1)).sum())
+        raise BuildError("invalid_output", f"{bad} of {len(logits)} images get an answer that is not finite")
+    return _judge(variant, report.engine_ran, logits, inputs), classes
+
+
+def _evaluating(request: RunRequest, images: Path, answers: Path) -> RunRequest:
+    return replace(request, eval_inputs=str(images), eval_outputs=str(answers))
+
+
+def _run(argv: list[str], parse: Callable[[bytes], RunReport]) -> RunReport:
+    try:
+        ended = subprocess.run(argv, capture_output=True, timeout=DEADLINE_S, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
+    except subprocess.TimeoutExpired as error:
+        raise BuildError("timeout", f"verification took longer than {DEADLINE_S:.0f} s") from error
+    try:
+        return parse(ended.stdout)
+    except RunnerError as error:
+        if ended.returncode >= 0 and error.kind not in ("no_report", "truncated"):
+            raise BuildError(error.kind, error.message, error.next_step) from error
+        loaded = b'"event": "load"' in ended.stdout
+        how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"
+        tail = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        message = f"the runner died of {how} while it {'ran' if loaded else 'loaded'} the artifact"
+        raise BuildError("crashed_on_run" if loaded else "crashed_on_load", ": ".join([message, *tail])) from error
+
+
+def _judge(variant: Variant, engine: str, logits: Logits, inputs: BuildInputs) -> Verification:
+    reference, labels = inputs.verification_logits, inputs.verification_labels
+    sqnr = sqnr_db(reference, logits)
+    top1 = reference_top1 = None
+    if labels is not None and len(labels):
+        top1 = 100.0 * float(np.mean(logits.argmax(axis=1) == labels))
+        reference_top1 = 100.0 * float(np.mean(reference.argmax(axis=1) == labels))
+    if sqnr is None and not np.array_equal(reference, logits):
+        raise BuildError(
+            "low_sqnr", "the eager model answers 0 on every verification image, so nothing can be compared with it"
+        )
+    figures = "equal to the bit" if sqnr is None else f"SQNR {sqnr:.1f} dB"
+    if top1 is not None and reference_top1 is not None:
+        figures += f", top-1 {top1:.1f} % (eager {reference_top1:.1f} %)"
+    under = "" if engine == "none" else f" under {engine}"
+    images = f"on {len(logits)} images{under}"
+    needed = MIN_SQNR_DB[variant.precision]
+    if sqnr is not None and sqnr < needed:
+        raise BuildError("low_sqnr", f"{figures} {images}; at least {needed:.0f} dB are asked for")
+    if (
+        variant.precision == "int8"
+        and top1 is not None
+        and reference_top1 is not None
+        and reference_top1 - top1 > MAX_TOP1_LOST_POINTS
+    ):
+        raise BuildError("accuracy_lost", f"{figures} {images}; at most {MAX_TOP1_LOST_POINTS:.0f} points may be lost")
+    return Verification(
+        images=len(logits), engine=engine, sqnr_db=sqnr, top1_percent=top1, reference_top1_percent=reference_top1
+    )
