@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ class Workspace:
     def open(cls, root: Path) -> "Workspace":
         """Make the folder where it is missing. Raises `WorkspaceError` where that is not possible."""
         root = root.expanduser().resolve()
+        # sqlalchemy reads both as its own in a database's URI: the database would end up in another folder.
+        if found := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
+            raise WorkspaceError(
+                f"the workspace {root} can not be used: MLflow does not take {found[0]!r} in a path",
+                "give another folder with --workspace",
+            )
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -1,0 +1,120 @@
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import WorkspaceError
+from sweeps.journal import Journal
+from sweeps.store import Store, load
+from sweeps.workspace import Workspace
+
+HOLDER = """
+import sys
+from pathlib import Path
+from sweeps.workspace import Workspace
+
+with Workspace.open(Path(sys.argv[1])).lock():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def hold(root: Path) -> subprocess.Popen:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_the_folder_is_made_with_its_parents(tmp_path):
+    assert Workspace.open(tmp_path / "a" / "b").root.is_dir()
+
+
+def test_a_folder_that_can_not_be_made_is_an_error_with_the_next_step(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WorkspaceError, match=r"can not be made: .*\n.*--workspace"):
+        Workspace.open(tmp_path / "file" / "workspace")
+
+
+def test_every_path_is_inside_the_workspace(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    workspace = Workspace.open(tmp_path / "here")
+    paths = [
+        workspace.journal,
+        workspace.mlflow_artifacts,
+        workspace.artifact("key"),
+        workspace.weights,
+        workspace.references,
+        workspace.logs,
+        Path(workspace.tracking_uri.removeprefix("sqlite:///")),
+    ]
+
+    assert all(path.is_relative_to(tmp_path / "here") for path in paths)
+    assert len(set(paths)) == len(paths)
+
+
+def test_results_go_where_the_environment_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
+
+    assert Workspace.open(tmp_path).tracking_uri == "http://127.0.0.1:5000"
+
+
+@pytest.mark.parametrize("name", ["100%41", "what?"])
+def test_a_path_that_mlflow_would_misread_is_refused_before_anything_is_made(tmp_path, name):
+    with pytest.raises(WorkspaceError, match="MLflow does not take"):
+        Workspace.open(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_oddly_named_workspace_holds_everything_and_nothing_is_beside_it(tmp_path, monkeypatch, records):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    workspace = Workspace.open(tmp_path / 'it\'s "my" 50% &\nnew; ☃ #1:@')
+    job = records.job(0)
+    store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
+    store.check()
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(job))
+        journal.add_block(records.block(job, 0))
+        journal.add_block(records.block(job, 1))
+        journal.add_accuracy(records.accuracy(job))
+        store.publish(journal, "phones")
+
+    assert len(load(workspace.tracking_uri, None).frame) == 1
+    assert list(tmp_path.iterdir()) == [workspace.root]
+    assert len(list(workspace.mlflow_artifacts.rglob("samples.json"))) == 1
+
+
+def test_a_second_driver_is_refused_and_told_who_holds_the_workspace(tmp_path):
+    with hold(tmp_path) as holder:
+        with (
+            pytest.raises(WorkspaceError, match=rf"held by process {holder.pid}\n.*wait"),
+            Workspace.open(tmp_path).lock(),
+        ):
+            pass
+        holder.communicate()
+
+    with Workspace.open(tmp_path).lock():
+        pass
+
+
+def test_the_lock_of_a_killed_driver_is_free(tmp_path):
+    with hold(tmp_path) as holder:
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.wait()
+
+        with Workspace.open(tmp_path).lock():
+            assert (tmp_path / "driver.lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_the_lock_is_given_back_after_an_error(tmp_path):
+    workspace = Workspace.open(tmp_path)
+    with pytest.raises(ZeroDivisionError), workspace.lock():
+        raise ZeroDivisionError
+    with workspace.lock():
+        pass
