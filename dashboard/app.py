@@ -1,0 +1,125 @@
+"""The dashboard's entry: `edgesweep dashboard`, or `streamlit run dashboard/app.py -- --workspace DIR`."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import data
+from dashboard.data import Ranked
+from dashboard.inert import inert, line
+from dashboard.views import ranking as ranking_view
+from sweeps.errors import EdgeSweepError
+from sweeps.rank import DeviceRanking
+from sweeps.store import SweepInfo
+from sweeps.workspace import Workspace
+
+# Longer lines read badly; on a wide screen the page stays in the middle. (Streamlit would print a docstring here.)
+WIDTH_PX = 1280
+
+_STYLE = "<style>.stMainBlockContainer { padding-top: 2.5rem; }</style>"
+
+
+def main(argv: list[str]) -> None:
+    st.set_page_config(page_title="EdgeSweep", layout="wide")
+    st.html(_STYLE)
+    root = _workspace(argv)
+    with (
+        st.container(horizontal=True, horizontal_alignment="center"),
+        st.container(width=WIDTH_PX, gap="medium"),
+    ):
+        _header(root)
+        try:
+            _page(Workspace(root).tracking_uri, root)
+        except EdgeSweepError as error:
+            _problem(error)
+
+
+def _workspace(argv: list[str]) -> Path:
+    parser = argparse.ArgumentParser(prog="streamlit run dashboard/app.py --", allow_abbrev=False)
+    default = os.environ.get("EDGESWEEP_WORKSPACE", "edgesweep-data")
+    parser.add_argument("--workspace", type=Path, default=Path(default), help="the folder that holds the results")
+    root: Path = parser.parse_args(argv).workspace
+    return root.expanduser().resolve()
+
+
+def _header(root: Path) -> None:
+    title, refresh = st.columns([6, 1], vertical_alignment="bottom")
+    with title:
+        st.title("EdgeSweep", anchor=False)
+        st.caption("Which build of my model do I ship on which phone, and how sure are we?")
+    with refresh:
+        if st.button("Refresh", icon=":material/refresh:", help="Read the store again.", width="stretch"):
+            data.forget()
+
+
+def _page(tracking_uri: str, root: Path) -> None:
+    found = data.sweeps(tracking_uri)
+    if not found:
+        st.info("No sweep has been recorded in this workspace yet.", icon=":material/inbox:")
+        st.text(f"Workspace: {line(str(root))}")
+        st.text("Next step: run `edgesweep demo`, or `edgesweep run sweep.yaml`, then refresh this page.")
+        return
+    choices = st.columns([2, 2, 2], gap="medium")
+    with choices[0]:
+        info = _choose_sweep(found)
+    ranked = data.ranked(tracking_uri, info.name, info.updated)
+    device = _choose_device(ranked, choices[1:])
+    if device is None:
+        st.info("This sweep has no finished job yet.", icon=":material/hourglass_empty:")
+        st.text("Next step: wait for its first results, then refresh this page.")
+        return
+    st.caption(
+        f"Preset {inert(device.preset)} · runtime {inert(device.runtime_version)} · "
+        f"device fingerprint {inert(device.fingerprint)} · updated {info.updated:%Y-%m-%d %H:%M} UTC"
+    )
+    ranking_view.show(ranked, device)
+
+
+def _choose_sweep(found: list[SweepInfo]) -> SweepInfo:
+    names = [info.name for info in found]
+    chosen = st.selectbox("Sweep", names, format_func=line, key="sweep")
+    return found[names.index(chosen) if chosen in names else 0]
+
+
+def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerator]) -> DeviceRanking | None:
+    """One ranking: by device, then by model, then by conditions where one device has several."""
+    rankings, sweep = ranked.ranking.devices, ranked.results.name
+    if not rankings:
+        return None
+    names = {ranking.device_id: ranking.device for ranking in rankings}
+    with places[0]:
+        device_id = st.selectbox(
+            "Device", list(names), format_func=lambda key: line(names[key]), key=f"device of {sweep}"
+        )
+    here = [ranking for ranking in rankings if ranking.device_id == device_id]
+    models = list(dict.fromkeys(ranking.model for ranking in here))
+    with places[1]:
+        model = st.selectbox("Model", models, format_func=line, key=f"model of {sweep}", disabled=len(models) == 1)
+    here = [ranking for ranking in here if ranking.model == model]
+    if len(here) == 1:
+        return here[0]
+    conditions = [_conditions(ranking) for ranking in here]
+    chosen = st.selectbox(
+        "Conditions (only comparable results are ranked together)", conditions, key=f"conditions of {sweep}"
+    )
+    return here[conditions.index(chosen) if chosen in conditions else 0]
+
+
+def _conditions(ranking: DeviceRanking) -> str:
+    return line(
+        f"preset {ranking.preset}, runtime {ranking.runtime_version}, {ranking.exec_context}, "
+        f"fingerprint {ranking.fingerprint}"
+    )
+
+
+def _problem(error: EdgeSweepError) -> None:
+    st.error("The results can not be shown.", icon=":material/error:")
+    st.text(line(error.message))
+    if error.next_step:
+        st.text(f"Next step: {line(error.next_step)}")
+
+
+main(sys.argv[1:])

@@ -1,0 +1,203 @@
+"""The two charts of a ranking. Pure: rows as `dashboard.rows.ranked` makes them in, an Altair chart out.
+
+Only titles, field names and colours are written here; text of the store reaches Vega as data, which it draws to the
+letter. Colours are Okabe and Ito's (told apart by every common kind of colour vision), and shapes repeat them.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+Chart = alt.LayerChart | alt.FacetChart
+"""What `alt.layer` is typed to make; a layer chart here."""
+
+STATUS = ("recommended", "tied", "ranked behind", "unresolved", "constraint missed", "disqualified")
+"""What a ranked variant is, in the order of legends."""
+
+STEP_PX = 27
+"""Height of one bar with its gap."""
+
+TOO_CLOSE = (0.12, 0.05)
+"""Shares of the chart's width and height below which two ranks would be written over each other."""
+
+_COLOURS = ("#0072B2", "#56B4E9", "#8A94A0", "#E69F00", "#D55E00", "#CC79A7")
+_SHAPES = ("diamond", "circle", "circle", "square", "triangle-up", "cross")
+_INK = "#6B7785"
+"""Intervals, lines and small print: readable on the light and on the dark background."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyAxis:
+    """What the vertical axis of `tradeoff` shows: a title, and lines to read it against (percent)."""
+
+    title: str
+    eager_percent: float | None = None
+    """The fp32 eager model's own accuracy."""
+    least_percent: float | None = None
+    """The least accuracy that the objective's bound on the accuracy drop allows."""
+
+
+def latency(rows: pd.DataFrame) -> Chart:
+    """Bars of p50 latency in milliseconds with their 95 % intervals, best rank on top."""
+    shown = rows[rows["latency_p50_ms"].notna()]
+    base = alt.Chart(shown).encode(
+        y=alt.Y(
+            "label:N",
+            sort=list(shown["label"]),
+            title=None,
+            axis=alt.Axis(labelLimit=330, labelPadding=8, ticks=False, domain=False),
+        ),
+        tooltip=_tooltip(),
+    )
+    bars = base.mark_bar(cornerRadiusEnd=3, height={"band": 0.62}).encode(
+        x=alt.X("latency_p50_ms:Q", title="p50 latency (ms), whisker: 95 % interval", scale=alt.Scale(zero=True)),
+        color=_colour(shown),
+    )
+    whiskers = base.mark_errorbar(ticks={"color": "#17212E", "height": 9}, rule={"color": "#17212E"}).encode(
+        x=alt.X("latency_ci_low_ms:Q", title=""), x2="latency_ci_high_ms:Q"
+    )
+    figures = base.mark_text(align="left", dx=7, color=_INK, fontSize=12).encode(
+        x="latency_end_ms:Q", text="latency_short:N"
+    )
+    return alt.layer(bars, whiskers, figures).properties(height=alt.Step(STEP_PX))
+
+
+def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart:
+    """Latency against accuracy with both intervals, ranks beside the points, the best trade-offs joined by a line."""
+    shown = rows[rows["latency_p50_ms"].notna() & rows["accuracy"].notna()]
+    across = alt.X("latency_p50_ms:Q", title="p50 latency (ms)", scale=alt.Scale(zero=False, nice=True, padding=24))
+    up = alt.Y(
+        "accuracy:Q",
+        title=axis.title,
+        scale=alt.Scale(domain=_span(shown, axis), zero=False, nice=False, padding=14),
+    )
+    # The recommended one is drawn last, over those that it hides.
+    shown = shown.iloc[::-1].assign(places=places_beside(shown.iloc[::-1]))
+    base = alt.Chart(shown)
+    layers: list[Any] = list(_lines(axis))
+    front = shown[shown["job_key"].isin(front_keys(shown))]
+    if len(front) > 1:
+        layers.append(
+            alt.Chart(front)
+            .mark_line(interpolate="step-after", color=_INK, strokeWidth=1.2, opacity=0.55)
+            .encode(x=across, y=up, order="latency_p50_ms:Q")
+        )
+    layers += [
+        base.mark_rule(color=_INK, opacity=0.4).encode(x="latency_ci_low_ms:Q", x2="latency_ci_high_ms:Q", y=up),
+        base.mark_rule(color=_INK, opacity=0.4).encode(x=across, y="accuracy_low:Q", y2="accuracy_high:Q"),
+        base.mark_point(filled=True, opacity=1, stroke="white", strokeWidth=1).encode(
+            x=across,
+            y=up,
+            color=_colour(shown),
+            shape=alt.Shape("status:N", scale=_scale(shown, _SHAPES), legend=None),
+            size=alt.Size(
+                "status:N",
+                scale=alt.Scale(domain=list(STATUS), range=[420, 130, 110, 120, 120, 120]),
+                legend=None,
+            ),
+            tooltip=_tooltip(),
+        ),
+        base.mark_text(align="left", dx=9, dy=-9, color=_INK, fontSize=12, fontWeight=600).encode(
+            x=across, y=up, text="places:N"
+        ),
+    ]
+    return alt.layer(*layers).properties(height=height)
+
+
+def places_beside(rows: pd.DataFrame) -> list[str]:
+    """The text beside each point: ranks of points that would cover each other's go together, beside one of them."""
+    spans = [max(float(rows[column].max() - rows[column].min()), 1e-9) for column in ("latency_p50_ms", "accuracy")]
+    clusters: list[tuple[int, list[str]]] = []
+    points = list(zip(rows["latency_p50_ms"], rows["accuracy"], strict=True))
+    for index, place in enumerate(rows["place"]):
+        if not place:
+            continue
+        for first, found in clusters:
+            distances = [abs(a - b) / span for a, b, span in zip(points[index], points[first], spans, strict=True)]
+            if distances[0] < TOO_CLOSE[0] and distances[1] < TOO_CLOSE[1]:
+                found.append(place)
+                break
+        else:
+            clusters.append((index, [place]))
+    texts = {first: ", ".join(dict.fromkeys(sorted(found, key=_number))) for first, found in clusters}
+    return [texts.get(index, "") for index in range(len(rows))]
+
+
+def front_keys(rows: pd.DataFrame) -> frozenset[str]:
+    """Job keys of the rows that no other row beats on latency without losing accuracy."""
+    best = float("-inf")
+    keys: list[str] = []
+    ordered = rows.sort_values(["latency_p50_ms", "accuracy"], ascending=[True, False], kind="stable")
+    for key, accuracy in zip(ordered["job_key"], ordered["accuracy"], strict=True):
+        if accuracy > best:
+            best = accuracy
+            keys.append(key)
+    return frozenset(keys)
+
+
+def _number(place: str) -> int:
+    return int(place.rstrip("="))
+
+
+def _present(rows: pd.DataFrame) -> list[str]:
+    found = set(rows["status"])
+    return [status for status in STATUS if status in found]
+
+
+def _scale(rows: pd.DataFrame, values: tuple[str, ...]) -> alt.Scale:
+    present = _present(rows)
+    return alt.Scale(domain=present, range=[values[STATUS.index(status)] for status in present])
+
+
+def _colour(rows: pd.DataFrame) -> alt.Color:
+    return alt.Color(
+        "status:N",
+        scale=_scale(rows, _COLOURS),
+        legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=110, offset=6, columns=3),
+    )
+
+
+def _tooltip() -> list[alt.Tooltip]:
+    return [
+        alt.Tooltip("label:N", title="Variant"),
+        alt.Tooltip("latency_text:N", title="p50"),
+        alt.Tooltip("interval_text:N", title="95 % interval"),
+        alt.Tooltip("accuracy_text:N", title="Accuracy"),
+        alt.Tooltip("drop_text:N", title="Accuracy drop"),
+        alt.Tooltip("size_text:N", title="Size"),
+        alt.Tooltip("verdict:N", title="Constraints"),
+        alt.Tooltip("trust_text:N", title="Trust"),
+    ]
+
+
+def _span(rows: pd.DataFrame, axis: AccuracyAxis) -> list[float]:
+    """Range of the accuracy axis (percent): all points, intervals and lines, with room, never above 100."""
+    ends = [rows["accuracy"], rows["accuracy_low"], rows["accuracy_high"]]
+    values = [float(value) for column in ends for value in column.dropna()]
+    values += [line for line in (axis.eager_percent, axis.least_percent) if line is not None]
+    low, high = min(values), max(values)
+    room = max(0.08 * (high - low), 0.1)
+    return [max(0.0, low - room), min(100.0, high + room)]
+
+
+def _lines(axis: AccuracyAxis) -> list[Chart]:
+    """Horizontal lines with their names at the right end."""
+    found = []
+    for value, name, dash in (
+        (axis.eager_percent, "fp32 eager", [1, 0]),
+        (axis.least_percent, "least allowed", [5, 4]),
+    ):
+        if value is None:
+            continue
+        line = alt.Chart(pd.DataFrame({"accuracy": [value], "text": [f"{name}|{value:.2f} %"]}))
+        found.append(
+            alt.layer(
+                line.mark_rule(color=_INK, strokeDash=dash, opacity=0.5).encode(y="accuracy:Q"),
+                line.mark_text(align="left", dx=5, color=_INK, fontSize=11, lineBreak="|").encode(
+                    y="accuracy:Q", x=alt.value("width"), text="text:N"
+                ),
+            )
+        )
+    return found

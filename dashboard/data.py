@@ -1,0 +1,42 @@
+"""The only cache of the dashboard: what is read from the store, until the store says that it has changed."""
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from sweeps import store
+from sweeps.rank import Ranking, rank
+from sweeps.store import SweepInfo, SweepResults
+from sweeps.tracking_uri import dialect, sqlite_path
+
+LIST_TTL_S = 5
+RESULTS_TTL_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One sweep as it is in the store, and its ranking."""
+
+    results: SweepResults
+    ranking: Ranking
+
+
+@st.cache_data(ttl=LIST_TTL_S, show_spinner=False)
+def sweeps(tracking_uri: str) -> list[SweepInfo]:
+    """Every sweep in the store, as of 5 s ago at most; none where there is no store yet. Raises `StoreError`."""
+    if dialect(tracking_uri) == "sqlite" and not sqlite_path(tracking_uri).exists():
+        return []
+    return store.list_sweeps(tracking_uri)
+
+
+@st.cache_data(ttl=RESULTS_TTL_S, max_entries=8, show_spinner="Reading the sweep")
+def ranked(tracking_uri: str, sweep: str, updated: object) -> Ranked:
+    """The sweep and its ranking. `updated` is `SweepInfo.updated`: another one reads again. Raises `StoreError`."""
+    results = store.load(tracking_uri, sweep)
+    return Ranked(results, rank(results.frame, results.spec.objective, results.name))
+
+
+def forget() -> None:
+    """Read everything again at the next run of the page."""
+    sweeps.clear()
+    ranked.clear()

@@ -1,0 +1,108 @@
+"""Serving the dashboard: address, theme and workspace as one command, without a file in the user's folder."""
+
+import http.client
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sweeps.errors import EdgeSweepError
+
+APP = Path(__file__).with_name("app.py")
+START_LIMIT_S = 60.0
+
+_OPTIONS: dict[str, str] = {
+    "server.headless": "true",
+    "server.fileWatcherType": "none",
+    "browser.gatherUsageStats": "false",
+    "client.toolbarMode": "minimal",
+    "client.showErrorDetails": "none",
+    "theme.font": "sans-serif",
+    "theme.baseRadius": "10px",
+    "theme.showWidgetBorder": "true",
+    "theme.headingFontSizes": '["2rem", "1.5rem", "1.2rem", "1.05rem", "1rem", "0.9rem"]',
+    "theme.headingFontWeights": "[700, 650, 600, 600, 600, 600]",
+    "theme.metricValueFontSize": "1.7rem",
+    "theme.metricValueFontWeight": "600",
+    "theme.light.primaryColor": "#0B5CAD",
+    "theme.light.backgroundColor": "#FFFFFF",
+    "theme.light.secondaryBackgroundColor": "#F3F6FA",
+    "theme.light.textColor": "#17212E",
+    "theme.light.borderColor": "#D9E0E8",
+    "theme.light.codeBackgroundColor": "#F3F6FA",
+    "theme.light.codeTextColor": "#17212E",
+    "theme.light.dataframeHeaderBackgroundColor": "#F3F6FA",
+    "theme.dark.primaryColor": "#4BA3F0",
+    "theme.dark.backgroundColor": "#10161E",
+    "theme.dark.secondaryBackgroundColor": "#1A232E",
+    "theme.dark.textColor": "#E6EDF5",
+    "theme.dark.borderColor": "#2C3947",
+    "theme.dark.codeBackgroundColor": "#1A232E",
+    "theme.dark.codeTextColor": "#E6EDF5",
+    "theme.dark.dataframeHeaderBackgroundColor": "#1A232E",
+}
+
+
+def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[str]:
+    """The argv that serves `workspace` at `http://host:port` until it is ended.
+
+    The default host is this machine alone: the page has no login.
+    """
+    options = {**_OPTIONS, "server.address": host, "server.port": str(port)}
+    flags = [word for name, value in options.items() for word in (f"--{name}", value)]
+    return [sys.executable, "-m", "streamlit", "run", str(APP), *flags, "--", "--workspace", str(workspace)]
+
+
+@contextmanager
+def serving(workspace: Path) -> Iterator[int]:
+    """Serve `workspace` on 127.0.0.1 while the block runs; yields the port, one that was free.
+
+    Raises `EdgeSweepError` with the end of the server's output where it does not answer within 60 s.
+    """
+    port = _free_port()
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(  # noqa: S603  # an argument list of our own
+            command(workspace, port=port), stdout=output, stderr=subprocess.STDOUT
+        ) as process,
+    ):
+        try:
+            deadline = time.monotonic() + START_LIMIT_S
+            while not _answers(port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    output.seek(0)
+                    raise EdgeSweepError(
+                        f"the dashboard did not start: {output.read()[-2000:].strip() or 'it said nothing'}",
+                        "run `edgesweep dashboard` to see it start",
+                    )
+                time.sleep(0.1)
+            yield port
+        finally:
+            # Streamlit's orderly end can wait for ever on the connection of a browser that has gone.
+            process.terminate()
+            try:
+                process.wait(timeout=3)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    try:
+        connection.request("GET", "/_stcore/health")
+        return connection.getresponse().status == http.client.OK
+    except OSError:
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,116 @@
+"""A device's ranking as one table: what charts draw and what the page lists. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import pandas as pd
+
+from dashboard.inert import line
+from sweeps.metrics import METRICS
+from sweeps.rank import Candidate, DeviceRanking, NotRanked
+from sweeps.verdict import Verdict
+
+_FLOATS = (
+    *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "latency_end_ms", "ratio"),
+    *("accuracy", "drop_points", "drop_low_points", "drop_high_points", "artifact_mb"),
+)
+_STATUS_OF_VERDICT: dict[Verdict, str] = {
+    "fail": "constraint missed",
+    "unresolved": "unresolved",
+    "disqualified": "disqualified",
+}
+
+
+def accuracy_metric(ranking: DeviceRanking) -> str:
+    """`top1_percent` where the evaluation data has labels, else `agreement_percent`."""
+    labelled = any(candidate.figures["top1_percent"] is not None for candidate in ranking.ranking)
+    return "top1_percent" if labelled else "agreement_percent"
+
+
+def shown_names(entries: Sequence[Candidate | NotRanked]) -> list[str]:
+    """A name for each: its variant, or the job's whole name where several share the variant."""
+    counts = Counter(entry.variant for entry in entries)
+    return [line(entry.variant if counts[entry.variant] == 1 else entry.name) for entry in entries]
+
+
+def ranked(ranking: DeviceRanking, executors: dict[str, str]) -> pd.DataFrame:
+    """One row per ranked candidate, in order of rank.
+
+    `executors` maps the job key of each emulated accuracy to what computed it. Columns:
+    job_key, place (of those that pass), variant (unique here), label (place and variant), status (one of
+    `dashboard.charts.STATUS`), verdict, why, trust (a tuple); latency_p50_ms with latency_ci_low_ms and
+    latency_ci_high_ms, latency_end_ms (where the interval ends), ratio (to the winner), accuracy with accuracy_low and
+    accuracy_high (percent), drop_points with drop_low_points and drop_high_points, artifact_mb: floats, NaN unknown;
+    emulated_by ("" where the device answered itself); and as text with units: latency_short, latency_text,
+    interval_text, accuracy_text, drop_text, drop_interval_text, size_text, trust_text. No candidates: no columns.
+    """
+    metric = accuracy_metric(ranking)
+    rows = []
+    for number, (candidate, shown) in enumerate(zip(ranking.ranking, shown_names(ranking.ranking), strict=True), 1):
+        figures = candidate.figures
+        winner = ranking.winner is not None and candidate.job_key == ranking.winner.job_key
+        place = _place(number, candidate)
+        p50, low, high = (figures[name] for name in ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms"))
+        accuracy, drop = figures[metric], figures["accuracy_drop_points"]
+        drop_low, drop_high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
+        ratio = candidate.ratio_to_winner
+        emulated_by = executors.get(candidate.job_key, "")
+        rows.append(
+            {
+                "job_key": candidate.job_key,
+                "place": place,
+                "variant": shown,
+                "label": f"{place}  {shown}" if place else shown,
+                "status": _status(candidate, winner),
+                "verdict": candidate.verdict,
+                "why": line(candidate.why),
+                "trust": candidate.trust,
+                "latency_p50_ms": p50,
+                "latency_ci_low_ms": low,
+                "latency_ci_high_ms": high,
+                "latency_end_ms": p50 if high is None else high,
+                "ratio": None if ratio is None else ratio.value,
+                "accuracy": accuracy,
+                "drop_points": drop,
+                "drop_low_points": drop_low,
+                "drop_high_points": drop_high,
+                "artifact_mb": figures["artifact_mb"],
+                "emulated_by": line(emulated_by) if emulated_by else "",
+                "latency_short": "–" if p50 is None else f"{p50:#.3g} ms".replace(". ", " "),
+                "latency_text": METRICS["latency_p50_ms"].format(p50),
+                "interval_text": interval("latency_ci_low_ms", low, high),
+                "accuracy_text": METRICS[metric].format(accuracy) + (" (emulated)" if emulated_by else ""),
+                "drop_text": METRICS["accuracy_drop_points"].format(drop),
+                "drop_interval_text": interval("accuracy_drop_low_points", drop_low, drop_high),
+                "size_text": METRICS["artifact_mb"].format(figures["artifact_mb"]),
+                "trust_text": line(", ".join(candidate.trust)),
+            }
+        )
+    if not rows:
+        return pd.DataFrame()
+    table = pd.DataFrame(rows).astype(dict.fromkeys(_FLOATS, "float64"))
+    # The reference answers the same images without error bars of its own: the drop's interval is all there is.
+    known = (table["accuracy"] if metric == "top1_percent" else float("nan")) + table["drop_points"]
+    table["accuracy_low"] = known - table["drop_high_points"]
+    table["accuracy_high"] = known - table["drop_low_points"]
+    return table
+
+
+def interval(metric: str, low: float | None, high: float | None) -> str:
+    """`3.412 to 3.620 ms`, or `none` where nothing was repeated."""
+    if low is None or high is None or low != low or high != high:
+        return "none"
+    digits, unit = METRICS[metric].digits, METRICS[metric].unit
+    return f"{low:.{digits}f} to {high:.{digits}f} {unit}"
+
+
+def _place(number: int, candidate: Candidate) -> str:
+    if candidate.verdict != "pass":
+        return ""
+    return "1=" if candidate.tied else str(number)
+
+
+def _status(candidate: Candidate, winner: bool) -> str:
+    if candidate.verdict == "pass":
+        return "recommended" if winner else "tied" if candidate.tied else "ranked behind"
+    return _STATUS_OF_VERDICT[candidate.verdict]

@@ -1,0 +1,59 @@
+"""Everything that the store has of one job: axes, figures with units, conditions."""
+
+from dataclasses import fields
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.inert import line
+from sweeps.metrics import METRICS
+from sweeps.records import RunAxes, Variant
+
+_AXES = ("model", "grid", *(field.name for field in fields(Variant)), *(field.name for field in fields(RunAxes)))
+_CONDITIONS = (
+    *("device", "device_id", "fingerprint", "preset", "exec_context", "runtime_version", "runner", "backend_ran"),
+    *("engine_ran", "executor", "emulated", "trust", "rounds", "samples", "images"),
+    *("job_key", "build_key", "run_id"),
+)
+
+
+def show(here: pd.DataFrame, first: str | None) -> None:
+    """`here`: the store's rows of one model on one device. `first`: the job to begin with."""
+    names = list(here["name"])
+    with st.expander("Details of one variant"):
+        name = st.selectbox("Variant", names, index=names.index(first) if first in names else 0, format_func=line)
+        if name is None:
+            return
+        job = here[here["name"] == name].iloc[0]
+        if job["outcome"] != "measured":
+            st.text(line(f"{job['outcome']}: {_text(job['reason'])}"))
+        axes, figures, conditions = st.columns(3, gap="medium")
+        with axes:
+            st.markdown("**Axes**")
+            _pairs([(axis, _text(job[axis])) for axis in _AXES], "details-axes")
+        with figures:
+            st.markdown("**Figures**")
+            known = [(METRICS[metric], job[metric]) for metric in METRICS if not pd.isna(job[metric])]
+            _pairs([(metric.title, metric.format(float(value))) for metric, value in known], "details-figures")
+        with conditions:
+            st.markdown("**Conditions**")
+            _pairs([(column, _text(job[column])) for column in _CONDITIONS], "details-conditions")
+        if job["block_medians_ms"]:
+            rounds = ", ".join(f"round {round_}: {ms:.3f} ms" for round_, ms in job["block_medians_ms"])
+            st.caption(f"Median of each block (a process of its own): {rounds}")
+
+
+def _pairs(pairs: list[tuple[str, str]], key: str) -> None:
+    if not pairs:
+        st.caption("None: it was not measured.")
+        return
+    st.dataframe(pd.DataFrame(pairs, columns=["What", "Value"]), hide_index=True, key=key, height="content")
+
+
+def _text(value: object) -> str:
+    """A cell of the store for people."""
+    if isinstance(value, tuple):
+        return line(", ".join(str(item) for item in value))
+    if value is None or value != value or value == "":
+        return "–"
+    return line(str(value))

@@ -1,0 +1,212 @@
+"""The first view: what to ship on one device, why, and what else was tried."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import charts, rows
+from dashboard.data import Ranked
+from dashboard.inert import NOTHING, inert, line
+from dashboard.views import details
+from sweeps.metrics import METRICS
+from sweeps.protocol import TRUST
+from sweeps.rank import Candidate, DeviceRanking
+
+_VERDICTS = {
+    "pass": ("constraints kept", "green", ":material/check_circle:"),
+    "unresolved": ("constraints unresolved", "orange", ":material/help:"),
+    "fail": ("constraint missed", "red", ":material/cancel:"),
+    "disqualified": ("disqualified", "red", ":material/block:"),
+}
+_ROW_PX, _TABLE_LIMIT_PX = 35, 600
+
+
+def show(ranked: Ranked, device: DeviceRanking) -> None:
+    """Draw everything that is known of one model on one device."""
+    frame = ranked.results.frame
+    here = frame[(frame["device_id"] == device.device_id) & (frame["model"] == device.model) & ~frame["stale"]]
+    emulated = here[here["emulated"]]
+    executors = dict(zip(emulated["job_key"], emulated["executor"], strict=True))
+    table = rows.ranked(device, executors)
+
+    _recommendation(device, ranked.ranking.objective, table)
+    if not table.empty:
+        metric = rows.accuracy_metric(device)
+        _charts(table, metric, _bounds(ranked, table, metric))
+        _table(table, metric)
+    _not_ranked(device)
+    details.show(here, device.winner.name if device.winner else None)
+
+
+def _recommendation(device: DeviceRanking, objective: str, table: pd.DataFrame) -> None:
+    winner = device.winner
+    with st.container(border=True, key="recommendation"):
+        if winner is None:
+            st.caption("NO RECOMMENDATION")
+            st.subheader("No winner", anchor=False)
+            st.text(line(device.no_winner_reason or "nothing has been measured yet"))
+            st.caption(f"Objective: {inert(objective)}")
+            return
+        row = table[table["job_key"] == winner.job_key].iloc[0]
+        st.caption(f"SHIP THIS ON {inert(device.device)}")
+        st.subheader(inert(row["variant"]), anchor=False)
+        _headline(device, winner, row)
+        _badges(winner)
+        if device.tied:
+            others = ", ".join(inert(name) for name in _names(device.tied, table))
+            st.markdown(
+                f"**Tied with {_count(len(device.tied), 'other')}:** {others}. "
+                "The difference is not resolved at 95 %, or is under 2 %; the simpler choice goes first."
+            )
+        st.caption(f"Objective: {inert(objective)}")
+
+
+def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
+    """The recommended one's figures; the objective's own metric too where it is none of the four."""
+    accuracy = METRICS[rows.accuracy_metric(device)]
+    source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "as answered by the device"
+    against = "Against your own fp32 eager model, on the same images."
+    figures = [
+        ("Latency (p50)", row["latency_text"], f"95 % interval: {row['interval_text']}", None),
+        (accuracy.title, accuracy.format(row["accuracy"]), source, None),
+        ("Accuracy drop", row["drop_text"], f"95 % interval: {row['drop_interval_text']}", against),
+        ("Size", row["size_text"], "the file to ship", None),
+    ]
+    if device.metric not in ("latency_p50_ms", accuracy.name, "accuracy_drop_points", "artifact_mb"):
+        metric = METRICS[device.metric]
+        figures.insert(0, (metric.title, metric.format(winner.figures[metric.name]), "the objective", None))
+    for column, (title, value, note, about) in zip(st.columns(len(figures), gap="large"), figures, strict=True):
+        with column, st.container(gap=None):
+            st.metric(title, value, help=about)
+            st.caption(note)
+
+
+def _badges(winner: Candidate) -> None:
+    text, colour, icon = _VERDICTS[winner.verdict]
+    with st.container(horizontal=True, gap="small"):
+        st.badge(text, color=colour, icon=icon)  # type: ignore[arg-type]  # the colours of _VERDICTS
+        for name in winner.trust:
+            # Only names of the closed list may win, and only they become Markdown.
+            st.badge(name, color="gray", icon=":material/info:", help=TRUST[name].advice)
+
+
+def _names(candidates: tuple[Candidate, ...], table: pd.DataFrame) -> list[str]:
+    names = dict(zip(table["job_key"], table["variant"], strict=True))
+    return [names.get(candidate.job_key, candidate.name) for candidate in candidates]
+
+
+def _bounds(ranked: Ranked, table: pd.DataFrame, metric: str) -> charts.AccuracyAxis:
+    """The eager model's accuracy and the least that the objective allows, where accuracy is top-1."""
+    title = f"{METRICS[metric].title} (%)"
+    known = table[table["accuracy"].notna() & table["drop_points"].notna()]
+    if metric != "top1_percent" or known.empty:
+        return charts.AccuracyAxis(title)
+    eager = float(known["accuracy"].iloc[0] + known["drop_points"].iloc[0])
+    allowed = [
+        constraint.at_most
+        for constraint in ranked.results.spec.objective.constraints
+        if constraint.metric == "accuracy_drop_points" and constraint.at_most is not None
+    ]
+    return charts.AccuracyAxis(title, eager, eager - min(allowed) if allowed else None)
+
+
+def _charts(table: pd.DataFrame, metric: str, axis: charts.AccuracyAxis) -> None:
+    left, right = st.columns([11, 9], gap="medium")
+    timed = table[table["latency_p50_ms"].notna()]
+    with left, st.container(border=True, height="stretch", key="latency-chart"):
+        st.subheader("Latency", anchor=False)
+        if timed.empty:
+            st.caption("No latency was measured on this device.")
+        else:
+            st.altair_chart(charts.latency(table), key="latency")
+    with right, st.container(border=True, height="stretch", key="tradeoff-chart"):
+        st.subheader("Latency against accuracy", anchor=False)
+        if timed["accuracy"].notna().any():
+            st.altair_chart(charts.tradeoff(table, axis, height=max(340, charts.STEP_PX * len(timed))), key="tradeoff")
+            st.caption(
+                "Left and up is better. Numbers are ranks; crosses are 95 % intervals (accuracy: of the paired drop)."
+            )
+        else:
+            st.caption(f"{METRICS[metric].title} is not known for any measured variant.")
+
+
+def _table(table: pd.DataFrame, metric: str) -> None:
+    st.subheader("Ranking", anchor=False)
+    shown = pd.DataFrame(
+        {
+            "Rank": table["place"].replace("", "–"),
+            "Variant": table["variant"],
+            "p50 (ms)": table["latency_p50_ms"],
+            "p50, 95 % interval": table["interval_text"],
+            "× best": table["ratio"],
+            f"{METRICS[metric].title} (%)": table["accuracy"],
+            "Drop (points)": table["drop_points"],
+            "Drop, 95 % interval": table["drop_interval_text"],
+            "Size (MB)": table["artifact_mb"],
+            "Verdict": table["verdict"],
+            "Trust": table["trust_text"],
+        }
+    )
+    if (table["why"] != NOTHING).any():
+        shown["Why"] = table["why"]
+    if (table["emulated_by"] != "").any():
+        shown.insert(6, "Accuracy from", table["emulated_by"].map(lambda by: f"emulated: {by}" if by else "the device"))
+    column = st.column_config
+    st.dataframe(
+        shown,
+        hide_index=True,
+        height=_height(len(shown)),
+        key="ranking-table",
+        column_config={
+            "Rank": column.TextColumn(width=50),
+            "Variant": column.TextColumn(width=290),
+            "p50 (ms)": column.NumberColumn(format="%.3f"),
+            "× best": column.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
+            f"{METRICS[metric].title} (%)": column.NumberColumn(format="%.2f"),
+            "Drop (points)": column.NumberColumn(format="%.2f"),
+            "Size (MB)": column.NumberColumn(format="%.2f"),
+        },
+    )
+    labels = {label for labels in table["trust"] for label in labels}
+    if labels:
+        with st.expander("What the trust labels mean"):
+            for name, label in TRUST.items():
+                if name in labels:
+                    kind = "disqualifying" if label.disqualifying else "advisory"
+                    st.markdown(f"**{name}** ({kind}): {label.advice}")
+            for name in sorted(labels - TRUST.keys()):
+                st.markdown(f"{inert(name)}: not a label of this version")
+
+
+def _not_ranked(device: DeviceRanking) -> None:
+    if not device.not_ranked:
+        st.caption("Nothing failed and nothing was skipped.")
+        return
+    counts = pd.Series([row.outcome for row in device.not_ranked]).value_counts()
+    summary = ", ".join(f"{count} {line(str(outcome))}" for outcome, count in counts.items())
+    st.subheader("Failed and skipped", anchor=False)
+    st.text(summary)
+    shown = pd.DataFrame(
+        {
+            "Outcome": [line(row.outcome) for row in device.not_ranked],
+            "Variant": rows.shown_names(device.not_ranked),
+            "Reason": [line(row.reason) for row in device.not_ranked],
+        }
+    )
+    st.dataframe(
+        shown,
+        hide_index=True,
+        height=_height(len(shown)),
+        key="not-ranked-table",
+        column_config={
+            "Outcome": st.column_config.TextColumn(width=80),
+            "Variant": st.column_config.TextColumn(width=340),
+        },
+    )
+
+
+def _height(count: int) -> int:
+    return min(_TABLE_LIMIT_PX, _ROW_PX * (count + 1) + 3)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,241 @@
+"""Workspaces with made-up measurements, recorded through the real plan, journal and store."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import data
+from dashboard.launch import APP
+from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.manifest import Manifest, TensorSpec, Verification
+from sweeps.plan import Identities, ModelIdentity, Plan, expand
+from sweeps.protocol import resolve
+from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Variant
+from sweeps.spec import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec
+from sweeps.store import Store
+from sweeps.workspace import Workspace
+
+EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) **b** `c` :smile: www.example.com -> $x$ :material/home:"
+
+BOARD = DeviceFacts(
+    device_id="board-1",
+    name="local",
+    maker="Acme",
+    model="Board 3",
+    soc="Fast SoC",
+    os_build="linux 6.12",
+    abi="x86_64",
+    cores=4,
+    ram_bytes=8 << 30,
+    runtime_versions=(("torchscript", "2.12.1"),),
+    qengines=("x86", "qnnpack"),
+)
+PHONE = replace(BOARD, device_id="phone-1", name="adb:1", maker="Globex", model="Phone 9", soc="SoC X", abi="arm64-v8a")
+
+Latency = Callable[[Job], float | None]
+"""Milliseconds of a job; `None`: it fails."""
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Writes sweeps into one workspace."""
+
+    workspace: Workspace
+
+    def record(
+        self,
+        name: str,
+        latency_ms: Latency,
+        devices: tuple[DeviceFacts, ...] = (BOARD,),
+        grid: GridSpec | None = None,
+        edit: Callable[[Plan], Plan] = lambda plan: plan,
+        drop_points: Callable[[Job], float] = lambda job: 0.2 if job.variant.precision == "int8" else 0.0,
+        message: str = "the process was ended by signal 11",
+    ) -> Plan:
+        """Three rounds of each job that has a latency, an accuracy of each build on each device."""
+        plan = edit(expand(_spec(name, grid), devices, _supports, _IDENTITIES))
+        rounds = resolve(plan.sweep.protocol).rounds
+        fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
+        with Journal.open(self.workspace.journal) as journal:
+            journal.save_plan(plan)
+            for job in plan.jobs:
+                journal.add_artifact(_manifest(job))
+                ms = latency_ms(job)
+                if ms is None:
+                    for _ in range(MAX_ATTEMPTS):
+                        journal.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
+                    continue
+                for round_ in range(rounds):
+                    journal.add_block(_block(job, round_, ms * (1.0, 1.004, 0.996)[round_ % 3]))
+                journal.add_accuracy(_accuracy(job, fingerprints[job.device_id], drop_points(job)))
+            Store(self.workspace.tracking_uri, self.workspace.mlflow_artifacts).publish(journal, name)
+        return plan
+
+
+def by_axes(job: Job) -> float | None:
+    """A plausible board: int8 and channels last are fast, one combination crashes."""
+    ms = 9.0 if job.variant.precision == "fp32" else 3.0
+    ms *= 1.0 if job.variant.layout == "nhwc" else 2.4
+    ms *= 1.0 if job.variant.optimize else 1.2
+    if job.device_id == PHONE.device_id:
+        # The phone's own order: without channels last.
+        ms *= 0.3 if job.variant.layout == "nchw" else 2.0
+    crashes = job.variant.precision == "fp32" and job.variant.capture == "trace" and not job.variant.optimize
+    return None if crashes else ms * (1.001 if job.variant.capture == "trace" else 1.0)
+
+
+WIDE = GridSpec(capture=("script", "trace"), optimize=(True, False))
+
+
+HARMFUL = replace(BOARD, device_id="board-2", model=EVIL)
+
+
+def hostile(plan: Plan) -> Plan:
+    """The same plan, the fastest variant under a name that means to do harm."""
+    fastest = min((job for job in plan.jobs if by_axes(job)), key=lambda job: by_axes(job) or 0.0)
+    evil = replace(fastest, name=EVIL, variant=replace(fastest.variant, capture=EVIL))
+    return replace(plan, jobs=tuple(evil if job is fastest else job for job in plan.jobs))
+
+
+@pytest.fixture(scope="session")
+def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
+    """A workspace with three sweeps; `phones`, the one with two devices, is the latest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        made = Recorder(Workspace.open(tmp_path_factory.mktemp("it's a workspace")))
+        made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),))
+        made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
+        made.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE)
+    return made
+
+
+@pytest.fixture(scope="session")
+def workspace(recorder: Recorder) -> Path:
+    return recorder.workspace.root
+
+
+@pytest.fixture(scope="session")
+def evil() -> str:
+    return EVIL
+
+
+@pytest.fixture
+def recorder_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Callable[[str], None]]:
+    """Records small sweeps by name into a workspace of one's own."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+    def into(root: Path) -> Callable[[str], None]:
+        recorder = Recorder(Workspace.open(root))
+
+        def record(name: str) -> None:
+            recorder.record(name, by_axes)
+
+        return record
+
+    return into
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], AppTest]]:
+    """Runs the dashboard's script on a workspace."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    data.forget()
+
+    def run(root: Path) -> AppTest:
+        monkeypatch.setattr("sys.argv", [str(APP), "--workspace", str(root)])
+        return AppTest.from_file(str(APP), default_timeout=60).run()
+
+    yield run
+    data.forget()
+
+
+_IDENTITIES = Identities(
+    models={"digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id="demo:0")},
+    calibration_id="c" * 64,
+    evaluation_id="e" * 64,
+    versions={"torch": "2.12.1"},
+    runners={"torchscript": "python-torchscript 1"},
+)
+
+
+def _spec(name: str, grid: GridSpec | None) -> SweepSpec:
+    return SweepSpec(
+        name=name,
+        models=(ModelSpec(name="digits", source="mobilenet_v2", weights="demo"),),
+        data=DataSpec(calibration=DigitsData(source="digits", images=100), evaluation=DigitsData(source="digits")),
+        grids=(grid or GridSpec(),),
+    )
+
+
+def _supports(variant: Variant, facts: DeviceFacts) -> str | None:
+    odd = variant.precision == "int8" and variant.capture == "trace" and not variant.optimize
+    return "int8 traced and not optimized has no effect" if odd else None
+
+
+def _block(job: Job, round_: int, ms: float) -> Block:
+    return Block(
+        job_key=job.key,
+        round=round_,
+        samples_ns=tuple(int(ms * 1e6) + 1000 * (index % 7) for index in range(100)),
+        warmup_ns=(9_000_000,),
+        first_inference_ns=50_000_000,
+        load_ns=20_000_000,
+        rss_before_load_bytes=400_000_000,
+        rss_peak_bytes=450_000_000,
+        backend_ran="cpu",
+        engine_ran=job.variant.qengine,
+        threads_ran=1,
+        runner="python-torchscript 1",
+        runtime_version="2.12.1",
+        artifact_sha256="a" * 64,
+        exit_code=0,
+        conditions=Conditions(load_start=0.01),
+        labels=("ungated",),
+    )
+
+
+def _accuracy(job: Job, executor: str, drop: float) -> Accuracy:
+    return Accuracy(
+        build_key=job.build_key,
+        evaluation_id="e" * 64,
+        engine=job.variant.qengine,
+        executor=executor,
+        images=597,
+        top1_percent=97.6 - drop,
+        top5_percent=99.8,
+        reference_top1_percent=97.6,
+        agreement_percent=99.0,
+        sqnr_db=31.0,
+        accuracy_drop_points=drop,
+        accuracy_drop_low_points=drop - 0.46,
+        accuracy_drop_high_points=drop + 0.46,
+    )
+
+
+def _manifest(job: Job) -> Manifest:
+    tensor = TensorSpec(shape=(1, 3, 64, 64), dtype="float32")
+    return Manifest(
+        build_key=job.build_key,
+        model=job.model,
+        model_source="torchvision:mobilenet_v2",
+        weights_id="demo:0",
+        runtime="torchscript",
+        backend="cpu",
+        variant=job.variant.axes(),
+        file="model.pt",
+        file_bytes=700_000 if job.variant.precision == "int8" else 1_900_000,
+        file_sha256="f" * 64,
+        memory_format="contiguous_format",
+        input=tensor,
+        output=tensor,
+        fused=(),
+        operators=("aten::conv2d",),
+        file_version=3,
+        bytecode_version=None,
+        calibration_id=None,
+        versions={"torch": "2.12.1"},
+        verification=Verification(images=8, engine="x86", sqnr_db=None, top1_percent=None, reference_top1_percent=None),
+    )

@@ -1,0 +1,175 @@
+"""The page as Streamlit runs it, on workspaces that the real journal and store wrote."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.inert import line
+
+Page = Callable[[Path], AppTest]
+
+BEST = "cpu int8-x86 nhwc script fused optimized"
+BEST_ON_PHONE = "cpu int8-qnnpack nchw script fused optimized"
+
+
+def table(page: AppTest, column: str) -> pd.DataFrame:
+    """The first table on the page that has this column."""
+    return next(frame.value for frame in page.dataframe if column in frame.value)
+
+
+def texts(page: AppTest) -> str:
+    parts = [*page.text, *page.markdown, *page.caption, *page.subheader, *page.info, *page.error]
+    return "\n".join(str(part.value) for part in parts)
+
+
+def choose(page: AppTest, label: str, value: str) -> AppTest:
+    box = next(box for box in page.selectbox if box.label == label)
+    return box.select(value).run()
+
+
+def test_the_latest_sweep_opens_with_its_recommendation(page: Page, workspace: Path) -> None:
+    shown = page(workspace)
+    assert not shown.exception
+    assert [title.value for title in shown.title] == ["EdgeSweep"]
+    assert shown.selectbox[0].value == "phones"
+    assert shown.subheader[0].value == f"`{BEST}`"
+    figures = {metric.label: metric.value for metric in shown.metric}
+    assert figures == {
+        "Latency (p50)": "3.003 ms",
+        "Top-1": "97.40 %",
+        "Accuracy drop": "0.20 points",
+        "Size": "0.70 MB",
+    }
+    assert "95 % interval: 2.973 to 3.033 ms" in texts(shown)
+
+
+def test_ties_are_named_on_the_card_and_share_a_rank(page: Page, workspace: Path) -> None:
+    shown = page(workspace)
+    assert "**Tied with 1 other:** `cpu int8-x86 nhwc trace fused optimized`" in texts(shown)
+    assert list(table(shown, "Rank")["Rank"])[:3] == ["1=", "1=", "3"]
+
+
+def test_the_table_lists_every_measured_variant_with_its_figures(page: Page, workspace: Path) -> None:
+    ranking = table(page(workspace), "Rank")
+    assert len(ranking) == 12
+    assert ranking["p50 (ms)"].is_monotonic_increasing
+    first = ranking.iloc[0]
+    assert (first["Variant"], first["Verdict"], first["Trust"]) == (BEST, "pass", "ungated")
+    assert first["p50, 95 % interval"] == "2.973 to 3.033 ms"
+    assert ranking["× best"].iloc[-1] == pytest.approx(8.63, abs=0.01)
+
+
+def test_trust_labels_come_with_their_advice(page: Page, workspace: Path) -> None:
+    assert "**ungated** (advisory): the block started without waiting" in texts(page(workspace))
+
+
+def test_failed_and_skipped_variants_are_listed_with_their_reasons(page: Page, workspace: Path) -> None:
+    shown = page(workspace)
+    listed = table(shown, "Outcome")
+    assert list(listed["Outcome"]) == ["failed", "failed", "skipped", "skipped"]
+    assert listed["Reason"][0] == "run, crashed: the process was ended by signal 11"
+    assert listed["Reason"][2] == "int8 traced and not optimized has no effect"
+    assert "2 failed, 2 skipped" in texts(shown)
+
+
+def test_another_device_has_its_own_recommendation(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Device", "phone-1")
+    assert not shown.exception
+    assert shown.subheader[0].value == f"`{BEST_ON_PHONE}`"
+    assert len(table(shown, "Rank")) == 12
+
+
+def test_both_charts_are_on_the_page(page: Page, workspace: Path) -> None:
+    assert len(page(workspace).get("vega_lite_chart")) == 2
+
+
+def test_details_show_axes_figures_with_units_and_conditions(page: Page, workspace: Path) -> None:
+    shown = page(workspace)
+    name = next(box for box in shown.selectbox if box.label == "Variant").value
+    assert BEST in str(name)
+    pairs = {
+        row.What: row.Value for frame in shown.dataframe if "What" in frame.value for row in frame.value.itertuples()
+    }
+    assert pairs["layout"] == "nhwc"
+    assert pairs["Memory (peak less before load)"] == "50.0 MB"
+    assert pairs["engine_ran"] == "x86"
+    assert "round 0: 3.003 ms, round 1: 3.015 ms, round 2: 2.991 ms" in texts(shown)
+
+
+def test_details_of_a_failed_variant_say_why(page: Page, workspace: Path) -> None:
+    shown = page(workspace)
+    choices = next(box for box in shown.selectbox if box.label == "Variant").options
+    failed = next(name for name in choices if "fp32 nchw trace fused ·" in name)
+    assert "failed: the process was ended by signal 11" in texts(choose(shown, "Variant", failed))
+
+
+def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Sweep", "broken")
+    assert not shown.exception
+    assert shown.subheader[0].value == "No winner"
+    assert "nothing was measured: 4 failed" in texts(shown)
+    assert not shown.metric
+    assert not shown.get("vega_lite_chart")
+    assert len(table(shown, "Outcome")) == 4
+
+
+def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: str) -> None:
+    shown = choose(page(workspace), "Sweep", "hostile")
+    assert not shown.exception
+    headline = shown.subheader[0].value
+    assert headline.startswith("``")
+    assert headline.endswith("``")
+    variant = table(shown, "Rank")["Variant"][0]
+    assert line(evil) in variant
+    assert line(evil) in table(shown, "Outcome")["Reason"][0]
+    assert line(evil) in next(box for box in shown.selectbox if box.label == "Device").options[0]
+
+
+def test_nothing_from_the_store_becomes_html(page: Page, workspace: Path, evil: str) -> None:
+    shown = choose(page(workspace), "Sweep", "hostile")
+    assert not [part for part in shown.markdown if part.allow_html]
+    for part in (*shown.markdown, *shown.caption, *shown.subheader):
+        outside = "".join(str(part.value).split("``")[::2])
+        assert evil.split()[0] not in outside, part.value
+
+
+def test_a_workspace_without_a_sweep_says_what_to_do(page: Page, tmp_path: Path) -> None:
+    shown = page(tmp_path / "never made")
+    assert not shown.exception
+    assert "No sweep has been recorded" in shown.info[0].value
+    assert "edgesweep run" in texts(shown)
+    assert not (tmp_path / "never made").exists()
+
+
+def test_a_damaged_store_is_an_error_with_a_next_step(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "mlflow.sqlite").write_bytes(b"this is not a database" * 100)
+    shown = page(tmp_path)
+    assert not shown.exception
+    assert shown.error[0].value == "The results can not be shown."
+    assert "mlflow.sqlite" in texts(shown)
+    assert "Next step: " in texts(shown)
+
+
+def test_an_unreachable_tracking_server_is_an_error_with_a_next_step(
+    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    shown = page(tmp_path)
+    assert not shown.exception
+    assert "127.0.0.1:9" in texts(shown)
+    assert "Next step: " in texts(shown)
+
+
+def test_refresh_shows_a_sweep_that_was_recorded_meanwhile(
+    page: Page, tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]]
+) -> None:
+    record = recorder_in(tmp_path)
+    record("first")
+    shown = page(tmp_path)
+    assert shown.selectbox[0].options == ["first"]
+    record("second")
+    shown.button[0].click().run()
+    assert shown.selectbox[0].options == ["second", "first"]

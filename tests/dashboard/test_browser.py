@@ -1,0 +1,84 @@
+"""One path in a real browser: what a person sees, and that nothing of the store comes alive there."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from dashboard.launch import serving
+
+pytestmark = pytest.mark.browser
+
+LIMIT_MS = 60_000
+SCREENSHOT = Path(__file__).parents[2] / "infra/screenshot.py"
+
+
+@pytest.fixture(scope="module")
+def opened(workspace: Path) -> Iterator[Page]:
+    with serving(workspace) as port, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(LIMIT_MS)
+        page.goto(f"http://127.0.0.1:{port}")
+        yield page
+        browser.close()
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    page.get_by_role("combobox", name=label).click()
+    page.get_by_role("option", name=option).click()
+
+
+def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
+    opened: Page, tmp_path: Path, evil: str
+) -> None:
+    dialogs: list[str] = []
+    opened.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    card = opened.locator(".st-key-recommendation")
+
+    expect(opened.get_by_role("heading", name="EdgeSweep")).to_be_visible(timeout=LIMIT_MS)
+    expect(card.get_by_role("heading")).to_have_text("cpu int8-x86 nhwc script fused optimized", timeout=LIMIT_MS)
+    expect(card).to_contain_text("3.003 ms")
+    expect(opened.locator(".st-key-ranking-table")).to_be_visible()
+    expect(opened.locator('[data-testid="stVegaLiteChart"] canvas')).to_have_count(2, timeout=LIMIT_MS)
+
+    choose(opened, "Device", "Globex Phone 9 (SoC X)")
+    expect(card.get_by_role("heading")).to_have_text("cpu int8-qnnpack nchw script fused optimized", timeout=LIMIT_MS)
+
+    choose(opened, "Sweep", "hostile")
+    expect(card.get_by_role("heading")).to_contain_text("<script>alert(1)</script>", timeout=LIMIT_MS)
+    # The word joiner that keeps `:material/` from matching has no width.
+    assert evil in (card.get_by_role("heading").text_content() or "").replace("\u2060", "")
+    assert card.locator("a, script, strong:has-text('b'):not(:has-text('Tied'))").count() == 0
+    assert opened.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
+    assert dialogs == []
+
+    choose(opened, "Sweep", "broken")
+    expect(card.get_by_role("heading")).to_have_text("No winner", timeout=LIMIT_MS)
+    picture = tmp_path / "broken.png"
+    opened.screenshot(path=picture)
+    assert picture.stat().st_size > 10_000
+
+
+def test_the_readme_picture_is_taken_from_a_workspace(workspace: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "picture.png"
+    done = subprocess.run(
+        [sys.executable, str(SCREENSHOT), "--workspace", str(workspace), "--out", str(picture)],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    header = picture.read_bytes()[:24]
+    assert re.match(rb"\x89PNG", header)
+    width, height = int.from_bytes(header[16:20]), int.from_bytes(header[20:24])
+    assert width == 2800
+    assert height > 2000

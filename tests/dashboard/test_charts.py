@@ -1,0 +1,131 @@
+"""Charts are functions of rows; what they say is read from their Vega-Lite."""
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dashboard import charts
+
+EVIL = "<img src=x onerror=alert(1)> datum.x || warn('y')"
+
+
+def rows(*entries: tuple[str, str, float, float]) -> pd.DataFrame:
+    """(label, status, p50, accuracy) each, with intervals around both."""
+    return pd.DataFrame(
+        {
+            "job_key": label,
+            "place": str(number),
+            "label": label,
+            "status": status,
+            "latency_p50_ms": p50,
+            "latency_ci_low_ms": 0.9 * p50,
+            "latency_ci_high_ms": 1.2 * p50,
+            "latency_end_ms": 1.2 * p50,
+            "accuracy": accuracy,
+            "accuracy_low": accuracy - 0.5,
+            "accuracy_high": accuracy + 0.5,
+            "verdict": "pass",
+            **dict.fromkeys(
+                ["latency_text", "latency_short", "interval_text", "accuracy_text", "drop_text", "size_text"], "text"
+            ),
+            "trust_text": "ungated",
+        }
+        for number, (label, status, p50, accuracy) in enumerate(entries, 1)
+    )
+
+
+THREE = rows(
+    ("best", "recommended", 3.0, 97.4), ("slow", "ranked behind", 9.0, 97.6), ("bad", "constraint missed", 12.0, 80.0)
+)
+
+
+def layers(chart: charts.Chart, mark: str) -> list[dict[str, Any]]:
+    """All layers with this mark, however deep."""
+
+    def walk(part: dict[str, Any]) -> list[dict[str, Any]]:
+        here = [part] if "mark" in part and part["mark"]["type"] == mark else []
+        return here + [found for layer in part.get("layer", []) for found in walk(layer)]
+
+    return walk(chart.to_dict())
+
+
+def without_data(chart: charts.Chart) -> str:
+    document = chart.to_dict()
+    del document["datasets"]
+    return json.dumps(document)
+
+
+def test_bars_stand_in_order_of_rank_and_start_at_zero() -> None:
+    (bar,) = layers(charts.latency(THREE), "bar")
+    assert bar["encoding"]["y"]["sort"] == ["best", "slow", "bad"]
+    assert bar["encoding"]["x"]["scale"]["zero"] is True
+
+
+def test_bars_carry_their_intervals_with_the_unit_on_the_axis() -> None:
+    (whisker,) = layers(charts.latency(THREE), "errorbar")
+    assert whisker["encoding"]["x"]["field"] == "latency_ci_low_ms"
+    assert whisker["encoding"]["x2"]["field"] == "latency_ci_high_ms"
+    (bar,) = layers(charts.latency(THREE), "bar")
+    assert "(ms)" in bar["encoding"]["x"]["title"]
+
+
+def test_a_variant_without_a_time_has_no_bar() -> None:
+    table = THREE.assign(latency_p50_ms=[3.0, None, 12.0])
+    (bar,) = layers(charts.latency(table), "bar")
+    assert bar["encoding"]["y"]["sort"] == ["best", "bad"]
+
+
+@pytest.mark.parametrize("status", charts.STATUS)
+def test_a_status_keeps_its_colour_whatever_else_is_shown(status: str) -> None:
+    def colour(table: pd.DataFrame) -> str:
+        scale = layers(charts.latency(table), "bar")[0]["encoding"]["color"]["scale"]
+        return str(scale["range"][scale["domain"].index(status)])
+
+    everything = rows(*((name, name, 3.0, 97.0) for name in charts.STATUS))
+    assert colour(rows(("alone", status, 3.0, 97.0))) == colour(everything)
+
+
+def test_the_accuracy_axis_holds_every_interval_and_both_lines() -> None:
+    axis = charts.AccuracyAxis("Top-1 (%)", eager_percent=99.0, least_percent=75.0)
+    (points,) = layers(charts.tradeoff(THREE, axis), "point")
+    low, high = points["encoding"]["y"]["scale"]["domain"]
+    assert low < 75.0
+    assert 99.0 < high <= 100.0
+    assert points["encoding"]["y"]["title"] == "Top-1 (%)"
+
+
+def test_the_lines_say_what_they_are() -> None:
+    axis = charts.AccuracyAxis("Top-1 (%)", eager_percent=97.6, least_percent=96.6)
+    texts = json.dumps(charts.tradeoff(THREE, axis).to_dict()["datasets"])
+    assert "fp32 eager|97.60 %" in texts
+    assert "least allowed|96.60 %" in texts
+
+
+def test_the_recommended_point_is_drawn_over_the_others() -> None:
+    chart = charts.tradeoff(THREE, charts.AccuracyAxis("Top-1 (%)")).to_dict()
+    names = [
+        [row["label"] for row in data] for data in chart["datasets"].values() if len(data) == 3 and "label" in data[0]
+    ]
+    assert ["bad", "slow", "best"] in names
+
+
+def test_text_of_the_store_reaches_vega_only_as_data() -> None:
+    evil = rows((EVIL, "recommended", 3.0, 97.4), ("other", "tied", 3.1, 97.0))
+    (bar,) = layers(charts.latency(evil), "bar")
+    assert bar["encoding"]["y"].pop("sort") == [EVIL, "other"]
+    assert "onerror" not in without_data(charts.tradeoff(evil, charts.AccuracyAxis("Top-1 (%)")))
+
+
+def test_the_front_leaves_out_what_is_slower_and_no_more_accurate() -> None:
+    table = rows(("a", "recommended", 3.0, 97.0), ("b", "tied", 4.0, 97.0), ("c", "tied", 5.0, 98.0))
+    assert charts.front_keys(table) == {"a", "c"}
+
+
+def test_ranks_of_points_that_would_cover_each_other_stand_together() -> None:
+    table = rows(("a", "recommended", 3.0, 97.0), ("b", "tied", 3.1, 97.0), ("c", "ranked behind", 9.0, 97.0)).assign(
+        place=["1=", "1=", "3"]
+    )
+    assert charts.places_beside(table) == ["1=", "", "3"]
+    assert charts.places_beside(table.assign(place=["2", "1", ""])) == ["1, 2", "", ""]

@@ -1,0 +1,43 @@
+"""The dashboard as a real server process."""
+
+import http.client
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dashboard import launch
+from sweeps.errors import EdgeSweepError
+
+
+def test_the_command_hands_over_the_workspace_last(tmp_path: Path) -> None:
+    folder = tmp_path / "it's; a $HOME"
+    argv = launch.command(folder, port=8600)
+    assert argv[-3:] == ["--", "--workspace", str(folder)]
+    assert argv[argv.index("--server.port") + 1] == "8600"
+
+
+def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:
+    with launch.serving(tmp_path) as port:
+        server = next(child for child in psutil.Process().children() if str(port) in child.cmdline())
+        found = {
+            connection.laddr.ip
+            for process in (server, *server.children(recursive=True))
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert found == {"127.0.0.1"}
+
+
+def test_it_has_ended_after_the_block(tmp_path: Path) -> None:
+    with launch.serving(tmp_path) as port:
+        pass
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    with pytest.raises(ConnectionRefusedError):
+        connection.request("GET", "/")
+
+
+def test_a_server_that_can_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "APP", tmp_path / "missing.py")
+    with pytest.raises(EdgeSweepError, match=r"missing\.py"), launch.serving(tmp_path):
+        pass

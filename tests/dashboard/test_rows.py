@@ -1,0 +1,125 @@
+"""The table that charts and page share, made from real rankings."""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from dashboard.rows import accuracy_metric, ranked, shown_names
+from sweeps.frame import ResultRow, to_frame
+from sweeps.rank import DeviceRanking, rank
+from sweeps.records import RunAxes, Variant
+from sweeps.spec import ObjectiveSpec
+
+
+def row(name: str, ms: float | None, variant: Variant | None = None, **figures: float) -> ResultRow:
+    variant = variant or Variant(capture=name)
+    medians = () if ms is None else tuple((round_, ms * factor) for round_, factor in enumerate((1.0, 1.003, 0.997)))
+    timing = (
+        {} if ms is None else {"latency_p50_ms": ms, "latency_ci_low_ms": 0.99 * ms, "latency_ci_high_ms": 1.01 * ms}
+    )
+    accuracy = {
+        "top1_percent": 97.0,
+        "accuracy_drop_points": 0.2,
+        "accuracy_drop_low_points": -0.1,
+        "accuracy_drop_high_points": 0.5,
+        "agreement_percent": 99.0,
+        "artifact_mb": 1.5,
+    }
+    run = RunAxes()
+    return ResultRow(
+        sweep="s",
+        job_key=f"key {name}",
+        build_key=f"build {name}",
+        name=name,
+        model="net",
+        grid="",
+        device_id="d",
+        device="Acme Board 3 (SoC)",
+        fingerprint="f",
+        variant=variant.label,
+        **variant.axes(),
+        threads=run.threads,
+        cpus=run.cpus,
+        reuse_input=run.reuse_input,
+        outcome="measured",
+        preset="quick",
+        exec_context="shell",
+        runtime_version="2.12.1",
+        trust=("ungated",),
+        block_medians_ms=medians,
+        metrics=timing | accuracy | figures,
+    )
+
+
+def ranking(*entries: ResultRow) -> DeviceRanking:
+    (found,) = rank(to_frame(entries), ObjectiveSpec(), "s").devices
+    return found
+
+
+def test_ties_share_the_first_place_and_the_next_one_counts_on() -> None:
+    table = ranked(ranking(row("a", 3.0), row("b", 3.01), row("c", 9.0)), {})
+    assert list(table["place"]) == ["1=", "1=", "3"]
+    assert list(table["status"]) == ["recommended", "tied", "ranked behind"]
+
+
+def test_a_clear_winner_is_first_alone() -> None:
+    table = ranked(ranking(row("a", 3.0), row("b", 9.0)), {})
+    assert list(table["place"]) == ["1", "2"]
+    assert table["label"][0].startswith("1  ")
+
+
+def test_what_can_not_win_has_no_place() -> None:
+    far = {"accuracy_drop_points": 9.0, "accuracy_drop_low_points": 8.0, "accuracy_drop_high_points": 10.0}
+    near = {"accuracy_drop_points": 0.9, "accuracy_drop_low_points": 0.4, "accuracy_drop_high_points": 1.4}
+    throttled = replace(row("d", 0.5), trust=("throttled",))
+    table = ranked(ranking(row("a", 3.0), row("b", 1.0, **far), row("c", 1.0, **near), throttled), {})
+    assert list(table["place"]) == ["1", "", "", ""]
+    assert list(table["status"]) == ["recommended", "unresolved", "constraint missed", "disqualified"]
+    assert "at most 1 points" in table["why"][1]
+
+
+def test_figures_have_their_units_and_intervals() -> None:
+    table = ranked(ranking(row("a", 3.0)), {})
+    only = table.iloc[0]
+    assert only["latency_text"] == "3.000 ms"
+    assert only["interval_text"] == "2.970 to 3.030 ms"
+    assert only["drop_interval_text"] == "-0.10 to 0.50 points"
+    assert only["accuracy_text"] == "97.00 %"
+    # The reference has 97.2 %; a drop of 0.5 points is 96.7 %.
+    assert round(only["accuracy_low"], 6) == 96.7
+    assert round(only["accuracy_high"], 6) == 97.3
+
+
+def test_without_repeated_rounds_there_is_no_interval() -> None:
+    once = replace(row("a", 3.0), block_medians_ms=((0, 3.0),), metrics={"latency_p50_ms": 3.0})
+    only = ranked(ranking(once), {}).iloc[0]
+    assert only["interval_text"] == "none"
+    assert only["latency_end_ms"] == 3.0
+    assert pd.isna(only["latency_ci_high_ms"])
+
+
+def test_emulated_accuracy_is_labelled_so() -> None:
+    table = ranked(ranking(row("a", 3.0), row("b", None)), {"key b": "reference:nnapi@1"})
+    emulated = table[table["job_key"] == "key b"].iloc[0]
+    assert emulated["accuracy_text"] == "97.00 % (emulated)"
+    assert emulated["emulated_by"] == "reference:nnapi@1"
+    assert pd.isna(emulated["latency_p50_ms"])
+    assert table[table["job_key"] == "key a"].iloc[0]["emulated_by"] == ""
+
+
+def test_data_without_labels_is_shown_by_agreement() -> None:
+    nan = float("nan")
+    unlabelled = ranking(row("a", 3.0, top1_percent=nan, accuracy_drop_points=nan))
+    assert accuracy_metric(unlabelled) == "agreement_percent"
+    assert ranked(unlabelled, {})["accuracy"][0] == 99.0
+
+
+def test_variants_that_differ_in_run_axes_only_go_by_their_whole_names() -> None:
+    same = Variant()
+    table = ranking(row("net, 1 thread", 3.0, same), row("net, 2 threads", 2.0, same), row("c", 9.0))
+    assert shown_names(table.ranking) == ["net, 2 threads", "net, 1 thread", Variant(capture="c").label]
+
+
+def test_no_candidates_make_an_empty_table() -> None:
+    failed = replace(row("a", None), outcome="failed", metrics={})
+    assert ranked(ranking(failed), {}).empty
