@@ -11,7 +11,7 @@ import torch
 from sweeps.errors import ModelError
 from workers.data import Dataset
 
-EPOCHS = 12
+EPOCHS = 9
 BATCH = 32
 LEARNING_RATE = 0.01
 LEAST_TOP1_PERCENT = 95.0
@@ -22,11 +22,28 @@ def train(
 ) -> None:
     """Train `model` in place; `progress` gets the share that is done, 0 to 1.
 
-    MobileNetV2 at width 0.35 and 64x64 takes half a minute on 2 cores and reaches 98 %. Raises `ModelError` under
-    95 % top-1 on `held_out`.
+    MobileNetV2 at width 0.35 and 64x64 takes half a minute and reaches 97 to 98 %. Raises `ModelError` under 95 %
+    top-1 on `held_out`.
     """
+    threads = torch.get_num_threads()
+    # Two threads save a fifth on idle cores; on busy ones they wait for each other (six minutes were seen). And sums
+    # in one order give the same weights whatever the number of cores.
+    torch.set_num_threads(1)
+    try:
+        _optimize(model, training, seed, progress)
+        top1 = _top1_percent(model, held_out)
+    finally:
+        torch.set_num_threads(threads)
+    if top1 < LEAST_TOP1_PERCENT:
+        raise ModelError(
+            f"the demo's training reached {top1:.1f} % top-1 on the held-out digits, not {LEAST_TOP1_PERCENT:.0f} %",
+            "give another seed, or another model: the demo trains small convolutional networks",
+        )
+
+
+def _optimize(model: torch.nn.Module, training: Dataset, seed: int, progress: Callable[[float], None]) -> None:
     assert training.labels is not None
-    # In this layout an epoch is a third quicker.
+    # 3.4 s an epoch in this layout, 4.7 s in the other.
     images = torch.from_numpy(training.images).contiguous(memory_format=torch.channels_last)
     labels = torch.from_numpy(training.labels)
     model.train().requires_grad_(True)
@@ -48,12 +65,6 @@ def train(
             schedule.step()
             progress((step + 1) / steps)
     model.eval().requires_grad_(False)
-    top1 = _top1_percent(model, held_out)
-    if top1 < LEAST_TOP1_PERCENT:
-        raise ModelError(
-            f"the demo's training reached {top1:.1f} % top-1 on the held-out digits, not {LEAST_TOP1_PERCENT:.0f} %",
-            "give another seed, or another model: the demo trains small convolutional networks",
-        )
 
 
 def _top1_percent(model: torch.nn.Module, held_out: Dataset) -> float:
