@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, assert_never
@@ -45,6 +46,7 @@ workspace_option = click.option(
     "--workspace",
     "root",
     type=click.Path(file_okay=False, path_type=Path),
+    callback=lambda _context, _option, root: root.expanduser().resolve(),
     default=Path("edgesweep-data"),
     envvar="EDGESWEEP_WORKSPACE",
     show_default=True,
@@ -95,7 +97,7 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     from workers.build import ArtifactStore
 
     spec = _load(sweep_file, yes)
-    workspace = Workspace(root.expanduser().resolve())
+    workspace = Workspace(root)
     planned = _plan(spec, sweep_file, workspace)
     protocol = resolve(spec.protocol)
     done: set[str] = set()
@@ -157,7 +159,7 @@ def status(sweep: str | None, root: Path, as_json: bool) -> None:
     from sweeps import terminal
     from sweeps.status import read_status
 
-    workspace = Workspace(root.expanduser().resolve())
+    workspace = Workspace(root)
     with _open_journal(workspace) as journal:
         current = read_status(journal, _sweep_name(journal, sweep))
     if as_json:
@@ -180,7 +182,7 @@ def rank(sweep: str | None, root: Path, device: str | None, as_json: bool) -> No
     from sweeps import rank as ranking
     from sweeps import terminal
 
-    results = _results(Workspace(root.expanduser().resolve()), sweep)
+    results = _results(Workspace(root), sweep)
     ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
     if as_json:
         _print_json(ranking.to_json(ranked))
@@ -214,7 +216,7 @@ def export(
     from sweeps.export import export_candidate
     from sweeps.manifest import FILE_NAME
 
-    workspace = Workspace(root.expanduser().resolve())
+    workspace = Workspace(root)
     results = _results(workspace, sweep)
     ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
     shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
@@ -258,7 +260,7 @@ def doctor(root: Path, as_json: bool) -> None:
     from sweeps import terminal
     from workers.doctor import examine
 
-    checks = examine(root.expanduser().resolve())
+    checks = examine(root)
     if as_json:
         _print_json({"checks": [check.document() for check in checks]})
     else:
@@ -279,7 +281,7 @@ def dashboard(root: Path, host: str, port: int) -> None:
     """
     from dashboard.launch import command
 
-    argv = command(root.expanduser().resolve(), host=host, port=port)
+    argv = command(root, host=host, port=port)
     click.echo(f"EdgeSweep listens on http://{host}:{port}  (Ctrl-C ends it)", err=True)
     os.execv(argv[0], argv)  # noqa: S606  # an argument list of our own; the dashboard takes this process' place
 
@@ -343,32 +345,31 @@ def _drive(
     from workers.drive import Driver
 
     spec = planned.sweep
-    executor: Executor | None = None
-    with terminal.RunProgress() as progress, _CtrlC(progress.note) as stop:
-        try:
-            executor = _executor(executor_name, workspace, planned)
-            driver = Driver(
-                planned,
-                resolve(spec.protocol),
-                journal,
-                ArtifactStore(workspace.artifacts),
-                executor,
-                prepare=lambda model: models.prepare(
-                    model,
-                    spec.data,
-                    workspace,
-                    planned.identities.versions,
-                    progress.preparing,
-                    _roots(sweep_file),
-                ),
-                publish=lambda: store.publish(journal, spec.name),
-                stop=stop,
-            )
-            for event in driver.run():
-                _show(event, progress)
-        finally:
-            if executor is not None:
-                executor.close()
+    with (
+        terminal.RunProgress() as progress,
+        _executor(executor_name, workspace, planned) as executor,
+        # After the executor: Ray's start sets signal handlers of its own.
+        _CtrlC(progress.note) as stop,
+    ):
+        driver = Driver(
+            planned,
+            resolve(spec.protocol),
+            journal,
+            ArtifactStore(workspace.artifacts),
+            executor,
+            prepare=lambda model: models.prepare(
+                model,
+                spec.data,
+                workspace,
+                planned.identities.versions,
+                progress.preparing,
+                _roots(sweep_file),
+            ),
+            publish=lambda: store.publish(journal, spec.name),
+            stop=stop,
+        )
+        for event in driver.run():
+            _show(event, progress)
         return stop()
 
 
@@ -391,15 +392,22 @@ def _show(event: "Event", progress: "RunProgress") -> None:
             assert_never(never)
 
 
-def _executor(name: str, workspace: Workspace, planned: "Plan") -> "Executor":
+@contextmanager
+def _executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator[Executor]":
+    executor: Executor
     if name == "inline":
         from workers.executor import InlineExecutor
 
-        return InlineExecutor(workspace.root)
-    from workers.cluster import RayExecutor
+        executor = InlineExecutor(workspace.root)
+    else:
+        from workers.cluster import RayExecutor
 
-    local = next((facts.device_id for facts in planned.devices if facts.name == "local"), None)
-    return RayExecutor(workspace.root, local)
+        local = next((facts.device_id for facts in planned.devices if facts.name == "local"), None)
+        executor = RayExecutor(workspace.root, local)
+    try:
+        yield executor
+    finally:
+        executor.close()
 
 
 class _CtrlC:

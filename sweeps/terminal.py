@@ -75,15 +75,17 @@ class RunProgress:
 
     def preparing(self, what: str, share: float | None) -> None:
         """`share` from 0 to 1; `None` while it is not known."""
-        self.step(f"Preparing {what}", None if share is None else round(100 * share), 100, "" if share is None else "%")
+        self.step(f"Preparing {what}", 0 if share is None else round(100 * share), None if share is None else 100, "")
 
-    def step(self, title: str, done: int | None, total: int, running: str) -> None:
+    def step(self, title: str, done: int, total: int | None, running: str) -> None:
+        """One bar per title; the bar before it is finished when a new one begins. `total` `None`: not known."""
         if title not in self._tasks:
+            for earlier in self._tasks.values():
+                self._progress.update(earlier, total=100, completed=100, visible=False)
             self._tasks[title] = self._progress.add_task(plain(title), total=total, running="")
             if not self._console.is_terminal:
                 self.note(f"{title} ...")
-        if done is not None:
-            self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
+        self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
 
     def note(self, message: str) -> None:
         self._progress.console.print(Text(plain(message)))
@@ -168,9 +170,11 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
     if device.winner is None:
         console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
     else:
-        console.print(Text(plain(f"Ship: {device.winner.variant}  {_latency(device.winner)}"), style="bold green"))
+        console.print(
+            Text(plain(f"Ship: {_short(device.winner.name, device)}  {_latency(device.winner)}"), style="bold green")
+        )
         if device.tied:
-            names = ", ".join(candidate.name for candidate in device.tied)
+            names = ", ".join(_short(candidate.name, device) for candidate in device.tied)
             console.print(Text(plain(f"Tied with it: {names}")))
     table = _table(
         "",
@@ -186,7 +190,7 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         "trust",
     )
     for number, candidate in enumerate(device.ranking, 1):
-        table.add_row(*_cells(*_ranking_row(number, candidate, device.winner)))
+        table.add_row(*_cells(*_ranking_row(number, candidate, device)))
     console.print(table)
     if any(candidate.trust for candidate in device.ranking):
         console.print(Text("Trust labels:", style="dim"))
@@ -195,8 +199,13 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
     if device.not_ranked:
         table = _table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            table.add_row(*_cells(row.name, row.outcome, row.reason))
+            table.add_row(*_cells(_short(row.name, device), row.outcome, row.reason))
         console.print(table)
+
+
+def _short(name: str, device: DeviceRanking) -> str:
+    """A job's name under its model's heading."""
+    return name.removeprefix(f"{device.model} · ")
 
 
 def _latency(candidate: Candidate) -> str:
@@ -205,7 +214,7 @@ def _latency(candidate: Candidate) -> str:
     return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"
 
 
-def _ranking_row(number: int, candidate: Candidate, winner: Candidate | None) -> list[object]:
+def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> list[object]:
     figures = candidate.figures
 
     def figure(name: str) -> str:
@@ -217,12 +226,12 @@ def _ranking_row(number: int, candidate: Candidate, winner: Candidate | None) ->
     place: object = number
     if candidate.verdict != "pass":
         place = ""
-    elif winner is not None and candidate.tied:
+    elif device.winner is not None and candidate.tied:
         place = "1="
     ratio = candidate.ratio_to_winner
     return [
         place,
-        candidate.name,
+        _short(candidate.name, device),
         figure("latency_p50_ms"),
         "–" if low == "–" else f"{low} – {high}",
         "–" if ratio is None else f"{ratio[0]:.2f}×",

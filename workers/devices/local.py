@@ -31,7 +31,6 @@ class LocalDevice:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "run"
-        self._folder.mkdir(parents=True, exist_ok=True)
 
     def facts(self) -> DeviceFacts:
         return local_facts()
@@ -39,6 +38,7 @@ class LocalDevice:
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         # Without it a runner would outlive a driver that is killed, and heat the next sweep's measurements.
         die_with_parent = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
+        self._folder.mkdir(parents=True, exist_ok=True)
         with (
             tempfile.TemporaryFile(dir=self._folder) as stdout,
             tempfile.TemporaryFile(dir=self._folder) as stderr,
@@ -70,6 +70,7 @@ class LocalDevice:
             )
 
     def push(self, source: Path, name: str) -> str:
+        self._folder.mkdir(parents=True, exist_ok=True)
         target = self._folder / name
         part = target.with_name(target.name + ".part")
         part.unlink(missing_ok=True)

@@ -1,0 +1,291 @@
+"""The command as a user runs it: a process of its own, from a sweep file with one's own model to a ranking."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
+
+NET = """
+import torch
+
+
+def make_net(classes):
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, classes),
+    )
+"""
+
+SWEEP = """
+name: own
+models:
+  - source: my_net:make_net
+    arguments: {classes: 2}
+    weights: my net.pt
+    input_shape: [1, 3, 32, 32]
+data:
+  calibration: {source: folder, path: photos, images: 6}
+  evaluation: {source: folder, path: photos}
+grids:
+  - precision: [fp32, int8]
+    layout: [nhwc]
+  - precision: [int8]
+    layout: [nhwc]
+    fuse: [false]
+protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.05, iterations: 5}
+"""
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A user's folder: a network, a checkpoint, 20 photos in two classes, a sweep file. Its name needs quoting."""
+    home = tmp_path / "my 'work' $HOME"
+    home.mkdir()
+    (home / "my_net.py").write_text(NET)
+    (home / "sweep.yaml").write_text(SWEEP)
+    scope: dict[str, Any] = {}
+    exec(compile(NET, "my_net.py", "exec"), scope)
+    torch.manual_seed(0)
+    torch.save(scope["make_net"](2).state_dict(), home / "my net.pt")
+    pixels = np.random.default_rng(0)
+    for name, brightness in (("cat", 60), ("dog", 190)):
+        (home / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            image = pixels.normal(brightness, 30, (40, 50, 3)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(image).save(home / "photos" / name / f"{number}.png")
+    return home
+
+
+@pytest.fixture
+def edgesweep(folder: Path) -> Command:
+    """Run one command in the user's folder."""
+
+    def command(*words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([EDGESWEEP, *words], cwd=folder, capture_output=True, text=True, timeout=timeout)
+
+    return command
+
+
+def _blocks(folder: Path) -> int:
+    journal = folder / "edgesweep-data" / "journal.sqlite"
+    if not journal.exists():
+        return 0
+    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as database:
+        return int(database.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()[0])
+
+
+@pytest.mark.ray
+def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, edgesweep: Command) -> None:
+    plan = json.loads(edgesweep("plan", "sweep.yaml", "--json").stdout)
+    assert [job["done"] for job in plan["jobs"]] == [False, False]
+    assert "FX quantization fuses" in plan["skipped"][0]["reason"]
+    assert not (folder / "edgesweep-data").exists(), "a plan leaves nothing behind"
+
+    run = edgesweep("run", "sweep.yaml", "--json")
+    assert run.returncode == 0, run.stderr
+    [device] = json.loads(run.stdout)["devices"]
+    assert len(device["ranking"]) == 2
+    assert len(device["not_ranked"]) == 1
+    assert all(row["latency_p50_ms"] > 0 for row in device["ranking"])
+    assert json.loads(edgesweep("rank", "--json").stdout)["devices"] == [device]
+    assert json.loads(edgesweep("rank", "own", "--device", device["device_id"], "--json").stdout)["devices"] == [device]
+
+    blocks = _blocks(folder)
+    again = edgesweep("run", "sweep.yaml", "--json")
+    assert "2 done before" in again.stderr
+    assert (_blocks(folder), json.loads(again.stdout)["devices"]) == (blocks, [device])
+
+    status = json.loads(edgesweep("status", "--json").stdout)
+    assert (status["measured"], status["failed"], status["pending"], status["skipped"]) == (2, 0, 0, 1)
+
+    name = device["ranking"][0]["name"]
+    exported = edgesweep("export", "--variant", name, "--output", "out put", "--json")
+    assert exported.returncode == 0, exported.stderr
+    shipped = json.loads((folder / "out put" / "manifest.json").read_text())
+    assert shipped == json.loads(exported.stdout)
+    assert shipped["expected"]["figures"]["latency_p50_ms"] == device["ranking"][0]["latency_p50_ms"]
+    assert shipped["artifact"]["file_bytes"] == (folder / "out put" / "model.pt").stat().st_size
+
+
+def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(folder: Path, edgesweep: Command) -> None:
+    process = subprocess.Popen(
+        [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while _blocks(folder) < 1:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "the same command goes on" in stderr
+    kept = _blocks(folder)
+    assert 1 <= kept < 4
+
+    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert _blocks(folder) == 4
+    assert len(json.loads(resumed.stdout)["devices"][0]["ranking"]) == 2
+
+
+def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(folder: Path, edgesweep: Command) -> None:
+    process = subprocess.Popen(
+        [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while _blocks(folder) < 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert resumed.returncode == 0, resumed.stderr
+    assert _blocks(folder) == 4
+
+
+def test_a_variant_that_can_not_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
+    # Scripting refuses a list comprehension over *arguments; tracing takes it.
+    (folder / "my_net.py").write_text(
+        NET.replace(
+            "def make_net",
+            "class Odd(torch.nn.Module):\n"
+            "    def forward(self, *x):\n"
+            "        return torch.stack([*x]).mean(0)\n\n\n"
+            "def make_net",
+        ).replace("torch.nn.Linear(8, classes),", "torch.nn.Linear(8, classes), Odd(),")
+    )
+    sweep = folder / "sweep.yaml"
+    sweep.write_text(
+        SWEEP.replace("precision: [fp32, int8]", "precision: [fp32]\n    fuse: [false]\n    capture: [script, trace]")
+    )
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert run.returncode == 0, run.stderr
+    [device] = json.loads(run.stdout)["devices"]
+    failed = [row for row in device["not_ranked"] if row["outcome"] == "failed"]
+    assert len(failed) == 1
+    assert "script" in failed[0]["reason"]
+    assert len(device["ranking"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named", "code"),
+    [
+        (("weights: my net.pt", "weights: lost.pt"), "lost.pt", 2),
+        (("path: photos, images: 6", "path: nowhere, images: 6"), "nowhere", 2),
+        (("precision: [fp32, int8]", "precision: [fp16]"), "sweep.yaml:12", 2),
+        (("precision: [fp32, int8]", "precison: [fp32]"), "precision", 2),
+        (("my_net:make_net", "my_net:make_nett"), "make_nett", 1),
+        (("{classes: 2}", "{classes: 3}"), "my net.pt", 1),
+    ],
+)
+def test_bad_input_is_named_before_anything_runs(
+    folder: Path, edgesweep: Command, change: tuple[str, str], named: str, code: int
+) -> None:
+    sweep = folder / "sweep.yaml"
+    sweep.write_text(SWEEP.replace(*change))
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == code, run.stderr
+    assert named in run.stderr
+    assert "Traceback" not in run.stderr
+    assert _blocks(folder) == 0
+
+
+def test_an_empty_class_is_named(folder: Path, edgesweep: Command) -> None:
+    (folder / "photos" / "emu").mkdir()
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert "emu" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_hostile_checkpoint_never_runs(folder: Path, edgesweep: Command) -> None:
+    class Payload:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (os.system, (f"touch '{folder.parent}/ran'",))
+
+    torch.save({"weights": Payload()}, folder / "my net.pt")
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert "my net.pt" in run.stderr
+    assert not (folder.parent / "ran").exists()
+
+
+def test_a_workspace_that_another_process_holds_is_refused_with_its_number(folder: Path, edgesweep: Command) -> None:
+    from sweeps.workspace import Workspace
+
+    with Workspace.open(folder / "edgesweep-data").lock():
+        run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert str(os.getpid()) in run.stderr
+
+
+def test_a_tracking_server_that_is_down_is_named_at_the_start(
+    folder: Path, edgesweep: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    started = time.monotonic()
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert "127.0.0.1:1" in run.stderr
+    assert time.monotonic() - started < 60, "the user waits for an answer"
+
+
+def test_ray_that_is_not_there_is_named_with_the_way_out(
+    folder: Path, edgesweep: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    run = edgesweep("run", "sweep.yaml")
+    assert run.returncode == 1
+    assert "--executor inline" in run.stderr
+
+
+def test_commands_without_a_sweep_say_what_to_do(edgesweep: Command) -> None:
+    for words in (["rank"], ["status"], ["export"]):
+        done = edgesweep(*words)
+        assert done.returncode == 1, words
+        assert "edgesweep run" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_what_is_here_can_be_asked_by_machines(edgesweep: Command) -> None:
+    [device] = json.loads(edgesweep("devices", "--json").stdout)["devices"]
+    assert device["name"] == "local"
+    checks = {check["name"]: check["ok"] for check in json.loads(edgesweep("doctor", "--json").stdout)["checks"]}
+    assert checks["torch"]
+    assert checks["XNNPACK"]
+    assert json.loads(edgesweep("schema").stdout)["title"] == "EdgeSweep sweep file"
+
+
+def test_every_command_has_help_with_an_example(edgesweep: Command) -> None:
+    listed = edgesweep("--help").stdout.split("Commands:")[1].split()
+    verbs = ["plan", "run", "demo", "status", "rank", "export", "devices", "doctor", "dashboard", "schema"]
+    assert set(verbs) <= set(listed)
+    for verb in verbs:
+        assert "Example: edgesweep" in edgesweep(verb, "--help").stdout, verb
