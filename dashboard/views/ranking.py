@@ -18,6 +18,8 @@ _VERDICTS = {
     "disqualified": ("disqualified", "red", ":material/block:"),
 }
 _ROW_PX, _TABLE_LIMIT_PX = 35, 600
+_AXES_PX = 60
+"""Bars are counted without axis and legend, the other chart with them: so both end at about the same height."""
 
 
 def show(ranked: Ranked, device: DeviceRanking) -> None:
@@ -121,7 +123,7 @@ def _charts(table: pd.DataFrame, metric: str, axis: charts.AccuracyAxis) -> None
     with right, st.container(border=True, height="stretch", key="tradeoff-chart"):
         st.subheader("Latency against accuracy", anchor=False)
         if timed["accuracy"].notna().any():
-            st.altair_chart(charts.tradeoff(table, axis, height=max(340, charts.STEP_PX * len(timed))), key="tradeoff")
+            st.altair_chart(charts.tradeoff(table, axis, height=max(340, charts.STEP_PX * len(timed) + _AXES_PX)), key="tradeoff")
             st.caption(
                 "Left and up is better. Numbers are ranks; crosses are 95 % intervals (accuracy: of the paired drop)."
             )
