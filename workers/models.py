@@ -76,7 +76,12 @@ def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: S
         case "pretrained":
             weights.fit(network, weights.download_pretrained(model.source), f"torchvision's {weights_id}")
         case "random" | "demo":
-            identity = {"weights": weights_id, "source": source, "shape": list(model.input_shape)}
+            identity = {
+                "weights": weights_id,
+                "source": source,
+                "arguments": arguments,
+                "shape": list(model.input_shape),
+            }
             _settle_or_train(network, model, workspace, identity, progress)
         case path:
             weights.fit(network, weights.read_checkpoint(Path(path)), path)
@@ -165,8 +170,7 @@ def prepare(
 
 
 def _source_id(model: ModelSpec, code: OwnCode | None) -> str:
-    source = f"torchvision:{model.source}" if code is None else f"{model.source}@{code.sha256}"
-    return source if not model.arguments else f"{source}#{canonical_key(dict(model.arguments))[:16]}"
+    return f"torchvision:{model.source}" if code is None else f"{model.source}@{code.sha256}"
 
 
 def _weights_id(model: ModelSpec) -> str:
@@ -267,6 +271,7 @@ def _reference_logits(
         {
             "weights": packed.weights_id,
             "source": packed.model_source,
+            "arguments": dict(packed.arguments),
             "shape": list(packed.input_shape),
             "evaluation": evaluation_id,
             "torch": torch.__version__,

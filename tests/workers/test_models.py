@@ -120,11 +120,8 @@ def test_files_that_the_model_does_not_import_are_not_in_its_identity(project: P
     assert identify(own(), [project]).source == before
 
 
-def test_arguments_are_in_the_identity() -> None:
-    narrow = ModelSpec(source="mobilenet_v2", weights="random", arguments={"width_mult": 0.35})
-    wide = ModelSpec(source="mobilenet_v2", weights="random")
-    assert identify(narrow).source != identify(wide).source
-    assert identify(wide).source == "torchvision:mobilenet_v2"
+def test_a_torchvision_model_is_known_by_its_name() -> None:
+    assert identify(ModelSpec(source="mobilenet_v2", weights="random")).source == "torchvision:mobilenet_v2"
 
 
 def test_pretrained_weights_are_known_by_torchvisions_newest_name() -> None:
@@ -433,6 +430,14 @@ def test_reference_answers_are_computed_once_per_workspace(workspace: Workspace)
     assert np.array_equal(second.evaluation_logits, first.evaluation_logits + 1.0)
     path.write_bytes(b"damaged")
     assert np.array_equal(prepare(spec, SYNTHETIC, workspace, {}, silent).evaluation_logits, first.evaluation_logits)
+
+
+def test_other_arguments_have_weights_and_reference_answers_of_their_own(workspace: Workspace) -> None:
+    for classes in (7, 9):
+        spec = small("squeezenet1_1", arguments={"num_classes": classes})
+        assert prepare(spec, SYNTHETIC, workspace, {}, silent).evaluation_logits.shape == (6, classes)
+    assert len(list(workspace.weights.glob("*.pt"))) == 2
+    assert len(list(workspace.references.glob("*.npy"))) == 2
 
 
 def test_labels_that_the_model_has_no_class_for_are_refused(workspace: Workspace) -> None:
