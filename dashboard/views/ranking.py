@@ -123,7 +123,8 @@ def _charts(table: pd.DataFrame, metric: str, axis: charts.AccuracyAxis) -> None
     with right, st.container(border=True, height="stretch", key="tradeoff-chart"):
         st.subheader("Latency against accuracy", anchor=False)
         if timed["accuracy"].notna().any():
-            st.altair_chart(charts.tradeoff(table, axis, height=max(340, charts.STEP_PX * len(timed) + _AXES_PX)), key="tradeoff")
+            height = max(340, charts.STEP_PX * len(timed) + _AXES_PX)
+            st.altair_chart(charts.tradeoff(table, axis, height=height), key="tradeoff")
             st.caption(
                 "Left and up is better. Numbers are ranks; crosses are 95 % intervals (accuracy: of the paired drop)."
             )
