@@ -39,6 +39,15 @@ class Journal(PlanTables):
         row = self._row("SELECT manifest FROM artifacts WHERE build_key = ? ORDER BY id DESC LIMIT 1", build_key)
         return None if row is None else Manifest.model_validate_json(row[0])
 
+    def add_data_manifest(self, sweep: str, manifest_id: str, manifest: str) -> None:
+        """Record which images a set of this sweep holds. `manifest` is JSON; the id says what is in it."""
+        with self._writing():
+            self._db.execute("INSERT OR IGNORE INTO data_manifests VALUES (?, ?, ?)", (sweep, manifest_id, manifest))
+
+    def data_manifests(self, sweep: str) -> dict[str, str]:
+        """JSON by manifest id."""
+        return dict(self._rows("SELECT manifest_id, manifest FROM data_manifests WHERE sweep = ?", sweep))
+
     def add_block(self, block: Block) -> bool:
         """Accept one block; `False`, and nothing changes, where this round of the job has one already.
 

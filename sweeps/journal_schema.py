@@ -60,6 +60,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             created TEXT NOT NULL
         )""",
         "CREATE INDEX artifacts_by_build ON artifacts (build_key)",
+        # The images of calibration and evaluation sets, by hash.
+        """CREATE TABLE data_manifests (
+            sweep TEXT NOT NULL,
+            manifest_id TEXT NOT NULL,
+            manifest TEXT NOT NULL,
+            PRIMARY KEY (sweep, manifest_id)
+        )""",
         # Append-only. `key` is a job key or a build key; AUTOINCREMENT, since readers ask for "newer than".
         """CREATE TABLE attempts (
             id INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load"]
 
 _SWEEP, _SPEC, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}spec", f"{TAG}updated", f"{TAG}runs"
+_DATA = f"{TAG}data_manifests"
 _PAGE = 5000
 _FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 # A request whose reply was lost must not be repeated blindly: `publish` looks up what arrived before it writes again.
@@ -193,6 +194,7 @@ def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
 def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
     """Write everything that is new since `written.position`: how many runs, and whether anything changed at all."""
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
+    changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
     for job, planned in journal.jobs_since(sweep, written.position):
         outcome = journal.outcome(job, planned.protocol.rounds, planned.evaluation_id, planned.facts.fingerprint)
         if outcome is None:
@@ -281,6 +283,17 @@ def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bo
         return False
     _upload(client, written.parent_id, {"sweep.json": spec.model_dump_json(indent=2)})
     _set_tags(client, written, tags)
+    return True
+
+
+def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], written: _Written) -> bool:
+    """Which images results were computed on, as artifacts of the sweep's own run; rows name them by their ids."""
+    there = set(json.loads(written.parent_tags.get(_DATA, "[]")))
+    missing = {key: text for key, text in manifests.items() if key not in there}
+    if not missing:
+        return False
+    _upload(client, written.parent_id, {f"data-{key[:16]}.json": text for key, text in missing.items()})
+    _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
     return True
 
 

@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from sweeps.errors import StoreError
+from sweeps.errors import RunnerError, StoreError
 from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.json_records import to_json
 from sweeps.plan import Plan
 from sweeps.protocol import Protocol, order
-from sweeps.records import Block, DeviceFacts, Failed, Job, Measured
+from sweeps.records import Accuracy, Block, DeviceFacts, Failed, Job, Measured
 from sweeps.spec import ModelSpec
 from workers.accuracy import evaluate
 from workers.bench import Evaluation
 from workers.build import ArtifactStore
 from workers.executor import BuildRequest, DeviceLane, Executor
 from workers.models import PreparedModel
+from workers.runtimes.interface import Logits
 
 # A tracking server that is down must not cost every job its time-out.
 _PUBLISH_AGAIN_S = 60.0
@@ -112,7 +114,9 @@ class Driver:
         for model in self._plan.sweep.models:
             if model.name in names and not self._stop():
                 yield Preparing(model.name)
-                self._prepared[model.name] = self._prepare(model)
+                prepared = self._prepared[model.name] = self._prepare(model)
+                for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
+                    self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
 
     def _build(self, pending: Sequence[Job]) -> Iterator[Event]:
         wanted: dict[str, Job] = {}
@@ -185,21 +189,16 @@ class Driver:
         evaluation_id = self._plan.identities.evaluation_id
         evaluation = Evaluation(evaluation_id=evaluation_id, images=prepared.evaluation.images)
         while not self._stop() and self._outcome(job) is None:
-            logits = lane.logits(job, evaluation)
-            if isinstance(logits, Failed):
-                yield self._attempt_failed(job, logits)
-                continue
-            self._journal.add_accuracy(
-                evaluate(
-                    job.build_key,
-                    evaluation_id,
-                    job.variant.qengine,
-                    facts.fingerprint,
-                    logits,
-                    prepared.evaluation_logits,
-                    prepared.evaluation.labels,
-                )
-            )
+            outcome = lane.logits(job, evaluation)
+            if not isinstance(outcome, Failed):
+                outcome = _judge(job, evaluation_id, facts.fingerprint, outcome, prepared)
+            match outcome:
+                case Accuracy() as accuracy:
+                    self._journal.add_accuracy(accuracy)
+                case Failed() as failed:
+                    yield self._attempt_failed(job, failed)
+                case never:
+                    assert_never(never)
 
     def _attempt_failed(self, job: Job, failed: Failed) -> Attempt:
         self._journal.add_failure(job.key, failed)
@@ -217,6 +216,21 @@ class Driver:
         except StoreError as error:
             self._publish_after = time.monotonic() + _PUBLISH_AGAIN_S
             yield TrackingDown(error.message)
+
+
+def _judge(job: Job, evaluation_id: str, executor: str, logits: Logits, prepared: PreparedModel) -> Accuracy | Failed:
+    try:
+        return evaluate(
+            job.build_key,
+            evaluation_id,
+            job.variant.qengine,
+            executor,
+            logits,
+            prepared.evaluation_logits,
+            prepared.evaluation.labels,
+        )
+    except RunnerError as error:
+        return Failed(stage="evaluate", kind=error.kind, message=error.message)
 
 
 def _accuracy_key(job: Job) -> tuple[str, str]:

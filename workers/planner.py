@@ -14,7 +14,8 @@ from workers.runtimes import registry as runtimes
 def plan_sweep(spec: SweepSpec, folder: Path, roots: Sequence[Path] = ()) -> Plan:
     """The plan of a sweep on the devices that are there. Trains, downloads and builds nothing.
 
-    `folder` is where devices may keep files on this host; the user's own modules are looked for in `roots`. Raises `DeviceError`, `ModelError`, `DataError`.
+    `folder` is where devices may keep files on this host; the user's own modules are looked for in `roots`.
+    Raises `DeviceError`, `ModelError`, `DataError`.
     """
     facts = tuple(devices.connect(name, folder).facts() for name in dict.fromkeys(spec.devices))
     used = sorted({name for grid in spec.grids for name in grid.runtime})

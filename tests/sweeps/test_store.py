@@ -219,6 +219,25 @@ def test_every_run_can_be_read_in_mlflow_without_edgesweep(uri, name, journal, n
     assert sweep["name"] == name
 
 
+def test_which_images_results_were_computed_on_stands_beside_them(
+    sqlite_uri, name, journal, new_store, records, tmp_path
+):
+    journal.save_plan(records.plan(name=name))
+    journal.add_data_manifest(name, "e" * 64, '{"images":["abc"]}')
+    new_store(sqlite_uri).publish(journal, name)
+    journal.add_data_manifest(name, "f" * 64, '{"images":["def"]}')
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    [parent] = [
+        run
+        for run in client.search_runs([client.get_experiment_by_name(name).experiment_id])
+        if run.data.tags["edgesweep.record"] == "sweep"
+    ]
+    for key, image in (("e", "abc"), ("f", "def")):
+        path = client.download_artifacts(parent.info.run_id, f"data-{key * 16}.json", str(tmp_path))
+        assert json.loads(Path(path).read_text()) == {"images": [image]}
+
+
 def test_a_long_sweep_file_comes_back_whole(uri, name, journal, new_store, records):
     plan = records.plan(records.job(0), name=name, models=150)
     journal.save_plan(plan)

@@ -82,6 +82,17 @@ def test_relu6_in_every_form_becomes_a_relu_whose_scale_is_its_bound(tiny: Build
     assert quality > 30
 
 
+def test_a_relu_that_is_called_twice_is_quantized_at_each_call(make_inputs: Callable[..., BuildInputs]) -> None:
+    inputs = make_inputs("resnet18", num_classes=5)
+    model, calibration, images = parts(inputs)
+    graph, fused = quantize(symbolic(model), [calibration], "qnnpack")
+    assert len(fused) == 20
+    assert [module._get_name() for module in graph.modules()].count("QuantizedConvReLU2d") == 9
+    quality = sqnr_db(inputs.verification_logits, graph(images).numpy())
+    assert quality is not None
+    assert quality > 10
+
+
 @pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
 def test_a_relu6_that_shares_its_scale_with_larger_values_stays_one(
     make_inputs: Callable[..., BuildInputs], engine: str

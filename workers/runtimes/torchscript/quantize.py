@@ -46,8 +46,9 @@ def _prepare(graph: GraphModule, example: torch.Tensor, engine: str) -> tuple[Gr
     keep: set[str] = set()
     while True:
         rewritten = _bounded_by_scale(copy.deepcopy(graph), keep)
-        fusion, fused = fuse(rewritten)
-        prepared = prepare_fx(fusion, get_default_qconfig_mapping(engine), (example,))
+        # prepare_fx fuses by itself, and can not take what is fused already (it looks into ConvReLU2d).
+        _, fused = fuse(rewritten)
+        prepared = prepare_fx(rewritten, get_default_qconfig_mapping(engine), (example,))
         refused = _fix_scales(prepared)
         if not refused:
             return prepared, fused
