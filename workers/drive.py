@@ -189,10 +189,12 @@ class Driver:
         evaluation_id = self._plan.identities.evaluation_id
         evaluation = Evaluation(evaluation_id=evaluation_id, images=prepared.evaluation.images)
         while not self._stop() and self._outcome(job) is None:
-            outcome = lane.logits(job, evaluation)
-            if not isinstance(outcome, Failed):
-                outcome = _judge(job, evaluation_id, facts.fingerprint, outcome, prepared)
-            match outcome:
+            logits = lane.logits(job, evaluation)
+            match (
+                logits
+                if isinstance(logits, Failed)
+                else _judge(job, evaluation_id, facts.fingerprint, logits, prepared)
+            ):
                 case Accuracy() as accuracy:
                     self._journal.add_accuracy(accuracy)
                 case Failed() as failed:
