@@ -99,6 +99,21 @@ class Python(nn.Module):
         return self.head(x.flatten(1)) * len({type(self): 1})
 
 
+class Annotated(nn.Module):
+    """Answers otherwise in training than in eval mode, as GoogLeNet does, and says only the former."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.norm(self.conv(x)).mean((2, 3))
+        if self.training:
+            return y, y
+        return y
+
+
 class Crash(nn.Module):
     """TorchScript divides whole numbers without looking at the divisor: the process dies of SIGFPE."""
 
@@ -118,3 +133,12 @@ class Talker(nn.Module):
     def forward(self, x):
         print("hello from the model")  # noqa: T201  # what the runner has to survive
         return self.head(x.flatten(1))
+
+
+def transformer():
+    """A small ViT, with a head that does not start at zero."""
+    from torchvision.models import VisionTransformer
+
+    model = VisionTransformer(32, 16, 2, 2, 16, 32, num_classes=4)
+    nn.init.normal_(model.heads[0].weight)
+    return model

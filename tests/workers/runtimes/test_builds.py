@@ -152,6 +152,21 @@ def test_a_model_that_prints_does_not_spoil_the_report(make_inputs: Callable[...
     assert manifest.verification.sqnr_db is None or manifest.verification.sqnr_db > 100
 
 
+def test_an_annotation_that_only_holds_in_training_does_not_keep_a_model_from_being_scripted(
+    make_inputs: Callable[..., BuildInputs], build: Build
+) -> None:
+    _, manifest = build(make_inputs("nets:Annotated"), FP32)
+    assert manifest.fused == ("conv + norm",)
+
+
+def test_a_transformer_is_traced_and_its_file_version_is_read(
+    make_inputs: Callable[..., BuildInputs], build: Build
+) -> None:
+    _, manifest = build(make_inputs("nets:transformer"), Variant(capture="trace", optimize=True))
+    assert manifest.file_version > 5
+    assert any("attention" in name for name in manifest.operators)
+
+
 @pytest.mark.parametrize(
     ("net", "variant", "kind", "words"),
     [

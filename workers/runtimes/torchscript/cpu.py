@@ -75,5 +75,7 @@ def _example(calibration: Images, input_shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def _file_version(file: Path) -> int:
+    # From version 6 on (ViT's operators need it) torch keeps it in another place.
+    places = (f"{file.stem}/version", f"{file.stem}/.data/version")
     with zipfile.ZipFile(file) as archive:
-        return int(archive.read(f"{file.stem}/version"))
+        return int(archive.read(next(name for name in archive.namelist() if name in places)))

@@ -11,13 +11,19 @@ from workers.runtimes.torchscript.failures import first_words
 def symbolic(model: torch.nn.Module) -> GraphModule:
     """The model's graph. Raises `BuildError("not_traceable")` where its control flow depends on its input."""
     try:
-        return torch.fx.symbolic_trace(model)
+        graph = torch.fx.symbolic_trace(model)
     except Exception as error:
         raise BuildError(
             "not_traceable",
             f"torch.fx can not trace the model, which fusing and int8 need: {first_words(error)}",
             "build it in fp32 with fuse: [false], or take the branch on the input out of forward()",
         ) from error
+    for node in graph.graph.nodes:
+        if node.op == "output":
+            # GoogLeNet is annotated with what it returns in training; of the graph, which is eval mode, that is wrong.
+            node.type = None
+    graph.recompile()
+    return graph
 
 
 def fuse(graph: GraphModule) -> tuple[GraphModule, tuple[str, ...]]:
