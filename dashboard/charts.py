@@ -4,6 +4,7 @@ Only titles, field names and colours are written here; text of the store reaches
 letter. Colours are Okabe and Ito's (told apart by every common kind of colour vision), and shapes repeat them.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,10 @@ def latency(rows: pd.DataFrame) -> Chart:
 def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart:
     """Latency against accuracy with both intervals, ranks beside the points, the best trade-offs joined by a line."""
     shown = rows[rows["latency_p50_ms"].notna() & rows["accuracy"].notna()]
-    across = alt.X("latency_p50_ms:Q", title="p50 latency (ms)", scale=alt.Scale(zero=False, nice=True, padding=24))
+    # Logarithmic: variants differ by factors, and the fast ones are those that one chooses between.
+    across = alt.X(
+        "latency_p50_ms:Q", title="p50 latency (ms), logarithmic", scale=alt.Scale(type="log", nice=False, padding=24)
+    )
     up = alt.Y(
         "accuracy:Q",
         title=axis.title,
@@ -108,9 +112,9 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart
 
 def places_beside(rows: pd.DataFrame) -> list[str]:
     """The text beside each point: ranks of points that would cover each other's go together, beside one of them."""
-    spans = [max(float(rows[column].max() - rows[column].min()), 1e-9) for column in ("latency_p50_ms", "accuracy")]
+    points = list(zip(map(math.log, rows["latency_p50_ms"]), rows["accuracy"], strict=True))
+    spans = [max(max(axis) - min(axis), 1e-9) for axis in zip(*points, strict=True)]
     clusters: list[tuple[int, list[str]]] = []
-    points = list(zip(rows["latency_p50_ms"], rows["accuracy"], strict=True))
     for index, place in enumerate(rows["place"]):
         if not place:
             continue

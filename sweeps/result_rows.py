@@ -82,9 +82,10 @@ def read_rows(frame: pd.DataFrame, sweep: str) -> list[ResultRow]:
 
 
 def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
-    """Those of one device by its id, its text for people or a part of that. Raises `EdgeSweepError` for none."""
+    """Those of one device by its id, its text for people, or a part of either. Raises `EdgeSweepError` for none."""
     exact = [row for row in rows if device in (row.device_id, row.device)]
-    found = exact or [row for row in rows if device.casefold() in row.device.casefold()]
+    part = device.casefold()
+    found = exact or [row for row in rows if part in row.device.casefold() or part in row.device_id.casefold()]
     if not found:
         known = sorted({name for row in rows for name in (row.device, row.device_id)})
         close = difflib.get_close_matches(device, known, n=1)

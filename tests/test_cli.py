@@ -107,7 +107,7 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, ed
     assert len(device["not_ranked"]) == 1
     assert all(row["latency_p50_ms"] > 0 for row in device["ranking"])
     assert json.loads(edgesweep("rank", "--json").stdout)["devices"] == [device]
-    assert json.loads(edgesweep("rank", "own", "--device", device["device_id"], "--json").stdout)["devices"] == [device]
+    assert json.loads(edgesweep("rank", "own", "--device", "local", "--json").stdout)["devices"] == [device]
 
     blocks = _blocks(folder)
     again = edgesweep("run", "sweep.yaml", "--json")

@@ -148,7 +148,7 @@ class Bench:
                 # A runner that knows what went wrong says so before it ends.
                 runtime.parse(completed.stdout)
             except RunnerError as error:
-                if error.kind not in ("no_end", "not_a_report"):
+                if error.kind not in ("no_report", "truncated"):
                     raise
             raise RunnerError(_death(completed.exit_code), _last_words(completed))
         return completed, runtime.parse(completed.stdout)
