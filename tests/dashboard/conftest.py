@@ -1,5 +1,6 @@
 """Workspaces with made-up measurements, recorded through the real plan, journal and store."""
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -239,3 +240,9 @@ def _manifest(job: Job) -> Manifest:
         versions={"torch": "2.12.1"},
         verification=Verification(images=8, engine="x86", sqnr_db=None, top1_percent=None, reference_top1_percent=None),
     )
+
+
+@pytest.fixture(autouse=True)
+def _main_module_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AppTest makes the app the `__main__` module; a process that another test starts would run it again."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
