@@ -5,6 +5,8 @@
 //
 // Prints the nanoseconds of every timed iteration, one a line.
 
+#include <malloc.h>
+
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
@@ -23,6 +25,8 @@ int main(int argc, char** argv) {
   }
   const int warmups = std::atoi(argv[2]);
   const int iterations = std::atoi(argv[3]);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);  // as in the Python runner, which says why
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
   at::set_num_threads(std::atoi(argv[4]));
   at::set_num_interop_threads(1);
   torch::jit::setGraphExecutorOptimize(false);  // as in speed_benchmark_torch and in the Python runner

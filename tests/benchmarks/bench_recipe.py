@@ -12,7 +12,8 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from recipe_case import build, finish, in_turn, load, p50_ms, table
+from recipe_case import build, in_turn, load, p50_ms, table
+from report import Figure, at_least, finish
 
 from sweeps.records import Variant
 
@@ -56,22 +57,12 @@ def main() -> None:
     int8_gain = min(p50["fp32 nchw"], p50["fp32 nhwc"]) / min(p50["int8 nchw"], p50["int8 nhwc"])
     vnni = has_vnni()
     table(taken)
-    print(f"fp32: NHWC is {layout_gain:.2f} times as fast as NCHW (at least {NHWC_OVER_NCHW})")
-    asked = f"at least {INT8_OVER_FP32}" if vnni else "reported only: this CPU has no VNNI"
-    print(f"int8 is {int8_gain:.2f} times as fast as the best fp32 ({asked})")
-    missed = []
-    if layout_gain < NHWC_OVER_NCHW:
-        missed.append(f"fp32 NHWC over NCHW is {layout_gain:.2f}, not {NHWC_OVER_NCHW}")
-    if vnni and int8_gain < INT8_OVER_FP32:
-        missed.append(f"int8 over the best fp32 is {int8_gain:.2f}, not {INT8_OVER_FP32}")
-    result = {
-        "benchmark": "recipe",
-        "p50_ms": p50,
-        "nhwc_over_nchw": layout_gain,
-        "int8_over_best_fp32": int8_gain,
-        "vnni": vnni,
-    }
-    finish(result, missed)
+    over_fp32 = "int8 over the best fp32"
+    figures = [
+        at_least("fp32 NHWC over NCHW", layout_gain, "times", NHWC_OVER_NCHW),
+        at_least(over_fp32, int8_gain, "times", INT8_OVER_FP32) if vnni else Figure(over_fp32, int8_gain, "times"),
+    ]
+    finish("recipe", figures, p50_ms=p50, vnni=vnni)
 
 
 if __name__ == "__main__":

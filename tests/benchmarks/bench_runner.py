@@ -2,24 +2,27 @@
 
 python tests/benchmarks/bench_runner.py
 
-Fresh processes, arms in turn, 7 rounds. The runner is an arm twice: how far it is from itself (A/A) says what the
+Fresh processes, arms in turn, 7 rounds. Each arm is in a round twice: how far it is from itself (A/A) says what the
 comparison can resolve. Needs g++, and a machine with nothing else to do.
 """
 
 import statistics
 import subprocess
 import tempfile
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import torch
-from recipe_case import build, finish, in_turn, load, p50_ms, say, table
+from recipe_case import build, in_turn, load, p50_ms, say, table
+from report import Figure, finish
 
 from sweeps.records import Variant
 from workers.runtimes.interface import RunRequest
 
-WITHIN = 0.05
-RUNNER, AGAIN, BARE = "Python runner", "Python runner again (A/A)", "bare loop (C++)"
+WITHIN_PERCENT = 5.0
+RUNNER, BARE = "Python runner", "bare loop (C++)"
+AGAIN = " again"
 
 
 def compiled(folder: Path) -> Path:
@@ -49,16 +52,28 @@ def main() -> None:
         program = compiled(folder)
         request = build(load(folder), Variant(fuse=True, optimize=True, layout="nhwc"), folder)
         runner = partial(p50_ms, request)
-        taken = in_turn({RUNNER: runner, BARE: partial(bare_p50_ms, program, request), AGAIN: runner})
-    # Within a round both see the same machine: the ratio is taken there.
-    ratio = statistics.median(a / b for a, b in zip(taken[RUNNER], taken[BARE], strict=True))
-    same = statistics.median(a / b for a, b in zip(taken[RUNNER], taken[AGAIN], strict=True))
+        bare = partial(bare_p50_ms, program, request)
+        # There and back: a steady drift within a round hits both alike.
+        taken = in_turn({RUNNER: runner, BARE: bare, BARE + AGAIN: bare, RUNNER + AGAIN: runner})
     table(taken)
-    print(f"the runner's p50 is {(ratio - 1) * 100:+.1f} % of the bare loop's (within {WITHIN * 100:.0f} %)")
-    print(f"the runner against itself: {(same - 1) * 100:+.1f} %")
-    missed = [] if abs(ratio - 1) <= WITHIN else [f"the runner is {(ratio - 1) * 100:+.1f} % from the bare loop"]
-    p50 = {arm: statistics.median(values) for arm, values in taken.items()}
-    finish({"benchmark": "runner", "p50_ms": p50, "runner_over_bare": ratio, "runner_over_itself": same}, missed)
+    runners, bares = both(taken, RUNNER), both(taken, BARE)
+    off = difference_percent(runners, bares)
+    figures = [
+        Figure(f"{RUNNER}, p50 over the {BARE}", off, "%", f"within {WITHIN_PERCENT:g} %", abs(off) <= WITHIN_PERCENT),
+        Figure(f"{RUNNER} over itself (A/A)", difference_percent(taken[RUNNER], taken[RUNNER + AGAIN]), "%"),
+        Figure(f"{BARE} over itself (A/A)", difference_percent(taken[BARE], taken[BARE + AGAIN]), "%"),
+    ]
+    finish("runner", figures, p50_ms={RUNNER: statistics.median(runners), BARE: statistics.median(bares)})
+
+
+def both(taken: Mapping[str, Sequence[float]], arm: str) -> list[float]:
+    """Per round, the mean of the arm's two processes."""
+    return [(one + other) / 2 for one, other in zip(taken[arm], taken[arm + AGAIN], strict=True)]
+
+
+def difference_percent(one: Sequence[float], other: Sequence[float]) -> float:
+    """Median over the rounds: within a round both arms see the same machine."""
+    return (statistics.median(a / b for a, b in zip(one, other, strict=True)) - 1.0) * 100.0
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """What both benchmarks of the runtime measure: the artifacts of sweeps/specs/recipe.yaml, each in fresh processes."""
 
-import json
 import statistics
 import subprocess
 import sys
@@ -72,14 +71,6 @@ def table(taken: Mapping[str, Sequence[float]]) -> None:
     print(f"{'arm':<36}{'p50 ms':>9}{'lowest':>9}{'highest':>9}")
     for name, values in taken.items():
         print(f"{name:<36}{statistics.median(values):>9.3f}{min(values):>9.3f}{max(values):>9.3f}")
-
-
-def finish(result: Mapping[str, object], missed: Sequence[str]) -> None:
-    """One JSON line last; exit code 1 where a required figure is missed."""
-    for line in missed:
-        print(f"MISSED: {line}")
-    print(json.dumps({**result, "passed": not missed}))
-    sys.exit(1 if missed else 0)
 
 
 def say(what: str) -> None:
