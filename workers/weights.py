@@ -124,6 +124,9 @@ def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
 
     Freshly initialised in eval mode, MobileNetV2's logits are 1e-9, ViT's exactly 0, and GoogLeNet's the same for
     every image. So heads that start at zero are drawn, and batch-norm statistics are estimated on smooth images.
+
+    Batch norm's shift is set to 1 deviation. At 0 every ReLU cuts half of a signal that is nothing but noise to the
+    next layer: rounding grows with depth, and a faultless int8 MobileNetV2 has 7.7 dB (with the shift 17.7).
     """
     random = torch.Generator().manual_seed(seed)
     norms: list[_BatchNorm] = []
@@ -132,6 +135,8 @@ def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
             module.weight.data.normal_(0.0, module.weight[0].numel() ** -0.5, generator=random)
         elif isinstance(module, _BatchNorm) and module.track_running_stats:
             norms.append(module)
+            if module.bias is not None:
+                module.bias.data.fill_(1.0)
     model.eval()
     if norms:
         momenta = [norm.momentum for norm in norms]
