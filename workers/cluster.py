@@ -6,7 +6,7 @@ Artifacts and images cross between machines as Ray objects, never as paths: no s
 import logging
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sweeps.records import Block, DeviceFacts, Failed, Job, Variant
 from workers.bench import Bench, Evaluation
 from workers.build import ArtifactStore, PackedArtifact, build_packed
 from workers.devices import registry
-from workers.executor import CRASHED_BUILD, BuildRequest, DeviceLane, Started, Stop
+from workers.executor import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.runtimes.interface import BuildInputs, Logits
 
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
@@ -60,9 +60,7 @@ class RayExecutor:
                 "check RAY_ADDRESS and free memory and disk, or work without Ray: --executor inline",
             ) from error
 
-    def build(
-        self, requests: Iterable[BuildRequest], started: Started, stop: Stop
-    ) -> Iterator[tuple[BuildRequest, PackedArtifact | Failed]]:
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
         # One at a time per CPU: what is not started yet can be left out on Ctrl-C.
         at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
         waiting = iter(requests)
@@ -80,7 +78,7 @@ class RayExecutor:
                 if shared[1] is None:
                     shared = inputs[id(request.inputs)] = (request.inputs, ray.put(request.inputs))
                 running[_build_task.remote(request.build_key, request.variant, shared[1])] = request
-                started(request)
+                yield request, None
             done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
             for reference in done:
                 yield running.pop(reference), _build_result(reference)

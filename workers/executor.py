@@ -28,8 +28,9 @@ class BuildRequest:
     inputs: BuildInputs
 
 
-Started = Callable[[BuildRequest], None]
 Stop = Callable[[], bool]
+Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]
+"""Each request twice: with `None` as its build starts, and with its outcome as it ends."""
 
 
 class DeviceLane(Protocol):
@@ -43,10 +44,8 @@ class DeviceLane(Protocol):
 class Executor(Protocol):
     """Runs builds side by side, and gives a lane for each device."""
 
-    def build(
-        self, requests: Iterable[BuildRequest], started: Started, stop: Stop
-    ) -> Iterator[tuple[BuildRequest, PackedArtifact | Failed]]:
-        """Outcomes as they come. After `stop()` nothing new is started; what runs is waited for."""
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
+        """Starts and outcomes as they come. After `stop()` nothing new is started; what runs is waited for."""
         ...
 
     def lane(self, facts: DeviceFacts) -> DeviceLane: ...
@@ -61,13 +60,11 @@ class InlineExecutor:
         self._folder = folder
         self._pool: ProcessPoolExecutor | None = None
 
-    def build(
-        self, requests: Iterable[BuildRequest], started: Started, stop: Stop
-    ) -> Iterator[tuple[BuildRequest, PackedArtifact | Failed]]:
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
         for request in requests:
             if stop():
                 return
-            started(request)
+            yield request, None
             # A crash of torch's native code must end one variant, not the sweep: hence the process.
             self._pool = self._pool or _one_process()
             try:

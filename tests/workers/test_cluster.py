@@ -68,13 +68,12 @@ def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_f
 ) -> None:
     inputs = tiny_inputs()
     job = _job("a" * 64, Variant(layout="nhwc", optimize=True))
-    started: list[str] = []
     executor = RayExecutor(two_nodes["driver"], None)
     try:
         request = BuildRequest(job.build_key, job.variant, inputs)
-        [(built, packed)] = executor.build([request], lambda r: started.append(r.build_key), lambda: False)
-        assert built is request
-        assert started == [job.build_key]
+        [(started, nothing), (built, packed)] = executor.build([request], lambda: False)
+        assert started is built is request
+        assert nothing is None
         assert isinstance(packed, PackedArtifact), packed
         store = ArtifactStore(two_nodes["driver"] / "artifacts")
         store.unpack(packed)
@@ -101,7 +100,7 @@ def test_a_build_whose_process_dies_is_one_failed_build(two_nodes: dict[str, Pat
     executor = RayExecutor(two_nodes["driver"], None)
     try:
         requests = [BuildRequest("d" * 64, Variant(), deadly), BuildRequest("e" * 64, Variant(), inputs)]
-        outcomes = {r.build_key[0]: o for r, o in executor.build(requests, lambda r: None, lambda: False)}
+        outcomes = {r.build_key[0]: o for r, o in executor.build(requests, lambda: False)}
     finally:
         executor.close()
     assert isinstance(outcomes["d"], Failed)
