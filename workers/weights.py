@@ -42,6 +42,8 @@ def read_checkpoint(path: Path) -> State:
         raise _refused(path, error) from error
     if isinstance(content, Mapping):
         content = next((content[key] for key in _WRAPPERS if isinstance(content.get(key), Mapping)), content)
+    if isinstance(content, Mapping):
+        _check_tensors(content, path)
     if not isinstance(content, Mapping) or not content or not _only_tensors(content):
         raise ModelError(f"{path} holds no state_dict", "save it with torch.save(model.state_dict(), path)")
     if all(name.startswith("module.") for name in content):
@@ -52,6 +54,30 @@ def read_checkpoint(path: Path) -> State:
 
 def _only_tensors(content: Mapping[Any, Any]) -> bool:
     return all(isinstance(name, str) and isinstance(tensor, torch.Tensor) for name, tensor in content.items())
+
+
+def _check_tensors(content: Mapping[Any, Any], path: Path) -> None:
+    """`copy_`, which loads a state_dict, takes other tensors only in part, and says it in its own terms."""
+    for name, tensor in content.items():
+        if isinstance(tensor, torch.Tensor) and (kind := _kind(tensor)) is not None:
+            advice = {
+                "quantized": "give the fp32 weights; EdgeSweep makes int8 of them itself",
+                "a meta tensor (without data)": "save it with the weights loaded: meta tensors hold none",
+            }.get(kind, "save it with dense tensors of real numbers")
+            raise ModelError(f"the tensor {name} in {path} is {kind}, not dense float or int", advice)
+
+
+def _kind(tensor: torch.Tensor) -> str | None:
+    """What makes it no dense tensor of real numbers."""
+    if tensor.is_quantized:
+        return "quantized"
+    if tensor.is_meta:
+        return "a meta tensor (without data)"
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout != torch.strided:
+        return f"sparse ({tensor.layout})" if "sparse" in str(tensor.layout) else f"of the layout {tensor.layout}"
+    return f"complex ({tensor.dtype})" if tensor.is_complex() else None
 
 
 def _refused(path: Path, error: Exception) -> ModelError:
@@ -111,7 +137,14 @@ def fit(model: torch.nn.Module, state: State, origin: str) -> None:
         )
     # Modules such as MNASNet read the version that their tensors were written by from here.
     accepted._metadata = getattr(state, "_metadata", expected._metadata)  # type: ignore[attr-defined]  # torch's own
-    model.load_state_dict(accepted)
+    try:
+        model.load_state_dict(accepted)
+    # The model's own hooks run in here, and may raise anything.
+    except Exception as error:
+        raise ModelError(
+            f"{origin} can not be loaded into the model: {type(error).__name__}: {error}",
+            "save the weights anew, with torch.save(model.state_dict(), path)",
+        ) from error
 
 
 def _listed(what: str, names: list[str]) -> str:

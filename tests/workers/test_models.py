@@ -1,6 +1,7 @@
 import pickle
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torchvision
 from sweeps.errors import DataError, ModelError
 from sweeps.spec import DataSpec, DigitsData, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
+from workers import weights
 from workers.data import load
 from workers.models import eager_logits, identify, load_eager, package, prepare
 
@@ -299,6 +301,40 @@ def test_a_file_without_tensors_is_no_state_dict(tmp_path: Path, workspace: Work
     torch.save(content, path)
     with pytest.raises(ModelError, match="holds no state_dict"):
         package(small("squeezenet1_1", weights=str(path)), workspace, silent)
+
+
+@pytest.mark.parametrize(
+    ("convert", "message"),
+    [
+        (lambda t: torch.quantize_per_tensor(t, 0.1, 0, torch.qint8), r"is quantized(.|\n)*give the fp32 weights"),
+        (lambda t: t.to_sparse(), r"is sparse \(torch\.sparse_coo\)"),
+        (lambda t: t.flatten(1).to_sparse_csr(), r"is sparse \(torch\.sparse_csr\)"),
+        (lambda t: t.to("meta"), r"is a meta tensor"),
+        (lambda t: t.to(torch.complex64), r"is complex \(torch\.complex64\)"),
+    ],
+    ids=["quantized", "sparse_coo", "sparse_csr", "meta", "complex"],
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:.*quantiz.*:DeprecationWarning")
+def test_a_tensor_that_is_not_dense_and_real_is_named(
+    tmp_path: Path, workspace: Workspace, convert: Callable[[torch.Tensor], torch.Tensor], message: str
+) -> None:
+    state = torchvision.models.squeezenet1_1().state_dict()
+    state["features.0.weight"] = convert(state["features.0.weight"])
+    path = tmp_path / "odd.pt"
+    torch.save(state, path)
+    with pytest.raises(ModelError, match=r"features\.0\.weight in .*odd\.pt " + message):
+        package(small("squeezenet1_1", weights=str(path)), workspace, silent)
+
+
+def test_a_loading_hook_that_fails_is_a_model_error() -> None:
+    module = torch.nn.Linear(2, 2)
+
+    def refuse(*given: object) -> None:
+        raise KeyError("an older layout")
+
+    module.register_load_state_dict_pre_hook(refuse)
+    with pytest.raises(ModelError, match=r"w\.pt can not be loaded into the model: KeyError"):
+        weights.fit(module, torch.nn.Linear(2, 2).state_dict(), "w.pt")
 
 
 def test_a_checkpoint_that_does_not_fit_is_told_where(tmp_path: Path, workspace: Workspace) -> None:
