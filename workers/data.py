@@ -1,15 +1,20 @@
 """Calibration and evaluation data: what they are (torch-free, for plans), and their images, ready for a model.
 
 Every set has an order in which any first part of it is balanced over its classes: `images: 100` takes the first 100.
+(The one exception: data sets of torchvision that keep no list of their labels, whose order is only shuffled.)
+Without `images`, evaluation takes all; calibration on folders and torchvision's data sets takes 100 at most, as the
+ranges that int8 needs are known by then.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from sweeps.errors import DataError
@@ -22,6 +27,10 @@ DIGITS_TRAINING = 1200
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
 SHARE_OF_ONE_FOLDER = 5
 """Where both sets come from one folder and calibration names no number, it takes one image in so many."""
+CALIBRATION_IMAGES = 100
+"""At most so many, where calibration names no number."""
+LARGEST_SHARE_OF_RAM = 0.5
+"""No set may take more: copies are made of it while variants are built and evaluated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +89,8 @@ def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
 def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
     """(calibration, evaluation) for a model that takes (B, C, H, W) = `input_shape`; no image is in both.
 
-    Raises `DataError` where an image can not be decoded or nothing is left to calibrate with.
+    Raises `DataError` where an image can not be decoded, nothing is left to calibrate with, or a set is too large for
+    this machine's memory.
     """
     channels = input_shape[1]
     if channels not in (1, 3):
@@ -94,6 +104,23 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
         labels = None if calibration.labels is None else calibration.labels[kept]
         calibration = replace(calibration, images=calibration.images[kept], labels=labels)
     return calibration, evaluation
+
+
+def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> DataManifest:
+    """The manifest to keep beside results: for torchvision's data sets, which a plan can not look into, with content.
+
+    `images` are then the sha256 of the prepared images, and `source` names the manifest that the plan knows.
+    """
+    if not isinstance(source, TorchvisionData):
+        return planned
+    return replace(
+        planned,
+        source=f"{planned.source}; as loaded for {planned.id}",
+        count=len(loaded),
+        images=tuple(_pixels_sha256(image).hex() for image in loaded.images),
+        labels=None if loaded.labels is None else tuple(map(int, loaded.labels)),
+        classes=loaded.classes,
+    )
 
 
 def digits_for_training(input_shape: InputShape) -> tuple[Dataset, Dataset]:
@@ -113,6 +140,8 @@ def _select(data: DataSpec) -> tuple[_Selection, _Selection]:
         case FolderData(), FolderData() if calibration.path.resolve() == evaluation.path.resolve():
             first, second = _one_folder(calibration, evaluation)
         case _:
+            if isinstance(calibration, FolderData | TorchvisionData) and calibration.images is None:
+                calibration = calibration.model_copy(update={"images": CALIBRATION_IMAGES})
             first, second = _selection(calibration, held_out=False), _selection(evaluation, held_out=True)
     if _compared_when_loaded(data):
         source = f"{first.manifest.source}, without images of {second.manifest.id}"
@@ -129,6 +158,19 @@ def _select(data: DataSpec) -> tuple[_Selection, _Selection]:
 def _compared_when_loaded(data: DataSpec) -> bool:
     """A plan downloads nothing, so what torchvision brings is compared by its pixels once it is there."""
     return any(isinstance(source, TorchvisionData) for source in (data.calibration, data.evaluation))
+
+
+def _check_memory(count: int, shape: InputShape) -> None:
+    """Raises `DataError` before the arrays are made: an allocation that is too large gets the process killed."""
+    ram_bytes = psutil.virtual_memory().total
+    wanted_bytes = count * math.prod(shape[1:]) * np.dtype(np.float32).itemsize
+    if wanted_bytes > LARGEST_SHARE_OF_RAM * ram_bytes:
+        fitting = int(LARGEST_SHARE_OF_RAM * ram_bytes * count / wanted_bytes)
+        raise DataError(
+            f"{count} images of {list(shape[1:])} take {wanted_bytes / 2**30:.1f} GiB as float32, more than half of "
+            f"this machine's memory ({ram_bytes / 2**30:.1f} GiB)",
+            f"use fewer, at most images: {fitting}, under data: in the sweep file",
+        )
 
 
 def _pixels_sha256(image: NDArray[np.float32]) -> bytes:
@@ -183,6 +225,7 @@ def _digits(source: DigitsData, *, held_out: bool) -> _Selection:
         )
 
         def read(shape: InputShape) -> Dataset:
+            _check_memory(len(chosen), shape)
             _, channels, height, width = shape
             planes = np.stack([enlarged(pixels[i] / 8.0 - 1.0, height, width) for i in chosen])
             images = np.ascontiguousarray(np.repeat(planes[:, None], channels, axis=1))
@@ -211,6 +254,7 @@ def _synthetic(source: SyntheticData, *, held_out: bool) -> _Selection:
     )
 
     def read(shape: InputShape) -> Dataset:
+        _check_memory(source.images, shape)
         return Dataset(smooth_images(source.images, shape, source.seed, stream), None, None)
 
     return _Selection(manifest, read, None)
@@ -253,7 +297,7 @@ def _images_of(folder: Path, home: Path) -> list[Path]:
 
 def _one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[_Selection, _Selection]:
     files, classes = _files(calibration.path)
-    share = calibration.images or max(1, len(files) // SHARE_OF_ONE_FOLDER)
+    share = calibration.images or min(CALIBRATION_IMAGES, max(1, len(files) // SHARE_OF_ONE_FOLDER))
     rest = files[share:][: evaluation.images]
     if not rest:
         raise DataError(
@@ -276,6 +320,7 @@ def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...]
     )
 
     def read(shape: InputShape) -> Dataset:
+        _check_memory(len(files), shape)
         images = np.empty((len(files), *shape[1:]), np.float32)
         for i, (file, digest) in enumerate(zip(files, digests, strict=True)):
             content = _bytes(file.path)
@@ -305,7 +350,7 @@ def _torchvision(source: TorchvisionData, *, held_out: bool) -> _Selection:
 
     torchvision_data.constructor(source.dataset)
     manifest = DataManifest(
-        source=f"torchvision {source.dataset}, {'test' if held_out else 'train'}",
+        source=f"torchvision {source.dataset}, {'test' if held_out else 'train'}, balanced",
         preprocessing=_preprocessing(source),
         count=source.images,
         images=(),
@@ -316,7 +361,9 @@ def _torchvision(source: TorchvisionData, *, held_out: bool) -> _Selection:
     def read(shape: InputShape) -> Dataset:
         dataset = torchvision_data.opened(source.dataset, source.root, held_out=held_out)
         count = len(dataset)
-        chosen = balanced_order([0] * count, [str(i) for i in range(count)])[: source.images]
+        listed = torchvision_data.listed_labels(dataset) or [0] * count
+        chosen = balanced_order(listed, [str(i) for i in range(count)])[: source.images]
+        _check_memory(len(chosen), shape)
         images = np.empty((len(chosen), *shape[1:]), np.float32)
         labels = np.empty(len(chosen), np.int64)
         for i, index in enumerate(chosen):

@@ -54,6 +54,19 @@ def opened(name: str, root: Path, *, held_out: bool) -> Any:
     )
 
 
+def listed_labels(dataset: Any) -> list[int] | None:
+    """The class of every image without decoding one; `None` where the data set keeps no such list."""
+    for name in ("targets", "labels", "_labels"):
+        found = getattr(dataset, name, None)
+        try:
+            labels = [int(label) for label in found] if found is not None else []
+        except (TypeError, ValueError):
+            continue
+        if labels and len(labels) == len(dataset):
+            return labels
+    return None
+
+
 def item(dataset: Any, index: int, name: str) -> tuple[Image.Image, int]:
     """Image and class. Raises `DataError` where the data set is not one of single labelled images."""
     entry = dataset[index]

@@ -6,6 +6,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 import torchvision.transforms
@@ -13,7 +14,7 @@ from PIL import Image
 
 from sweeps.errors import DataError
 from sweeps.spec import DataSpec, DigitsData, FolderData, SyntheticData, TorchvisionData
-from workers.data import digits_for_training, load, manifests
+from workers.data import as_loaded, digits_for_training, load, manifests
 
 SHAPE = (1, 3, 32, 32)
 
@@ -106,6 +107,33 @@ def test_one_folder_for_both_is_divided_in_the_proportions_of_its_classes(animal
 def test_one_folder_for_both_gives_calibration_a_fifth_where_no_number_is_named(animals: Path) -> None:
     calibration, evaluation = manifests(folders(animals, animals))
     assert (calibration.count, evaluation.count) == (4, 16)
+
+
+def test_calibration_takes_a_hundred_images_where_no_number_is_named(tmp_path: Path) -> None:
+    for i in range(520):
+        picture(tmp_path / "many" / f"class {i % 2}" / f"{i}.png", seed=i, size=(2, 2))
+    picture(tmp_path / "few" / "only" / "a.png", seed=1000)
+    assert [part.count for part in manifests(folders(tmp_path / "many", tmp_path / "many"))] == [100, 420]
+    assert [part.count for part in manifests(folders(tmp_path / "many", tmp_path / "few"))] == [100, 1]
+    assert [part.count for part in manifests(folders(tmp_path / "many", tmp_path / "few", images=110))] == [110, 1]
+
+
+@pytest.mark.parametrize("source", ["folder", "digits", "synthetic", "torchvision"])
+def test_a_set_that_would_fill_the_memory_is_refused_before_it_is_made(
+    animals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    evaluation = {
+        "folder": FolderData(source="folder", path=animals),
+        "digits": DigitsData(source="digits", images=20),
+        "synthetic": SyntheticData(source="synthetic", images=20),
+        "torchvision": mnist(tmp_path, train=[1], test=list(range(20))),
+    }[source]
+    data = DataSpec(calibration=SyntheticData(source="synthetic", images=1), evaluation=evaluation)
+    assert len(load(data, SHAPE)[1]) == 20
+    ram_bytes = psutil.virtual_memory().total
+    monkeypatch.setattr("workers.data.LARGEST_SHARE_OF_RAM", 10.5 * 3 * 32 * 32 * 4 / ram_bytes)
+    with pytest.raises(DataError, match=r"20 images of \[3, 32, 32\] take (.|\n)*at most images: 10,"):
+        load(data, SHAPE)
 
 
 def test_an_image_that_lies_in_both_folders_is_not_calibrated_with(animals: Path, tmp_path: Path) -> None:
@@ -253,6 +281,29 @@ def test_a_torchvision_data_set_is_calibrated_on_train_and_evaluated_on_test(tmp
     assert evaluation.labels is not None
     values = [round(float(image[0, 0, 0]) * 255) for image in evaluation.images]
     assert [value % 10 for value in values] == evaluation.labels.tolist()
+
+
+def test_the_first_part_of_a_torchvision_data_set_is_balanced(tmp_path: Path) -> None:
+    source = mnist(tmp_path, train=[1], test=[*range(0, 200, 10), *range(1, 101, 10), *range(2, 102, 10)])
+    data = DataSpec(calibration=SyntheticData(source="synthetic"), evaluation=source.model_copy(update={"images": 8}))
+    labels = load(data, (1, 1, 28, 28))[1].labels
+    assert labels is not None
+    assert np.bincount(labels).tolist() == [4, 2, 2]
+
+
+def test_a_torchvision_data_set_is_recorded_with_its_content_once_it_is_there(tmp_path: Path) -> None:
+    sources = [mnist(tmp_path / name, train=[1], test=[3, value]) for name, value in (("a", 55), ("b", 65))]
+    recorded = []
+    for source in sources:
+        data = DataSpec(calibration=SyntheticData(source="synthetic"), evaluation=source)
+        planned, loaded = manifests(data)[1], load(data, (1, 1, 28, 28))[1]
+        recorded.append(as_loaded(source, planned, loaded))
+        assert planned.id in recorded[-1].source
+        assert recorded[-1].count == 2
+    first, second = recorded
+    assert first.labels == second.labels
+    assert len(set(first.images) & set(second.images)) == 1
+    assert first.id != second.id
 
 
 def test_what_calibration_leaves_out_is_part_of_its_id(tmp_path: Path) -> None:
