@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,7 @@ class _RayLane:
     """The driver's end of a device actor."""
 
     def __init__(self, facts: DeviceFacts, store: ArtifactStore) -> None:
-        self._name = facts.name
-        self._resource = _resource(facts.device_id)
+        self._facts = facts
         self._store = store
         self._images: dict[str, Any] = {}
         self._actor: Any = None
@@ -129,7 +129,8 @@ class _RayLane:
         try:
             if self._actor is None:
                 actor_class: Any = _DeviceActor
-                self._actor = actor_class.options(resources={self._resource: 1}).remote(self._name)
+                placed = actor_class.options(resources={_resource(self._facts.device_id): 1})
+                self._actor = placed.remote(self._facts)
             if not ray.get(self._actor.has.remote(job.build_key)):
                 self._send(job)
             return ray.get(getattr(self._actor, method).remote(*arguments))
@@ -137,6 +138,10 @@ class _RayLane:
             # The next call starts a new actor: the device is fine, its host process was not.
             self._actor = None
             return Failed(stage=stage, kind="worker_lost", message=f"the device's worker process ended: {error}"[:500])
+        except exceptions.RayTaskError as error:
+            if isinstance(error.cause, ClusterError):
+                raise error.cause from None
+            raise
 
     def _send(self, job: Job) -> None:
         manifest = self._store.find(job.build_key)
@@ -154,21 +159,42 @@ def _build_task(build_key: str, variant: Variant, inputs: BuildInputs) -> Packed
 class _DeviceActor:
     """On the node that the device is attached to. Measures one job at a time."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, asked: DeviceFacts) -> None:
         folder = _node_folder()
-        self._bench = Bench(registry.connect(name, folder), folder)
+        device = registry.connect(asked.name, folder)
+        self._asked = asked
+        self._found = device.facts()
+        self._connected = Bench(device, folder)
+
+    def _bench(self) -> Bench:
+        """Raises `ClusterError` where the device is not the one that was asked for: resources are typed by people."""
+        asked, found = self._asked, self._found
+        if (found.device_id, found.fingerprint) == (asked.device_id, asked.fingerprint):
+            return self._connected
+        resource = _resource(asked.device_id)
+        raise ClusterError(
+            f"the node that has the resource {resource} is another device ({_difference(asked, found)})",
+            f"take {resource} from that node, and start the device's host with it: ray start --resources=...",
+        )
 
     def has(self, build_key: str) -> bool:
-        return self._bench.has(build_key)
+        return self._bench().has(build_key)
 
     def receive(self, packed: PackedArtifact) -> None:
-        self._bench.receive(packed)
+        self._bench().receive(packed)
 
     def block(self, job: Job, round_: int, protocol: MeasurementProtocol) -> Block | Failed:
-        return self._bench.block(job, round_, protocol)
+        return self._bench().block(job, round_, protocol)
 
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
-        return self._bench.logits(job, evaluation)
+        return self._bench().logits(job, evaluation)
+
+
+def _difference(asked: DeviceFacts, found: DeviceFacts) -> str:
+    if found.device_id != asked.device_id:
+        return found.device_id
+    names = [field.name for field in fields(found) if getattr(found, field.name) != getattr(asked, field.name)]
+    return "; ".join(f"{name}: {getattr(found, name)}, not {getattr(asked, name)}" for name in names)[:300]
 
 
 def _build_result(reference: Any) -> PackedArtifact | Failed:

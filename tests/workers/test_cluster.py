@@ -34,7 +34,7 @@ def cluster_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[s
     cluster.add_node(num_cpus=2, env_vars={NODE_FOLDER_VARIABLE: str(folders["builder"])})
     cluster.add_node(
         num_cpus=0,
-        resources={f"device:{local_facts().device_id}": 1},
+        resources={f"device:{local_facts().device_id}": 1, "device:phone-18": 1},
         env_vars={NODE_FOLDER_VARIABLE: str(folders["phone-host"])},
     )
     cluster.wait_for_nodes()
@@ -115,6 +115,31 @@ def test_a_device_that_no_node_has_is_named_with_the_line_that_adds_it(two_nodes
         with pytest.raises(ClusterError, match="phone-17") as caught:
             executor.lane(elsewhere)
         assert "ray start" in caught.value.next_step
+    finally:
+        executor.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            replace(local_facts(), device_id="phone-18"),
+            rf"device:phone-18 is another device \({local_facts().device_id}\)",
+        ),
+        (replace(local_facts(), os_build="Linux 0.1"), r"is another device \(os_build: Linux .*, not Linux 0\.1\)"),
+    ],
+    ids=["another id", "another system"],
+)
+def test_a_node_with_the_resource_of_a_device_that_it_is_not_measures_nothing(
+    two_nodes: dict[str, Path], asked: DeviceFacts, told: str
+) -> None:
+    executor = RayExecutor(two_nodes["driver"], None)
+    try:
+        lane = executor.lane(asked)
+        for _ in range(2):
+            with pytest.raises(ClusterError, match=told) as caught:
+                lane.block(_job("f" * 64, Variant()), 0, QUICK)
+            assert "ray start" in caught.value.next_step
     finally:
         executor.close()
 
