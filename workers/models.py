@@ -44,8 +44,6 @@ class PreparedModel:
     evaluation: datasets.Dataset
     evaluation_logits: Logits
     """Of the fp32 eager model, (N, classes)."""
-    evaluation_top1_percent: float | None
-    """Of the fp32 eager model; `None` without labels."""
 
 
 def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
@@ -161,11 +159,10 @@ def prepare(
             verification_logits=logits[:count],
             versions=dict(versions),
         ),
-        calibration_manifest=calibration_manifest,
-        evaluation_manifest=evaluation_manifest,
+        calibration_manifest=datasets.as_loaded(data.calibration, calibration_manifest, calibration),
+        evaluation_manifest=datasets.as_loaded(data.evaluation, evaluation_manifest, evaluation),
         evaluation=evaluation,
         evaluation_logits=logits,
-        evaluation_top1_percent=None if labels is None else float((logits.argmax(1) == labels).mean() * 100.0),
     )
 
 
@@ -274,6 +271,8 @@ def _reference_logits(
             "arguments": dict(packed.arguments),
             "shape": list(packed.input_shape),
             "evaluation": evaluation_id,
+            # The id of a downloaded set does not tell when its files were replaced.
+            "pixels": hashlib.sha256(np.ascontiguousarray(images).data).hexdigest(),
             "torch": torch.__version__,
         }
     )
