@@ -19,7 +19,7 @@ PHONE = DeviceFacts(
 )
 HOST = replace(PHONE, name="local", abi="x86_64", qengines=("qnnpack", "onednn", "x86"))
 FP32 = Variant()
-INT8 = Variant(precision="int8", quantization="static_fx", interface="core", qengine="auto", fuse=True)
+INT8 = Variant(precision="int8", quantization="static_fx", interface="core", qengine="x86", fuse=True)
 
 
 @pytest.mark.parametrize("capture", ["script", "trace"])
@@ -31,22 +31,17 @@ def test_fp32_takes_every_combination(capture: str, layout: str, optimize: bool,
     assert TorchScript().supports(variant, PHONE) is None
 
 
-def test_fp32_as_the_sweep_file_writes_it_is_no_contradiction() -> None:
-    unresolved = replace(FP32, quantization="static_fx", interface="core", qengine="auto")
-    assert TorchScript().supports(unresolved, PHONE) is None
-
-
-@pytest.mark.parametrize(("facts", "engine"), [(PHONE, "auto"), (PHONE, "qnnpack"), (HOST, "auto"), (HOST, "onednn")])
+@pytest.mark.parametrize(("facts", "engine"), [(PHONE, "qnnpack"), (HOST, "x86"), (HOST, "onednn")])
 def test_int8_runs_under_the_engines_of_the_device(facts: DeviceFacts, engine: str) -> None:
     assert TorchScript().supports(replace(INT8, qengine=engine), facts) is None
 
 
 def test_an_engine_that_the_device_lacks_is_named() -> None:
-    reason = TorchScript().supports(replace(INT8, qengine="x86"), PHONE)
+    reason = TorchScript().supports(INT8, PHONE)
     assert reason == "adb:p1 has no quantized engine x86 (it has: qnnpack)"
 
 
-def test_auto_is_refused_where_the_abis_engine_is_missing() -> None:
+def test_a_device_without_any_engine_says_so() -> None:
     reason = TorchScript().supports(INT8, replace(HOST, qengines=()))
     assert reason == "local has no quantized engine x86 (it has: none)"
 

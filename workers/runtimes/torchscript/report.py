@@ -40,7 +40,7 @@ def parse(stdout: bytes) -> RunReport:
             _garbled("an error without kind and message")
         raise RunnerError(kind, message[:1000])
     if "end" not in events:
-        raise RunnerError("truncated", "the runner's report has no end line", "see the runner's log")
+        raise RunnerError("truncated", "the runner's report has no end line")
     for name in ("start", "load", "first_inference", "ran"):
         if name not in events:
             _garbled(f"there is no {name} line")
@@ -78,7 +78,7 @@ def _events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
     unfinished = lines.pop()
     lines = [line for line in lines if line.strip()]
     if not lines and not unfinished.strip():
-        raise RunnerError("no_report", "the runner printed nothing", "see the runner's log")
+        raise RunnerError("no_report", "the runner printed nothing")
     events: dict[str, list[dict[str, Any]]] = {}
     for number, line in enumerate(lines, start=1):
         if "end" in events:
@@ -90,7 +90,7 @@ def _events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
         events.setdefault(name, []).append(event)
     if unfinished.strip() and "error" not in events:
         # Whatever it was to say: a line without its newline was cut off.
-        raise RunnerError("truncated", "the runner's report ends inside a line", "see the runner's log")
+        raise RunnerError("truncated", "the runner's report ends inside a line")
     return events
 
 
@@ -133,4 +133,4 @@ def _text(event: dict[str, Any], name: str) -> str:
 
 
 def _garbled(what: str) -> NoReturn:
-    raise RunnerError("garbled", f"the runner's report makes no sense: {what}", "see the runner's log")
+    raise RunnerError("garbled", f"the runner's report makes no sense: {what}")

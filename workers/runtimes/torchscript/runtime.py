@@ -22,7 +22,7 @@ class TorchScript:
     name = "torchscript"
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
-        """See `Runtime.supports`. fp32 may still carry the sweep file's values for the axes of int8."""
+        """See `Runtime.supports`. The axes of int8 are resolved: `none` for fp32, and never `auto`."""
         if variant.backend != "cpu":
             return f"torchscript has no backend {variant.backend}"
         if variant.format != "pt":
@@ -33,7 +33,7 @@ class TorchScript:
             return f"the cpu backend has no layout {variant.layout}"
         match variant.precision:
             case "fp32":
-                return None if variant.quantization in ("none", "static_fx") else "fp32 takes no quantization"
+                return None if variant.quantization == "none" else "fp32 takes no quantization"
             case "int8":
                 return _supports_int8(variant, facts)
             case _:
@@ -51,7 +51,7 @@ class TorchScript:
         return f"{NAME} {VERSION}"
 
     def build(self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path) -> Manifest:
-        """See `Runtime.build`. The engine must be resolved."""
+        """See `Runtime.build`."""
         from workers.models import load_eager
         from workers.runtimes.torchscript.cpu import lower
         from workers.runtimes.torchscript.torch_state import build_state
@@ -125,10 +125,8 @@ def _supports_int8(variant: Variant, facts: DeviceFacts) -> str | None:
         return f"int8 on the cpu has the interface core, not {variant.interface}"
     if not variant.fuse:
         return "FX quantization fuses Conv+BN itself: fuse: false is the same artifact"
-    arm = facts.abi.startswith("arm")
-    engine = ("qnnpack" if arm else "x86") if variant.qengine == "auto" else variant.qengine
-    if engine not in facts.qengines:
-        return f"{facts.name} has no quantized engine {engine} (it has: {', '.join(facts.qengines) or 'none'})"
+    if variant.qengine not in facts.qengines:
+        return f"{facts.name} has no quantized engine {variant.qengine} (it has: {', '.join(facts.qengines) or 'none'})"
     return None
 
 
