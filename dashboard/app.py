@@ -1,4 +1,4 @@
-"""The dashboard's entry: `edgesweep dashboard`, or `streamlit run dashboard/app.py -- --workspace DIR`."""
+"""The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.launch` binds it to this machine alone)."""
 
 import argparse
 import os

@@ -1,6 +1,7 @@
 """Serving the dashboard: address, theme and workspace as one command, without a file in the user's folder."""
 
 import http.client
+import importlib.util
 import socket
 import subprocess
 import sys
@@ -50,8 +51,10 @@ _OPTIONS: dict[str, str] = {
 def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[str]:
     """The argv that serves `workspace` at `http://host:port` until it is ended.
 
-    The default host is this machine alone: the page has no login.
+    The default host is this machine alone: the page has no login. Raises `EdgeSweepError` without Streamlit.
     """
+    if importlib.util.find_spec("streamlit") is None:
+        raise EdgeSweepError("the dashboard is not installed", "pip install 'edgesweep[dashboard]'")
     options = {**_OPTIONS, "server.address": host, "server.port": str(port)}
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
     return [sys.executable, "-m", "streamlit", "run", str(APP), *flags, "--", "--workspace", str(workspace)]

@@ -1,6 +1,7 @@
 """The dashboard as a real server process."""
 
 import http.client
+import sys
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,14 @@ def test_the_command_hands_over_the_workspace_last(tmp_path: Path) -> None:
     argv = launch.command(folder, port=8600)
     assert argv[-3:] == ["--", "--workspace", str(folder)]
     assert argv[argv.index("--server.port") + 1] == "8600"
+
+
+def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "streamlit", raising=False)
+    with pytest.raises(EdgeSweepError, match="the dashboard is not installed") as caught:
+        launch.command(tmp_path)
+    assert caught.value.next_step == "pip install 'edgesweep[dashboard]'"
 
 
 def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:
