@@ -1,6 +1,7 @@
 """How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given, decides nothing."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -91,8 +92,8 @@ class RunProgress:
         self._progress.console.print(Text(plain(message)))
 
 
-def plan_document(plan: Plan, done: set[str], built: set[str], seconds: float) -> dict[str, object]:
-    """`edgesweep plan --json`."""
+def plan_document(plan: Plan, states: Mapping[str, str], seconds: float) -> dict[str, object]:
+    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build."""
     return {
         "sweep": plan.sweep.name,
         "jobs": [
@@ -107,8 +108,7 @@ def plan_document(plan: Plan, done: set[str], built: set[str], seconds: float) -
                 "reuse_input": job.run.reuse_input,
                 "job_key": job.key,
                 "build_key": job.build_key,
-                "built": job.build_key in built,
-                "done": job.key in done,
+                "state": states[job.key],
             }
             for job in plan.jobs
         ],
@@ -116,18 +116,16 @@ def plan_document(plan: Plan, done: set[str], built: set[str], seconds: float) -
             {"name": skip.name, "device_id": skip.device_id, "variant": skip.variant.axes(), "reason": skip.reason}
             for skip in plan.skipped
         ],
-        "done": len(done),
         "estimate_s": round(seconds, 1),
     }
 
 
-def print_plan(plan: Plan, done: set[str], built: set[str], seconds: float) -> None:
+def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
     console = _console()
     names = {facts.device_id: facts.name for facts in plan.devices}
     table = _table(f"{plan.sweep.name}: jobs", ">#", "job", "device", "state", "job key")
     for number, job in enumerate(plan.jobs, 1):
-        state = "done" if job.key in done else "built" if job.build_key in built else "to build"
-        table.add_row(*_cells(number, job.name, names[job.device_id], state, job.key[:12]))
+        table.add_row(*_cells(number, job.name, names[job.device_id], states[job.key], job.key[:12]))
     console.print(table)
     if plan.skipped:
         table = _table("Skipped", "combination", "device", "reason")
@@ -135,9 +133,11 @@ def print_plan(plan: Plan, done: set[str], built: set[str], seconds: float) -> N
             table.add_row(*_cells(skip.name, names[skip.device_id], skip.reason))
         console.print(table)
     artifacts = {job.build_key for job in plan.jobs}
+    ended = Counter(states.values())
+    failed = f", {ended['failed']} failed (once more with: run --retry-failed)" if ended["failed"] else ""
     console.print(
         f"{len(plan.jobs)} jobs of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
-        f"{len(done)} jobs done; about {duration(seconds)} to go"
+        f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
     )
 
 
@@ -195,7 +195,8 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
     if any(candidate.trust for candidate in device.ranking):
         console.print(Text("Trust labels:", style="dim"))
         for name in sorted({label for candidate in device.ranking for label in candidate.trust}):
-            console.print(Text(plain(f"  {name}: {TRUST[name].advice}"), style="dim"))
+            advice = TRUST[name].advice if name in TRUST else "not a label of this version"
+            console.print(Text(plain(f"  {name}: {advice}"), style="dim"))
     if device.not_ranked:
         table = _table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
