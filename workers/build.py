@@ -15,6 +15,12 @@ from sweeps.records import Failed, Variant
 from workers.runtimes import registry
 from workers.runtimes.interface import BuildInputs
 
+TRANSIENT_KINDS = frozenset({"worker_lost", "out_of_memory", "os_error", "timeout"})
+"""Failures of a build that say something of the machine at that moment and nothing of the build: worth another try.
+
+Not `crashed`: what makes torch's native code crash once makes it crash again.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class PackedArtifact:
@@ -30,22 +36,24 @@ class ArtifactStore:
 
     root: Path
 
-    def find(self, build_key: str) -> Manifest | None:
-        """The manifest of an artifact whose bytes are what they were when it was built.
-
-        A damaged artifact is removed, so that it is built again.
-        """
+    def look(self, build_key: str) -> Manifest | None:
+        """The manifest of an artifact whose bytes are what they were when it was built. Changes nothing."""
         folder = self.root / build_key
-        if not folder.is_dir():
-            return None
         try:
             manifest = Manifest.read(folder)
             if manifest.build_key == build_key and _sha256(folder / manifest.file) == manifest.file_sha256:
                 return manifest
         except (StoreError, OSError):
             pass
-        shutil.rmtree(folder)
         return None
+
+    def find(self, build_key: str) -> Manifest | None:
+        """As `look`, for the one who writes: a damaged artifact is removed, so that it is built again."""
+        manifest = self.look(build_key)
+        folder = self.root / build_key
+        if manifest is None and folder.is_dir():
+            shutil.rmtree(folder)
+        return manifest
 
     def model(self, manifest: Manifest) -> Path:
         return self.root / manifest.build_key / manifest.file
@@ -99,6 +107,8 @@ def build_packed(root: Path, build_key: str, variant: Variant, inputs: BuildInpu
         return Failed(stage="build", kind="out_of_memory", message="the build ran out of memory")
     except EdgeSweepError as error:
         return Failed(stage="build", kind="not_buildable", message=error.message)
+    except OSError as error:
+        return Failed(stage="build", kind="os_error", message=f"{type(error).__name__}: {_first_words(error)}")
     except Exception as error:  # noqa: BLE001  # torch raises anything on a model that it can not handle
         return Failed(stage="build", kind="exception", message=f"{type(error).__name__}: {_first_words(error)}")
 
