@@ -226,7 +226,9 @@ def _time(model: "torch.jit.ScriptModule", given: argparse.Namespace, report: IO
     gc.collect()
     gc.disable()
     first = once()
-    warmup = block(given.warmup, given.warmup_seconds, float(2**31)) if given.warmup or given.warmup_seconds else []
+    # A warm-up that is asked for in seconds gets them; one in iterations must not outlast the measurement.
+    longest = max(given.max_seconds, given.warmup_seconds)
+    warmup = block(given.warmup, given.warmup_seconds, longest) if given.warmup or given.warmup_seconds else []
     samples = block(given.iter, given.min_seconds, given.max_seconds)
     gc.enable()
     _tell(report, "first_inference", ns=first)
