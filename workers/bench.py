@@ -1,6 +1,7 @@
 """One job on one device: a timed block, or an evaluation pass. Every end of it is a value."""
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
@@ -12,6 +13,7 @@ from sweeps.protocol import Protocol, block_labels
 from sweeps.records import Block, Conditions, Failed, Job, Stage
 from workers.build import ArtifactStore, PackedArtifact
 from workers.devices.interface import Completed, Device
+from workers.devices.local import from_os_error
 from workers.runtimes import registry
 from workers.runtimes.interface import Images, Logits, RunReport, RunRequest, Runtime
 
@@ -38,88 +40,110 @@ class Bench:
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
         self._on_device: dict[str, tuple[Manifest, str]] = {}
+        self._images: dict[tuple[str, tuple[int, ...]], str] = {}
 
     def has(self, build_key: str) -> bool:
         """Whether the artifact is on this host already."""
         return build_key in self._on_device or self._store.find(build_key) is not None
 
     def receive(self, packed: PackedArtifact) -> None:
-        self._store.unpack(packed)
+        """Raises `StoreError`, and `DeviceError` where this host has no room for it."""
+        try:
+            self._store.unpack(packed)
+        except OSError as error:
+            raise from_os_error(error) from error
 
     def block(self, job: Job, round_: int, protocol: Protocol) -> Block | Failed:
         """One process of the runner, timed. The artifact must be on this host."""
         try:
-            manifest, model, runtime = self._artifact(job)
-            request = replace(
-                _request(job, manifest, model),
-                warmup_iterations=protocol.warmup_iterations,
-                warmup_seconds=protocol.warmup_seconds,
-                iterations=protocol.iterations,
-                min_seconds=protocol.min_seconds,
-                max_seconds=protocol.max_seconds,
-            )
-            before = self._device.sensors()
-            completed, report = self._run(
-                runtime, request, _START_DEADLINE_S + 2 * (protocol.warmup_seconds + protocol.max_seconds)
-            )
-            after = self._device.sensors()
-            block = Block(
-                job_key=job.key,
-                round=round_,
-                samples_ns=report.samples_ns,
-                warmup_ns=report.warmup_ns,
-                first_inference_ns=report.first_inference_ns,
-                load_ns=report.load_ns,
-                rss_before_load_bytes=report.rss_before_load_bytes,
-                rss_peak_bytes=report.rss_peak_bytes,
-                backend_ran=report.backend_ran,
-                engine_ran=report.engine_ran,
-                threads_ran=report.threads_ran,
-                runner=report.runner,
-                runtime_version=report.runtime_version,
-                artifact_sha256=manifest.file_sha256,
-                exit_code=completed.exit_code,
-                conditions=Conditions(
-                    temp_start_c=before.temp_c,
-                    temp_end_c=after.temp_c,
-                    cpu_mhz_start=before.cpu_mhz,
-                    cpu_mhz_end=after.cpu_mhz,
-                    load_start=before.load,
-                    cpus=job.run.cpus,
-                    throttled=None
-                    if before.throttle_count is None or after.throttle_count is None
-                    else after.throttle_count > before.throttle_count,
-                    exec_context=self._device.facts().exec_context,
-                ),
-            )
-            return replace(block, labels=block_labels(block, job.variant.backend, job.variant.qengine, protocol))
+            return self._block(job, round_, protocol)
         except DeviceError as error:
             return _failed("run", error)
+        except OSError as error:
+            return _failed("run", from_os_error(error))
 
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
         """(N, classes) float32: what the artifact answers on every image, in a process of its own."""
-        outputs = self._folder / f"logits-{job.build_key[:16]}.bin"
-        on_device = None
         try:
-            manifest, model, runtime = self._artifact(job)
-            images = self._push_images(evaluation)
-            on_device = str(PurePosixPath(images).with_name(outputs.name))
-            request = replace(_request(job, manifest, model), eval_inputs=images, eval_outputs=on_device)
-            count = len(evaluation.images)
+            return self._logits(job, evaluation)
+        except DeviceError as error:
+            return _failed("evaluate", error)
+        except OSError as error:
+            return _failed("evaluate", from_os_error(error))
+
+    def close(self) -> None:
+        """Take the evaluation images, which are large, off the device."""
+        while self._images:
+            _, path = self._images.popitem()
+            with suppress(DeviceError, OSError):
+                self._device.remove(path)
+
+    def _block(self, job: Job, round_: int, protocol: Protocol) -> Block:
+        manifest, model, runtime = self._artifact(job)
+        request = replace(
+            _request(job, manifest, model),
+            warmup_iterations=protocol.warmup_iterations,
+            warmup_seconds=protocol.warmup_seconds,
+            iterations=protocol.iterations,
+            min_seconds=protocol.min_seconds,
+            max_seconds=protocol.max_seconds,
+        )
+        before = self._device.sensors()
+        completed, report = self._run(
+            runtime, request, _START_DEADLINE_S + 3 * protocol.max_seconds + protocol.warmup_seconds
+        )
+        after = self._device.sensors()
+        block = Block(
+            job_key=job.key,
+            round=round_,
+            samples_ns=report.samples_ns,
+            warmup_ns=report.warmup_ns,
+            first_inference_ns=report.first_inference_ns,
+            load_ns=report.load_ns,
+            rss_before_load_bytes=report.rss_before_load_bytes,
+            rss_peak_bytes=report.rss_peak_bytes,
+            backend_ran=report.backend_ran,
+            engine_ran=report.engine_ran,
+            threads_ran=report.threads_ran,
+            runner=report.runner,
+            runtime_version=report.runtime_version,
+            artifact_sha256=manifest.file_sha256,
+            exit_code=completed.exit_code,
+            conditions=Conditions(
+                temp_start_c=before.temp_c,
+                temp_end_c=after.temp_c,
+                cpu_mhz_start=before.cpu_mhz,
+                cpu_mhz_end=after.cpu_mhz,
+                load_start=before.load,
+                cpus=job.run.cpus,
+                throttled=None
+                if before.throttle_count is None or after.throttle_count is None
+                else after.throttle_count > before.throttle_count,
+                exec_context=self._device.facts().exec_context,
+            ),
+        )
+        return replace(block, labels=block_labels(block, job.variant.backend, job.variant.qengine, protocol))
+
+    def _logits(self, job: Job, evaluation: Evaluation) -> Logits:
+        manifest, model, runtime = self._artifact(job)
+        images = self._push_images(evaluation)
+        outputs = self._folder / f"logits-{job.build_key[:16]}.bin"
+        on_device = str(PurePosixPath(images).with_name(outputs.name))
+        request = replace(_request(job, manifest, model), eval_inputs=images, eval_outputs=on_device)
+        count = len(evaluation.images)
+        try:
             _, report = self._run(runtime, request, _START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * count)
             self._device.pull(on_device, outputs)
             values = np.fromfile(outputs, dtype="<f4")
-            if report.eval_images != count or not report.eval_classes or values.size != count * report.eval_classes:
-                raise RunnerError(
-                    "output_shape", f"{values.size} logits for {count} images of {report.eval_classes} classes"
-                )
-            return values.reshape(count, report.eval_classes)
-        except DeviceError as error:
-            return _failed("evaluate", error)
         finally:
-            outputs.unlink(missing_ok=True)
-            if on_device:
+            with suppress(DeviceError, OSError):
+                outputs.unlink(missing_ok=True)
                 self._device.remove(on_device)
+        if report.eval_images != count or not report.eval_classes or values.size != count * report.eval_classes:
+            raise RunnerError(
+                "output_shape", f"{values.size} logits for {count} images of {report.eval_classes} classes"
+            )
+        return values.reshape(count, report.eval_classes)
 
     def _artifact(self, job: Job) -> tuple[Manifest, str, Runtime]:
         """Its manifest, its path on the device, its runtime. Pushed once, its bytes checked first."""
@@ -132,14 +156,20 @@ class Bench:
         return *self._on_device[job.build_key], registry.get(job.variant.runtime)
 
     def _push_images(self, evaluation: Evaluation) -> str:
+        """Their path on the device. Pushed once; they stay until `close`."""
+        key = evaluation.evaluation_id, evaluation.images.shape
+        if key in self._images:
+            return self._images[key]
         digest = hashlib.sha256(repr(evaluation.images.shape).encode()).hexdigest()[:8]
         name = f"images-{evaluation.evaluation_id[:16]}-{digest}.bin"
         source = self._folder / name
-        evaluation.images.astype("<f4", copy=False).tofile(source)
         try:
-            return self._device.push(source, name)
+            # Not ndarray.tofile: its error does not tell that the disk is full.
+            source.write_bytes(np.ascontiguousarray(evaluation.images, dtype="<f4").data)
+            self._images[key] = self._device.push(source, name)
         finally:
-            source.unlink()
+            source.unlink(missing_ok=True)
+        return self._images[key]
 
     def _run(self, runtime: Runtime, request: RunRequest, deadline_s: float) -> tuple[Completed, RunReport]:
         completed = self._device.run(runtime.command(request), deadline_s)

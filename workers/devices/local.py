@@ -1,5 +1,6 @@
 """The machine that EdgeSweep runs on, as a device that measures."""
 
+import errno
 import functools
 import os
 import platform
@@ -26,6 +27,12 @@ _ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64":
 _FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
 
 
+def from_os_error(error: OSError) -> DeviceError:
+    """What the host's system refused, as the end of one job."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return DeviceError("no_space" if full else "os_error", f"{type(error).__name__}: {error}"[:500])
+
+
 class LocalDevice:
     """The host CPU. Programs run as processes of their own session, ended as a whole."""
 
@@ -36,6 +43,12 @@ class LocalDevice:
         return local_facts()
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        try:
+            return self._run(argv, deadline_s)
+        except OSError as error:
+            raise from_os_error(error) from error
+
+    def _run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         # Without it a runner would outlive a driver that is killed, and heat the next sweep's measurements.
         die_with_parent = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -70,15 +83,20 @@ class LocalDevice:
             )
 
     def push(self, source: Path, name: str) -> str:
-        self._folder.mkdir(parents=True, exist_ok=True)
         target = self._folder / name
         part = target.with_name(target.name + ".part")
-        part.unlink(missing_ok=True)
         try:
-            os.link(source, part)
-        except OSError:  # another file system, or one without links
-            shutil.copyfile(source, part)
-        part.replace(target)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            part.unlink(missing_ok=True)
+            try:
+                os.link(source, part)
+            except OSError:  # another file system, or one without links
+                shutil.copyfile(source, part)
+            part.replace(target)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise from_os_error(error) from error
         return str(target)
 
     def pull(self, path: str, target: Path) -> None:

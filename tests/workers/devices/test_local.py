@@ -1,5 +1,6 @@
 """The local device runs real processes."""
 
+import errno
 import os
 import sys
 import time
@@ -9,7 +10,7 @@ import psutil
 import pytest
 
 from sweeps.errors import DeviceError
-from workers.devices.local import LocalDevice, host_temperature
+from workers.devices.local import LocalDevice, from_os_error, host_temperature
 
 
 @pytest.fixture
@@ -60,6 +61,23 @@ def test_pushed_files_come_back_and_can_be_removed(device: LocalDevice, tmp_path
     with pytest.raises(DeviceError) as caught:
         device.pull(path, back)
     assert caught.value.kind == "no_output"
+
+
+def test_a_folder_that_can_not_be_written_is_a_device_error(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("in the way")
+    device = LocalDevice(tmp_path)
+    with pytest.raises(DeviceError) as pushed:
+        device.push(tmp_path / "run", "name")
+    with pytest.raises(DeviceError) as ran:
+        device.run([sys.executable, "-V"], 30)
+    assert (pushed.value.kind, ran.value.kind) == ("os_error", "os_error")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, "no_space"), (errno.EDQUOT, "no_space"), (errno.EACCES, "os_error")]
+)
+def test_a_full_disk_has_a_kind_of_its_own(number: int, kind: str) -> None:
+    assert from_os_error(OSError(number, os.strerror(number))).kind == kind
 
 
 def test_the_fingerprint_stays_the_same_and_holds_no_serial_number(device: LocalDevice) -> None:

@@ -1,0 +1,120 @@
+"""A bench on the local device, with real artifacts; and on devices that fail in their own ways."""
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sweeps.protocol import resolve
+from sweeps.records import Failed, Job, RunAxes, Variant
+from sweeps.spec import ProtocolSpec
+from tests.workers.tiny_model import tiny_inputs
+from workers.bench import Bench, Evaluation
+from workers.build import ArtifactStore
+from workers.devices.interface import Completed
+from workers.devices.local import LocalDevice, local_facts
+from workers.runtimes.interface import BuildInputs
+
+KEY = "a" * 64
+QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.5, min_seconds=0.02, max_seconds=7, iterations=3))
+
+
+class CountingDevice(LocalDevice):
+    """The local device; remembers what was pushed and with which deadlines programs ran."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.pushed: list[str] = []
+        self.deadlines: list[float] = []
+
+    def push(self, source: Path, name: str) -> str:
+        self.pushed.append(name)
+        return super().push(source, name)
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        self.deadlines.append(deadline_s)
+        return super().run(argv, deadline_s)
+
+
+class FullDevice(LocalDevice):
+    """A device without room, whose adapter lets the system's error through."""
+
+    def push(self, source: Path, name: str) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.fixture
+def inputs(tmp_path: Path) -> BuildInputs:
+    inputs = tiny_inputs()
+    ArtifactStore(tmp_path / "artifacts").build(KEY, Variant(), inputs)
+    return inputs
+
+
+def _job(build_key: str = KEY) -> Job:
+    return Job(
+        key="job",
+        build_key=build_key,
+        name="tiny",
+        model="tiny",
+        grid="",
+        variant=Variant(),
+        run=RunAxes(),
+        device_id=local_facts().device_id,
+    )
+
+
+def test_evaluation_images_are_pushed_once_per_shape_and_removed_at_the_end(
+    tmp_path: Path, inputs: BuildInputs
+) -> None:
+    device = CountingDevice(tmp_path)
+    bench = Bench(device, tmp_path)
+    for images in (inputs.verification, inputs.verification, inputs.verification[:4]):
+        logits = bench.logits(_job(), Evaluation(evaluation_id="test", images=images))
+        assert not isinstance(logits, Failed), logits
+        np.testing.assert_allclose(logits, inputs.verification_logits[: len(images)], atol=1e-4)
+    assert len([name for name in device.pushed if name.startswith("images-")]) == 2
+    assert len(list((tmp_path / "run").glob("images-*"))) == 2
+    bench.close()
+    bench.close()
+    assert [path.suffix for path in (tmp_path / "run").iterdir()] == [".pt"]
+    assert not list(tmp_path.glob("*.bin"))
+
+
+def test_a_block_has_time_for_its_start_its_warm_up_and_its_longest_measurement(
+    tmp_path: Path, inputs: BuildInputs
+) -> None:
+    device = CountingDevice(tmp_path)
+    block = Bench(device, tmp_path).block(_job(), 0, QUICK)
+    assert not isinstance(block, Failed), block
+    assert device.deadlines == [120 + 3 * 7 + 0.5]
+
+
+def test_a_device_without_room_fails_the_job(tmp_path: Path, inputs: BuildInputs) -> None:
+    bench = Bench(FullDevice(tmp_path), tmp_path)
+    block = bench.block(_job(), 0, QUICK)
+    logits = bench.logits(_job(), Evaluation(evaluation_id="test", images=inputs.verification))
+    assert isinstance(block, Failed)
+    assert isinstance(logits, Failed)
+    assert [(failed.stage, failed.kind) for failed in (block, logits)] == [
+        ("run", "no_space"),
+        ("evaluate", "no_space"),
+    ]
+
+
+def test_an_artifact_that_is_not_there_fails_the_job(tmp_path: Path) -> None:
+    block = Bench(LocalDevice(tmp_path), tmp_path).block(_job("b" * 64), 0, QUICK)
+    assert isinstance(block, Failed)
+    assert block.kind == "no_artifact"
+
+
+def test_looking_at_a_damaged_artifact_leaves_it_and_finding_it_removes_it(tmp_path: Path, inputs: BuildInputs) -> None:
+    store = ArtifactStore(tmp_path / "artifacts")
+    manifest = store.look(KEY)
+    assert manifest is not None
+    store.model(manifest).write_bytes(b"damaged")
+    assert store.look(KEY) is None
+    assert store.model(manifest).exists()
+    assert store.find(KEY) is None
+    assert not store.model(manifest).exists()
