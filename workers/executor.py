@@ -1,11 +1,12 @@
 """Where builds and measurements run, as the driver sees it, and the simplest place: this machine, without Ray."""
 
 import signal
+import sys
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from workers.devices import registry
 from workers.runtimes.interface import BuildInputs, Logits
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
+_GENTLE_END_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,10 @@ class DeviceLane(Protocol):
 
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed: ...
 
+    def close(self) -> None:
+        """Remove what need not stay on the device. Called once no more is measured; may be called again."""
+        ...
+
 
 class Executor(Protocol):
     """Runs builds side by side, and gives a lane for each device."""
@@ -50,7 +56,9 @@ class Executor(Protocol):
 
     def lane(self, facts: DeviceFacts) -> DeviceLane: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End at once, builds that run included; closes the lanes."""
+        ...
 
 
 class InlineExecutor:
@@ -58,34 +66,91 @@ class InlineExecutor:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._pool: ProcessPoolExecutor | None = None
+        self._builder: _Builder | None = None
+        self._lanes: list[DeviceLane] = []
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
         for request in requests:
             if stop():
                 return
             yield request, None
-            # A crash of torch's native code must end one variant, not the sweep: hence the process.
-            self._pool = self._pool or _one_process()
+            outcome: PackedArtifact | Failed | None
             try:
-                outcome = self._pool.submit(
-                    build_packed, self._folder / "artifacts", request.build_key, request.variant, request.inputs
-                ).result()
-            except BrokenProcessPool:
-                self._pool = None
-                outcome = CRASHED_BUILD
+                builder = self._builder = self._builder or _Builder(self._folder / "artifacts")
+                outcome = builder.build(request)
+            except OSError as error:
+                outcome = Failed(stage="build", kind="os_error", message=f"no process can be started: {error}")
+            except BaseException:
+                # Ctrl-C: the answer that is still to come would be taken for the next request's.
+                self._end_builder()
+                raise
+            if outcome is None:
+                outcome = builder.death()
+                self._builder = None
             yield request, outcome
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        return Bench(registry.connect(facts.name, self._folder), self._folder)
+        lane = Bench(registry.connect(facts.name, self._folder), self._folder)
+        self._lanes.append(lane)
+        return lane
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        """Ends a build that runs: who wants its result waits for it in `build`."""
+        for lane in self._lanes:
+            lane.close()
+        self._end_builder()
+
+    def _end_builder(self) -> None:
+        if self._builder is not None:
+            self._builder.close()
+            self._builder = None
 
 
-def _one_process() -> ProcessPoolExecutor:
+class _Builder:
+    """A process that builds one artifact after the other. A crash of torch's native code ends it, not the sweep.
+
+    Not a `ProcessPoolExecutor`: that one can only wait for what runs.
+    """
+
+    def __init__(self, root: Path) -> None:
+        context = get_context("spawn")
+        self._connection, other_end = context.Pipe()
+        self._process = context.Process(target=_build_forever, args=(other_end, root), daemon=True)
+        self._process.start()
+        # Else the end of the process would not end what is read from it.
+        other_end.close()
+
+    def build(self, request: BuildRequest) -> PackedArtifact | Failed | None:
+        """`None` where the process ended in the middle of it."""
+        try:
+            self._connection.send((request.build_key, request.variant, request.inputs))
+            outcome: PackedArtifact | Failed = self._connection.recv()
+            return outcome
+        except (EOFError, ConnectionError):
+            return None
+
+    def death(self) -> Failed:
+        """Why the process ended."""
+        self._process.join(_GENTLE_END_S)
+        self.close()
+        if self._process.exitcode == -signal.SIGKILL:
+            # By the kernel, for memory, or by a person.
+            return Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
+        return CRASHED_BUILD
+
+    def close(self) -> None:
+        self._connection.close()
+        # First gently: the process then removes its unfinished folder.
+        self._process.terminate()
+        self._process.join(_GENTLE_END_S)
+        self._process.kill()
+        self._process.join()
+
+
+def _build_forever(connection: Connection, root: Path) -> None:
     # The driver decides what Ctrl-C means; a build under way is finished.
-    return ProcessPoolExecutor(
-        1, mp_context=get_context("spawn"), initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)
-    )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with suppress(EOFError, ConnectionError):
+        while True:
+            connection.send(build_packed(root, *connection.recv()))
