@@ -6,7 +6,8 @@ Artifacts and images cross between machines as Ray objects, never as paths: no s
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 import ray
 from ray import exceptions
 
-from sweeps.errors import ClusterError, DeviceError
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from sweeps.protocol import Protocol as MeasurementProtocol
-from sweeps.records import Block, DeviceFacts, Failed, Job, Variant
+from sweeps.records import Block, DeviceFacts, Failed, Job, Stage, Variant
 from workers.bench import Bench, Evaluation
 from workers.build import ArtifactStore, PackedArtifact, build_packed
 from workers.devices import registry
@@ -28,6 +29,7 @@ NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
 
 _POLL_S = 0.5
 _CONNECT_S = 5.0
+_CLOSE_S = 2.0
 
 
 class RayExecutor:
@@ -74,12 +76,14 @@ class RayExecutor:
                 if request is None:
                     more = False
                     break
-                # All builds of a model share one object with its weights and data.
-                shared = inputs.setdefault(id(request.inputs), (request.inputs, None))
-                if shared[1] is None:
-                    shared = inputs[id(request.inputs)] = (request.inputs, ray.put(request.inputs))
-                running[_build_task.remote(request.build_key, request.variant, shared[1])] = request
                 yield request, None
+                try:
+                    # All builds of a model share one object with its weights and data.
+                    shared = inputs.get(id(request.inputs)) or (request.inputs, ray.put(request.inputs))
+                    inputs[id(request.inputs)] = shared
+                    running[_build_task.remote(request.build_key, request.variant, shared[1])] = request
+                except exceptions.RayError as error:  # the object store is full
+                    yield request, Failed(stage="build", kind="worker_lost", message=str(error)[:500])
             done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
             for reference in done:
                 yield running.pop(reference), _build_result(reference)
@@ -111,21 +115,25 @@ class _RayLane:
         self._actor: Any = None
 
     def block(self, job: Job, round_: int, protocol: MeasurementProtocol) -> Block | Failed:
-        outcome: Block | Failed = self._call("run", job, "block", job, round_, protocol)
+        outcome: Block | Failed = self._call("run", job, lambda actor: actor.block.remote(job, round_, protocol))
         return outcome
 
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
-        key = f"{evaluation.evaluation_id}{evaluation.images.shape}"
-        if key not in self._images:
-            self._images[key] = ray.put(evaluation)
-        outcome: Logits | Failed = self._call("evaluate", job, "logits", job, self._images[key])
+        outcome: Logits | Failed = self._call(
+            "evaluate", job, lambda actor: actor.logits.remote(job, self._shared(evaluation))
+        )
         return outcome
 
     def close(self) -> None:
         if self._actor is not None:
+            # An actor that is in the middle of a block is not waited for.
+            with suppress(exceptions.RayError, ClusterError):
+                ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
             ray.kill(self._actor)
+            self._actor = None
 
-    def _call(self, stage: Any, job: Job, method: str, *arguments: Any) -> Any:
+    def _call(self, stage: Stage, job: Job, call: Callable[[Any], Any]) -> Any:
+        """What the actor answers, or how it failed. Raises `ClusterError` where the node has another device."""
         try:
             if self._actor is None:
                 actor_class: Any = _DeviceActor
@@ -133,15 +141,21 @@ class _RayLane:
                 self._actor = placed.remote(self._facts)
             if not ray.get(self._actor.has.remote(job.build_key)):
                 self._send(job)
-            return ray.get(getattr(self._actor, method).remote(*arguments))
+            return ray.get(call(self._actor))
         except exceptions.RayActorError as error:
             # The next call starts a new actor: the device is fine, its host process was not.
             self._actor = None
             return Failed(stage=stage, kind="worker_lost", message=f"the device's worker process ended: {error}"[:500])
         except exceptions.RayTaskError as error:
-            if isinstance(error.cause, ClusterError):
-                raise error.cause from None
-            raise
+            return _failed(stage, error.cause)
+        except (exceptions.RayError, EdgeSweepError, OSError) as error:
+            return _failed(stage, error)
+
+    def _shared(self, evaluation: Evaluation) -> Any:
+        key = f"{evaluation.evaluation_id}{evaluation.images.shape}"
+        if key not in self._images:
+            self._images[key] = ray.put(evaluation)
+        return self._images[key]
 
     def _send(self, job: Job) -> None:
         manifest = self._store.find(job.build_key)
@@ -189,12 +203,28 @@ class _DeviceActor:
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
         return self._bench().logits(job, evaluation)
 
+    def close(self) -> None:
+        self._bench().close()
+
 
 def _difference(asked: DeviceFacts, found: DeviceFacts) -> str:
     if found.device_id != asked.device_id:
         return found.device_id
     names = [field.name for field in fields(found) if getattr(found, field.name) != getattr(asked, field.name)]
     return "; ".join(f"{name}: {getattr(found, name)}, not {getattr(asked, name)}" for name in names)[:300]
+
+
+def _failed(stage: Stage, error: Exception) -> Failed:
+    match error:
+        case ClusterError():
+            raise error
+        case DeviceError():
+            return Failed(stage=stage, kind=error.kind, message=error.message)
+        case EdgeSweepError():
+            return Failed(stage=stage, kind="worker_error", message=error.message)
+        case _:
+            words = next((line for line in str(error).splitlines() if line.strip()), "")
+            return Failed(stage=stage, kind="worker_error", message=f"{type(error).__name__}: {words}"[:500])
 
 
 def _build_result(reference: Any) -> PackedArtifact | Failed:

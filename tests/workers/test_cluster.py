@@ -119,6 +119,28 @@ def test_a_device_that_no_node_has_is_named_with_the_line_that_adds_it(two_nodes
         executor.close()
 
 
+def test_what_goes_wrong_around_a_measurement_is_a_failure_of_that_job(two_nodes: dict[str, Path]) -> None:
+    executor = RayExecutor(two_nodes["driver"], None)
+    in_the_way = two_nodes["phone-host"] / "artifacts" / ("b" * 64)
+    try:
+        lane = executor.lane(local_facts())
+        missing = lane.block(_job("c" * 64, Variant()), 0, QUICK)
+        # A file where a folder must be: the host can not store what it is sent.
+        store = ArtifactStore(two_nodes["driver"] / "artifacts")
+        store.build("b" * 64, Variant(), tiny_inputs())
+        in_the_way.parent.mkdir(parents=True, exist_ok=True)
+        in_the_way.write_text("in the way")
+        refused = lane.block(_job("b" * 64, Variant()), 0, QUICK)
+    finally:
+        in_the_way.unlink(missing_ok=True)
+        executor.close()
+    assert isinstance(missing, Failed)
+    assert (missing.stage, missing.kind) == ("run", "no_artifact")
+    assert isinstance(refused, Failed)
+    assert (refused.stage, refused.kind) == ("run", "worker_error")
+    assert "did not arrive whole" in refused.message
+
+
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
