@@ -259,7 +259,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         first_inference_ms=median([block.first_inference_ns for block in blocks]) / 1e6,
         load_ms=median([block.load_ns for block in blocks]) / 1e6,
         model_rss_mb=_median_of_known([_model_rss_mb(block) for block in blocks]),
-        block_medians_ms=tuple(zip(rounds, medians_ms, strict=True)),
+        block_medians_ms=tuple(zip((block.visit for block in blocks), medians_ms, strict=True)),
         temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
         temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
         labels=_in_order(labels),

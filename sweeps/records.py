@@ -174,6 +174,13 @@ class Block:
     conditions: Conditions
     labels: tuple[str, ...] = ()
     """Trust labels found in this block (see `sweeps.protocol.TRUST`)."""
+    session: int = 0
+    """Which run of the driver it was (seconds since 1970): rounds of two runs saw two states of the device."""
+
+    @property
+    def visit(self) -> int:
+        """The same for all jobs that one round of one run visited: only these are compared pair by pair."""
+        return self.session * 1000 + self.round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +207,7 @@ class Timing:
     load_ms: float
     model_rss_mb: float | None
     block_medians_ms: tuple[tuple[int, float], ...]
-    """(round, median) in order of rounds: the ranking pairs jobs by round."""
+    """(`Block.visit`, median) in order of rounds: the ranking pairs jobs by visit."""
     temp_start_c: float | None
     temp_end_c: float | None
     labels: tuple[str, ...]

@@ -39,7 +39,9 @@ def show(here: pd.DataFrame, first: str | None) -> None:
             st.markdown("**Conditions**")
             _pairs([(column, _text(job[column])) for column in _CONDITIONS], "details-conditions")
         if job["block_medians_ms"]:
-            rounds = ", ".join(f"round {round_}: {ms:.3f} ms" for round_, ms in job["block_medians_ms"])
+            rounds = ", ".join(
+                f"round {round_}: {ms:.3f} ms" for round_, (_, ms) in enumerate(job["block_medians_ms"], 1)
+            )
             st.caption(f"Median of each block (a process of its own): {rounds}")
 
 

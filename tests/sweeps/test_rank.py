@@ -269,6 +269,15 @@ def test_unlike_conditions_never_meet(column):
     assert all(len(e.ranking) == 1 for e in ranked)
 
 
+def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed_between_them():
+    monday, tuesday = (10.0, 10.1, 9.9), (11.0, 11.1, 10.9)
+    (same_run,) = entries([measured("a", monday), measured("b", tuesday)])
+    assert same_run.tied == ()
+    later = tuple((1_795_000_000_000 + round_, ms) for round_, ms in enumerate(tuesday))
+    (two_runs,) = entries([measured("a", monday), measured("b", tuesday, block_medians_ms=later)])
+    assert [candidate.name for candidate in two_runs.tied] == ["b"]
+
+
 def test_one_device_of_two_by_id_or_by_part_of_its_text():
     rows = [measured("a"), measured("b", device_id="unit-2", device="Maker Tablet (SoC)"), failed("c")]
     assert len(entries(rows)) == 2
