@@ -20,6 +20,11 @@ MAX_ATTEMPTS = 3
 """One and two retries: a job that failed so often without being finished has failed."""
 
 
+def judged_key(build_key: str, evaluation_id: str | None) -> str:
+    """The key of a build's failure that was found on the images of one evaluation set: other images, another chance."""
+    return f"{build_key}@{evaluation_id}"
+
+
 class Journal(PlanTables):
     """An open journal. Use it as a context manager, or call `close()`."""
 
@@ -81,7 +86,7 @@ class Journal(PlanTables):
         return next((accuracy for accuracy in found if accuracy.engine == engine), None)
 
     def add_failure(self, key: str, failed: Failed) -> None:
-        """`key` is a build key for a build that failed, else a job key."""
+        """`key` is a build key (or a `judged_key`) for a build that failed, else a job key."""
         self._append(key, "failure", to_json(failed))
 
     def failures(self, key: str) -> tuple[Failed, ...]:
@@ -96,8 +101,8 @@ class Journal(PlanTables):
         """
         with self._writing():
             keys = self._db.execute(
-                "SELECT DISTINCT job_key, key FROM jobs JOIN live_failures ON key IN (job_key, build_key)"
-                " WHERE sweep = ?",
+                "SELECT DISTINCT job_key, key FROM jobs JOIN live_failures"
+                " ON key IN (job_key, build_key) OR key LIKE build_key || '@%' WHERE sweep = ?",
                 (sweep,),
             ).fetchall()
             self._db.executemany(
@@ -120,8 +125,9 @@ class Journal(PlanTables):
             if count is not None and count[0] >= rounds:
                 protocol = replace(self._protocol(job), rounds=rounds)
                 return Measured(timing=summarize(job.key, self.blocks(job.key), protocol), accuracy=accuracy)
-        if build_failures := self.failures(job.build_key):
-            return build_failures[-1]
+        for key in (job.build_key, judged_key(job.build_key, evaluation_id)):
+            if build_failures := self.failures(key):
+                return build_failures[-1]
         failures = self.failures(job.key)
         return failures[-1] if len(failures) >= MAX_ATTEMPTS else None
 

@@ -14,6 +14,7 @@ from sweeps.records import Accuracy, Block, Failed, Job, Measured, RunAxes, Skip
 
 TAG = "edgesweep."
 RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"
+EVALUATION_ID = f"{TAG}evaluation_id"
 BLOCK_MEDIAN = "block_median_ms"
 """A metric with one step per round, for MLflow's own pages."""
 
@@ -156,7 +157,7 @@ def _content(row: ResultRow, planned: Circumstances, versions: Mapping[str, str]
     tags = {tag: cut(_text(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
     tags[_TAGS["block_medians_ms"]] = _as_many_as_fit(row.block_medians_ms)
     tags[RECORD] = "job"
-    tags[f"{TAG}evaluation_id"] = planned.evaluation_id or ""
+    tags[EVALUATION_ID] = planned.evaluation_id or ""
     tags[f"{TAG}versions"] = cut(json.dumps(dict(versions), sort_keys=True), MAX_TAG_LENGTH)
     lasting = {name: value for name, value in tags.items() if name != STALE}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})

@@ -56,6 +56,7 @@ class _WrittenRun:
     running: bool
     """Still RUNNING: its driver was killed, or the reply to its creation was lost."""
     stale: bool
+    evaluation_id: str
 
 
 @dataclass(slots=True)
@@ -118,7 +119,11 @@ class Store:
             tags = run.data.tags
             if tags.get(RECORD) == "job" and tags.get(JOB_KEY):
                 entry = _WrittenRun(
-                    run.info.run_id, tags.get(ATTEMPT_KEY, ""), run.info.status == "RUNNING", tags.get(STALE) == "true"
+                    run.info.run_id,
+                    tags.get(ATTEMPT_KEY, ""),
+                    run.info.status == "RUNNING",
+                    tags.get(STALE) == "true",
+                    tags.get(run_content.EVALUATION_ID, ""),
                 )
                 if entry.running and tags[JOB_KEY] in known:
                     client.delete_run(entry.run_id)
@@ -198,8 +203,11 @@ def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _W
     for job, planned in journal.jobs_since(sweep, written.position):
         outcome = journal.outcome(job, planned.protocol.rounds, planned.evaluation_id, planned.facts.fingerprint)
         if outcome is None:
-            # Pending again (more rounds are wanted, or a retry): what is there stays until something better comes.
-            changed |= _mark(client, written, job.key, planned.stale)
+            # Pending again (more rounds are wanted, or a retry): what is there stays until something better comes. But
+            # accuracies on other images than those of the sweep file are not ranked beside the new ones.
+            there = written.runs.get(job.key, [])
+            elsewhere = any(run.evaluation_id != (planned.evaluation_id or "") for run in there)
+            changed |= _mark(client, written, job.key, planned.stale or elsewhere)
             continue
         blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
         manifest = journal.artifact(job.build_key)
@@ -224,7 +232,10 @@ def _bring(
     new = kept is None
     if kept is None:
         run_id = _write(client, written, content, blocks, manifest)
-        kept = _WrittenRun(run_id, content.attempt_key, running=False, stale=content.row.stale)
+        evaluation_id = content.tags[run_content.EVALUATION_ID]
+        kept = _WrittenRun(
+            run_id, content.attempt_key, running=False, stale=content.row.stale, evaluation_id=evaluation_id
+        )
     for run in there:
         if run.run_id != kept.run_id:
             client.delete_run(run.run_id)
@@ -247,7 +258,10 @@ def _write(
     now_ms = int(time.time() * 1000)
     metrics = [Metric(name, value, now_ms, 0) for name, value in content.metrics.items()]
     # One request takes 1,000 metrics at most.
-    metrics += [Metric(run_content.BLOCK_MEDIAN, ms, now_ms, round_) for round_, ms in content.block_medians_ms[-900:]]
+    metrics += [
+        Metric(run_content.BLOCK_MEDIAN, ms, now_ms, step)
+        for step, (_, ms) in enumerate(content.block_medians_ms[-900:])
+    ]
     client.log_batch(
         run_id,
         metrics=metrics,

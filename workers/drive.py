@@ -5,11 +5,11 @@ Everything is in the journal before its event is yielded, so the driver may be e
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sweeps.errors import RunnerError, StoreError
-from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal import MAX_ATTEMPTS, Journal, judged_key
 from sweeps.json_records import to_json
 from sweeps.plan import Plan
 from sweeps.protocol import Protocol, order
@@ -17,13 +17,15 @@ from sweeps.records import Accuracy, Block, DeviceFacts, Failed, Job, Measured
 from sweeps.spec import ModelSpec
 from workers.accuracy import evaluate
 from workers.bench import Evaluation
-from workers.build import ArtifactStore
+from workers.build import TRANSIENT_KINDS, ArtifactStore
 from workers.executor import BuildRequest, DeviceLane, Executor
 from workers.models import PreparedModel
 from workers.runtimes.interface import Logits
 
 # A tracking server that is down must not cost every job its time-out.
 _PUBLISH_AGAIN_S = 60.0
+JUDGED_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
+"""Failed builds that were found on evaluation images: other images may find otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +97,31 @@ class Driver:
         self._stop = stop
         self._prepared: dict[str, PreparedModel] = {}
         self._publish_after = 0.0
+        self._session = int(time.time())
 
     def run(self) -> Iterator[Event]:
         """Raises `ModelError` or `DataError` before anything is built where a model or its data can not be used."""
         self._journal.save_plan(self._plan)
         pending = [job for job in self._plan.jobs if self._outcome(job) is None]
-        yield from self._prepare_models(pending)
-        yield from self._build(pending)
-        # Every build has ended here: the local device shares this machine with the builds.
-        for facts in self._plan.devices:
-            jobs = [job for job in pending if job.device_id == facts.device_id and self._outcome(job) is None]
-            if jobs and not self._stop():
-                yield from self._measure(facts, jobs)
+        # Measured, but its file is gone or damaged: it is built again, so that it can be exported.
+        lost = [job for job in self._plan.jobs if self._is_measured(job) and self._store.look(job.build_key) is None]
+        # Before anything is built: a device that no host has is known at once.
+        lanes = {
+            facts: self._executor.lane(facts)
+            for facts in self._plan.devices
+            if any(job.device_id == facts.device_id for job in pending)
+        }
+        try:
+            yield from self._prepare_models([*pending, *lost])
+            yield from self._build([*pending, *lost])
+            # Every build has ended here: the local device shares this machine with the builds.
+            for facts, lane in lanes.items():
+                jobs = [job for job in pending if job.device_id == facts.device_id and self._can_run(job)]
+                if jobs and not self._stop():
+                    yield from self._measure(lane, facts, jobs)
+        finally:
+            for lane in lanes.values():
+                lane.close()
         yield from self._publish_now(force=True)
 
     def _prepare_models(self, pending: Sequence[Job]) -> Iterator[Event]:
@@ -131,25 +146,34 @@ class Driver:
             BuildRequest(key, job.variant, self._prepared[job.model].build_inputs) for key, job in wanted.items()
         ]
         running: dict[str, str] = {}
-
-        def started(request: BuildRequest) -> None:
-            running[request.build_key] = wanted[request.build_key].name
-
         done = 0
         if requests:
             yield Building(done, len(requests), ())
-        for request, outcome in self._executor.build(requests, started, self._stop):
-            name = running.pop(request.build_key)
-            done += 1
-            if isinstance(outcome, Failed):
-                self._journal.add_failure(request.build_key, outcome)
-                yield Attempt(name, outcome, final=True)
-            else:
-                self._journal.add_artifact(self._store.unpack(outcome))
+        for request, outcome in self._executor.build(requests, self._stop):
+            match outcome:
+                case None:
+                    running[request.build_key] = wanted[request.build_key].name
+                case Failed() as failed:
+                    name = running.pop(request.build_key)
+                    done += 1
+                    for key in self._failure_keys(request.build_key, failed):
+                        self._journal.add_failure(key, failed)
+                    yield Attempt(name, failed, final=failed.kind not in TRANSIENT_KINDS)
+                case packed:
+                    running.pop(request.build_key)
+                    done += 1
+                    self._journal.add_artifact(self._store.unpack(packed))
             yield Building(done, len(requests), tuple(running.values()))
 
-    def _measure(self, facts: DeviceFacts, jobs: Sequence[Job]) -> Iterator[Event]:
-        lane = self._executor.lane(facts)
+    def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
+        """What a failed build speaks of: the variant, the variant on these images, or only this try."""
+        if failed.kind in TRANSIENT_KINDS:
+            return [job.key for job in self._plan.jobs if job.build_key == build_key]
+        if failed.kind in JUDGED_KINDS:
+            return [judged_key(build_key, self._plan.identities.evaluation_id)]
+        return [build_key]
+
+    def _measure(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Iterator[Event]:
         by_key = {job.key: job for job in jobs}
         total = len(jobs) * self._protocol.rounds + len({_accuracy_key(job) for job in jobs})
         done = 0
@@ -177,7 +201,7 @@ class Driver:
         while not self._stop() and not isinstance(self._outcome(job), Failed):
             match lane.block(job, round_, self._protocol):
                 case Block() as block:
-                    self._journal.add_block(block)
+                    self._journal.add_block(replace(block, session=self._session))
                     return
                 case Failed() as failed:
                     yield self._attempt_failed(job, failed)
@@ -205,6 +229,12 @@ class Driver:
     def _attempt_failed(self, job: Job, failed: Failed) -> Attempt:
         self._journal.add_failure(job.key, failed)
         return Attempt(job.name, failed, final=len(self._journal.failures(job.key)) >= MAX_ATTEMPTS)
+
+    def _is_measured(self, job: Job) -> bool:
+        return isinstance(self._outcome(job), Measured)
+
+    def _can_run(self, job: Job) -> bool:
+        return self._outcome(job) is None and self._store.look(job.build_key) is not None
 
     def _outcome(self, job: Job) -> Measured | Failed | None:
         fingerprint = next(facts.fingerprint for facts in self._plan.devices if facts.device_id == job.device_id)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sweeps import journal_schema
 from sweeps.errors import StoreError
-from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal import MAX_ATTEMPTS, Journal, judged_key
 from sweeps.json_records import from_json, to_json
 from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Measured, RunAxes, Skipped, Variant
 from sweeps.spec import DataSpec, FolderData
@@ -267,6 +267,16 @@ def test_failures_of_a_job_that_is_whole_in_the_end_do_not_count(journal, record
     measure(journal, records, job)
 
     assert isinstance(outcome(journal, records, job), Measured)
+
+
+def test_a_build_that_failed_on_some_images_gets_another_chance_on_others(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job))
+    journal.add_failure(judged_key(job.build_key, records.evaluation_id), records.failed("build"))
+    assert outcome(journal, records, job) == records.failed("build")
+    assert journal.outcome(job, 2, "9" * 64, records.facts.fingerprint) is None
+    assert journal.retry_failures("phones") == 1
+    assert outcome(journal, records, job) is None
 
 
 def test_a_retry_lets_old_failures_count_no_more_and_new_ones_do(journal, records):

@@ -343,6 +343,26 @@ def test_more_rounds_replace_the_row(sqlite_uri, name, journal, new_store, recor
     assert tag_counts(sqlite_uri, name) == {job.key: 1}
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_accuracy_on_other_images_is_not_ranked_beside_new_ones(
+    sqlite_uri, name, journal, new_store, records, restarted
+):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    store = new_store(sqlite_uri)
+    store.publish(journal, name)
+    assert not rows(sqlite_uri, name)[job.name]["stale"]
+    journal.save_plan(records.plan(job, name=name, evaluation_id="9" * 64))
+    store = new_store(sqlite_uri) if restarted else store
+    store.publish(journal, name)
+    assert rows(sqlite_uri, name)[job.name]["stale"]
+
+    journal.add_accuracy(records.accuracy(job, evaluation_id="9" * 64))
+    store.publish(journal, name)
+    assert not rows(sqlite_uri, name)[job.name]["stale"]
+
+
 def test_a_retried_failure_stays_until_there_is_a_new_outcome(sqlite_uri, name, journal, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
