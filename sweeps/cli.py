@@ -40,6 +40,9 @@ class _Group(click.Group):
             if error.next_step:
                 click.echo(f"  next: {plain(error.next_step)}", err=True)
             ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Stopped at once. What was measured is kept: the same command goes on from there.", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
 
 
 workspace_option = click.option(
@@ -94,23 +97,28 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     from sweeps.journal import Journal
     from sweeps.plan import estimate_seconds
     from sweeps.protocol import resolve
+    from sweeps.records import Failed
     from workers.build import ArtifactStore
 
     spec = _load(sweep_file, yes)
     workspace = Workspace(root)
     planned = _plan(spec, sweep_file, workspace)
     protocol = resolve(spec.protocol)
-    done: set[str] = set()
-    if workspace.journal.exists():
-        with Journal.open(workspace.journal) as journal:
-            done = {job.key for job in planned.jobs if _outcome(journal, planned, job) is not None}
     store = ArtifactStore(workspace.artifacts)
-    built = {key for key in {job.build_key for job in planned.jobs} if store.find(key) is not None}
-    seconds = estimate_seconds(planned, protocol, done, built)
+    built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
+    states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            ended = {job.key: _outcome(journal, planned, job) for job in planned.jobs}
+        states |= {
+            key: "failed" if isinstance(outcome, Failed) else "done" for key, outcome in ended.items() if outcome
+        }
+    finished = {key for key, state in states.items() if state in ("done", "failed")}
+    seconds = estimate_seconds(planned, protocol, finished, built)
     if as_json:
-        _print_json(terminal.plan_document(planned, done, built, seconds))
+        _print_json(terminal.plan_document(planned, states, seconds))
     else:
-        terminal.print_plan(planned, done, built, seconds)
+        terminal.print_plan(planned, states, seconds)
 
 
 @main.command()
@@ -302,7 +310,9 @@ def _run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: b
     from sweeps import rank as ranking
     from sweeps import terminal
     from sweeps.journal import Journal
+    from sweeps.records import Failed, Measured
     from sweeps.store import Store, load
+    from workers.build import ArtifactStore
 
     spec = _load(sweep_file, yes)
     workspace = Workspace.open(root)
@@ -314,14 +324,23 @@ def _run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: b
             journal.save_plan(planned)
             if retry_failed:
                 journal.retry_failures(spec.name)
-            pending = [job for job in planned.jobs if _outcome(journal, planned, job) is None]
+            outcomes = [_outcome(journal, planned, job) for job in planned.jobs]
+            failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
+            measured = sum(isinstance(outcome, Measured) for outcome in outcomes)
             click.echo(
-                f"{spec.name}: {len(planned.jobs)} jobs, {len(planned.jobs) - len(pending)} done before, "
-                f"{len(planned.skipped)} skipped",
+                f"{spec.name}: {len(planned.jobs)} jobs, {measured} done before, "
+                + (f"{failed} failed before (once more with --retry-failed), " if failed else "")
+                + f"{len(planned.skipped)} skipped",
                 err=True,
             )
-            interrupted = _drive(planned, sweep_file, workspace, journal, store, executor) if pending else False
-            if not pending:
+            artifacts = ArtifactStore(workspace.artifacts)
+            complete = failed + measured == len(outcomes) and all(
+                artifacts.look(job.build_key)
+                for job, outcome in zip(planned.jobs, outcomes, strict=True)
+                if isinstance(outcome, Measured)
+            )
+            interrupted = not complete and _drive(planned, sweep_file, workspace, journal, store, executor)
+            if complete:
                 store.publish(journal, spec.name)
     if interrupted:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
@@ -465,7 +484,7 @@ def _open_journal(workspace: Workspace) -> "Journal":
 
     if not workspace.journal.exists():
         raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
-    return Journal.open(workspace.journal)
+    return Journal.open(workspace.journal, read_only=True)
 
 
 def _sweep_name(journal: "Journal", sweep: str | None) -> str:
@@ -477,8 +496,13 @@ def _sweep_name(journal: "Journal", sweep: str | None) -> str:
 
 
 def _results(workspace: Workspace, sweep: str | None) -> "SweepResults":
+    from sweeps.journal import Journal
     from sweeps.store import load
 
+    if sweep is None and workspace.journal.exists():
+        # The latest sweep of this workspace, also where MLflow is shared with others.
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            sweep = journal.latest_sweep()
     return load(workspace.tracking_uri, sweep)
 
 

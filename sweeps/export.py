@@ -1,5 +1,6 @@
 """Takes a ranked build out of the workspace: the file to ship, and beside it what to expect of it."""
 
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -59,6 +60,7 @@ def export_candidate(
     row = frame[frame["job_key"] == candidate.job_key].iloc[0]
     source = workspace.artifact(candidate.build_key)
     manifest = Manifest.read(source)
+    _check(source / manifest.file, manifest)
     shipped = Shipped(
         artifact=manifest,
         expected=Expected(
@@ -90,6 +92,15 @@ def export_candidate(
             f"{output} can not be written: {error.strerror}", "give another folder with --output"
         ) from error
     return shipped
+
+
+def _check(model: Path, manifest: Manifest) -> None:
+    try:
+        digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    except OSError:
+        digest = ""
+    if digest != manifest.file_sha256:
+        raise StoreError(f"{model} is missing or damaged", "run the sweep again: the file is built anew")
 
 
 def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:

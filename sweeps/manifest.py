@@ -77,4 +77,6 @@ class Manifest(BaseModel):
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValueError) as error:
-            raise StoreError(f"{path} can not be read: {error}", "delete its folder; it is built again") from error
+            raise StoreError(
+                f"{path} can not be read: {error}", "run the sweep again: what is missing is built anew"
+            ) from error

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from PIL import Image
@@ -96,7 +97,7 @@ def _blocks(folder: Path) -> int:
 @pytest.mark.ray
 def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, edgesweep: Command) -> None:
     plan = json.loads(edgesweep("plan", "sweep.yaml", "--json").stdout)
-    assert [job["done"] for job in plan["jobs"]] == [False, False]
+    assert [job["state"] for job in plan["jobs"]] == ["to build", "to build"]
     assert "FX quantization fuses" in plan["skipped"][0]["reason"]
     assert not (folder / "edgesweep-data").exists(), "a plan leaves nothing behind"
 
@@ -152,22 +153,72 @@ def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(folder: Pat
     assert len(json.loads(resumed.stdout)["devices"][0]["ranking"]) == 2
 
 
-def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(folder: Path, edgesweep: Command) -> None:
+def _runners(folder: Path) -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if "workers.runtimes.torchscript.runner" in (words := process.info["cmdline"] or [])
+        and any(str(folder) in word for word in words)
+    ]
+
+
+def _measuring(folder: Path) -> "subprocess.Popen[str]":
+    """A run that is just measuring: its first block is done, and a runner runs."""
     process = subprocess.Popen(
         [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
         cwd=folder,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 120
-    while _blocks(folder) < 1:
+    while _blocks(folder) < 1 or not _runners(folder):
+        assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return process
+
+
+def _no_runner_is_left(folder: Path) -> bool:
+    deadline = time.monotonic() + 10
+    while _runners(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
+    return not _runners(folder)
+
+
+def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path) -> None:
+    process = _measuring(folder)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=20)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert _blocks(folder) >= 1
+    assert _no_runner_is_left(folder)
+
+
+def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(folder: Path, edgesweep: Command) -> None:
+    process = _measuring(folder)
     process.kill()
-    process.wait()
+    process.communicate()
+    assert _no_runner_is_left(folder)
     resumed = edgesweep("run", "sweep.yaml", "--executor", "inline")
     assert resumed.returncode == 0, resumed.stderr
     assert _blocks(folder) == 4
+
+
+def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Path, edgesweep: Command) -> None:
+    ranked = json.loads(edgesweep("run", "sweep.yaml", "--executor", "inline", "--json").stdout)
+    name = ranked["devices"][0]["ranking"][0]["name"]
+    for model in (folder / "edgesweep-data" / "artifacts").glob("*/model.pt"):
+        model.write_bytes(model.read_bytes()[:-9])
+    refused = edgesweep("export", "--variant", name)
+    assert refused.returncode == 1
+    assert "run the sweep again" in refused.stderr
+    assert edgesweep("run", "sweep.yaml", "--executor", "inline").returncode == 0
+    assert _blocks(folder) == 4
+    assert edgesweep("export", "--variant", name).returncode == 0
 
 
 def test_a_variant_that_can_not_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:

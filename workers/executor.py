@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Protocol
 
 from sweeps.protocol import Protocol as MeasurementProtocol
@@ -150,7 +151,14 @@ class _Builder:
 def _build_forever(connection: Connection, root: Path) -> None:
     # The driver decides what Ctrl-C means; a build under way is finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    signal.signal(signal.SIGTERM, _leave)
     with suppress(EOFError, ConnectionError):
         while True:
             connection.send(build_packed(root, *connection.recv()))
+    # It ends by itself now: being told to must not break its clean-up off.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)

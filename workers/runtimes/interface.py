@@ -108,7 +108,7 @@ class Runtime(Protocol):
     name: str
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
-        """Why this variant makes no sense on this device, or `None`. The engine may still be `auto`."""
+        """Why this variant makes no sense on this device, or `None`. The engine is resolved."""
         ...
 
     def versions(self) -> dict[str, str]:
