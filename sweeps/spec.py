@@ -42,7 +42,11 @@ def _axis(default: tuple[Any, ...], description: str) -> Any:
 
 
 def _images() -> Any:
-    return Field(default=None, ge=1, description="Use only so many; all if left out.")
+    return Field(
+        default=None,
+        ge=1,
+        description="Use only so many; left out: all, but 100 of a folder or a torchvision set to calibrate with.",
+    )
 
 
 class ModelSpec(_Part):
