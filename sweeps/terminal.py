@@ -27,6 +27,19 @@ from sweeps.records import DeviceFacts
 from sweeps.status import STATES, SweepStatus
 from sweeps.text import plain
 
+# Column of the ranking: from which width of the terminal on. The variant's name must stay readable.
+_RANKING_COLUMNS = {
+    ">#": 0,
+    "variant": 0,
+    ">p50 ms": 0,
+    ">95 % interval": 0,
+    ">ratio": 115,
+    ">top-1": 0,
+    ">drop (points)": 145,
+    ">MB": 125,
+    "verdict": 0,
+    "trust": 165,
+}
 _VERDICTS = {"pass": "green", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
@@ -60,12 +73,14 @@ class RunProgress:
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            TextColumn("left"),
+            TextColumn("elapsed,"),
             TimeRemainingColumn(),
+            TextColumn("left"),
             TextColumn("{task.fields[running]}", style="dim"),
             console=self._console,
         )
         self._tasks: dict[str, TaskID] = {}
+        self._tenth = 0
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -86,6 +101,10 @@ class RunProgress:
             self._tasks[title] = self._progress.add_task(plain(title), total=total, running="")
             if not self._console.is_terminal:
                 self.note(f"{title} ...")
+        elif not self._console.is_terminal and total and 10 * done // total > self._tenth:
+            # A log file shows no bar: a line per tenth says that it goes on.
+            self.note(f"{title}: {done} of {total}")
+        self._tenth = 10 * done // total if total else 0
         self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
 
     def note(self, message: str) -> None:
@@ -176,27 +195,19 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         if device.tied:
             names = ", ".join(_short(candidate.name, device) for candidate in device.tied)
             console.print(Text(plain(f"Tied with it: {names}")))
-    table = _table(
-        "",
-        ">#",
-        "variant",
-        ">p50 ms",
-        ">95 % interval",
-        ">ratio",
-        ">top-1",
-        ">drop (points)",
-        ">MB",
-        "verdict",
-        "trust",
-    )
+            console.print(Text("Inside a tie the more accurate goes first, then the smaller file.", style="dim"))
+    columns = [name for name, least_width in _RANKING_COLUMNS.items() if console.width >= least_width]
+    table = _table("", *columns)
     for number, candidate in enumerate(device.ranking, 1):
-        table.add_row(*_cells(*_ranking_row(number, candidate, device)))
+        cells = dict(zip(_RANKING_COLUMNS, _ranking_row(number, candidate, device), strict=True))
+        table.add_row(*_cells(*(cells[name] for name in columns)))
     console.print(table)
     if any(candidate.trust for candidate in device.ranking):
         console.print(Text("Trust labels:", style="dim"))
         for name in sorted({label for candidate in device.ranking for label in candidate.trust}):
             advice = TRUST[name].advice if name in TRUST else "not a label of this version"
-            console.print(Text(plain(f"  {name}: {advice}"), style="dim"))
+            count = sum(name in candidate.trust for candidate in device.ranking)
+            console.print(Text(plain(f"  {name} ({count} of {len(device.ranking)}): {advice}"), style="dim"))
     if device.not_ranked:
         table = _table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
