@@ -1,32 +1,22 @@
 """The command line. The one module of `sweeps` that imports upwards, inside its commands, so that each starts fast."""
 
-import json
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
+from sweeps.run_command import EXIT_INTERRUPTED, load_sweep, make_plan, outcome_of, print_json, run_sweep
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
     from sweeps.journal import Journal
-    from sweeps.plan import Plan
-    from sweeps.spec import SweepSpec
     from sweeps.store import SweepResults
-    from sweeps.terminal import RunProgress
-    from workers.drive import Event
-    from workers.executor import Executor
 
 SPECS = Path(__file__).parent / "specs"
-EXIT_INTERRUPTED = 130
 
 
 class _Group(click.Group):
@@ -100,23 +90,23 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     from sweeps.records import Failed
     from workers.build import ArtifactStore
 
-    spec = _load(sweep_file, yes)
+    spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
-    planned = _plan(spec, sweep_file, workspace)
+    planned = make_plan(spec, sweep_file, workspace)
     protocol = resolve(spec.protocol)
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            ended = {job.key: _outcome(journal, planned, job) for job in planned.jobs}
+            ended = {job.key: outcome_of(journal, planned, job) for job in planned.jobs}
         states |= {
             key: "failed" if isinstance(outcome, Failed) else "done" for key, outcome in ended.items() if outcome
         }
     finished = {key for key, state in states.items() if state in ("done", "failed")}
     seconds = estimate_seconds(planned, protocol, finished, built)
     if as_json:
-        _print_json(terminal.plan_document(planned, states, seconds))
+        print_json(terminal.plan_document(planned, states, seconds))
     else:
         terminal.print_plan(planned, states, seconds)
 
@@ -135,7 +125,7 @@ def run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bo
     Ctrl-C once finishes what runs and stops; twice stops at once.
     Example: edgesweep run sweep.yaml --workspace results
     """
-    _run(sweep_file, root, executor, yes, retry_failed, as_json)
+    run_sweep(sweep_file, root, executor, yes, retry_failed, as_json)
 
 
 @main.command()
@@ -148,7 +138,7 @@ def demo(root: Path, executor: str, as_json: bool) -> None:
     \b
     Needs no network. Example: edgesweep demo
     """
-    _run(SPECS / "demo.yaml", root, executor, yes=False, retry_failed=False, as_json=as_json)
+    run_sweep(SPECS / "demo.yaml", root, executor, yes=False, retry_failed=False, as_json=as_json)
     if not as_json:
         click.echo("\nLook at it in the browser:  edgesweep dashboard   (or: make dashboard)", err=True)
         click.echo("Sweep your own model:       see README.md, or edgesweep run --help", err=True)
@@ -171,7 +161,7 @@ def status(sweep: str | None, root: Path, as_json: bool) -> None:
     with _open_journal(workspace) as journal:
         current = read_status(journal, _sweep_name(journal, sweep))
     if as_json:
-        _print_json(current.document())
+        print_json(current.document())
     else:
         terminal.print_status(current)
 
@@ -193,7 +183,7 @@ def rank(sweep: str | None, root: Path, device: str | None, as_json: bool) -> No
     results = _results(Workspace(root), sweep)
     ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
     if as_json:
-        _print_json(ranking.to_json(ranked))
+        print_json(ranking.to_json(ranked))
     else:
         terminal.print_ranking(ranked)
 
@@ -251,7 +241,7 @@ def devices(root: Path, as_json: bool) -> None:
     workspace = Workspace.open(root)
     found = [registry.connect(name, workspace.root).facts() for name in registry.DEVICES]
     if as_json:
-        _print_json({"devices": [terminal.facts_document(facts) for facts in found]})
+        print_json({"devices": [terminal.facts_document(facts) for facts in found]})
     else:
         terminal.print_devices(found)
 
@@ -270,7 +260,7 @@ def doctor(root: Path, as_json: bool) -> None:
 
     checks = examine(root)
     if as_json:
-        _print_json({"checks": [check.document() for check in checks]})
+        print_json({"checks": [check.document() for check in checks]})
     else:
         terminal.print_checks([(check.name, check.ok, check.found, check.fix) for check in checks])
     if any(check.needed and not check.ok for check in checks):
@@ -303,180 +293,7 @@ def schema() -> None:
     """
     from sweeps.spec import json_schema
 
-    _print_json(json_schema())
-
-
-def _run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool) -> None:
-    from sweeps import rank as ranking
-    from sweeps import terminal
-    from sweeps.journal import Journal
-    from sweeps.records import Failed, Measured
-    from sweeps.store import Store, load
-    from workers.build import ArtifactStore
-
-    spec = _load(sweep_file, yes)
-    workspace = Workspace.open(root)
-    with workspace.lock():
-        store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
-        store.check()
-        planned = _plan(spec, sweep_file, workspace)
-        with Journal.open(workspace.journal) as journal:
-            journal.save_plan(planned)
-            if retry_failed:
-                journal.retry_failures(spec.name)
-            outcomes = [_outcome(journal, planned, job) for job in planned.jobs]
-            failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
-            measured = sum(isinstance(outcome, Measured) for outcome in outcomes)
-            click.echo(
-                f"{spec.name}: {len(planned.jobs)} jobs, {measured} done before, "
-                + (f"{failed} failed before (once more with --retry-failed), " if failed else "")
-                + f"{len(planned.skipped)} skipped",
-                err=True,
-            )
-            artifacts = ArtifactStore(workspace.artifacts)
-            complete = failed + measured == len(outcomes) and all(
-                artifacts.look(job.build_key)
-                for job, outcome in zip(planned.jobs, outcomes, strict=True)
-                if isinstance(outcome, Measured)
-            )
-            interrupted = not complete and _drive(planned, sweep_file, workspace, journal, store, executor)
-            if complete:
-                store.publish(journal, spec.name)
-    if interrupted:
-        click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
-        sys.exit(EXIT_INTERRUPTED)
-    results = load(workspace.tracking_uri, spec.name)
-    ranked = ranking.rank(results.frame, spec.objective, spec.name)
-    if as_json:
-        _print_json(ranking.to_json(ranked))
-    else:
-        terminal.print_ranking(ranked)
-
-
-def _drive(
-    planned: "Plan", sweep_file: Path, workspace: Workspace, journal: "Journal", store: Any, executor_name: str
-) -> bool:
-    """Run what is pending. Returns whether it was stopped before the end."""
-    from sweeps import terminal
-    from sweeps.protocol import resolve
-    from workers import models
-    from workers.build import ArtifactStore
-    from workers.drive import Driver
-
-    spec = planned.sweep
-    with (
-        terminal.RunProgress() as progress,
-        _executor(executor_name, workspace, planned) as executor,
-        # After the executor: Ray's start sets signal handlers of its own.
-        _CtrlC(progress.note) as stop,
-    ):
-        driver = Driver(
-            planned,
-            resolve(spec.protocol),
-            journal,
-            ArtifactStore(workspace.artifacts),
-            executor,
-            prepare=lambda model: models.prepare(
-                model,
-                spec.data,
-                workspace,
-                planned.identities.versions,
-                progress.preparing,
-                _roots(sweep_file),
-            ),
-            publish=lambda: store.publish(journal, spec.name),
-            stop=stop,
-        )
-        for event in driver.run():
-            _show(event, progress)
-        return stop()
-
-
-def _show(event: "Event", progress: "RunProgress") -> None:
-    from workers import drive
-
-    match event:
-        case drive.Preparing(model):
-            progress.preparing(model, None)
-        case drive.Building(done, total, running):
-            progress.step("Building", done, total, ", ".join(running))
-        case drive.Measuring(device, done, total, running):
-            progress.step(f"Measuring on {device}", done, total, running)
-        case drive.Attempt(name, failed, final):
-            again = "" if final else "; trying again"
-            progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
-        case drive.TrackingDown(message):
-            progress.note(f"MLflow does not take results now; the journal keeps them: {message}")
-        case never:
-            assert_never(never)
-
-
-@contextmanager
-def _executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator[Executor]":
-    executor: Executor
-    if name == "inline":
-        from workers.executor import InlineExecutor
-
-        executor = InlineExecutor(workspace.root)
-    else:
-        from workers.cluster import RayExecutor
-
-        local = next((facts.device_id for facts in planned.devices if facts.name == "local"), None)
-        executor = RayExecutor(workspace.root, local)
-    try:
-        yield executor
-    finally:
-        executor.close()
-
-
-class _CtrlC:
-    """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once."""
-
-    def __init__(self, note: Callable[[str], None]) -> None:
-        self._note = note
-        self._asked = False
-
-    def __enter__(self) -> Callable[[], bool]:
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        return lambda: self._asked
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
-            raise KeyboardInterrupt
-        self._asked = True
-        self._note("stopping after what runs now; press Ctrl-C again to stop at once")
-
-
-def _load(sweep_file: Path, yes: bool) -> "SweepSpec":
-    from sweeps.plan import check_size
-    from sweeps.spec import load
-
-    spec = load(sweep_file)
-    check_size(spec, len(spec.devices), yes)
-    return spec
-
-
-def _plan(spec: "SweepSpec", sweep_file: Path, workspace: Workspace) -> "Plan":
-    from workers.planner import plan_sweep
-
-    return plan_sweep(spec, workspace.root, _roots(sweep_file))
-
-
-def _roots(sweep_file: Path) -> tuple[Path, ...]:
-    """Where the user's own modules are looked for first."""
-    return (sweep_file.resolve().parent,)
-
-
-def _outcome(journal: "Journal", planned: "Plan", job: Any) -> Any:
-    from sweeps.protocol import resolve
-
-    fingerprint = next(facts.fingerprint for facts in planned.devices if facts.device_id == job.device_id)
-    rounds = resolve(planned.sweep.protocol).rounds
-    return journal.outcome(job, rounds, planned.identities.evaluation_id, fingerprint)
+    print_json(json_schema())
 
 
 def _open_journal(workspace: Workspace) -> "Journal":
@@ -504,7 +321,3 @@ def _results(workspace: Workspace, sweep: str | None) -> "SweepResults":
         with Journal.open(workspace.journal, read_only=True) as journal:
             sweep = journal.latest_sweep()
     return load(workspace.tracking_uri, sweep)
-
-
-def _print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))

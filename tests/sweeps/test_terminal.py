@@ -39,6 +39,6 @@ def test_a_trust_label_of_another_version_is_shown_and_called_so(capsys: pytest.
     }
     print_ranking(rank(pd.DataFrame([row]), ObjectiveSpec(constraints=()), "s"))
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    assert "haunted: not a label of this version" in lines
-    assert any(line.startswith(f"ungated: {TRUST['ungated'].advice[:40]}") for line in lines)
+    assert "haunted (1 of 1): not a label of this version" in lines
+    assert any(line.startswith(f"ungated (1 of 1): {TRUST['ungated'].advice[:40]}") for line in lines)
     assert any("disqualified" in line for line in lines)
