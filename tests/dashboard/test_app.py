@@ -96,7 +96,7 @@ def test_details_show_axes_figures_with_units_and_conditions(page: Page, workspa
     assert pairs["layout"] == "nhwc"
     assert pairs["Memory (peak less before load)"] == "50.0 MB"
     assert pairs["engine_ran"] == "x86"
-    assert "round 0: 3.003 ms, round 1: 3.015 ms, round 2: 2.991 ms" in texts(shown)
+    assert "round 1: 3.003 ms, round 2: 3.015 ms, round 3: 2.991 ms" in texts(shown)
 
 
 def test_details_of_a_failed_variant_say_why(page: Page, workspace: Path) -> None:
