@@ -141,7 +141,7 @@ def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(folder: Pat
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=180)
     assert process.returncode == 130, stderr
     assert "the same command goes on" in stderr
     kept = _blocks(folder)
