@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +84,7 @@ class ArtifactStore:
             return registry.get(variant.runtime).build(variant, build_key, inputs, folder)
 
     @contextlib.contextmanager
-    def _new_folder(self, build_key: str):  # type: ignore[no-untyped-def]  # a generator; the decorator types it
+    def _new_folder(self, build_key: str) -> Iterator[Path]:
         self.root.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=f".{build_key[:12]}-", dir=self.root))
         try:
