@@ -57,7 +57,8 @@ def _recommendation(device: DeviceRanking, objective: str, table: pd.DataFrame) 
             others = ", ".join(inert(name) for name in _names(device.tied, table))
             st.markdown(
                 f"**Tied with {_count(len(device.tied), 'other')}:** {others}. "
-                "The difference is not resolved at 95 %, or is under 2 %; the simpler choice goes first."
+                "The difference is not resolved at 95 %, or is under 2 %; "
+                "the more accurate goes first, then the smaller file."
             )
         st.caption(f"Objective: {inert(objective)}")
 
