@@ -1,0 +1,112 @@
+"""Compiles the C++ in this folder against the installed torch on first use, and keeps what it made.
+
+Torch itself is not imported: a plan asks whether there is a compiler, and a device host compiles without a model.
+"""
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+from sweeps.errors import BuildError
+from sweeps.records import canonical_key
+
+FOLDER = Path(__file__).parent
+INSTALL = "apt-get install g++ (or name a C++17 compiler in CXX)"
+DEADLINE_S = 900.0
+
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GLIBCXX_USE_CXX11_ABI=1", "-w")
+_LIBRARIES = ("-ltorch", "-ltorch_cpu", "-lc10")
+
+
+def compiler() -> str | None:
+    """The C++ compiler of this machine: `CXX`, else the first of c++, g++, clang++ on PATH; `None` without one."""
+    named = os.environ.get("CXX")
+    candidates = [named] if named else ["c++", "g++", "clang++"]
+    return next((found for name in candidates if (found := shutil.which(name))), None)
+
+
+def source_id(source: str) -> str:
+    """The first 12 hex digits of sha256 over the file `source` in this folder: its version, in results."""
+    return hashlib.sha256((FOLDER / source).read_bytes()).hexdigest()[:12]
+
+
+def shared_library(source: str, soname: str) -> Path:
+    """The shared library of the file `source` in this folder, compiled if this machine has not done so yet.
+
+    Kept in `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`, by all that goes into it:
+    source, flags, compiler and torch. Raises `BuildError`: `no_compiler` or `not_compilable`.
+    """
+    program = compiler()
+    if program is None:
+        raise BuildError("no_compiler", f"there is no C++ compiler to compile {source} with", INSTALL)
+    flags = (*_FLAGS, f"-Wl,-soname,{soname}")
+    folder = _cache() / "native" / _key(source, program, flags)
+    library = folder / soname
+    if not library.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        # Under another name first: two processes may compile at once, and either's file will do.
+        descriptor, partial = tempfile.mkstemp(dir=folder, suffix=".so")
+        os.close(descriptor)
+        try:
+            _compile(program, flags, FOLDER / source, Path(partial))
+            Path(partial).replace(library)
+        finally:
+            Path(partial).unlink(missing_ok=True)
+    return library
+
+
+def _cache() -> Path:
+    if named := os.environ.get("EDGESWEEP_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgesweep"
+
+
+def _key(source: str, program: str, flags: tuple[str, ...]) -> str:
+    return canonical_key(
+        {
+            "source": hashlib.sha256((FOLDER / source).read_bytes()).hexdigest(),
+            "flags": [*flags, *_LIBRARIES],
+            "compiler": _version(program),
+            "torch": metadata.version("torch"),
+            "torch_at": str(_torch()),  # the library finds torch's own by this path
+        }
+    )[:16]
+
+
+@cache
+def _version(program: str) -> str:
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603  # the user's compiler
+
+
+@cache
+def _torch() -> Path:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise BuildError("no_torch", "torch is not installed", "pip install 'edgesweep[workers]'")
+    return Path(spec.origin).parent
+
+
+def _compile(program: str, flags: tuple[str, ...], source: Path, target: Path) -> None:
+    torch = _torch()
+    argv = [program, *flags, str(source), "-o", str(target)]
+    argv += ["-isystem", str(torch / "include"), "-isystem", str(torch / "include/torch/csrc/api/include")]
+    argv += [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", *_LIBRARIES]
+    try:
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)  # noqa: S603  # the user's compiler
+    except subprocess.TimeoutExpired as error:
+        raise BuildError("not_compilable", f"compiling {source.name} took longer than {DEADLINE_S:.0f} s") from error
+    except OSError as error:
+        raise BuildError("not_compilable", f"{program} can not be started: {error}", INSTALL) from error
+    if ended.returncode != 0:
+        told = next((line for line in ended.stderr.splitlines() if "error" in line), ended.stderr[-300:])
+        raise BuildError(
+            "not_compilable",
+            f"{program} refuses {source.name}: {told[:300]}",
+            "a C++17 compiler such as g++ 9 or newer is needed",
+        )
