@@ -38,6 +38,11 @@ class ResultRow:
     format: str
     fuse: bool
     optimize: bool
+    granularity: str = "none"
+    calibration_images: int = 0
+    preference: str = "none"
+    relaxed_fp16: bool = False
+    flexible_batch: bool = False
     threads: int
     cpus: str
     reuse_input: bool

@@ -111,16 +111,19 @@ class Journal(PlanTables):
             )
         return len({job_key for job_key, _ in keys})
 
-    def outcome(self, job: Job, rounds: int, evaluation_id: str | None, executor: str) -> Measured | Failed | None:
+    def outcome(self, job: Job, rounds: int, evaluation_id: str | None, fingerprint: str) -> Measured | Failed | None:
         """How the job ended so far; `None` while it is pending.
 
-        Measured: at least `rounds` blocks, and the accuracy by `executor` unless `evaluation_id` is `None`. Failed: one
-        failure of its build, or `MAX_ATTEMPTS` of its own (the last one is given). All accepted blocks are summarised.
+        Measured: at least `rounds` blocks (none where it is only checked, by a reference), and the accuracy by its
+        device's `fingerprint` (or the reference) unless `evaluation_id` is `None`. Failed: one failure of its build,
+        or `MAX_ATTEMPTS` of its own (the last one is given). All accepted blocks are summarised.
         """
         accuracy = None
         if evaluation_id is not None:
-            accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, executor)), None)
+            accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, job.reference or fingerprint)), None)
         if evaluation_id is None or accuracy is not None:
+            if job.emulated:
+                return Measured(timing=None, accuracy=accuracy)
             count = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job.key)
             if count is not None and count[0] >= rounds:
                 protocol = replace(self._protocol(job), rounds=rounds)
@@ -132,7 +135,7 @@ class Journal(PlanTables):
         return failures[-1] if len(failures) >= MAX_ATTEMPTS else None
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
-        """`outcome` under what the job was last planned with in this sweep; the device itself is the executor."""
+        """`outcome` under what the job was last planned with in this sweep."""
         planned = self.circumstances(sweep, job.key)
         return self.outcome(job, planned.protocol.rounds, planned.evaluation_id, planned.facts.fingerprint)
 

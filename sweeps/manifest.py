@@ -30,8 +30,35 @@ class Verification(BaseModel):
     engine: str
     sqnr_db: float | None
     """`None` where the outputs are equal to the bit."""
+    against: str = "fp32 eager"
+    """Whose answers the SQNR is against: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
+    executor: str = ""
+    """`reference:<backend>@<version>` where the host checked it in place of the phone; empty: the CPU ran it."""
     top1_percent: float | None
     reference_top1_percent: float | None
+
+
+class Coverage(BaseModel):
+    """How much of a model an accelerator takes over."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    operations: dict[str, int]
+    """Operations of the accelerator's interface by name, with how often each stands in the model."""
+    multiply_adds: int
+    """Of the whole model, for its batch."""
+    multiply_adds_covered_percent: float
+
+
+class EvalSibling(BaseModel):
+    """The same model with inputs bundled into its file, for stock tools. Never timed, never shipped."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str
+    file_sha256: str
+    images: int
+    """The first so many of the verification images."""
 
 
 class Manifest(BaseModel):
@@ -46,7 +73,7 @@ class Manifest(BaseModel):
     weights_id: str
     runtime: str
     backend: str
-    variant: dict[str, str | bool]
+    variant: dict[str, str | bool | int]
     file: str
     file_bytes: int
     file_sha256: str
@@ -62,6 +89,9 @@ class Manifest(BaseModel):
     calibration_id: str | None
     versions: dict[str, str]
     verification: Verification
+    coverage: Coverage | None = None
+    """Of an NNAPI model."""
+    eval: EvalSibling | None = None
 
     @property
     def axes(self) -> Variant:

@@ -4,8 +4,9 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 
+from sweeps.axes import free_axes, resolve_variant
 from sweeps.errors import SpecError
 from sweeps.protocol import Protocol, resolve
 from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Skipped, Variant, canonical_key
@@ -26,9 +27,8 @@ DIGITS_IMAGES = 597
 UNKNOWN_IMAGES = 1_000
 """Assumed for a folder or a data set that is not limited by `images`: listing it is not the plan's business."""
 
-_BUILD_AXES = tuple(field.name for field in fields(Variant))
-_RUN_AXES = tuple(field.name for field in fields(RunAxes))
-_INT8_AXES = ("quantization", "qengine", "interface")
+_BUILD_AXES = tuple(axis.name for axis in fields(Variant))
+_RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,8 @@ class Identities:
     """Of every library and of the builder: `torch`, `torchvision`, `builder`."""
     runners: Mapping[str, str]
     """Per runtime, the runner and its version."""
+    references: Mapping[str, str] = field(default_factory=dict)
+    """Per backend that a host can check without the silicon: `reference:<backend>@<version>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,10 @@ class _Combination:
     variant: Variant
     run: RunAxes
 
+    @property
+    def emulated(self) -> bool:
+        return self.variant.backend in self.facts.emulates
+
 
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
     """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
@@ -92,7 +98,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     skipped: list[Skipped] = []
     for one, name in zip(combinations, names, strict=True):
         device_id = one.facts.device_id
-        reason = _no_engine(one) or supports(one.variant, one.facts)
+        reason = _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
         if reason:
             skipped.append(
                 Skipped(
@@ -121,6 +127,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                 variant=one.variant,
                 run=one.run,
                 device_id=device_id,
+                reference=identities.references[one.variant.backend] if one.emulated else "",
             )
         )
     return Plan(sweep=spec, devices=units, identities=identities, jobs=tuple(jobs), skipped=tuple(skipped))
@@ -161,7 +168,7 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
         inference_s = INFERENCE_224_S * math.prod(models[job.model].input_shape) / (3 * 224 * 224)
         warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
         block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
-        seconds = protocol.rounds * (PROCESS_START_S + warmup_s + block_s)
+        seconds = 0.0 if job.emulated else protocol.rounds * (PROCESS_START_S + warmup_s + block_s)
         if (job.build_key, job.device_id) not in evaluated:
             evaluated.add((job.build_key, job.device_id))
             seconds += PROCESS_START_S + _evaluation_images(plan.sweep) * inference_s
@@ -172,27 +179,31 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
 def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_Combination]:
     for facts, model, grid in itertools.product(devices, spec.models, spec.grids):
         for values in itertools.product(*(getattr(grid, axis) for axis in (*_BUILD_AXES, *_RUN_AXES))):
-            variant = Variant(**dict(zip(_BUILD_AXES, values[: len(_BUILD_AXES)], strict=True)))
-            run = RunAxes(**dict(zip(_RUN_AXES, values[len(_BUILD_AXES) :], strict=True)))
-            resolved = _resolved(variant, facts)
-            yield _Combination(facts=facts, model=model.name, grid=grid.name, variant=resolved, run=run)
-
-
-def _resolved(variant: Variant, facts: DeviceFacts) -> Variant:
-    """fp32 has no value for the axes of int8; `auto` becomes the engine of the device's ABI where there is one."""
-    if variant.precision == "fp32":
-        return replace(variant, quantization="none", qengine="none", interface="none")
-    if variant.qengine == "auto":
-        for family, engine in (("arm", "qnnpack"), ("x86", "x86")):
-            if facts.abi.startswith(family):
-                return replace(variant, qengine=engine)
-    return variant
+            axes = dict(zip((*_BUILD_AXES, *_RUN_AXES), values, strict=True))
+            if axes["calibration_images"] == "all":
+                axes["calibration_images"] = 0
+            variant = resolve_variant(Variant(**{axis: axes[axis] for axis in _BUILD_AXES}), facts.abi)
+            one = _Combination(
+                facts=facts,
+                model=model.name,
+                grid=grid.name,
+                variant=variant,
+                run=RunAxes(**{axis: axes[axis] for axis in _RUN_AXES}),
+            )
+            # What is not timed does not depend on how it runs.
+            yield replace(one, run=RunAxes()) if one.emulated else one
 
 
 def _no_engine(one: _Combination) -> str | None:
     if one.variant.qengine != "auto":
         return None
     return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
+
+
+def _no_such_cores(one: _Combination) -> str | None:
+    if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
+        return None
+    return f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
 
 
 def _names(combinations: Sequence[_Combination]) -> list[str]:
@@ -209,7 +220,7 @@ def _names(combinations: Sequence[_Combination]) -> list[str]:
         if several_threads:
             words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
         if several_cpus:
-            words.append("all cpus" if one.run.cpus == "all" else f"cpus {one.run.cpus}")
+            words.append(f"{one.run.cpus} cpus" if one.run.cpus.isalpha() else f"cpus {one.run.cpus}")
         if several_inputs:
             words.append("reused input" if one.run.reuse_input else "fresh input")
         if one.grid:
@@ -253,10 +264,13 @@ def _job_key(build_key: str, one: _Combination, protocol: Protocol, runner: str,
 
 
 def _cells(grid: GridSpec) -> int:
-    """Combinations of one grid: fp32 counts once for all values of int8's own axes."""
-    shared = [len(getattr(grid, axis)) for axis in (*_BUILD_AXES, *_RUN_AXES) if axis not in (*_INT8_AXES, "precision")]
-    own = math.prod(len(getattr(grid, axis)) for axis in _INT8_AXES)
-    return math.prod(shared) * sum(1 if precision == "fp32" else own for precision in grid.precision)
+    """Combinations of one grid at most: an axis counts only where its backend and precision leave a choice."""
+    runs = math.prod(len(getattr(grid, axis)) for axis in _RUN_AXES)
+    builds = 0
+    for backend, precision in itertools.product(grid.backend, grid.precision):
+        swept = free_axes(backend, precision) - {"backend", "precision"}
+        builds += math.prod(len(getattr(grid, axis)) for axis in swept)
+    return runs * builds
 
 
 def _evaluation_images(spec: SweepSpec) -> int:

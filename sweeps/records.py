@@ -10,6 +10,9 @@ SCHEMA_VERSION = 1
 
 Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
 
+DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel"}
+"""How each engine's default qconfig quantizes weights."""
+
 
 def canonical_key(content: dict[str, Any]) -> str:
     """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
@@ -26,28 +29,49 @@ class Variant:
     precision: str = "fp32"
     quantization: str = "none"
     qengine: str = "none"
+    granularity: str = "none"
+    """Of int8 weights: `per_tensor` or `per_channel`."""
+    calibration_images: int = 0
+    """The first so many of the calibration data; 0: all of it, or nothing is calibrated."""
     interface: str = "none"
     layout: str = "nchw"
     capture: str = "script"
     format: str = "pt"
     fuse: bool = False
     optimize: bool = False
+    preference: str = "none"
+    """What NNAPI compiles for: `sustained_speed`, `fast_single_answer`, `low_power`."""
+    relaxed_fp16: bool = False
+    """NNAPI may compute float32 as float16."""
+    flexible_batch: bool = False
+    """The NNAPI model takes any batch."""
 
     @property
     def label(self) -> str:
-        """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`."""
-        precision = self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"
-        words = [self.backend, precision, self.layout, self.capture]
-        words += ["fused"] * self.fuse + ["optimized"] * self.optimize
+        """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so
+        two variants that differ have two labels."""
+        usual = DEFAULT_GRANULARITY.get(self.qengine, "none")
+        words = [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
+        words += [self.quantization] * (self.quantization not in ("none", "static_fx"))
+        words += [self.granularity] * (self.granularity not in ("none", usual))
+        words += [f"calibrated-on-{self.calibration_images}"] * (self.calibration_images > 0)
+        words += [self.interface] * (self.interface not in ("none", "core"))
+        words += [self.layout]
+        words += [self.capture] * (self.backend != "nnapi")
+        if self.backend == "cpu":
+            words += ["fused"] * self.fuse + ["optimized"] * self.optimize
+        words += [self.format] * (self.format != ("ptl" if self.backend == "metal" else "pt"))
+        words += [self.preference] * (self.preference not in ("none", "sustained_speed"))
+        words += ["relaxed-fp16"] * self.relaxed_fp16 + ["any-batch"] * self.flexible_batch
         return " ".join(words)
 
-    def axes(self) -> dict[str, str | bool]:
+    def axes(self) -> dict[str, str | bool | int]:
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAxes:
-    """How an artifact is run, as far as the user chooses it. `cpus` is `all` or a list such as `0,1`."""
+    """How an artifact is run, as far as the user chooses it. `cpus`: `all`, `big`, `little` or a list such as `0,1`."""
 
     threads: int = 1
     cpus: str = "all"
@@ -76,6 +100,10 @@ class DeviceFacts:
     """Quantized engines that the runtime on the device has."""
     nnapi_level: int | None = None
     exec_context: str = "shell"
+    core_clusters: tuple[tuple[int, ...], ...] = ()
+    """CPUs by number in groups of one kind, from little to big; empty where it is not known."""
+    emulates: tuple[str, ...] = ()
+    """Backends that this device does not have, but whose models its host can check: outputs count, times do not."""
 
     @property
     def device_class(self) -> str:
@@ -110,6 +138,12 @@ class Job:
     variant: Variant
     run: RunAxes
     device_id: str
+    reference: str = ""
+    """`reference:<backend>@<version>` where the device can only check this job, not time it; else empty."""
+
+    @property
+    def emulated(self) -> bool:
+        return bool(self.reference)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -162,20 +162,43 @@ class GridSpec(_Part):
         default="", description="Named grids keep their jobs apart, even of one and the same variant."
     )
     runtime: tuple[Literal["torchscript"], ...] = _axis(("torchscript",), "Toolchain.")
-    backend: tuple[Literal["cpu"], ...] = _axis(("cpu",), "Where the operators run.")
+    backend: tuple[Literal["cpu", "nnapi", "metal"], ...] = _axis(("cpu",), "Where the operators run.")
     precision: tuple[Literal["fp32", "int8"], ...] = _axis(("fp32", "int8"), "Numbers.")
-    quantization: tuple[Literal["static_fx"], ...] = _axis(("static_fx",), "How int8 is made; fp32 ignores it.")
-    qengine: tuple[Literal["auto", "qnnpack", "x86", "onednn"], ...] = _axis(
-        ("auto",), "Kernels of int8 on the CPU; auto: qnnpack on Arm, x86 on x86."
+    quantization: tuple[Literal["static_fx", "static_eager", "dynamic", "qat"], ...] = _axis(
+        ("static_fx",),
+        "How int8 is made: static in FX graph mode or in eager mode, dynamic (linear layers only), or static after a "
+        "short quantization-aware training; fp32 ignores it.",
     )
-    interface: tuple[Literal["core"], ...] = _axis(("core",), "int8 only: float in and out.")
+    qengine: tuple[Literal["auto", "qnnpack", "x86", "onednn"], ...] = _axis(
+        ("auto",), "Kernels of int8 on the CPU, and the qconfig that fits them; auto: qnnpack on Arm, x86 on x86."
+    )
+    granularity: tuple[Literal["auto", "per_tensor", "per_channel"], ...] = _axis(
+        ("auto",), "int8 only: one scale for all weights of a layer, or one per channel; auto: the engine's default."
+    )
+    calibration_images: tuple[Literal["all"] | Annotated[int, Field(ge=1, le=1_000_000)], ...] = _axis(
+        ("all",), "int8 only: calibrate with the first so many images of data.calibration."
+    )
+    interface: tuple[Literal["core", "full", "inside"], ...] = _axis(
+        ("core",), "int8 only: core: float in and out; full: int8 in and out; inside: NNAPI quantizes as well."
+    )
     layout: tuple[Literal["nchw", "nhwc"], ...] = _axis(("nchw", "nhwc"), "Memory layout of the artifact.")
-    capture: tuple[Literal["script", "trace"], ...] = _axis(("script",), "How TorchScript is made.")
-    format: tuple[Literal["pt"], ...] = _axis(("pt",), "File format.")
-    fuse: tuple[bool, ...] = _axis((True,), "Fuse Conv+BN, Conv+BN+ReLU, Conv+ReLU, Linear+ReLU before capture.")
-    optimize: tuple[bool, ...] = _axis((True,), "Apply optimize_for_mobile.")
+    capture: tuple[Literal["script", "trace", "mixed"], ...] = _axis(
+        ("script",), "How TorchScript is made; mixed: traced parts in a scripted whole, as nnapi always is."
+    )
+    format: tuple[Literal["pt", "ptl"], ...] = _axis(
+        ("pt",), "For the full interpreter, or ptl for the lite one, as metal always is."
+    )
+    fuse: tuple[bool, ...] = _axis((True,), "cpu only: fuse Conv+BN, Conv+BN+ReLU, Conv+ReLU, Linear+ReLU.")
+    optimize: tuple[bool, ...] = _axis((True,), "cpu only: apply optimize_for_mobile.")
+    preference: tuple[Literal["sustained_speed", "fast_single_answer", "low_power"], ...] = _axis(
+        ("sustained_speed",), "nnapi only: what the phone's driver compiles for."
+    )
+    relaxed_fp16: tuple[bool, ...] = _axis((False,), "nnapi in fp32 only: the driver may compute in fp16.")
+    flexible_batch: tuple[bool, ...] = _axis((False,), "nnapi only: one model for any batch, not for one.")
     threads: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = _axis((1,), "Threads of the runner.")
-    cpus: tuple[Cpus, ...] = _axis(("all",), "CPUs that the runner may use: all, or a list such as 0,1 or 0-3.")
+    cpus: tuple[Cpus, ...] = _axis(
+        ("all",), "CPUs that the runner may use: all, big, little, or a list such as 0,1 or 0-3."
+    )
     reuse_input: tuple[bool, ...] = _axis((True,), "Give every iteration the same input tensor.")
 
     @field_validator("*")

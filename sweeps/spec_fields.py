@@ -36,14 +36,14 @@ def _check_source(source: str) -> str:
 
 
 def _check_cpus(cpus: str) -> str:
-    """`all`, or every CPU by number: `0-2,5` becomes `0,1,2,5`."""
-    if cpus == "all":
+    """`all`, `big`, `little`, or every CPU by number: `0-2,5` becomes `0,1,2,5`."""
+    if cpus in ("all", "big", "little"):
         return cpus
     numbers: list[int] = []
     for part in cpus.split(","):
         found = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
         if not found:
-            raise wrong(f"{cpus[:80]!r} is no list of CPUs; write all, or for instance 0,1 or 0-3")
+            raise wrong(f"{cpus[:80]!r} is no list of CPUs; write all, big, little, or for instance 0,1 or 0-3")
         first, last = int(found[1]), int(found[2] or found[1])
         if last < first:
             raise wrong(f"the range {part.strip()} ends before it starts")

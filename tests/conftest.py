@@ -4,6 +4,11 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("edgesweep", deadline=None)
+settings.load_profile("edgesweep")
 
 REQUIREMENTS = {
     # marker: (program, the line that installs it)
