@@ -1,0 +1,159 @@
+"""What an int8 model takes and answers: float in and out (`core`, `inside`) or quantized in and out (`full`)."""
+
+import copy
+import operator
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+
+from sweeps.errors import BuildError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QParams:
+    """How a quantized tensor stands for real numbers: real = (stored - zero_point) * scale."""
+
+    scale: float
+    zero_point: int
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Core:
+    """An int8 model without the steps at its two ends.
+
+    `core` takes a quantized tensor (B, C, H, W) with the parameters `input`. It answers a quantized tensor with the
+    parameters `output`, or floats where `output` is `None`: the model's last operator is not quantized.
+    """
+
+    core: GraphModule
+    input: QParams
+    output: QParams | None
+
+
+class FloatEnds(torch.nn.Module):
+    """A core between quantize and dequantize: floats in and out. Can be traced and scripted.
+
+    The layout of the input is kept: a channels_last tensor is quantized to a channels_last one.
+    """
+
+    def __init__(self, core: torch.nn.Module, input: QParams, dequantizes: bool) -> None:
+        super().__init__()
+        self.core = core
+        self.scale = input.scale
+        self.zero_point = input.zero_point
+        self.dtype = input.dtype
+        self.dequantizes = dequantizes
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = self.core(torch.quantize_per_tensor(x, self.scale, self.zero_point, self.dtype))
+        if self.dequantizes:
+            answer = answer.dequantize()
+        return answer
+
+
+def wrap_core(core_module: torch.nn.Module, core: Core) -> torch.nn.Module:
+    """The interface `core` over `core_module`: `core.core` itself, or what it was captured or converted to.
+
+    Not scripted yet: the caller scripts or traces it. The interface `full` needs no wrapper, it is `core_module`.
+    """
+    return FloatEnds(core_module, core.input, dequantizes=core.output is not None).eval()
+
+
+def split(graph: GraphModule) -> Core:
+    """Cut the quantize step off the front of an int8 graph with float ends, and the dequantize step off its end.
+
+    `graph` is left as it is. Raises `BuildError("interface_not_possible")` where the input is not quantized at once.
+    """
+    cut = with_numbers(graph)
+    nodes = cut.graph.nodes
+    images = next(node for node in nodes if node.op == "placeholder")
+    quantizes = list(images.users)
+    if not quantizes or any(node.target is not torch.quantize_per_tensor for node in quantizes):
+        readers = ", ".join(node.name for node in quantizes if node.target is not torch.quantize_per_tensor)
+        raise BuildError(
+            "interface_not_possible",
+            f"the model's input is not quantized first: {readers or 'nothing'} reads it as floats",
+            "give interface: [inside] for nnapi, or [core] for cpu",
+        )
+    if len({node.args[1:] for node in quantizes}) > 1:
+        raise BuildError("interface_not_possible", "the model's input is quantized in two different ways")
+    scale, zero_point, dtype = quantizes[0].args[1:]
+    assert isinstance(scale, float)
+    assert isinstance(zero_point, int)
+    assert isinstance(dtype, torch.dtype)
+    for node in quantizes:
+        node.replace_all_uses_with(images)
+        cut.graph.erase_node(node)
+    end = next(node for node in nodes if node.op == "output")
+    last = end.args[0]
+    if isinstance(last, Node) and last.op == "call_method" and last.target == "dequantize":
+        quantized = last.args[0]
+        assert isinstance(quantized, Node)
+        end.args = (quantized,)
+        cut.graph.erase_node(last)
+        output = _answers(cut, quantized)
+    else:
+        output = None
+    cut.delete_all_unused_submodules()
+    cut.recompile()
+    return Core(core=cut, input=QParams(scale=scale, zero_point=zero_point, dtype=dtype), output=output)
+
+
+def with_numbers(graph: GraphModule) -> GraphModule:
+    """A copy of `graph` whose scales and zero points are Python numbers instead of buffers.
+
+    NNAPI's converter asks for numbers, and the parameters of `split` are read from them.
+    """
+    graph = copy.deepcopy(graph)
+    for node in list(graph.graph.nodes):
+        if node.op != "get_attr":
+            continue
+        value = operator.attrgetter(node.target)(graph)
+        if not isinstance(value, torch.Tensor) or value.numel() != 1 or isinstance(value, torch.nn.Parameter):
+            continue
+        readers = [user for user in node.users if _takes_qparams(user, node)]
+        for user in readers:
+            number = value.item()
+            user.args = tuple(number if arg is node else arg for arg in user.args)
+        if not node.users:
+            graph.graph.erase_node(node)
+    graph.recompile()
+    return graph
+
+
+def _takes_qparams(user: Node, node: Node) -> bool:
+    """Whether `user` reads `node` as scale or zero point, which stand behind its tensors."""
+    quantizes = user.target is torch.quantize_per_tensor or str(user.target).startswith("quantized.")
+    return quantizes and node in user.args[1:]
+
+
+_FIXED = {
+    # Operators whose answers always have the same parameters (torch's fixed-qparams operators).
+    **dict.fromkeys(("sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid", "softmax", "Softmax"), (1 / 256, 0)),
+    **dict.fromkeys(("tanh", "Tanh"), (2 / 256, 128)),
+}
+
+
+def _answers(graph: GraphModule, node: Node) -> QParams:
+    """The parameters of the quantized tensor that `node` answers: its own, or those that it takes over."""
+    while True:
+        module = graph.get_submodule(str(node.target)) if node.op == "call_module" else None
+        name = type(module).__name__ if module is not None else getattr(node.target, "__name__", str(node.target))
+        scale, zero_point = getattr(module, "scale", None), getattr(module, "zero_point", None)
+        if node.target is torch.quantize_per_tensor:
+            scale, zero_point = node.args[1:3]
+        elif node.op == "call_function" and str(node.target).startswith("quantized."):
+            scale, zero_point = node.args[-2:]
+        elif name in _FIXED:
+            scale, zero_point = _FIXED[name]
+        if scale is not None and zero_point is not None:
+            return QParams(scale=float(scale), zero_point=int(zero_point), dtype=torch.quint8)
+        if not node.all_input_nodes:
+            raise BuildError(
+                "interface_not_possible",
+                f"the scale of what the model answers is not known: nothing before {node.name} tells it",
+                "give interface: [inside] for nnapi, or [core] for cpu",
+            )
+        node = node.all_input_nodes[0]
