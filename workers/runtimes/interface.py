@@ -79,6 +79,8 @@ class RunRequest:
     """Path on the device: float32 little-endian, (N, C, H, W), N from the file's size."""
     eval_outputs: str | None = None
     """Path on the device that the logits are written to: float32 little-endian, (N, classes)."""
+    reference: str | None = None
+    """Path of a library that stands in for the backend; only an evaluation may have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,10 @@ class RunReport:
     threads_ran: int
     eval_images: int | None = None
     eval_classes: int | None = None
+    reference: bool = False
+    """A library stood in for the backend: the answers count, and there are no samples."""
+    cpus_ran: tuple[int, ...] = ()
+    """Empty where the system does not tell."""
 
 
 class Runtime(Protocol):

@@ -198,20 +198,33 @@ def test_a_quantized_input_is_quantized_outside_of_the_model(
     assert len(run(replace(request, iterations=2, reuse_input=False)).samples_ns) == 2
 
 
-class Grows(torch.nn.Module):
-    """Writes into its input, and notices when it is given what it has written."""
+class Keeps(torch.nn.Module):
+    """Holds the last input, and notices when the next one lies in the same memory, or holds what it wrote there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x.add_(1.0)
-        if bool(x.max() > 2.5):
-            raise RuntimeError("an input was given twice")
-        return x.flatten(1)
+        if bool((x > 1.0).any()):
+            raise RuntimeError("the input holds what the model wrote")
+        if self.last.numel() > 0:
+            self.last.fill_(7.0)
+            if bool((x == 7.0).any()):
+                raise RuntimeError("an input was given twice")
+        self.last = x
+        return x.add_(5.0).flatten(1)
 
 
 def test_without_reuse_every_iteration_gets_an_input_of_its_own(saved: Callable[[torch.nn.Module], RunRequest]) -> None:
-    request = replace(saved(Grows()), iterations=5)
-    assert len(run(replace(request, reuse_input=False)).samples_ns) == 5
-    error = refusal(RUNTIME.command(request))
+    request = replace(saved(Keeps()), iterations=5, reuse_input=False)
+    assert len(run(request).samples_ns) == 5
+
+
+def test_with_reuse_every_iteration_gets_the_same_tensor_filled_anew(
+    saved: Callable[[torch.nn.Module], RunRequest],
+) -> None:
+    error = refusal(RUNTIME.command(replace(saved(Keeps()), iterations=5, reuse_input=True)))
     assert (error.kind, error.message) == ("run_failed", "an input was given twice")
 
 

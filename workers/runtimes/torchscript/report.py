@@ -7,7 +7,7 @@ One JSON object per line, told apart by `event`; `error` instead of `end` where 
     first_inference  ns
     warmup, sample   ns: a list, one entry per iteration; the lines of one event add up
     eval             images, classes
-    ran              backend, engine, threads, rss_peak_bytes
+    ran              backend, reference, engine, threads, cpus, rss_peak_bytes
     error            kind, message
     end
 """
@@ -49,6 +49,9 @@ def parse(stdout: bytes) -> RunReport:
     samples = _durations(events.get("sample", []))
     if bool(samples) == (evaluation is not None):
         _garbled("a report has either samples or an evaluation")
+    reference = ran.get("reference", False)
+    if type(reference) is not bool or (reference and samples):
+        _garbled("an emulated backend has no times")
     return RunReport(
         runner=f"{_text(start, 'runner')} {_text(start, 'runner_version')}",
         runtime_version=_text(start, "torch"),
@@ -65,6 +68,8 @@ def parse(stdout: bytes) -> RunReport:
         threads_ran=_positive(ran.get("threads"), "threads"),
         eval_images=None if evaluation is None else _positive(evaluation.get("images"), "images"),
         eval_classes=None if evaluation is None else _positive(evaluation.get("classes"), "classes"),
+        reference=reference,
+        cpus_ran=_cpus(ran.get("cpus")),
     )
 
 
@@ -118,6 +123,14 @@ def _positive(value: object, name: str) -> int:
     if type(value) is not int or not 0 < value <= _MAX_INT:
         _garbled(f"{name} is no positive whole number: {value!r:.40}")
     return value
+
+
+def _cpus(value: object) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(type(cpu) is int and 0 <= cpu < 65536 for cpu in value):
+        _garbled(f"cpus is no list of CPUs: {value!r:.40}")
+    return tuple(value)
 
 
 def _optional(event: dict[str, Any], name: str) -> int | None:

@@ -112,6 +112,8 @@ class TorchScript:
         argv += ["--memory-format", request.memory_format, "--reuse-input", str(int(request.reuse_input))]
         if request.eval_inputs is not None and request.eval_outputs is not None:
             argv += ["--eval-inputs", request.eval_inputs, "--eval-outputs", request.eval_outputs]
+        if request.reference is not None:
+            argv += ["--reference", request.reference]
         return argv
 
     def parse(self, stdout: bytes) -> RunReport:

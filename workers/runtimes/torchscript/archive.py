@@ -1,0 +1,86 @@
+"""What a saved model says of itself, read with the standard library: nothing is unpickled and no code is run."""
+
+import pickletools
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+# Tensors are stored as they are; only sources are deflated, and no model has this much source.
+_MAX_INFLATED_BYTES = 512 * 2**20
+_MAX_NUMBER_BYTES = 32
+_HEAD_BYTES = 4096
+
+
+class NoArchive(Exception):  # noqa: N818  # says what the file is not
+    """The file is no whole archive of a TorchScript model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The outside of a saved model."""
+
+    format: str
+    """`ptl` where it holds bytecode for the lite interpreter, else `pt`."""
+    backend: str
+    """`nnapi` or `metal` where a part of it runs there, else `cpu`."""
+    file_version: int
+    bytecode_version: int | None
+    """`None` for `pt`, which holds source."""
+
+
+def read(path: Path) -> Archive:
+    """Raises `NoArchive`: truncated, damaged, of another kind, or made to fill the memory."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read(archive, path.stat().st_size)
+    except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise NoArchive(f"{path.name} is no whole archive of a model: {error}") from error
+    except zipfile.zlib.error as error:  # type: ignore[attr-defined]  # zipfile passes it on
+        raise NoArchive(f"{path.name} is damaged: {error}") from error
+
+
+def _read(archive: zipfile.ZipFile, file_bytes: int) -> Archive:
+    records = {info.filename.partition("/")[2]: info for info in archive.infolist()}
+    _check_sizes(archive.infolist(), file_bytes)
+    # From version 6 on (ViT's operators need it) torch keeps it in another place.
+    version = records.get("version") or records.get(".data/version")
+    if version is None or "data.pkl" not in records:
+        raise ValueError("it holds no TorchScript")
+    if version.file_size > _MAX_NUMBER_BYTES:
+        raise ValueError("its version is no number")
+    bytecode = records.get("bytecode.pkl")
+    return Archive(
+        format="pt" if bytecode is None else "ptl",
+        backend=_backend(archive, records),
+        file_version=int(archive.read(version)),
+        bytecode_version=None if bytecode is None else _first_number(archive, bytecode),
+    )
+
+
+def _check_sizes(records: list[zipfile.ZipInfo], file_bytes: int) -> None:
+    """Before anything is inflated, here or by torch."""
+    if sum(info.compress_size for info in records) > file_bytes:
+        raise ValueError("its records overlap")
+    inflated = sum(info.file_size for info in records if info.compress_type != zipfile.ZIP_STORED)
+    if inflated > _MAX_INFLATED_BYTES:
+        raise ValueError(f"its sources would fill {inflated / 2**20:.0f} MB")
+
+
+def _backend(archive: zipfile.ZipFile, records: dict[str, zipfile.ZipInfo]) -> str:
+    code = [info for name, info in records.items() if name.startswith("code/") and name.endswith(".py")]
+    sources = [archive.read(info) for info in code]
+    if any(b"torch.classes._nnapi." in source for source in sources):
+        return "nnapi"
+    return "metal" if any(b"ops.metal" in source for source in sources) else "cpu"
+
+
+def _first_number(archive: zipfile.ZipFile, bytecode: zipfile.ZipInfo) -> int:
+    """The bytecode's version: the first element of the pickled tuple."""
+    with archive.open(bytecode) as file:
+        head = file.read(_HEAD_BYTES)
+    for operation, argument, _ in pickletools.genops(head):
+        if isinstance(argument, int) and operation.name.startswith(("BININT", "LONG")):
+            return argument
+        if operation.name not in ("PROTO", "MARK"):
+            break
+    raise ValueError("its bytecode has no version")

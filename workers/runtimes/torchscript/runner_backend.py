@@ -1,0 +1,75 @@
+"""Backends other than the CPU: the library that a host evaluates them with, and what they say when they fail."""
+
+import ctypes
+import re
+from pathlib import Path
+
+from workers.runtimes.torchscript.runner_events import GiveUp
+from workers.runtimes.torchscript.runner_load import last_words
+
+NNAPI_LIBRARY = "libneuralnetworks.so"
+_MEANING = {
+    1: "out of memory",
+    2: "incomplete",
+    3: "unexpected null",
+    4: "bad data",
+    5: "operation failed",
+    6: "bad state",
+    7: "unmappable",
+    8: "output of insufficient size",
+    9: "unavailable device",
+}
+"""ANEURALNETWORKS_* result codes (NeuralNetworks.h)."""
+
+
+def prepare(backend: str, reference: str | None) -> None:
+    """Before the model is loaded: have what `backend` runs on, which `reference` stands in for on a host.
+
+    Raises `GiveUp`: `backend_missing` where there is nothing, `bad_reference` where the library can not be used.
+    """
+    if backend == "cpu":
+        return
+    if reference is not None:
+        _load_reference(backend, reference)
+    elif backend == "metal":
+        raise GiveUp("backend_missing", "Metal runs on iOS only; a host can evaluate the artifact with --reference")
+    else:
+        try:
+            ctypes.CDLL(NNAPI_LIBRARY)
+        except OSError as error:
+            raise GiveUp(
+                "backend_missing",
+                f"there is no {NNAPI_LIBRARY}, which Android has; a host can evaluate the artifact with --reference",
+            ) from error
+
+
+def _load_reference(backend: str, reference: str) -> None:
+    if not Path(reference).is_file():
+        raise GiveUp("bad_reference", f"there is no file {reference}")
+    try:
+        if backend == "metal":
+            import torch
+
+            torch.ops.load_library(reference)  # type: ignore[no-untyped-call]  # torch has no types for it
+            return
+        ctypes.CDLL(str(Path(reference).resolve()), mode=ctypes.RTLD_GLOBAL)
+        # Torch opens it by name, and finds what is loaded already only under that name.
+        ctypes.CDLL(NNAPI_LIBRARY)
+    except (OSError, RuntimeError) as error:
+        raise GiveUp("bad_reference", f"{reference} can not stand in for {backend}: {last_words(error)}") from error
+
+
+def failure(backend: str, error: Exception) -> tuple[str, str]:
+    """Kind and message of what a `forward` raised."""
+    told, text = str(error), last_words(error)
+    if "can't allocate memory" in told:
+        return "out_of_memory", text
+    if backend != "nnapi":
+        return "run_failed", text
+    code = re.search(r"NNAPI returned error: (\d+)|NO_ERROR\W+(\d+)", told)
+    if code:
+        number = int(code[1] or code[2])
+        text = f"NNAPI returned error {number} ({_MEANING.get(number, 'unknown')}): {text}"
+    # Compilation happens in the first forward; the source lines that torch shows tell it from execution.
+    compiling = re.search(r"comp\.init2?\b|\binit2\(", told)
+    return ("nnapi_compile_failed" if compiling else "nnapi_run_failed"), text

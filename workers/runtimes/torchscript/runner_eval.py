@@ -1,0 +1,63 @@
+"""Evaluates an artifact: its logits on every image, written to a file."""
+
+import argparse
+import ctypes
+import time
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from workers.runtimes.torchscript.runner_events import GiveUp, tell
+from workers.runtimes.torchscript.runner_input import as_given, images_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
+    """All images of `--eval-inputs` in batches of `--input-dims`, the last one filled up with its last image.
+
+    Without numpy, which an old torch may have none of. Raises `GiveUp`: `bad_eval_inputs`, `bad_output`,
+    `eval_outputs_not_written`.
+    """
+    import torch
+
+    batch = given.input_dims[0]
+    images = images_of(given.eval_inputs, given.input_dims[1:])
+    answers: list[torch.Tensor] = []
+    first = 0
+    for start in range(0, len(images), batch):
+        part = images[start : start + batch]
+        kept = len(part)
+        if kept < batch:
+            part = torch.cat([part, part[-1:].expand(batch - kept, *part.shape[1:])])
+        # Copied: a model may write into its input, and the file is only mapped.
+        x = as_given(part.clone(), given.memory_format, given.input_scale, given.input_zero_point)
+        started = time.perf_counter_ns()
+        answer = model(x)
+        first = first or time.perf_counter_ns() - started
+        answers.append(_logits(answer, batch)[:kept])
+    logits = torch.cat(answers).contiguous()
+    target = Path(given.eval_outputs)
+    try:
+        partial = target.with_name(target.name + ".partial")
+        partial.write_bytes(ctypes.string_at(logits.data_ptr(), logits.numel() * logits.element_size()))
+        partial.replace(target)
+    except OSError as error:
+        raise GiveUp("eval_outputs_not_written", f"{target} can not be written: {error.strerror}") from error
+    tell(report, "first_inference", ns=first)
+    tell(report, "eval", images=logits.shape[0], classes=logits.shape[1])
+
+
+def _logits(answer: object, batch: int) -> "torch.Tensor":
+    import torch
+
+    if not isinstance(answer, torch.Tensor):
+        raise GiveUp("bad_output", f"the model answers a {type(answer).__name__}, not one tensor (batch, classes)")
+    if answer.is_quantized:
+        answer = answer.dequantize()
+    if answer.dim() != 2 or answer.shape[0] != batch or not answer.is_floating_point():
+        raise GiveUp(
+            "bad_output",
+            f"the model answers {answer.dtype} of shape {tuple(answer.shape)}, not float32 of ({batch}, classes)",
+        )
+    return answer.float()

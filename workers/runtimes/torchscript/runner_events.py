@@ -1,0 +1,18 @@
+"""How the runner speaks: one JSON object per line, read by `report`. Standard library only."""
+
+import json
+from typing import IO
+
+
+class GiveUp(Exception):  # noqa: N818  # not an error of ours: the last line of the report
+    """Ends the run with an `error` line."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+
+def tell(report: IO[str], event: str, **content: object) -> None:
+    report.write(json.dumps({"event": event, **content}) + "\n")
+    report.flush()

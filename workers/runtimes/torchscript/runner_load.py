@@ -1,0 +1,110 @@
+"""Loads one artifact, and says why where it can not: above all, whether the artifact is newer than this runtime."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes.torchscript import archive
+from workers.runtimes.torchscript.archive import Archive, NoArchive
+from workers.runtimes.torchscript.runner_events import GiveUp
+
+_WAY_OUT = "export with a torch no newer than the runtime, put a newer runtime on the device"
+_UNKNOWN = re.compile(r"Unknown builtin op: ([\w.:]+?)\.?$", re.MULTILINE)
+_NOT_FOUND = re.compile(r"ops cannot be found: \[([^\]]*)\]")
+_OTHER_ARGUMENTS = re.compile(r"Arguments for call are not valid.*?variants are available:\s+([\w.:]+)\(", re.DOTALL)
+_NO_CLASS = re.compile(r"Unknown type name '__torch__\.torch\.classes\.([\w.]+)'")
+
+
+def choose_engine(engine: str) -> None:
+    """Before loading: the engine in force then decides the kernels. Raises `GiveUp("engine_missing")`."""
+    import torch
+
+    if engine == "none":
+        return
+    if engine not in torch.backends.quantized.supported_engines:
+        there = ", ".join(torch.backends.quantized.supported_engines)
+        raise GiveUp("engine_missing", f"this torch has no quantized engine {engine} (it has: {there})")
+    torch.backends.quantized.engine = engine
+
+
+def versions_known() -> tuple[int, int | None]:
+    """The highest file version and bytecode version that this torch reads; Python can not ask it for the latter."""
+    import torch
+
+    header = Path(torch.__file__).parent / "include" / "caffe2" / "serialize" / "versions.h"
+    try:
+        found = re.search(r"kMaxSupportedBytecodeVersion = (0x[0-9A-Fa-f]+)L", header.read_text(encoding="utf-8"))
+    except OSError:
+        found = None
+    return torch._C._get_max_operator_version(), int(found[1], 16) if found else None
+
+
+def look(path: str, backend: str) -> Archive:
+    """What the file is. Raises `GiveUp`: `no_model`, `load_failed`, `wrong_format` or `wrong_backend`."""
+    file = Path(path)
+    if not file.is_file():
+        raise GiveUp("no_model", f"there is no file {path}")
+    try:
+        found = archive.read(file)
+    except NoArchive as error:
+        raise GiveUp("load_failed", str(error)) from error
+    if file.suffix in (".pt", ".ptl") and file.suffix != f".{found.format}":
+        holds = "bytecode for the lite interpreter" if found.format == "ptl" else "no bytecode for the lite interpreter"
+        raise GiveUp("wrong_format", f"{file.name} holds {holds}: it is a {found.format} file under another name")
+    if found.backend != backend:
+        raise GiveUp("wrong_backend", f"{file.name} is made for the backend {found.backend}, not for {backend}")
+    return found
+
+
+def load(path: str, found: Archive) -> tuple[Any, int]:
+    """The model in the interpreter of its format, and the nanoseconds that it took.
+
+    Raises `GiveUp`: `runtime_skew` where this runtime lacks what the artifact needs, else `load_failed`.
+    """
+    import torch
+    from torch.jit import mobile
+
+    try:
+        started = time.perf_counter_ns()
+        model: Any
+        if found.format == "ptl":
+            model = mobile._load_for_lite_interpreter(path, map_location="cpu")  # type: ignore[no-untyped-call]  # torch has no types for it
+        else:
+            model = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]  # as above
+            model.eval()
+        return model, time.perf_counter_ns() - started
+    except RuntimeError as error:
+        skew = _skew(found, str(error))
+        raise GiveUp(*(("runtime_skew", skew) if skew else ("load_failed", last_words(error)))) from error
+
+
+def _skew(found: Archive, told: str) -> str | None:
+    """What this runtime lacks, from what torch said when it refused the artifact; `None` where it lacks nothing."""
+    import torch
+
+    runtime = f"this runtime (torch {torch.__version__})"
+    read = dict(zip(("file", "bytecode"), versions_known()))  # noqa: B905  # of one length
+    for what, version in (("file", found.file_version), ("bytecode", found.bytecode_version)):
+        highest = read[what]
+        if version is not None and highest is not None and version > highest:
+            return f"the artifact has {what} version {version}, {runtime} reads up to {highest}; {_WAY_OUT}"
+    missing = _UNKNOWN.findall(told)
+    for names in _NOT_FOUND.findall(told):
+        missing += [name.strip() for name in names.split(",")]
+    if missing:
+        return f"{runtime} has no operator {', '.join(missing)}; {_WAY_OUT}, or use another operator in the model"
+    if operators := _OTHER_ARGUMENTS.findall(told):
+        return f"{runtime} knows {operators[0]} with other arguments; {_WAY_OUT}, or use another operator in the model"
+    if classes := _NO_CLASS.findall(told):
+        return f"{runtime} has no class {classes[0]}; {_WAY_OUT}, or build without it (optimize: [false])"
+    return None
+
+
+def last_words(error: Exception) -> str:
+    """torch ends a long story of source lines with what happened; other messages begin with it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    told = [found[1] for line in lines if (found := re.match(r"[\w.]*(?:Error|Exception): (.*)", line))]
+    return (told[-1] if told else lines[0])[:500]

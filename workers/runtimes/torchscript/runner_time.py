@@ -1,0 +1,63 @@
+"""Times an artifact: the first inference, the warm-up and every iteration.
+
+`--reuse-input` is part 5 of the performance recipe: an app allocates its input once and fills it anew for each frame
+(1), or allocates one for each frame (0). Filling is the app's work in both, so it is in neither time: with 1 a time is
+that of `forward` alone, as `speed_benchmark_torch` measures it; with 0 that of the allocation, zeroed as Android's
+`ByteBuffer.allocateDirect` is, and `forward`. What reuse gains is the difference.
+"""
+
+import argparse
+import gc
+import time
+from typing import IO, Any
+
+from workers.runtimes.torchscript.runner_events import tell
+from workers.runtimes.torchscript.runner_input import as_given, bundled_input
+
+_LINE_OF_SAMPLES = 10_000
+
+
+def measure(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
+    """Raises `GiveUp("no_bundled_input")`."""
+    import torch
+
+    if given.use_bundled_input is not None:
+        data = bundled_input(model, given.use_bundled_input)
+    else:
+        x = torch.rand(given.input_dims, generator=torch.Generator().manual_seed(0))
+        data = (as_given(x, given.memory_format, given.input_scale, given.input_zero_point),)
+    reused = tuple(torch.empty_like(source) for source in data)
+    clock = time.perf_counter_ns
+
+    def once() -> int:
+        started = clock()
+        arguments = reused if given.reuse_input else tuple(torch.empty_like(source).fill_(0) for source in data)
+        allocated = clock() - started
+        for argument, source in zip(arguments, data):  # noqa: B905  # of one length
+            argument.copy_(source)
+        started = clock()
+        model(*arguments)
+        return clock() - started + (0 if given.reuse_input else allocated)
+
+    def block(iterations: int, min_seconds: float, max_seconds: float) -> list[int]:
+        taken: list[int] = []
+        begin = clock()
+        least, most = begin + int(min_seconds * 1e9), begin + int(max_seconds * 1e9)
+        while True:
+            now = clock()
+            if (len(taken) >= iterations and now >= least) or (taken and now >= most):
+                return taken
+            taken.append(once())
+
+    gc.collect()
+    gc.disable()
+    first = once()
+    # A warm-up that is asked for in seconds gets them; one in iterations must not outlast the measurement.
+    longest = max(given.max_seconds, given.warmup_seconds)
+    warmup = block(given.warmup, given.warmup_seconds, longest) if given.warmup or given.warmup_seconds else []
+    samples = block(given.iter, given.min_seconds, given.max_seconds)
+    gc.enable()
+    tell(report, "first_inference", ns=first)
+    for name, taken in (("warmup", warmup), ("sample", samples)):
+        for start in range(0, len(taken), _LINE_OF_SAMPLES):
+            tell(report, name, ns=taken[start : start + _LINE_OF_SAMPLES])

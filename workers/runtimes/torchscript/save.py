@@ -1,0 +1,86 @@
+"""From a captured model to the file that is shipped, and to its sibling with bundled inputs for the stock tools."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+import torch.utils.bundled_inputs as bundled
+from torch.jit import mobile
+
+from sweeps.errors import BuildError
+from sweeps.manifest import TensorSpec
+from workers.runtimes.torchscript import archive
+from workers.runtimes.torchscript.failures import first_words
+from workers.runtimes.torchscript.runner_input import as_given
+
+Format = Literal["pt", "ptl"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A saved model, and what a runtime must know to load it."""
+
+    file: Path
+    operators: tuple[str, ...]
+    """With overload names, sorted: `aten::conv2d`, `aten::add.Tensor`."""
+    file_version: int
+    bytecode_version: int | None
+    """`None` for `pt`, which holds source."""
+
+
+def save(module: torch.jit.ScriptModule, folder: Path, format: Format) -> Saved:
+    """Write `model.pt` (full interpreter) or `model.ptl` (lite interpreter) into `folder`.
+
+    One name for every artifact: torch writes the file's name into the archive, and so into its hash. Raises
+    `BuildError("not_savable")`.
+    """
+    file = folder / f"model.{format}"
+    try:
+        _write(module, file)
+        if format == "ptl":
+            operators = mobile._get_model_ops_and_info(str(file)).keys()  # type: ignore[no-untyped-call]  # torch has no types for it
+        else:
+            operators = torch.jit.export_opnames(module)  # type: ignore[no-untyped-call]  # torch has no types for it
+        found = archive.read(file)
+    except Exception as error:  # torch raises anything on what it can not save
+        raise BuildError("not_savable", f"torch can not save the model as {format}: {first_words(error)}") from error
+    return Saved(
+        file=file,
+        operators=tuple(sorted(operators)),
+        file_version=found.file_version,
+        bytecode_version=found.bytecode_version,
+    )
+
+
+def bundle(model: Path, images: torch.Tensor, folder: Path, spec: TensorSpec, memory_format: str) -> Path:
+    """The sibling `eval.pt` or `eval.ptl` of the saved `model`, which carries inputs and is never timed or shipped.
+
+    `images` are float (N, C, H, W); every whole batch of `spec.shape` becomes one input, laid out and quantized as the
+    manifest says. Stock tools choose one with `--use_bundled_input=i`. The engine of a quantized model must be in
+    force, and a backend's operators registered. Raises `BuildError("not_bundled")`.
+    """
+    file = folder / f"eval{model.suffix}"
+    batch = spec.shape[0]
+    try:
+        # A copy from the file: bundling changes the module that it is given.
+        module: torch.jit.ScriptModule = torch.jit.load(str(model), map_location="cpu")  # type: ignore[no-untyped-call]  # torch has no types for it
+        inputs = []
+        for start in range(0, len(images) - batch + 1, batch):
+            # Cloned: a slice would carry all images into the archive.
+            x = as_given(images[start : start + batch].clone(), memory_format, spec.scale, spec.zero_point)
+            inputs.append((bundled.bundle_large_tensor(x),))  # type: ignore[no-untyped-call]  # as above
+        if not inputs:
+            raise ValueError(f"{len(images)} images are less than a batch of {batch}")
+        bundled.augment_model_with_bundled_inputs(module, inputs)
+        _write(module, file)
+    except Exception as error:  # torch raises anything on what it can not save
+        raise BuildError("not_bundled", f"inputs can not be bundled with {model.name}: {first_words(error)}") from error
+    return file
+
+
+def _write(module: torch.jit.ScriptModule, file: Path) -> None:
+    if file.suffix == ".ptl":
+        module._save_for_lite_interpreter(str(file))
+    else:
+        torch.jit.save(module, str(file))
