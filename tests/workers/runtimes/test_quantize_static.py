@@ -1,0 +1,263 @@
+"""Static int8 in FX graph mode: the rewrite of ReLU6, the three steps, and what is refused."""
+
+import io
+from collections.abc import Callable, Iterator
+from types import ModuleType
+
+import numpy as np
+import pytest
+import torch
+
+from sweeps.errors import BuildError
+from workers.accuracy import sqnr_db
+from workers.models import load_eager
+from workers.runtimes.interface import BuildInputs
+from workers.runtimes.torchscript.fuse import symbolic
+from workers.runtimes.torchscript.quantize import (
+    Scheme,
+    calibrate,
+    convert,
+    default_granularity,
+    prepare,
+    quantize,
+)
+from workers.runtimes.torchscript.torch_state import build_state
+
+BOUNDED = (torch.nn.ReLU6, torch.nn.Hardtanh)
+
+
+@pytest.fixture(autouse=True)
+def state() -> Iterator[None]:
+    with build_state("qnnpack"):
+        yield
+
+
+def parts(inputs: BuildInputs) -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
+    images = torch.from_numpy(inputs.verification)
+    return load_eager(inputs.package), torch.from_numpy(inputs.calibration), images
+
+
+def scheme(engine: str, granularity: str = "") -> Scheme:
+    return Scheme(method="static_fx", engine=engine, granularity=granularity or default_granularity(engine))
+
+
+def built(model: torch.nn.Module, calibration: torch.Tensor, wanted: Scheme) -> torch.nn.Module:
+    prepared = prepare(model, wanted, calibration[:1])
+    return convert(prepared, calibrate(prepared, calibration.numpy(), wanted, 16, None), wanted)
+
+
+def quality(model: torch.nn.Module, int8: torch.nn.Module, images: torch.Tensor) -> float:
+    answer = sqnr_db(model(images).numpy(), int8(images).numpy())
+    assert answer is not None
+    return answer
+
+
+def test_relu6_in_every_form_becomes_a_relu_whose_scale_is_its_bound(tiny: BuildInputs) -> None:
+    model, calibration, images = parts(tiny)
+    graph, fused = quantize(symbolic(model), [calibration], "qnnpack")
+    assert not any(isinstance(module, BOUNDED) for module in graph.modules())
+    assert not any(word in graph.code for word in ("relu6(", "hardtanh(", "clamp("))
+    fixed = [m for m in graph.modules() if getattr(m, "scale", None) == pytest.approx(6 / 255) and m.zero_point == 0]
+    # The stem, the depthwise, Hardtanh and clamp; the fifth is an addition with ReLU.
+    assert [module._get_name() for module in fixed] == ["QuantizedConvReLU2d"] * 4
+    assert "add_relu" in graph.code
+    assert len(fused) == 6
+    assert quality(model, graph, images) > 30
+
+
+def test_a_relu_that_is_called_twice_is_quantized_at_each_call(make_inputs: Callable[..., BuildInputs]) -> None:
+    inputs = make_inputs("resnet18", num_classes=5)
+    model, calibration, images = parts(inputs)
+    graph, fused = quantize(symbolic(model), [calibration], "qnnpack")
+    assert len(fused) == 20
+    assert [module._get_name() for module in graph.modules()].count("QuantizedConvReLU2d") == 9
+    assert quality(model, graph, images) > 10
+
+
+@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+def test_a_relu6_that_shares_its_scale_with_larger_values_stays_one(
+    make_inputs: Callable[..., BuildInputs], engine: str
+) -> None:
+    inputs = make_inputs("nets:Mixed")
+    model, calibration, images = parts(inputs)
+    with build_state(engine):
+        graph, _ = quantize(symbolic(model), [calibration], engine)
+        # Cut at 6, the answers would be others altogether.
+        assert quality(model, graph, images) > 8
+    assert sum(isinstance(module, BOUNDED) for module in graph.modules()) == 1
+
+
+def test_channels_last_is_not_scrambled_under_qnnpack(mobilenet: BuildInputs) -> None:
+    model, calibration, images = parts(mobilenet)
+    graph, _ = quantize(symbolic(model), [calibration], "qnnpack")
+    nchw, nhwc = graph(images), graph(images.contiguous(memory_format=torch.channels_last))
+    torch.testing.assert_close(nhwc, nchw, rtol=0, atol=float(nchw.abs().max()) * 0.02)
+
+
+def test_without_the_rewrite_qnnpack_scrambles_channels_last() -> None:
+    # What the rewrite is for. When this fails, torch is repaired and the rewrite is only an optimisation.
+    x = torch.quantize_per_tensor(torch.randn(1, 16, 8, 8) * 4, 0.1, 60, torch.quint8)
+    plain = torch.nn.functional.hardtanh(x, 0.0, 6.0).dequantize()
+    last = torch.nn.functional.hardtanh(x.contiguous(memory_format=torch.channels_last), 0.0, 6.0).dequantize()
+    assert float((plain - last).abs().max()) > 1.0
+
+
+def test_nothing_to_calibrate_with_is_refused(tiny: BuildInputs) -> None:
+    with pytest.raises(BuildError, match="no calibration image") as caught:
+        quantize(symbolic(load_eager(tiny.package)), [], "qnnpack")
+    assert caught.value.kind == "bad_calibration"
+
+
+@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel"])
+def test_weights_have_one_scale_or_one_per_channel_as_asked(tiny: BuildInputs, engine: str, granularity: str) -> None:
+    model, calibration, images = parts(tiny)
+    with build_state(engine):
+        int8 = built(model, calibration, scheme(engine, granularity))
+        assert quality(model, int8, images) > 25
+    found = {int8.get_submodule(name).weight().qscheme() for name in ("stem.0", "last", "hidden", "head")}
+    assert found == {torch.per_tensor_affine if granularity == "per_tensor" else torch.per_channel_affine}
+
+
+def test_a_state_from_a_file_gives_the_same_answers_to_the_bit(mobilenet: BuildInputs) -> None:
+    model, calibration, images = parts(mobilenet)
+    wanted = scheme("qnnpack")
+    found = calibrate(prepare(model, wanted, calibration[:1]), calibration.numpy(), wanted, 16, None)
+    file = io.BytesIO()
+    torch.save(found, file)
+    file.seek(0)
+    stored = torch.load(file, weights_only=True)
+    first, second = (convert(prepare(model, wanted, calibration[:1]), state, wanted) for state in (found, stored))
+    assert torch.equal(first(images), second(images))
+
+
+def test_calibrating_and_converting_leave_what_was_prepared_as_it_was(tiny: BuildInputs) -> None:
+    model, calibration, images = parts(tiny)
+    wanted = scheme("qnnpack")
+    prepared = prepare(model, wanted, calibration[:1])
+    before = {name: tensor.clone() for name, tensor in prepared.module.state_dict().items()}
+    one = calibrate(prepared, calibration.numpy(), wanted, 16, None)
+    answers = convert(prepared, one, wanted)(images)
+    two = calibrate(prepared, calibration.numpy(), wanted, 16, None)
+    assert all(torch.equal(one[name], two[name]) for name in one)
+    assert torch.equal(convert(prepared, two, wanted)(images), answers)
+    after = prepared.module.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_scales_do_not_depend_on_the_granularity_of_weights(tiny: BuildInputs) -> None:
+    model, calibration, _ = parts(tiny)
+    schemes = [scheme("x86", granularity) for granularity in ("per_tensor", "per_channel")]
+    one, two = (
+        calibrate(prepare(model, wanted, calibration[:1]), calibration.numpy(), wanted, 16, None) for wanted in schemes
+    )
+    assert one.keys() == two.keys()
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+BAD_CALIBRATION = {
+    "empty": (np.zeros((0, 3, 32, 32), np.float32), "there is no calibration image"),
+    "of another size": (
+        np.zeros((4, 3, 16, 16), np.float32),
+        r"the shape \(4, 3, 16, 16\), the model takes \(N, 3, 32, 32\)",
+    ),
+    "of one image without its batch": (np.zeros((3, 32, 32), np.float32), "the shape"),
+    "with NaN": (
+        np.array([0, np.nan, 0, np.inf], np.float32).repeat(3 * 32 * 32).reshape(4, 3, 32, 32),
+        "2 of 4 .* is number 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALIBRATION)
+def test_calibration_images_that_are_no_use_are_refused(tiny: BuildInputs, case: str) -> None:
+    model, calibration, _ = parts(tiny)
+    images, message = BAD_CALIBRATION[case]
+    prepared = prepare(model, scheme("qnnpack"), calibration[:1])
+    with pytest.raises(BuildError, match=message) as caught:
+        calibrate(prepared, images, scheme("qnnpack"), 16, None)
+    assert caught.value.kind == "bad_calibration"
+    assert caught.value.next_step
+
+
+def test_a_model_that_branches_on_its_input_has_no_graph_to_quantize(nets: ModuleType) -> None:
+    with pytest.raises(BuildError, match=r"torch\.fx can not trace the model") as caught:
+        prepare(nets.Branch().eval(), scheme("qnnpack"), torch.zeros(1, 3, 32, 32))
+    assert caught.value.kind == "not_traceable"
+
+
+def test_a_model_with_a_part_that_another_engine_packed_is_refused(tiny: BuildInputs) -> None:
+    model, calibration, _ = parts(tiny)
+    with build_state("x86"):
+        int8 = built(model, calibration, scheme("x86"))
+    branches = torch.nn.ModuleDict({"first": load_eager(tiny.package), "second": int8})
+    with pytest.raises(BuildError, match=r"second\.stem\.0 is a .* packed for one engine already") as caught:
+        prepare(branches, scheme("qnnpack"), calibration[:1])
+    assert caught.value.kind == "already_quantized"
+
+
+def test_weights_are_packed_only_for_the_engine_in_force(tiny: BuildInputs) -> None:
+    model, calibration, _ = parts(tiny)
+    with pytest.raises(BuildError, match="is quantized for onednn, but qnnpack is in force") as caught:
+        built(model, calibration, scheme("onednn"))
+    assert caught.value.kind == "engine_not_in_force"
+
+
+class Transposed(torch.nn.Module):
+    def __init__(self, groups: int, stride: int, output_padding: int) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, 2, 1)
+        self.grouped = torch.nn.Conv2d(8, 16, 3, padding=1, groups=4)
+        self.up = torch.nn.ConvTranspose2d(16, 8, stride, stride, output_padding=output_padding, groups=groups)
+        self.norm = torch.nn.BatchNorm2d(8) if groups == 1 else torch.nn.Identity()
+        self.head = torch.nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.norm(self.up(torch.relu(self.grouped(self.conv(x))))))
+        y: torch.Tensor = self.head(x).mean((2, 3))
+        return y
+
+
+@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel"])
+@pytest.mark.parametrize("how", [(1, 2, 0), (2, 2, 1), (8, 3, 0)])
+def test_grouped_and_transposed_convolutions_answer_right(
+    engine: str, granularity: str, how: tuple[int, int, int]
+) -> None:
+    # x86 and onednn are 201 units off on some transposed convolutions and die of others: there they stay float.
+    torch.manual_seed(0)
+    model, images = Transposed(*how).eval(), torch.randn(24, 3, 16, 16)
+    with build_state(engine):
+        int8 = built(model, images, scheme(engine, granularity))
+        assert quality(model, int8, images) > 20
+    stayed = [name for name, module in int8.named_modules() if isinstance(module, torch.nn.ConvTranspose2d)]
+    assert stayed == ([] if engine == "qnnpack" else ["float_up.operator"])
+
+
+class Awkward(torch.nn.Module):
+    """What QNNPACK has wrong kernels for, beside ReLU6."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.pool = torch.nn.AvgPool2d(3, 2, 1, count_include_pad=False)
+        self.prelu = torch.nn.PReLU()
+        self.point = torch.nn.Conv2d(8, 8, 1)
+        self.head = torch.nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.clamp(self.pool(self.conv(x)), min=-0.5)
+        x = torch.nn.functional.avg_pool2d(self.prelu(self.point(x)), 3, 2, 1, False, True, 5)
+        x = torch.nn.functional.hardtanh(self.head(x))
+        return x.clamp(min=0).mean((2, 3))
+
+
+@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+@pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
+def test_operators_with_wrong_kernels_stay_float(engine: str, layout: str) -> None:
+    torch.manual_seed(0)
+    model, images = Awkward().eval(), torch.randn(24, 3, 16, 16)
+    with build_state(engine):
+        int8 = built(model, images, scheme(engine))
+        assert quality(model, int8, images.contiguous(memory_format=getattr(torch, layout))) > 25

@@ -1,0 +1,13 @@
+"""int8 in three steps that can be kept apart: `prepare` (quick), `calibrate` (the expensive one) and `convert`.
+
+Scheme      method x engine x granularity: one way to quantize (torch-free, in `torchscript.scheme`)
+prepare     the user's model with observers, and what was fused
+calibrate   the tensors that the observers (and the fine-tune of qat) found
+convert     the int8 model, float in and out, from what `prepare` and `calibrate` gave
+"""
+
+from workers.runtimes.torchscript.quantize.prepared import Prepared
+from workers.runtimes.torchscript.quantize.steps import calibrate, convert, prepare, quantize
+from workers.runtimes.torchscript.scheme import Scheme, default_granularity
+
+__all__ = ["Prepared", "Scheme", "calibrate", "convert", "default_granularity", "prepare", "quantize"]

@@ -1,0 +1,101 @@
+"""ReLU6, Hardtanh and clamp, rewritten so that no engine gets to run them.
+
+QNNPACK scrambles quantized relu6, hardtanh and clamp on channels_last tensors (torch 2.12.1: up to 120 units off), and
+FX quantization leaves them as operators of their own. A ReLU with its output's scale fixed to 6/255 and zero point 0
+can not answer more than 6, is fused into the convolution before it, and is faster on x86 as well.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch.fx import GraphModule, Node
+
+_BOUND = "edgesweep_bound"
+"""Attribute of a ReLU that stands for a ReLU6: the node's name, and its upper bound, kept by its output's scale."""
+
+LEVELS = 255
+"""Of an activation, above its zero."""
+
+
+class FloatOnly(torch.nn.Module):
+    """An operator that must not meet quantized tensors, behind a type that no pattern of torch's looks into."""
+
+    def __init__(self, operator: torch.nn.Module) -> None:
+        super().__init__()
+        self.operator = operator
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        answer: torch.Tensor = self.operator(x)
+        return answer
+
+
+def rewrite_bounds(graph: GraphModule, keep: set[str]) -> None:
+    """Replace each operator that bounds values, as module or function, in place.
+
+    From 0 up, it becomes a marked ReLU, if its node is not named in `keep`; without an upper bound a plain ReLU. All
+    others stay float.
+    """
+    for node in list(graph.graph.nodes):
+        bounds = _bounds_of(graph, node)
+        if bounds is None:
+            continue
+        low, high = bounds
+        if low == 0 and high > 0 and node.name not in keep:
+            relu = torch.nn.ReLU()
+            if high != float("inf"):
+                setattr(relu, _BOUND, (node.name, high))
+            replace_by_module(graph, node, f"bounded_{node.name}", relu)
+        else:
+            replace_by_module(graph, node, f"float_{node.name}", FloatOnly(torch.nn.Hardtanh(low, high)))
+    graph.delete_all_unused_submodules()
+    graph.recompile()
+
+
+def replace_by_module(graph: GraphModule, node: Node, name: str, module: torch.nn.Module) -> None:
+    """Let `module`, called `name`, compute what `node` computes from its first input."""
+    graph.add_submodule(name, module.eval())
+    with graph.graph.inserting_after(node):
+        replacement = graph.graph.call_module(name, (node.all_input_nodes[0],))
+    node.replace_all_uses_with(replacement)
+    graph.graph.erase_node(node)
+
+
+def mark_of(module: torch.nn.Module) -> tuple[str, float] | None:
+    """The name and the bound that a ReLU stands for: of the ReLU itself, or of the module that it was fused into."""
+    for part in (module, *module.children()):
+        mark: tuple[str, float] | None = getattr(part, _BOUND, None)
+        if mark is not None:
+            return mark
+    return None
+
+
+_FUNCTIONS: dict[Callable[..., object] | str, tuple[str, str, float | None, float | None]] = {
+    torch.nn.functional.relu6: ("", "", 0.0, 6.0),
+    torch.nn.functional.hardtanh: ("min_val", "max_val", -1.0, 1.0),
+    torch.nn.functional.hardtanh_: ("min_val", "max_val", -1.0, 1.0),
+    torch.clamp: ("min", "max", None, None),
+    torch.clip: ("min", "max", None, None),
+    "clamp": ("min", "max", None, None),
+    "clamp_": ("min", "max", None, None),
+    "clip": ("min", "max", None, None),
+}
+"""Functions and methods that bound values: the names of their bounds, and the defaults of these."""
+
+
+def _bounds_of(graph: GraphModule, node: Node) -> tuple[float, float] | None:
+    low: object
+    high: object
+    if node.op == "call_module":
+        module = graph.get_submodule(str(node.target))
+        if not isinstance(module, torch.nn.Hardtanh):  # ReLU6 is one
+            return None
+        low, high = module.min_val, module.max_val
+    elif node.op in ("call_function", "call_method") and node.target in _FUNCTIONS:
+        lower, upper, low, high = _FUNCTIONS[node.target]
+        if lower:
+            given = dict(zip((lower, upper), node.args[1:], strict=False)) | dict(node.kwargs)
+            low, high = given.get(lower, low), given.get(upper, high)
+    else:
+        return None
+    low, high = (-float("inf") if low is None else low), (float("inf") if high is None else high)
+    return (float(low), float(high)) if isinstance(low, int | float) and isinstance(high, int | float) else None

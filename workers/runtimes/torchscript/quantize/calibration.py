@@ -1,0 +1,100 @@
+"""Running calibration images through observers, and keeping what the observers found as plain tensors."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from torch.ao.quantization import FixedQParamsObserver, ObserverBase
+
+from sweeps.errors import BuildError
+from workers.runtimes.interface import Images
+
+State = Mapping[str, torch.Tensor]
+
+_SCALE, _ZERO_POINT = ".scale", ".zero_point"
+
+
+class Calibrated(ObserverBase):
+    """An observer that has seen what it had to see.
+
+    Histograms are searched for their best range in every call of `calculate_qparams`: with the result in its place,
+    converting takes no time and can not differ from one time to the next.
+    """
+
+    def __init__(self, of: ObserverBase, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
+        super().__init__(dtype=of.dtype)
+        self.qscheme = of.qscheme
+        self.quant_min, self.quant_max = of.quant_min, of.quant_max
+        self.ch_axis = getattr(of, "ch_axis", -1)
+        self.register_buffer("scale", scale)
+        self.register_buffer("zero_point", zero_point)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    def calculate_qparams(self, **_: object) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.get_buffer("scale"), self.get_buffer("zero_point")
+
+
+def check_images(images: Images, example: torch.Tensor) -> None:
+    """Raises `BuildError("bad_calibration")` where `images` can not calibrate a model that takes `example`."""
+    wanted = tuple(example.shape[1:])
+    if images.ndim != example.ndim or images.shape[1:] != wanted:
+        raise BuildError(
+            "bad_calibration",
+            f"the calibration images have the shape {images.shape}, the model takes (N, {', '.join(map(str, wanted))})",
+            "give calibration data of the model's input_shape",
+        )
+    if len(images) == 0:
+        raise BuildError("bad_calibration", "there is no calibration image", "give data.calibration at least one image")
+    broken = np.flatnonzero(~np.isfinite(images).reshape(len(images), -1).all(axis=1))
+    if len(broken):
+        raise BuildError(
+            "bad_calibration",
+            f"{len(broken)} of {len(images)} calibration images hold NaN or infinity, the first is number {broken[0]}",
+            "remove them, or correct mean and std of data.calibration",
+        )
+
+
+def observe(module: torch.nn.Module, images: Images, batch: int) -> None:
+    """Show all images to the observers of `module`, in batches; the last one may be smaller."""
+    for start in range(0, len(images), batch):
+        module(torch.from_numpy(images[start : start + batch]))
+
+
+def observers_of(module: torch.nn.Module) -> dict[ObserverBase, list[str]]:
+    """Every observer of values between operators, with all the names that it goes by: some operators share one."""
+    found: dict[ObserverBase, list[str]] = {}
+    for name, part in module.named_modules(remove_duplicate=False):
+        if isinstance(part, ObserverBase) and ".weight_fake_quant" not in name:
+            found.setdefault(part, []).append(name)
+    return found
+
+
+def state_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Scale and zero point of every observer, by its first name. Raises `BuildError("not_quantizable")`."""
+    state: dict[str, torch.Tensor] = {}
+    for observer, names in observers_of(module).items():
+        if not isinstance(observer, FixedQParamsObserver) and not _has_seen(observer):
+            raise BuildError(
+                "not_quantizable",
+                f"no calibration image reaches {names[0].removesuffix('.activation_post_process')}",
+                "take the part of the model that never runs out of it",
+            )
+        scale, zero_point = observer.calculate_qparams()  # type: ignore[no-untyped-call]  # torch has no types for it
+        state[names[0] + _SCALE] = scale.detach().clone()
+        state[names[0] + _ZERO_POINT] = zero_point.detach().clone()
+    return state
+
+
+def _has_seen(observer: ObserverBase) -> bool:
+    least = getattr(observer, "min_val", None)
+    return least is None or (least.numel() > 0 and bool(least.isfinite().all()))
+
+
+def install(module: torch.nn.Module, state: State) -> None:
+    """Put what `state_of` kept in the place of the observers of `module`."""
+    for observer, names in observers_of(module).items():
+        calibrated = Calibrated(observer, state[names[0] + _SCALE], state[names[0] + _ZERO_POINT])
+        for name in names:
+            module.set_submodule(name, calibrated)

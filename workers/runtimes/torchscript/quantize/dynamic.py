@@ -1,0 +1,33 @@
+"""Dynamic int8: the weights of linears, with activations scaled as they come."""
+
+import copy
+
+import torch
+from torch.ao.nn.intrinsic import LinearReLU
+from torch.ao.quantization import default_dynamic_qconfig, per_channel_dynamic_qconfig, quantize_dynamic
+
+from sweeps.errors import BuildError
+from workers.runtimes.torchscript.quantize.prepared import Prepared
+from workers.runtimes.torchscript.scheme import Scheme
+
+_LINEARS = (torch.nn.Linear, LinearReLU)
+
+
+def prepare_dynamic(model: torch.nn.Module, example: torch.Tensor) -> Prepared:
+    """The model as it is, traceable or not. Raises `BuildError("nothing_to_quantize")`."""
+    if not any(type(module) in _LINEARS for module in model.modules()):
+        raise BuildError(
+            "nothing_to_quantize",
+            f"dynamic quantization takes linears, and {type(model).__name__} has none",
+            "use quantization: [static_fx]",
+        )
+    return Prepared(module=model, fused=(), example=example)
+
+
+def convert_dynamic(prepared: Prepared, scheme: Scheme) -> torch.nn.Module:
+    """The model with int8 linears. The engine must be in force."""
+    qconfig = per_channel_dynamic_qconfig if scheme.granularity == "per_channel" else default_dynamic_qconfig
+    model: torch.nn.Module = quantize_dynamic(  # type: ignore[no-untyped-call]  # torch has no types for it
+        copy.deepcopy(prepared.module), dict.fromkeys(_LINEARS, qconfig)
+    )
+    return model

@@ -1,0 +1,107 @@
+"""Which observers an engine asks for, and which of its kernels to keep away from."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch.ao.quantization import (
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+    QConfig,
+    QConfigMapping,
+    default_per_channel_weight_observer,
+    default_weight_observer,
+    get_default_qconfig_mapping,
+)
+from torch.ao.quantization.fake_quantize import FakeQuantize
+from torch.fx import GraphModule, Node
+from torch.nn.modules.conv import _ConvTransposeNd
+
+from workers.runtimes.torchscript.quantize.bounds import FloatOnly, replace_by_module
+from workers.runtimes.torchscript.scheme import Scheme
+
+_TRANSPOSED = (
+    torch.nn.ConvTranspose1d,
+    torch.nn.ConvTranspose2d,
+    torch.nn.ConvTranspose3d,
+    torch.nn.functional.conv_transpose1d,
+    torch.nn.functional.conv_transpose2d,
+    torch.nn.functional.conv_transpose3d,
+)
+
+
+def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
+    """torch's own mapping of the engine, with weights as the scheme says; `qat` observes weights in every step.
+
+    A transposed convolution has one scale for its weights: no engine has more (QNNPACK refuses grouped ones).
+    """
+    with warnings.catch_warnings():
+        # onednn warns of processors without VNNI; what they answer is judged by the build's verification.
+        warnings.simplefilter("ignore", UserWarning)
+        mapping = get_default_qconfig_mapping(scheme.engine)
+    default = mapping.global_qconfig
+    assert default is not None
+    chosen = QConfig(activation=default.activation, weight=weight_observer(scheme))  # type: ignore[no-untyped-call]  # torch has no types for it
+    mapping.set_global(chosen)
+    for kind, qconfig in list(mapping.object_type_qconfigs.items()):
+        if qconfig == default and kind not in _TRANSPOSED:
+            mapping.set_object_type(kind, chosen)
+    return mapping
+
+
+def weight_observer(scheme: Scheme) -> Any:
+    """The observer (of `qat`: the fake quantization) of weights, as a factory."""
+    per_channel = scheme.granularity == "per_channel"
+    if scheme.method != "qat":
+        return default_per_channel_weight_observer if per_channel else default_weight_observer
+    # The average over one step is the step itself: weights are rounded as `convert` will round them.
+    observer = MovingAveragePerChannelMinMaxObserver if per_channel else MovingAverageMinMaxObserver
+    return FakeQuantize.with_args(  # type: ignore[no-untyped-call]  # torch has no types for it
+        observer=observer,
+        averaging_constant=1.0,
+        quant_min=-128,
+        quant_max=127,
+        dtype=torch.qint8,
+        qscheme=torch.per_channel_symmetric if per_channel else torch.per_tensor_symmetric,
+    )
+
+
+def keep_float(graph: GraphModule, engine: str) -> None:
+    """Put what the engine has no right kernel for behind a type that nothing quantizes, in place.
+
+    Tried with torch 2.12.1 against float arithmetic on the same quantized tensors, in units of the result:
+
+    * PReLU: up to 101 off under every engine
+    * x86 and onednn, transposed convolution: 201 off with kernel 2 and stride 2; with output padding onednn refuses,
+      with a scale per channel x86 does, and in onednn the process dies
+    * QNNPACK, average pooling: counts padding (70 off) and divides by the kernel's size, whatever the pool says
+    """
+    for node in list(graph.graph.nodes):
+        operator = _operator(graph, node)
+        if operator is not None and _is_wrong(operator, engine):
+            replace_by_module(graph, node, f"float_{node.name}", FloatOnly(operator))
+    graph.delete_all_unused_submodules()
+    graph.recompile()
+
+
+def _is_wrong(operator: torch.nn.Module, engine: str) -> bool:
+    match operator:
+        case torch.nn.PReLU():
+            return True
+        case _ConvTransposeNd():
+            return engine != "qnnpack"
+        case torch.nn.AvgPool2d():
+            padding = operator.padding if isinstance(operator.padding, tuple) else (operator.padding,)
+            ignored = (any(padding) and not operator.count_include_pad) or operator.divisor_override is not None
+            return engine == "qnnpack" and ignored
+        case _:
+            return False
+
+
+def _operator(graph: GraphModule, node: Node) -> torch.nn.Module | None:
+    if node.op == "call_module":
+        return graph.get_submodule(str(node.target))
+    if node.target is not torch.nn.functional.avg_pool2d:
+        return None
+    named = {name: value for name, value in node.kwargs.items() if name != "input"}
+    return torch.nn.AvgPool2d(*node.args[1:], **named)  # type: ignore[arg-type]  # what the function takes

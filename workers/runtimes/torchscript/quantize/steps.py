@@ -1,0 +1,115 @@
+"""The three steps, for every method."""
+
+import copy
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch.fx import GraphModule
+
+from sweeps.errors import BuildError
+from workers.runtimes.interface import Images
+from workers.runtimes.torchscript.failures import first_words
+from workers.runtimes.torchscript.quantize import dynamic, fx
+from workers.runtimes.torchscript.quantize.calibration import check_images, observe, state_of
+from workers.runtimes.torchscript.quantize.prepared import Prepared
+from workers.runtimes.torchscript.scheme import Scheme, default_granularity
+
+
+def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
+    """Put observers into a copy of the fp32 `model` (eval mode), which takes `example` (B, C, H, W).
+
+    Deterministic and quick. Raises `BuildError`: `not_traceable`, `not_fusable`, `nothing_to_quantize`,
+    `already_quantized` or `not_quantizable`.
+    """
+    _refuse_quantized(model)
+    try:
+        match scheme.method:
+            case "static_fx":
+                return fx.prepare_static(model, scheme, example)
+            case "dynamic":
+                return dynamic.prepare_dynamic(model, example)
+            case _:
+                raise BuildError("not_quantizable", f"there is no quantization method {scheme.method}")
+    except BuildError:
+        raise
+    except Exception as error:
+        raise _failed(scheme, "takes the model apart", error) from error
+
+
+def calibrate(
+    prepared: Prepared, calibration: Images, scheme: Scheme, batch: int, reference: torch.nn.Module | None
+) -> dict[str, torch.Tensor]:
+    """What the model's int8 form takes beside `prepared`: tensors that `torch.load(weights_only=True)` can read.
+
+    Static methods show the images (N, C, H, W) to the observers, `batch` at a time; `dynamic` needs nothing; `qat`
+    then fine-tunes the weights towards `reference`, the fp32 eager model, which the others do without.
+    Raises `BuildError`: `bad_calibration` or `not_quantizable`.
+    """
+    if scheme.method == "dynamic":
+        return {}
+    check_images(calibration, prepared.example)
+    module = copy.deepcopy(prepared.module)
+    try:
+        observe(module, calibration, batch)
+        return state_of(module)
+    except BuildError:
+        raise
+    except Exception as error:
+        raise _failed(scheme, "can not be calibrated", error) from error
+
+
+def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Scheme) -> torch.nn.Module:
+    """The int8 model, float in and out; the same to the bit for the same `state`.
+
+    `scheme.engine` must be in force, for it packs the weights. Raises `BuildError`: `engine_not_in_force` or
+    `not_quantizable`.
+    """
+    if torch.backends.quantized.engine != scheme.engine:
+        raise BuildError(
+            "engine_not_in_force",
+            f"the model is quantized for {scheme.engine}, but {torch.backends.quantized.engine} is in force",
+            "convert inside build_state(engine)",
+        )
+    try:
+        if scheme.method == "dynamic":
+            converted = dynamic.convert_dynamic(prepared, scheme)
+        else:
+            converted = fx.convert_static(prepared, state)
+        converted(prepared.example)  # what has no quantized kernel is found here, and not on a phone
+    except BuildError:
+        raise
+    except Exception as error:
+        raise _failed(scheme, "does not run", error) from error
+    return converted
+
+
+def quantize(
+    graph: GraphModule, calibration: Iterable[torch.Tensor], engine: str
+) -> tuple[torch.nn.Module, tuple[str, ...]]:
+    """All three steps of `static_fx` on batches (B, C, H, W). Returns the int8 graph and what was fused."""
+    batches = list(calibration)
+    if not batches:
+        raise BuildError("bad_calibration", "there is no calibration image", "give data.calibration at least one image")
+    scheme = Scheme(method="static_fx", engine=engine, granularity=default_granularity(engine))
+    prepared = prepare(graph, scheme, batches[0])
+    state = calibrate(prepared, torch.cat(batches).numpy(), scheme, len(batches[0]), None)
+    return convert(prepared, state, scheme), prepared.fused
+
+
+def _refuse_quantized(model: torch.nn.Module) -> None:
+    for name, module in model.named_modules():
+        kind = type(module)
+        if ".quantized" in kind.__module__ or hasattr(module, "_packed_params"):
+            raise BuildError(
+                "already_quantized",
+                f"{name or 'the model'} is a {kind.__module__}.{kind.__name__}: packed for one engine already",
+                "give the fp32 model",
+            )
+
+
+def _failed(scheme: Scheme, what: str, error: Exception) -> BuildError:
+    return BuildError(
+        "not_quantizable",
+        f"{scheme.method} for {scheme.engine} {what}: {first_words(error)}",
+        "try another quantization method",
+    )

@@ -1,0 +1,20 @@
+"""How a model becomes int8. Free of torch, because plans and build keys need it too."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """One way to quantize."""
+
+    method: str
+    """`static_fx`, `static_eager`, `dynamic` or `qat`."""
+    engine: str
+    """Whose qconfig and kernels: `qnnpack`, `x86` or `onednn`."""
+    granularity: str
+    """Of weights: `per_tensor` or `per_channel`. Activations always have one scale."""
+
+
+def default_granularity(engine: str) -> str:
+    """What torch's own qconfig of the engine has (torch.ao.quantization.get_default_qconfig)."""
+    return "per_tensor" if engine == "qnnpack" else "per_channel"
