@@ -6,6 +6,7 @@ Torch itself is not imported: a plan asks whether there is a compiler, and a dev
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -32,8 +33,8 @@ def compiler() -> str | None:
 
 
 def source_id(source: str) -> str:
-    """The first 12 hex digits of sha256 over the file `source` in this folder: its version, in results."""
-    return hashlib.sha256((FOLDER / source).read_bytes()).hexdigest()[:12]
+    """The first 12 hex digits of sha256 over `source` in this folder and what it includes: its version, in results."""
+    return _digest(source)[:12]
 
 
 def shared_library(source: str, soname: str) -> Path:
@@ -70,13 +71,27 @@ def _cache() -> Path:
 def _key(source: str, program: str, flags: tuple[str, ...]) -> str:
     return canonical_key(
         {
-            "source": hashlib.sha256((FOLDER / source).read_bytes()).hexdigest(),
+            "source": _digest(source),
             "flags": [*flags, *_LIBRARIES],
             "compiler": _version(program),
             "torch": metadata.version("torch"),
             "torch_at": str(_torch()),  # the library finds torch's own by this path
         }
     )[:16]
+
+
+def _digest(source: str) -> str:
+    """Sha256 over `source` and every file of this folder that it includes, directly or not."""
+    digest = hashlib.sha256()
+    waiting, seen = [source], {source}
+    while waiting:
+        content = (FOLDER / waiting.pop()).read_bytes()
+        digest.update(content)
+        for name in re.findall(r'^#include "([^"]+)"', content.decode(), re.MULTILINE):
+            if name not in seen:
+                seen.add(name)
+                waiting.append(name)
+    return digest.hexdigest()
 
 
 @cache
