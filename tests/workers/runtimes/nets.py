@@ -142,3 +142,79 @@ def transformer():
     model = VisionTransformer(32, 16, 2, 2, 16, 32, num_classes=4)
     nn.init.normal_(model.heads[0].weight)
     return model
+
+
+class Gate(nn.Module):
+    """Decides by what it is given: only a script keeps both ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = self.head(x.flatten(1))
+        if bool(x.mean() > 0.5):
+            return y
+        return y * 3 + 1
+
+
+class Gated(nn.Module):
+    """What can be traced around what can not, in a list, in a sequence, in place, and called by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = conv(3, 8, 2)
+        self.blocks = nn.ModuleList(conv(8, 8) for _ in range(2))
+        self.named = nn.Conv2d(8, 8, 1)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.gate = Gate()
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        x = self.named(input=x) * self.named.weight.mean()
+        return self.gate(self.pool(x))
+
+
+class Rare(nn.Module):
+    """A branch that no ordinary image takes."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x):
+        y = self.head(x.flatten(1))
+        if bool(x.max() > 1e6):
+            return y * 0
+        return y
+
+
+class Moody(nn.Module):
+    """Decides by its data, in words that only Python has: no trace, no script."""
+
+    def forward(self, x):
+        return x * len({type(self): 1}) if bool(x.mean() > 0) else -x
+
+
+class Hidden(nn.Module):
+    """`Moody` deep inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4), Moody())
+
+    def forward(self, x):
+        return self.body(x)
+
+
+class Named(nn.Module):
+    """Answers a dict, as detection models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3 * 32 * 32, 4)
+
+    def forward(self, x) -> dict[str, torch.Tensor]:
+        return {"logits": self.head(x.flatten(1))}
