@@ -36,14 +36,20 @@ _UNCALIBRATED = frozenset({"dynamic"})
 _ENGINE_OF_ABI = {"arm": "qnnpack", "x86": "x86"}
 
 
-def free_axes(backend: str, precision: str) -> frozenset[str]:
-    """The build axes that have a choice for this backend and precision."""
+def free_axes(backend: str, precision: str, quantization: str) -> frozenset[str]:
+    """The build axes that have a choice for this backend, precision and (int8 only) way to quantize."""
     axes = _EVERYWHERE | _OF_BACKEND.get(backend, frozenset())
     if precision == "int8":
         axes |= _OF_INT8 | ({"qengine"} if backend == "cpu" else set())
+        axes -= {"calibration_images"} if quantization in _UNCALIBRATED else set()
     elif backend == "nnapi":
         axes |= {"relaxed_fp16"}
     return axes
+
+
+def is_calibrated(variant: Variant) -> bool:
+    """Whether calibration data go into the artifact."""
+    return variant.precision == "int8" and variant.quantization not in _UNCALIBRATED
 
 
 def resolve_variant(variant: Variant, abi: str) -> Variant:

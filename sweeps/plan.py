@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
-from sweeps.axes import free_axes, resolve_variant
+from sweeps.axes import free_axes, is_calibrated, resolve_variant
 from sweeps.errors import SpecError
 from sweeps.protocol import Protocol, resolve
 from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Skipped, Variant, canonical_key
@@ -114,12 +114,13 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
             continue
         build_key = _build_key(models[one.model], one.variant, identities)
         runner = identities.runners[one.variant.runtime]
-        first_key = _job_key(build_key, one, protocol, runner, replicate=0)
+        reference = identities.references[one.variant.backend] if one.emulated else ""
+        first_key = _job_key(build_key, one, protocol, runner, reference, replicate=0)
         replicate = seen[first_key]
         seen[first_key] += 1
         jobs.append(
             Job(
-                key=_job_key(build_key, one, protocol, runner, replicate=replicate) if replicate else first_key,
+                key=_job_key(build_key, one, protocol, runner, reference, replicate=replicate),
                 build_key=build_key,
                 name=name,
                 model=one.model,
@@ -127,7 +128,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                 variant=one.variant,
                 run=one.run,
                 device_id=device_id,
-                reference=identities.references[one.variant.backend] if one.emulated else "",
+                reference=reference,
             )
         )
     return Plan(sweep=spec, devices=units, identities=identities, jobs=tuple(jobs), skipped=tuple(skipped))
@@ -207,21 +208,23 @@ def _no_such_cores(one: _Combination) -> str | None:
 
 
 def _names(combinations: Sequence[_Combination]) -> list[str]:
-    """A name for each, unique because whatever differs is in it: run axes and devices where there are several."""
-    several_threads = len({one.run.threads for one in combinations}) > 1
-    several_cpus = len({one.run.cpus for one in combinations}) > 1
-    several_inputs = len({one.run.reuse_input for one in combinations}) > 1
+    """A name for each, unique because whatever differs is in it: run axes (of what is timed) and devices where there
+    are several."""
+    runs = [one.run for one in combinations if not one.emulated]
+    several_threads = len({run.threads for run in runs}) > 1
+    several_cpus = len({run.cpus for run in runs}) > 1
+    several_inputs = len({run.reuse_input for run in runs}) > 1
     several_devices = len({one.facts.device_id for one in combinations}) > 1
     # Two units may carry one name; their ids differ.
     labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
     names = []
     for one in combinations:
         words = [one.model, one.variant.label]
-        if several_threads:
+        if several_threads and not one.emulated:
             words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
-        if several_cpus:
+        if several_cpus and not one.emulated:
             words.append(f"{one.run.cpus} cpus" if one.run.cpus.isalpha() else f"cpus {one.run.cpus}")
-        if several_inputs:
+        if several_inputs and not one.emulated:
             words.append("reused input" if one.run.reuse_input else "fresh input")
         if one.grid:
             words.append(one.grid)
@@ -240,17 +243,21 @@ def _build_key(model: ModelSpec, variant: Variant, identities: Identities) -> st
             "weights_id": identity.weights_id,
             "input_shape": list(model.input_shape),
             "variant": variant.axes(),
-            "calibration_id": None if variant.precision == "fp32" else identities.calibration_id,
+            "calibration_id": identities.calibration_id if is_calibrated(variant) else None,
             "versions": dict(identities.versions),
         }
     )
 
 
-def _job_key(build_key: str, one: _Combination, protocol: Protocol, runner: str, *, replicate: int) -> str:
+def _job_key(
+    build_key: str, one: _Combination, protocol: Protocol, runner: str, reference: str, *, replicate: int
+) -> str:
     """`replicate` counts identical jobs under different names, so that a variant entered twice is measured twice;
-    the names themselves are not in the key, so that renaming a grid measures nothing again."""
+    the names themselves are not in the key, so that renaming a grid measures nothing again. The reference is in the
+    keys of those that it checks, so that what failed under one version gets another chance under the next."""
     return canonical_key(
-        {
+        ({"reference": reference} if reference else {})
+        | {
             "build_key": build_key,
             "device_id": one.facts.device_id,
             "fingerprint": one.facts.fingerprint,
@@ -268,8 +275,9 @@ def _cells(grid: GridSpec) -> int:
     runs = math.prod(len(getattr(grid, axis)) for axis in _RUN_AXES)
     builds = 0
     for backend, precision in itertools.product(grid.backend, grid.precision):
-        swept = free_axes(backend, precision) - {"backend", "precision"}
-        builds += math.prod(len(getattr(grid, axis)) for axis in swept)
+        for quantization in grid.quantization if precision == "int8" else ("none",):
+            swept = free_axes(backend, precision, quantization) - {"backend", "precision", "quantization"}
+            builds += math.prod(len(getattr(grid, axis)) for axis in swept)
     return runs * builds
 
 

@@ -29,6 +29,8 @@ def sentences(document: Document, error: ValidationError | None, schema: Schema)
             continue  # what could not be read is already said
         if detail["type"] == "too_short" and len(place.value) >= ctx["min_length"]:
             continue  # pydantic does not count the values that are wrong, and these are said one by one
+        if detail["type"] == "literal_error" and "anyOf" in place.part:
+            continue  # a word or a number: the number's error says both
         found[document.line(place.at), _sentence(detail["type"], ctx, place)] = None
     return [f"{document.path}:{line}: {text}" for line, text in sorted(found, key=lambda problem: problem[0])]
 
@@ -147,7 +149,8 @@ def _sentence(kind: str, ctx: dict[str, Any], place: _Place) -> str:
             return f"{name}: {len(value)} values; {ctx['max_length']} are needed"
         case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
             sign, bound = next((sign, bound) for sign, bound in ctx.items() if sign in _BOUNDS)
-            return f"{name}: must be {_BOUNDS[sign]} {bound:g}, not {value}"
+            limit = bound if isinstance(bound, int) else f"{bound:g}"
+            return f"{name}: must be {_BOUNDS[sign]} {limit}, not {value}"
         case "finite_number" if "anyOf" not in part:
             return f"{name}: must be a finite number"
         case "string_too_short":
@@ -173,8 +176,14 @@ def _expected(part: Schema) -> str:
         "array": "a list",
         "object": "a block of keys",
     }
-    found = [part["type"]] if "type" in part else [option.get("type") for option in part.get("anyOf", ())]
-    return " or ".join(kinds[kind] for kind in found if kind in kinds and (kind != "integer" or "number" not in found))
+    options = part.get("anyOf", [part])
+    found = [option.get("type") for option in options]
+    words = [
+        " or ".join(_allowed(option)) or kinds[option["type"]]
+        for option in options
+        if option.get("type") in kinds and (option["type"] != "integer" or "number" not in found)
+    ]
+    return " or ".join(words)
 
 
 def _remedy(part: Schema, value: object) -> str:

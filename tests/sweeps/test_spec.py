@@ -85,13 +85,15 @@ def test_every_list_of_the_file_may_be_written_as_a_yaml_list(tmp_path: Path) ->
             tmp_path,
             SMALL
             + "    threads: [1, 2]\n"
-            + "    cpus: [all, 0-2, '5, 3']\n"
+            + "    cpus: [all, big, little, 0-2, '5, 3']\n"
+            + "    calibration_images: [all, 10]\n"
             + "data:\n"
             + "  evaluation: {source: folder, path: ., mean: [0, 0.5, 1e-3]}\n",
         )
     )
     assert sweep.grids[0].threads == (1, 2)
-    assert sweep.grids[0].cpus == ("all", "0,1,2", "3,5")
+    assert sweep.grids[0].cpus == ("all", "big", "little", "0,1,2", "3,5")
+    assert sweep.grids[0].calibration_images == ("all", 10)
     evaluation = sweep.data.evaluation
     assert isinstance(evaluation, FolderData)
     assert evaluation.mean == (0.0, 0.5, 0.001)
@@ -190,6 +192,7 @@ def test_the_schema_is_valid_and_described() -> None:
         {"precision": ["fp32", "fp32"]},
         {"threads": [0]},
         {"threads": ["1"]},
+        {"calibration_images": ["some"]},
         {"name": "a b"},
     ],
 )
@@ -223,7 +226,8 @@ GRIDS = {
     "an unknown key": (
         "  - layout: [nchw]\n    precison: [fp32]",
         "7: grids[0]: the key 'precison' is unknown (allowed: name, runtime, backend, precision, quantization, "
-        "qengine, interface, layout, capture, format, fuse, optimize, threads, cpus, reuse_input); "
+        "qengine, granularity, calibration_images, interface, layout, capture, format, fuse, optimize, preference, "
+        "relaxed_fp16, flexible_batch, threads, cpus, reuse_input); "
         "did you mean 'precision'?",
     ),
     "an unknown value": (
@@ -253,8 +257,21 @@ GRIDS = {
         "6: grids[0].cpus[0]: must be text, not the number 0; put it in quotes",
     ),
     "no CPU list": (
-        "  - cpus: [big]",
-        "6: grids[0].cpus[0]: 'big' is no list of CPUs; write all, or for instance 0,1 or 0-3",
+        "  - cpus: [huge]",
+        "6: grids[0].cpus[0]: 'huge' is no list of CPUs; write all, big, little, or for instance 0,1 or 0-3",
+    ),
+    "another word for all": (
+        "  - calibration_images: [10, al]",
+        "6: grids[0].calibration_images[1]: must be all or a whole number, not the text 'al'",
+    ),
+    "no image": ("  - calibration_images: [0]", "6: grids[0].calibration_images[0]: must be at least 1, not 0"),
+    "too many images": (
+        "  - calibration_images: [2000000]",
+        "6: grids[0].calibration_images[0]: must be at most 1000000, not 2000000",
+    ),
+    "a backend that there is not": (
+        "  - backend: [cpu, nnap]",
+        "6: grids[0].backend[1]: the text 'nnap' is not allowed (allowed: cpu, nnapi, metal); did you mean 'nnapi'?",
     ),
     "a range backwards": ("  - cpus: [3-0]", "6: grids[0].cpus[0]: the range 3-0 ends before it starts"),
     "a CPU twice": ("  - cpus: ['0-2,1']", "6: grids[0].cpus[0]: '0-2,1' names a CPU twice"),
@@ -581,7 +598,7 @@ JARGON = re.compile(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(_places(WHOLE)), value=ANY, extra=st.booleans())
 def test_any_wrong_value_anywhere_ends_in_sentences(
     tmp_path: Path, place: tuple[str | int, ...], value: Any, extra: bool
