@@ -1,5 +1,6 @@
 """From a captured model to the file that is shipped, and to its sibling with bundled inputs for the stock tools."""
 
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -81,6 +82,9 @@ def bundle(model: Path, images: torch.Tensor, folder: Path, spec: TensorSpec, me
 
 def _write(module: torch.jit.ScriptModule, file: Path) -> None:
     if file.suffix == ".ptl":
-        module._save_for_lite_interpreter(str(file))
+        with warnings.catch_warnings():
+            # Said to everyone who still uses it; this is what phones have.
+            warnings.filterwarnings("ignore", message="Lite Interpreter is deprecated", category=DeprecationWarning)
+            module._save_for_lite_interpreter(str(file))
     else:
         torch.jit.save(module, str(file))
