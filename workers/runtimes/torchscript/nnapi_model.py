@@ -32,6 +32,7 @@ OPERATIONS = {
     35: ("STRIDED_SLICE", 2),
     36: ("SUB", 2),
     37: ("TRANSPOSE", 2),
+    38: ("ABS", 3),
     49: ("EXP", 3),
     50: ("EXPAND_DIMS", 3),
     55: ("GROUPED_CONV_2D", 3),

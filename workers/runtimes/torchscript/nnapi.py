@@ -1,0 +1,177 @@
+"""The NNAPI backend of PyTorch Mobile: a model as one NNAPI model inside a TorchScript module.
+
+`torch.backends._nnapi` is what the recipe and Arm's article use; this calls its runtime half (`NnapiModule`) as it is
+and replaces its serializer by one that converts more and names all that it can not convert.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import torch
+from torch.backends._nnapi import prepare
+
+from sweeps.errors import BuildError
+from workers.runtimes.torchscript import capture
+from workers.runtimes.torchscript.failures import first_words
+from workers.runtimes.torchscript.interfaces import Core, FloatEnds, with_numbers, wrap_core
+from workers.runtimes.torchscript.nnapi_coverage import Coverage, coverage
+from workers.runtimes.torchscript.nnapi_model import parse
+from workers.runtimes.torchscript.nnapi_operators import CONVERTERS
+from workers.runtimes.torchscript.nnapi_serializer import Refusal, Serializer
+
+PREFERENCES = {
+    "low_power": prepare.ANEURALNETWORKS_PREFER_LOW_POWER,
+    "fast_single_answer": prepare.ANEURALNETWORKS_PREFER_FAST_SINGLE_ANSWER,
+    "sustained_speed": prepare.ANEURALNETWORKS_PREFER_SUSTAINED_SPEED,
+}
+
+_FLEXIBLE_TRACE = 2
+"""Images that a flexible batch is traced with. Not 1: a dimension of size 1 could be any of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a model is converted and compiled.
+
+    `preference` and `relaxed_fp16` are hints to the phone's driver: what to optimize for, and whether float32 may be
+    computed in float16. With `flexible_batch` one artifact takes any batch, and is compiled anew when it changes.
+    """
+
+    nhwc: bool
+    preference: str
+    relaxed_fp16: bool
+    flexible_batch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A scripted module that runs the model through NNAPI, and what of it NNAPI computes."""
+
+    module: torch.jit.ScriptModule
+    coverage: Coverage
+
+
+class Nnapi(torch.nn.Module):
+    """The converted model behind one tensor in and one out, NCHW-shaped in either layout. Compiled at its first run."""
+
+    batch: int
+
+    def __init__(self, nnapi: prepare.NnapiModule, *, channels_last: bool, flexible_batch: bool) -> None:
+        super().__init__()
+        self.nnapi = nnapi
+        self.channels_last = channels_last
+        self.flexible_batch = flexible_batch
+        self.batch = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.channels_last:
+            x = x.contiguous(memory_format=torch.channels_last)
+        if self.flexible_batch and x.size(0) != self.batch:
+            # PyTorch fills in the shapes when it compiles, and compiles once: another batch needs another compilation.
+            self.nnapi.comp = None
+            self.batch = x.size(0)
+        answers: list[torch.Tensor] = self.nnapi([x])
+        return answers[0]
+
+
+def lower(
+    core: torch.nn.Module, example: torch.Tensor, options: Options, interface: str, quantized: Core | None
+) -> Lowered:
+    """Trace, convert and wrap a model for NNAPI.
+
+    `example` holds float images (B, C, H, W) for every interface. `interface` is `none` or `inside`, with the whole
+    model as `core` (float in and out), or `core` or `full`, with `quantized` and its core. For `full` the module takes
+    and answers quantized tensors, otherwise floats.
+
+    Raises `BuildError`: what tracing raises; `unsupported_operator`, with every operator that can not be converted
+    and why; `interface_not_possible`; `nnapi_conversion`.
+    """
+    if interface == "full" and quantized is not None and quantized.output is None:
+        raise BuildError(
+            "interface_not_possible",
+            "the model's last operator is not quantized, so it can not answer quantized tensors",
+            "give interface: [core] or [inside]",
+        )
+    if options.flexible_batch:
+        example = example[[index % len(example) for index in range(max(len(example), _FLEXIBLE_TRACE))]]
+    traced = _traced(core, example, quantized)
+    template = torch.zeros_like(example[:0] if options.flexible_batch else example)
+    if quantized is not None:
+        ends = quantized.input
+        template = torch.quantize_per_tensor(template, ends.scale, ends.zero_point, ends.dtype)
+    template.nnapi_nhwc = options.nhwc  # type: ignore[attr-defined]  # how torch's serializer is told the layout
+    nnapi, covered = _converted(traced, template, options)
+    module: torch.nn.Module = Nnapi(nnapi, channels_last=options.nhwc, flexible_batch=options.flexible_batch)
+    if interface == "core" and quantized is not None:
+        module = FloatEnds(module, quantized.input, dequantizes=quantized.output is not None)
+    return Lowered(capture.script(module.eval()), covered)
+
+
+def serialized_model(module: torch.jit.ScriptModule) -> bytes:
+    """The serialized NNAPI model inside a module that `lower` made, also after saving and loading it. See `parse`."""
+    wrapper = module if hasattr(module, "nnapi") else module.core
+    serialized: torch.Tensor = wrapper.nnapi.ser_model
+    return serialized.numpy().tobytes()
+
+
+def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None) -> torch.jit.ScriptModule:
+    """The traced model; of an int8 core that part of a trace between floats, which can be compared with eager."""
+    if quantized is None:
+        return capture.trace(with_numbers(core) if isinstance(core, torch.fx.GraphModule) else core, example)
+    traced: torch.jit.ScriptModule = capture.trace(wrap_core(core, quantized), example).core
+    return traced
+
+
+def _converted(
+    traced: torch.jit.ScriptModule, template: torch.Tensor, options: Options
+) -> tuple[prepare.NnapiModule, Coverage]:
+    serializer = Serializer(CONVERTERS, nhwc=options.nhwc, flexible_batch=options.flexible_batch)
+    try:
+        words, weights, inputs, outputs, shape_lines, _ = serializer.serialize_traced(traced, template)
+    except Exception as error:
+        if serializer.refusals:
+            raise _unsupported(serializer) from error
+        raise BuildError("nnapi_conversion", f"the NNAPI converter fails: {first_words(error)}") from error
+    if serializer.refusals:
+        raise _unsupported(serializer)
+    model = torch.tensor(words, dtype=torch.int32)
+    nnapi = prepare.NnapiModule(
+        _shape_module(shape_lines),
+        model,
+        weights,
+        inputs,
+        outputs,
+        PREFERENCES[options.preference],
+        options.relaxed_fp16,
+    )
+    return nnapi, coverage(parse(model.numpy().tobytes()), serializer.mult_adds, serializer.mult_adds)
+
+
+def _shape_module(lines: list[str]) -> torch.jit.ScriptModule:
+    """TorchScript that fills the flexible shapes into the serialized model at the first run."""
+
+    class Shapes(torch.nn.Module):
+        # A class for each model: `define` adds the method to the class.
+        pass
+
+    module = torch.jit.script(Shapes())
+    body = "".join(f"    {line}\n" for line in lines)
+    module.define(
+        f"def prepare(self, ser_model: torch.Tensor, args: List[torch.Tensor]) -> List[torch.Tensor]:\n{body}"
+    )
+    return module
+
+
+def _unsupported(serializer: Serializer) -> BuildError:
+    refusals: Counter[Refusal] = Counter(serializer.refusals)
+    listed = "; ".join(
+        f"{refusal.kind}{f' ({count} times)' if count > 1 else ''}: {refusal.reason}"
+        for refusal, count in refusals.most_common()
+    )
+    total = serializer.mult_adds
+    share = 1.0 - serializer.mult_adds_refused / total if total else 0.0
+    return BuildError(
+        "unsupported_operator",
+        f"NNAPI can not take the model (the rest is {share:.1%} of its multiply-adds): {listed}",
+        "give backend: [cpu], or write the model without these operators",
+    )

@@ -1,0 +1,217 @@
+"""Rewrites a model's graph into one that NNAPI's converter can take, and that answers the same.
+
+What it rewrites: operators in place (out of place, with the readers that saw their effect moved), dropout and the like
+(removed), batch norm that can not be fused (a depthwise 1x1 convolution, which int8 can take as well), SiLU
+(x sigmoid(x)), clamp (hardtanh or ReLU), self-attention modules (linears around the attention itself).
+Hardswish, hardsigmoid, GELU, layer norm, chunks, views and pools stay: the serializer makes them of NNAPI operations,
+and quantization knows them as they are.
+"""
+
+import copy
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.nn import functional
+from torchvision.ops import stochastic_depth
+
+_DROPOUTS = (
+    torch.nn.Dropout,
+    torch.nn.Dropout1d,
+    torch.nn.Dropout2d,
+    torch.nn.Dropout3d,
+    torch.nn.AlphaDropout,
+    torch.nn.FeatureAlphaDropout,
+    torch.nn.Identity,
+)
+_DROPOUT_FUNCTIONS: tuple[Callable[..., Any], ...] = (
+    functional.dropout,
+    functional.dropout1d,
+    functional.dropout2d,
+    functional.dropout3d,
+    functional.alpha_dropout,
+    functional.feature_alpha_dropout,
+    stochastic_depth,
+)
+_OUT_OF_PLACE: dict[object, Callable[..., Any]] = {
+    operator.iadd: operator.add,
+    operator.isub: operator.sub,
+    operator.imul: operator.mul,
+    operator.itruediv: operator.truediv,
+    torch.relu_: torch.relu,
+    torch.sigmoid_: torch.sigmoid,
+    torch.tanh_: torch.tanh,
+    torch.clamp_: torch.clamp,
+    functional.relu_: functional.relu,
+    functional.hardtanh_: functional.hardtanh,
+    functional.leaky_relu_: functional.leaky_relu,
+    functional.elu_: functional.elu,
+}
+_CLAMPS = (torch.clamp, torch.clip, "clamp", "clip")
+
+
+def fit(graph: GraphModule) -> GraphModule:
+    """A rewritten copy of a model's graph (eval mode, before fusing and quantization)."""
+    graph = copy.deepcopy(graph)
+    _out_of_place(graph)
+    for rewrite in (_without_dropout, _attention, _batch_norm, _silu, _clamp):
+        for node in list(graph.graph.nodes):
+            rewrite(graph, node)
+    graph.delete_all_unused_submodules()
+    graph.recompile()
+    return graph
+
+
+def _module(graph: GraphModule, node: Node) -> torch.nn.Module | None:
+    return graph.get_submodule(str(node.target)) if node.op == "call_module" else None
+
+
+def _argument(node: Node, name: str) -> object:
+    """What a function in the graph is given as `name`, or takes by itself."""
+    assert callable(node.target)
+    bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+    bound.apply_defaults()
+    return bound.arguments.get(name)
+
+
+def _replace(node: Node, replacement: Node) -> None:
+    node.replace_all_uses_with(replacement)
+    node.graph.erase_node(node)
+
+
+def _out_of_place(graph: GraphModule) -> None:
+    modules = [module for module in graph.modules() if getattr(module, "inplace", False) is True]
+    for node in graph.graph.nodes:
+        if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
+            node.target = node.target.removesuffix("_")
+        elif node.target in _OUT_OF_PLACE:
+            node.target = _OUT_OF_PLACE[node.target]
+        elif node.op == "call_function" and _takes_inplace(node):
+            bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
+            bound.arguments["inplace"] = False
+            node.args, node.kwargs = bound.args, bound.kwargs
+        elif _module(graph, node) not in modules:
+            continue
+        _move_readers(node)
+    for module in modules:
+        setattr(module, "inplace", False)  # noqa: B010  # torch types attributes of modules as tensors
+
+
+def _takes_inplace(node: Node) -> bool:
+    try:
+        return _argument(node, "inplace") is True
+    except (TypeError, ValueError):  # of a builtin without a signature
+        return False
+
+
+def _move_readers(node: Node) -> None:
+    """What read the changed tensor after `node` saw the change."""
+    changed = node.args[0]
+    if not isinstance(changed, Node):
+        return
+    later = False
+    for reader in node.graph.nodes:
+        if later and changed in reader.all_input_nodes:
+            reader.replace_input_with(changed, node)
+        later = later or reader is node
+
+
+def _without_dropout(graph: GraphModule, node: Node) -> None:
+    module = _module(graph, node)
+    idle = isinstance(module, torch.nn.Identity) or (isinstance(module, _DROPOUTS) and not module.training)
+    if idle or (node.target in _DROPOUT_FUNCTIONS and not _argument(node, "training")):
+        _replace(node, node.all_input_nodes[0])
+
+
+def _batch_norm(graph: GraphModule, node: Node) -> None:
+    """One that a convolution runs into, and nothing else reads, is left to fusing."""
+    norm = _module(graph, node)
+    if not isinstance(norm, torch.nn.BatchNorm2d) or norm.training or norm.running_var is None:
+        return
+    source = node.all_input_nodes[0]
+    if isinstance(_module(graph, source), torch.nn.Conv2d) and len(source.users) == 1:
+        return
+    assert norm.running_mean is not None
+    channels = norm.num_features
+    factor = torch.rsqrt(norm.running_var + norm.eps) * (1.0 if norm.weight is None else norm.weight)
+    depthwise = torch.nn.Conv2d(channels, channels, 1, groups=channels).eval()
+    assert depthwise.bias is not None
+    with torch.no_grad():
+        depthwise.weight.copy_(factor.reshape(-1, 1, 1, 1))
+        depthwise.bias.copy_((0.0 if norm.bias is None else norm.bias) - norm.running_mean * factor)
+    depthwise.requires_grad_(requires_grad=False)
+    _replace(node, _called(graph, node, "depthwise", depthwise, source))
+
+
+def _called(graph: GraphModule, before: Node, name: str, module: torch.nn.Module, source: Node) -> Node:
+    """A new module, called on `source` right before the node `before`."""
+    name = f"{name}_{before.name}"
+    graph.add_submodule(name, module)
+    with graph.graph.inserting_before(before):
+        return graph.graph.call_module(name, (source,))
+
+
+def _silu(graph: GraphModule, node: Node) -> None:
+    if not isinstance(_module(graph, node), torch.nn.SiLU) and node.target is not functional.silu:
+        return
+    x = node.all_input_nodes[0]
+    with graph.graph.inserting_before(node):
+        sigmoid = graph.graph.call_function(torch.sigmoid, (x,))
+        _replace(node, graph.graph.call_function(operator.mul, (x, sigmoid)))
+
+
+def _clamp(graph: GraphModule, node: Node) -> None:
+    if node.op not in ("call_function", "call_method") or node.target not in _CLAMPS:
+        return
+    given = dict(zip(("min", "max"), node.args[1:], strict=False)) | dict(node.kwargs)
+    low, high = given.get("min"), given.get("max")
+    numbers = isinstance(low, int | float), isinstance(high, int | float)
+    with graph.graph.inserting_before(node):
+        if all(numbers):
+            _replace(node, graph.graph.call_function(functional.hardtanh, (node.args[0], float(low), float(high))))  # type: ignore[arg-type]  # see numbers
+        elif low == 0 and high is None:
+            _replace(node, graph.graph.call_function(functional.relu, (node.args[0],)))
+
+
+def _attention(graph: GraphModule, node: Node) -> None:
+    """Self-attention over (B, S, E), whose weights nobody reads, as two linears and the attention of the heads."""
+    attention = _module(graph, node)
+    if not isinstance(attention, torch.nn.MultiheadAttention) or not attention.batch_first:
+        return
+    inputs = (*node.args, *(node.kwargs[name] for name in ("query", "key", "value") if name in node.kwargs))
+    plain = len(inputs) == 3 and len(set(inputs)) == 1 and set(node.kwargs) <= {"query", "key", "value", "need_weights"}
+    answers = list(node.users)
+    first = all(user.target is operator.getitem and user.args[1] == 0 for user in answers)
+    extras = attention.bias_k is not None or attention.add_zero_attn or attention.in_proj_weight is None
+    if not plain or not first or extras or attention.training:
+        return
+    width, heads = attention.embed_dim, attention.num_heads
+    joint = torch.nn.Linear(width, 3 * width, bias=attention.in_proj_bias is not None).eval()
+    joint.weight = attention.in_proj_weight
+    if attention.in_proj_bias is not None:
+        joint.bias = attention.in_proj_bias
+    out = torch.nn.Linear(width, width, bias=attention.out_proj.bias is not None).eval()
+    out.weight, out.bias = attention.out_proj.weight, attention.out_proj.bias
+    source = inputs[0]
+    assert isinstance(source, Node)
+    projected = _called(graph, node, "joint", joint, source)
+    with graph.graph.inserting_before(node):
+        call = graph.graph.call_method
+        parts = graph.graph.call_function(torch.chunk, (projected, 3, -1))
+        query, key, value = (
+            call("transpose", (call("unflatten", (_item(parts, index), -1, (heads, width // heads))), 1, 2))
+            for index in range(3)
+        )
+        attended = graph.graph.call_function(functional.scaled_dot_product_attention, (query, key, value))
+        joined = call("flatten", (call("transpose", (attended, 1, 2)), 2))
+    answer = _called(graph, node, "out", out, joined)
+    for user in answers:
+        _replace(user, answer)
+    graph.graph.erase_node(node)
+
+
+def _item(parts: Node, index: int) -> Node:
+    return parts.graph.call_function(operator.getitem, (parts, index))

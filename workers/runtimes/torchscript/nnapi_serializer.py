@@ -1,0 +1,353 @@
+# mypy: allow-untyped-calls
+"""PyTorch's NNAPI serializer, with what it lacks: more operators, both layouts, ceil mode, a flexible batch.
+
+Torch's own stops at the first operator that it does not know, ignores ceil mode, slices NHWC tensors along the wrong
+dimension, quantizes only NHWC, and computes flexible shapes for a few operators. This one takes each value's shape
+from the trace, works in both layouts, goes on after an operator that it has to refuse, and remembers all of those.
+
+NNAPI feature levels beyond the first two: torch states the layout flag of convolutions and pooling (3), EXP, RSQRT,
+ABS, QUANTIZE, GROUPED_CONV_2D, dilation, SOFTMAX over a chosen dimension (3), BATCH_MATMUL (6).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C import Node, Value
+from torch.backends._nnapi.serializer import (
+    DimOrder,
+    NNAPI_FuseCode,
+    NNAPI_OperandCode,
+    NNAPI_OperationCode,
+    Operand,
+    _NnapiSerializer,
+)
+
+from workers.runtimes.torchscript.failures import first_words
+from workers.runtimes.torchscript.nnapi_coverage import multiply_adds, sizes_of
+from workers.runtimes.torchscript.nnapi_views import MOST_DIMENSIONS, Steps, View
+
+NCHW, NHWC = DimOrder.PRESUMED_CONTIGUOUS, DimOrder.CHANNELS_LAST
+FLOAT32, QUANT8 = NNAPI_OperandCode.TENSOR_FLOAT32, NNAPI_OperandCode.TENSOR_QUANT8_ASYMM
+
+_SIZES = ("aten::size", "prim::NumToTensor", "aten::Int", "aten::ScalarImplicit")
+"""Operators on sizes. No converter asks for them: shapes stand in the trace."""
+
+Tensor = tuple[int, Operand]
+"""The number of an NNAPI operand, and how PyTorch sees it."""
+
+
+class Refused(Exception):  # noqa: N818  # it never leaves this module
+    """Why one operator can not be converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An operator of the traced graph that NNAPI can not take."""
+
+    kind: str
+    reason: str
+
+
+class Serializer(_NnapiSerializer):
+    """Serializes one traced graph with one tensor in and one out. `refusals` lists what it could not convert."""
+
+    def __init__(self, converters: Mapping[str, "Converter"], *, nhwc: bool, flexible_batch: bool) -> None:
+        super().__init__(config=None)
+        self._converters = converters
+        self.refusals: list[Refusal] = []
+        self.mult_adds = 0
+        self.mult_adds_refused = 0
+        self._preferred = NHWC if nhwc else NCHW
+        self.flexible_batch = flexible_batch
+        self._views: dict[Value, tuple[Tensor, View]] = {}
+        self._read: dict[tuple[Value, DimOrder], Tensor] = {}
+        self._sizes: set[Value] = set()
+        self.lists: dict[Value, Node] = {}
+
+    def serialize_traced(self, module: torch.jit.ScriptModule, template: torch.Tensor) -> Any:
+        """As `serialize_model`, on the traced graph as it is: freezing it would lose the shapes that the trace saw."""
+        traced = _Traced(module)
+        self._answer = traced.graph.return_node().inputsAt(0).debugName()
+        self._batch = (sizes_of(list(traced.graph.inputs())[1]) or [0])[0]
+        return self.serialize_model(traced, [template])
+
+    # Walking the graph
+
+    def add_node(self, node: Node) -> None:
+        kind = node.kind()
+        if kind in ("prim::Constant", "prim::GetAttr"):
+            super().add_node(node)
+            return
+        inputs, outputs = list(node.inputs()), list(node.outputs())
+        cost = multiply_adds(node, self.constant)
+        self.mult_adds += cost
+        try:
+            if kind in _SIZES or (self._sizes.intersection(inputs) and not self._reads_tensor(inputs)):
+                self._sizes.update(outputs)
+            elif kind in ("prim::ListConstruct", "prim::TupleConstruct"):
+                self._add_list(node)
+            elif all(value in self.constants for value in inputs):
+                self.add_constant_value(outputs[0], outputs[0].type(), _computed(node, map(self.constant, inputs)))
+            elif (convert := self._converters.get(kind)) is None:
+                raise Refused("PyTorch's converter has no NNAPI operation for it")
+            else:
+                convert(self, node)
+                self._settle_answer(outputs)
+        except Exception as error:  # noqa: BLE001  # of any kind: it is one operator's reason
+            self.refusals.append(Refusal(kind, first_words(error)))
+            self.mult_adds_refused += cost
+            for output in outputs:
+                self._stand_in(output)
+
+    def _reads_tensor(self, inputs: list[Value]) -> bool:
+        return any(value in self.jitval_operand_map or value in self._views for value in inputs)
+
+    def _add_list(self, node: Node) -> None:
+        values, output = list(node.inputs()), node.output()
+        if all(value in self.constants for value in values):
+            self.add_constant_value(output, output.type(), [self.constant(value) for value in values])
+        else:
+            self.add_tensor_sequence(output, values)
+
+    def _settle_answer(self, outputs: list[Value]) -> None:
+        """The graph's answer has to be an operand of its own, in the shape that PyTorch sees."""
+        for output in outputs:
+            if output.debugName() != self._answer:
+                continue
+            if output in self._views:
+                number, operand = self.tensor(output)
+                if self.operands[number] != operand:
+                    number = self.reshape((number, operand), operand)
+                self.jitval_operand_map[output] = number
+
+    def _stand_in(self, value: Value) -> None:
+        """An operand in place of one that was refused, so that what reads it is still looked at."""
+        sizes = sizes_of(value)
+        if not sizes or value in self.jitval_operand_map:
+            self._sizes.add(value)
+            return
+        quantized = value.type().dtype() is torch.quint8
+        order = self._preferred if len(sizes) == MOST_DIMENSIONS else NCHW
+        shape = (0 if self.flexible_batch else sizes[0], *sizes[1:])
+        self.add_tensor_operand(value, Operand(QUANT8 if quantized else FLOAT32, shape, order, 1.0, 0))
+
+    def constant(self, value: Value) -> Any:
+        return self.constants[value][1] if value in self.constants else None
+
+    # Operands
+
+    def add_tensor_operand(self, jitval: Value, oper: Operand) -> int:
+        return self._batch_computed(super().add_tensor_operand(jitval, oper), oper)
+
+    def add_anonymous_tensor_operand(self, oper: Operand) -> int:
+        return self._batch_computed(super().add_anonymous_tensor_operand(oper), oper)
+
+    def _batch_computed(self, number: int, operand: Operand) -> int:
+        if len(operand.shape) > MOST_DIMENSIONS:
+            raise Refused(f"a tensor of {len(operand.shape)} dimensions; NNAPI takes four")
+        for index, size in enumerate(operand.shape):
+            if size == 0:
+                self.compute_operand_shape(number, index, "args[0].shape[0]")
+        return number
+
+    def get_tensor_operand_by_jitval(self, jitval: Value) -> Tensor:
+        return self.tensor(jitval)
+
+    def get_tensor_operand_by_jitval_fixed_size(self, jitval: Value) -> Tensor:
+        # Only the batch is flexible, and `_batch_computed` takes care of it.
+        return self.tensor(jitval)
+
+    def tensor(self, value: Value, order: DimOrder | None = None) -> Tensor:
+        """The operand that holds `value`, in the layout `order` (or as it lies)."""
+        if value in self.constants:
+            return self.weight(self.constant(value), order or NCHW)
+        if value in self._views:
+            source, view = self._views[value]
+        elif value not in self.jitval_operand_map:
+            raise Refused("it reads a value that is computed from sizes")
+        else:
+            number = self.jitval_operand_map[value]
+            source = number, self.operands[number]
+            if order is None or source[1].dim_order == order:
+                return source
+            view = self.view_of(source)
+        orders = [order] if order else [NCHW, NHWC][: 1 + (len(view.dimensions) == MOST_DIMENSIONS)]
+        for candidate in orders:
+            if (value, candidate) in self._read:
+                return self._read[value, candidate]
+        # The layout that moves no numbers, else the artifact's own.
+        chosen = min(orders, key=lambda o: (_steps(view, o).transposes, o is not self._preferred))
+        self._read[value, chosen] = self.seen(source, view, chosen)
+        return self._read[value, chosen]
+
+    def weight(self, tensor: torch.Tensor, order: DimOrder = NCHW) -> Tensor:
+        """A constant operand."""
+        if not tensor.is_quantized and tensor.dtype != torch.int32:
+            tensor = tensor.float()
+        if order is NHWC and tensor.ndim != MOST_DIMENSIONS:
+            order = NCHW
+        number = self.add_tensor_operand_for_weight(tensor, order)
+        return number, self.operands[number]
+
+    def view_of(self, source: Tensor) -> View:
+        shape = tuple(self._batch if size == 0 else size for size in source[1].shape)
+        return View.of(shape, _lying(source[1].dim_order, len(shape)), flexible_batch=0 in source[1].shape)
+
+    def seen(self, source: Tensor, view: View, order: DimOrder) -> Tensor:
+        """`source`, seen as `view`, as an operand in the layout `order`."""
+        steps = _steps(view, order)
+        target = source[1]._replace(shape=view.shape, dim_order=order)
+        if not steps.transposes:
+            if _nnapi_shape(source[1]) == _nnapi_shape(target):
+                return source[0], target
+            return self.reshape(source, target), target
+        now = source
+        before = tuple(0 if size == -1 else size for size in steps.before)
+        if _nnapi_shape(now[1]) != before:
+            lying = target._replace(shape=before, dim_order=NCHW)
+            now = self.reshape(now, lying), lying
+        moved = now[1]._replace(shape=tuple(before[index] for index in steps.permutation), dim_order=NCHW)
+        permutation = self.add_immediate_int_vector(list(steps.permutation))
+        if moved.shape == _nnapi_shape(target):
+            return self.emit(NNAPI_OperationCode.TRANSPOSE, [now[0], permutation], target), target
+        now = self.emit(NNAPI_OperationCode.TRANSPOSE, [now[0], permutation], moved), moved
+        return self.reshape(now, target), target
+
+    def reshape(self, source: Tensor, target: Operand, value: Value | None = None) -> int:
+        """The same numbers in the shape of `target`."""
+        sizes = [-1 if size == 0 else size for size in _nnapi_shape(target)]
+        return self.emit(NNAPI_OperationCode.RESHAPE, [source[0], self.add_immediate_int_vector(sizes)], target, value)
+
+    def emit(self, code: int, inputs: list[int], like: Operand, value: Value | None = None) -> int:
+        """Add an operation whose one answer is an operand `like`, for `value` or an intermediate one."""
+        number = self.add_anonymous_tensor_operand(like) if value is None else self.add_tensor_operand(value, like)
+        self.add_operation(code, inputs, [number])
+        return number
+
+    def emit_rows(self, code: int, inputs: list[int], like: Operand, rows: int) -> int:
+        """Add an operation that answers all but the last dimension of `like` as one: `rows` for each image."""
+        batch, features = like.shape[0], like.shape[-1]
+        number = self.emit(code, inputs, like._replace(shape=(batch * rows, features), dim_order=NCHW))
+        if batch == 0:
+            self.compute_operand_shape(number, 0, f"args[0].shape[0] * {rows}")
+        return number
+
+    def integers(self, *values: int) -> list[int]:
+        return [self.add_immediate_int_scalar(value) for value in values]
+
+    # Operations that several operators are made of
+
+    def combine(
+        self,
+        code: int,
+        left: Tensor,
+        right: Tensor,
+        fused: int = NNAPI_FuseCode.FUSED_NONE,
+        value: Value | None = None,
+        *,
+        scale: float = 0.0,
+        zero_point: int = 0,
+    ) -> Tensor:
+        """ADD, SUB, MUL or DIV, broadcast; `scale` and `zero_point` are the answer's, of 8-bit tensors."""
+        shape = tuple(map(_broadcast, left[1].shape, right[1].shape))
+        answer = left[1]._replace(shape=shape)
+        if answer.op_type == QUANT8:
+            answer = answer._replace(scale=scale, zero_point=zero_point)
+        return self.emit(code, [left[0], right[0], *self.integers(fused)], answer, value), answer
+
+    def number(self, number: float, like: Operand) -> Tensor:
+        """A constant of one element, ready to be combined with `like`. In 8 bits it is exact."""
+        one = torch.full((1,) * len(like.shape), number)
+        if like.op_type == QUANT8:
+            one = torch.quantize_per_tensor(one, number / 255, 0, torch.quint8)
+        return self.weight(one, like.dim_order)
+
+    def plus(self, x: Tensor, number: float) -> Tensor:
+        return self.combine(NNAPI_OperationCode.ADD, x, self.number(number, x[1]))
+
+    def times(self, x: Tensor, factor: float | Tensor) -> Tensor:
+        other = factor if isinstance(factor, tuple) else self.number(factor, x[1])
+        return self.combine(NNAPI_OperationCode.MUL, x, other)
+
+    def apply(self, code: int, x: Tensor) -> Tensor:
+        return self.emit(code, [x[0]], x[1]), x[1]
+
+    def mean(self, x: Tensor, axes: list[int]) -> Tensor:
+        """Over `axes`, which stay as dimensions of one element."""
+        shape = tuple(1 if index in axes else size for index, size in enumerate(x[1].shape))
+        answer = x[1]._replace(shape=shape)
+        inputs = [x[0], self.add_immediate_int_vector(axes), *self.integers(1)]
+        return self.emit(NNAPI_OperationCode.MEAN, inputs, answer), answer
+
+    def cut(self, x: Tensor, dimension: int, begin: int, end: int, step: int) -> Tensor:
+        """x[begin:end:step] along PyTorch's `dimension`."""
+        number, operand = x
+        dimension %= len(operand.shape)
+        cut = tuple(len(range(begin, end, step)) if i == dimension else n for i, n in enumerate(operand.shape))
+        lying = _lying(operand.dim_order, len(cut))
+        begins = [begin if index == dimension else 0 for index in lying]
+        ends = [end if index == dimension else operand.shape[index] for index in lying]
+        steps = [step if index == dimension else 1 for index in lying]
+        open_ends = sum(1 << at for at, size in enumerate(ends) if size == 0)
+        inputs = [number, *map(self.add_immediate_int_vector, (begins, ends, steps)), *self.integers(0, open_ends, 0)]
+        answer = operand._replace(shape=cut)
+        return self.emit(NNAPI_OperationCode.STRIDED_SLICE, inputs, answer), answer
+
+    # Views
+
+    def name(self, value: Value, tensor: Tensor) -> None:
+        """`value` is what `tensor` holds."""
+        self.add_view(value, tensor, self.view_of(tensor))
+
+    def view(self, value: Value) -> tuple[Tensor, View]:
+        """The operand that `value` lies in, and how it is seen."""
+        if value in self._views:
+            return self._views[value]
+        source = self.tensor(value)
+        return source, self.view_of(source)
+
+    def add_view(self, value: Value, source: Tensor, view: View) -> None:
+        """`value` is `source`, seen otherwise. Costs nothing before something else than a view reads it."""
+        self._views[value] = source, view
+
+
+Converter = Callable[[Serializer, Node], None]
+
+
+class _Traced:
+    """A traced module that keeps one inlined graph: `ScriptModule.inlined_graph` makes a new one at every look."""
+
+    def __init__(self, module: torch.jit.ScriptModule) -> None:
+        self._module = module
+        self.graph = module.inlined_graph
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def _computed(node: Node, inputs: Iterable[Any]) -> Any:
+    """The answer of an operator that reads nothing but constants."""
+    space, _, name = node.kind().partition("::")
+    return getattr(getattr(torch.ops, space), name)(*inputs)
+
+
+def _lying(order: DimOrder, dimensions: int) -> tuple[int, ...]:
+    """PyTorch's dimensions in the order in which NNAPI sees them."""
+    return (0, 2, 3, 1) if order is NHWC else tuple(range(dimensions))
+
+
+def _steps(view: View, order: DimOrder) -> Steps:
+    return view.steps(_lying(order, len(view.dimensions)))
+
+
+def _nnapi_shape(operand: Operand) -> tuple[int, ...]:
+    return tuple(operand.shape[index] for index in _lying(operand.dim_order, len(operand.shape)))
+
+
+def _broadcast(left: int, right: int) -> int:
+    """One dimension; 0 is the flexible batch."""
+    if left != right and 1 not in (left, right):
+        raise Refused("tensors of a flexible and of a fixed batch together")
+    return right if left == 1 else left
