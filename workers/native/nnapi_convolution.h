@@ -153,12 +153,16 @@ inline void convolve(Call& call, Kernel kernel) {
   require_bias(call, channels);
   const Window window = window_of(call, 3, image, filter[1], filter[2], dilation_height, dilation_width);
   expect_image(call, image[0], channels, window.height.steps(image[2]), window.width.steps(image[3]), nchw);
+  const auto& [top, bottom] = window.height.padding;
+  const auto& [left, right] = window.width.padding;
+  const bool even = top == bottom && left == right;
+  const int64_t strides[] = {window.height.stride, window.width.stride};
+  const int64_t padding[] = {even ? top : 0, even ? left : 0};
+  const int64_t dilations[] = {dilation_height, dilation_width};
   const at::Tensor real = accumulated(call, 1, depthwise ? 3 : 0, [&](const at::Tensor& input, const at::Tensor& weights) {
     const at::Tensor ordered = depthwise ? weights.permute({3, 0, 1, 2}) : weights.permute({0, 3, 1, 2});
-    const int64_t strides[] = {window.height.stride, window.width.stride};
-    const int64_t none[] = {0, 0};
-    const int64_t dilations[] = {dilation_height, dilation_width};
-    return at::conv2d(padded(call, nchw_of(input, nchw), window, 0), ordered, {}, strides, none, dilations, groups);
+    const at::Tensor source = nchw_of(input, nchw);
+    return at::conv2d(even ? source : padded(call, source, window, 0), ordered, {}, strides, padding, dilations, groups);
   });
   call.put(laid_out(call.activated(real, activation), nchw));
 }
