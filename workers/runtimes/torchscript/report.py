@@ -8,6 +8,8 @@ One JSON object per line, told apart by `event`; `error` instead of `end` where 
     warmup, sample   ns: a list, one entry per iteration; the lines of one event add up
     eval             images, classes
     ran              backend, reference, engine, threads, cpus, rss_peak_bytes
+    nnapi_model      operations: names, in the model's order
+    nnapi_device     name, type, version, feature_level, accepts: for each operation, or null
     error            kind, message
     end
 """
@@ -18,12 +20,13 @@ from typing import Any, NoReturn
 
 from sweeps.errors import RunnerError
 from workers.runtimes.interface import RunReport
+from workers.runtimes.torchscript.nnapi_devices import NnapiDevice, NnapiListing
 
 MAX_BYTES = 64 * 1024 * 1024
 _MAX_INT = 2**63 - 1
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_ONCE = ("start", "load", "first_inference", "eval", "ran", "error", "end")
-_REPEATED = ("warmup", "sample")
+_ONCE = ("start", "load", "first_inference", "eval", "ran", "nnapi_model", "error", "end")
+_REPEATED = ("warmup", "sample", "nnapi_device")
 
 
 def parse(stdout: bytes) -> RunReport:
@@ -32,15 +35,7 @@ def parse(stdout: bytes) -> RunReport:
     Raises `RunnerError`: the runner's own kind where it told one, else `no_report`, `truncated` (no `end` line) or
     `garbled` (anything that a whole report can not hold).
     """
-    events = _events(stdout)
-    if "error" in events:
-        told = events["error"][0]
-        kind, message = told.get("kind"), told.get("message")
-        if not (isinstance(kind, str) and _KIND.fullmatch(kind) and isinstance(message, str)):
-            _garbled("an error without kind and message")
-        raise RunnerError(kind, message[:1000])
-    if "end" not in events:
-        raise RunnerError("truncated", "the runner's report has no end line")
+    events = _whole(stdout)
     for name in ("start", "load", "first_inference", "ran"):
         if name not in events:
             _garbled(f"there is no {name} line")
@@ -71,6 +66,47 @@ def parse(stdout: bytes) -> RunReport:
         reference=reference,
         cpus_ran=_cpus(ran.get("cpus")),
     )
+
+
+def listing(stdout: bytes) -> NnapiListing:
+    """The whole output of `--nnapi-devices`. Raises `RunnerError` as `parse` does."""
+    events = _whole(stdout)
+    operations: tuple[str, ...] | None = None
+    if "nnapi_model" in events:
+        names = events["nnapi_model"][0].get("operations")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            _garbled("nnapi_model without the names of its operations")
+        operations = tuple(names)
+    devices = tuple(_device(event, operations) for event in events.get("nnapi_device", []))
+    return NnapiListing(devices=devices, operations=operations)
+
+
+def _device(event: dict[str, Any], operations: tuple[str, ...] | None) -> NnapiDevice:
+    accepts = event.get("accepts")
+    if accepts is not None and not (isinstance(accepts, list) and all(type(taken) is bool for taken in accepts)):
+        _garbled("accepts is no list of true and false")
+    if (None if accepts is None else len(accepts)) != (None if operations is None else len(operations)):
+        _garbled("accepts does not go with the model's operations")
+    return NnapiDevice(
+        name=_text(event, "name"),
+        type=_text(event, "type"),
+        version=_text(event, "version"),
+        feature_level=_positive(event.get("feature_level"), "feature_level"),
+        accepts=None if accepts is None else tuple(accepts),
+    )
+
+
+def _whole(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
+    events = _events(stdout)
+    if "error" in events:
+        told = events["error"][0]
+        kind, message = told.get("kind"), told.get("message")
+        if not (isinstance(kind, str) and _KIND.fullmatch(kind) and isinstance(message, str)):
+            _garbled("an error without kind and message")
+        raise RunnerError(kind, message[:1000])
+    if "end" not in events:
+        raise RunnerError("truncated", "the runner's report has no end line")
+    return events
 
 
 def _events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:

@@ -14,7 +14,9 @@ does not, so only `--eval-inputs` goes with it. `--nnapi-devices` lists accelera
 import argparse
 import os
 import sys
-from typing import IO, NoReturn
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import IO, Any, NamedTuple, NoReturn
 
 from workers.runtimes.torchscript.runner_backend import failure, prepare
 from workers.runtimes.torchscript.runner_eval import evaluate
@@ -36,19 +38,31 @@ VERSION = "2"
 
 ERROR_EXIT = 3
 
+Load = Callable[[], tuple[Any, int]]
+"""The model, and the nanoseconds that its loading took. Raises `GiveUp`."""
+
+
+class Program(NamedTuple):
+    """What tells the runners of two runtimes apart; they share everything that measures."""
+
+    name: str
+    version: str
+    opened: Callable[[argparse.Namespace], Load]
+    """Does all that comes before loading and is no part of its time. Raises `GiveUp`."""
+
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise GiveUp("bad_arguments", message)
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run once. Returns the exit code."""
+def main(argv: list[str] | None = None, program: Program | None = None) -> int:
+    """Run once, PyTorch Mobile's runner where no other is given. Returns the exit code."""
     # TorchScript's print() writes to the C stdout: the report goes to a descriptor that no model knows.
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
-        _run(_arguments(argv), report)
+        _run(_arguments(argv), program or Program(NAME, VERSION, _opened), report)
     except GiveUp as given:
         tell(report, "error", kind=given.kind, message=given.message)
         return ERROR_EXIT
@@ -117,7 +131,14 @@ def _dims(text: str) -> tuple[int, ...]:
     return dims
 
 
-def _run(given: argparse.Namespace, report: IO[str]) -> None:
+def _opened(given: argparse.Namespace) -> Load:
+    found = look(given.model, given.backend)
+    prepare(given.backend, given.reference)
+    choose_engine(given.engine)
+    return lambda: load(given.model, found)
+
+
+def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     pin(given.cpus)
     keep_memory()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(given.threads)
@@ -130,18 +151,19 @@ def _run(given: argparse.Namespace, report: IO[str]) -> None:
     tell(
         report,
         "start",
-        runner=NAME,
-        runner_version=VERSION,
+        runner=program.name,
+        runner_version=program.version,
         torch=str(torch.__version__),
         file_version_max=file_version,
         bytecode_version_max=bytecode_version,
     )
-    found = look(given.model, given.backend)
-    prepare(given.backend, given.reference)
-    choose_engine(given.engine)
+    if given.nnapi_devices:
+        _list_devices(given, report)
+        return
+    loaded = program.opened(given)
     before = resident_bytes()
     forget_peak()
-    model, load_ns = load(given.model, found)
+    model, load_ns = loaded()
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
     with torch.inference_mode():
         try:
@@ -161,6 +183,21 @@ def _run(given: argparse.Namespace, report: IO[str]) -> None:
         cpus=cpus_now(),
         rss_peak_bytes=peak_bytes(),
     )
+
+
+def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
+    from workers.runtimes.torchscript.nnapi_devices import listing
+
+    model = None
+    if given.model is not None:
+        # The full interpreter reads both formats, and shows what is inside.
+        model, _ = load(given.model, replace(look(given.model, "nnapi"), format="pt"))
+    prepare("nnapi", given.reference)
+    found = listing(model, given.input_dims)
+    if found.operations is not None:
+        tell(report, "nnapi_model", operations=found.operations)
+    for device in found.devices:
+        tell(report, "nnapi_device", **asdict(device))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ _MEANING = {
     9: "unavailable device",
 }
 """ANEURALNETWORKS_* result codes (NeuralNetworks.h)."""
+# Of our reference library, and of no real one: why its last call failed.
+_REFERENCE_REASON = "edgesweep_reference_last_error"
 
 
 def prepare(backend: str, reference: str | None) -> None:
@@ -35,12 +37,14 @@ def prepare(backend: str, reference: str | None) -> None:
         raise GiveUp("backend_missing", "Metal runs on iOS only; a host can evaluate the artifact with --reference")
     else:
         try:
-            ctypes.CDLL(NNAPI_LIBRARY)
+            library = ctypes.CDLL(NNAPI_LIBRARY)
         except OSError as error:
             raise GiveUp(
                 "backend_missing",
                 f"there is no {NNAPI_LIBRARY}, which Android has; a host can evaluate the artifact with --reference",
             ) from error
+        if hasattr(library, _REFERENCE_REASON):
+            raise GiveUp("emulated", f"the {NNAPI_LIBRARY} here is the reference: name it with --reference")
 
 
 def _load_reference(backend: str, reference: str) -> None:
@@ -66,10 +70,24 @@ def failure(backend: str, error: Exception) -> tuple[str, str]:
         return "out_of_memory", text
     if backend != "nnapi":
         return "run_failed", text
-    code = re.search(r"NNAPI returned error: (\d+)|NO_ERROR\W+(\d+)", told)
-    if code:
-        number = int(code[1] or code[2])
-        text = f"NNAPI returned error {number} ({_MEANING.get(number, 'unknown')}): {text}"
-    # Compilation happens in the first forward; the source lines that torch shows tell it from execution.
-    compiling = re.search(r"comp\.init2?\b|\binit2\(", told)
+    # Compilation happens in the first forward. The lite interpreter shows no source lines, so what failed decides.
+    compiling = re.search(r"nnapi_model_loader|nnapi_\.|\b(?:Model|Compilation)_|comp\w*\)?\.init2?\(", told)
+    if code := re.search(r"(?:NNAPI returned error:|failed with error) (\d+)", text):
+        text += f" ({meaning(int(code[1]))})"
     return ("nnapi_compile_failed" if compiling else "nnapi_run_failed"), text
+
+
+def meaning(code: int) -> str:
+    """NNAPI's own word for a result code."""
+    return _MEANING.get(code, "a code that NeuralNetworks.h does not have") + _reason()
+
+
+def _reason() -> str:
+    """What the reference library says of the last call that failed in this thread; nothing elsewhere."""
+    try:
+        last_error = getattr(ctypes.CDLL(NNAPI_LIBRARY), _REFERENCE_REASON)
+    except (OSError, AttributeError):
+        return ""
+    last_error.restype = ctypes.c_char_p
+    reason = (last_error() or b"").decode("utf-8", "replace")
+    return f": {reason}" if reason else ""
