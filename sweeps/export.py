@@ -15,13 +15,20 @@ from sweeps.workspace import Workspace
 
 
 class Expected(BaseModel):
-    """What was measured, and under which conditions: a later check has to meet these to compare."""
+    """What was measured, and under which conditions: a later check has to meet these to compare.
+
+    Where it is not `timed`, a host checked it by a reference implementation: it has an accuracy, and no conditions of a
+    measurement.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     sweep: str
     job: str
     job_key: str
+    timed: bool
+    executor: str
+    """What computed the accuracy: the device's fingerprint, or `reference:<backend>@<version>`."""
     device: str
     device_id: str
     device_fingerprint: str
@@ -52,7 +59,7 @@ class Shipped(BaseModel):
 def export_candidate(
     ranking: Ranking, frame: pd.DataFrame, workspace: Workspace, *, model: str | None, job: str | None, output: Path
 ) -> Shipped:
-    """Copy the winner (or the job that is named) to `output`, with its manifest.
+    """Copy the winner (or the job that is named, also one that was only checked) to `output`, with its manifest.
 
     Raises `EdgeSweepError` where it is not clear which one is meant, or there is no winner.
     """
@@ -67,6 +74,8 @@ def export_candidate(
             sweep=ranking.sweep,
             job=candidate.name,
             job_key=candidate.job_key,
+            timed=candidate.timed,
+            executor=candidate.executor,
             device=device.device,
             device_id=device.device_id,
             device_fingerprint=device.fingerprint,
@@ -106,7 +115,12 @@ def _check(model: Path, manifest: Manifest) -> None:
 def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
     devices = [device for device in ranking.devices if model is None or device.model == model]
     if job is not None:
-        found = [(device, candidate) for device in devices for candidate in device.ranking if candidate.name == job]
+        found = [
+            (device, candidate)
+            for device in devices
+            for candidate in (*device.ranking, *device.checked)
+            if candidate.name == job
+        ]
         if not found:
             raise EdgeSweepError(f"no ranked job is called {job!r}", "its name stands in: edgesweep rank")
         return found[0]

@@ -8,6 +8,9 @@ least 2 %. A time without repeated rounds has no interval of its own, so it borr
 the same artifact were seen to differ by: less than `UNREPEATED_SPREAD` is a tie. Metrics with an interval of another
 kind (accuracy drop) are told apart when their intervals do not meet; all others, which do not vary from run to run,
 when they differ by more than 2 %. Every comparison is with the best and stands at 95 % for itself.
+
+What a host only checked, by a reference implementation of the backend, has an accuracy and no time. It is ranked where
+the objective needs no time, and marked so; else it stands apart, with its verdict on the constraints.
 """
 
 import math
@@ -21,7 +24,18 @@ import pandas as pd
 from sweeps.result_rows import ResultRow, of_device, read_rows
 from sweeps.spec import ObjectiveSpec
 from sweeps.stats import ratio_by_rounds
-from sweeps.verdict import VERDICTS, ConstraintResult, Verdict, direction, in_words, interval, judge, objective_text
+from sweeps.verdict import (
+    VERDICTS,
+    ConstraintResult,
+    Judgement,
+    Verdict,
+    direction,
+    in_words,
+    interval,
+    judge,
+    needs_time,
+    objective_text,
+)
 
 NEGLIGIBLE = 0.02
 """Differences under 2 % are no reason to prefer one variant."""
@@ -44,7 +58,7 @@ class Ratio(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A measured variant. Only one whose verdict is `pass` can win."""
+    """A measured variant. Only one that is ranked, and whose verdict is `pass`, can win."""
 
     name: str
     variant: str
@@ -52,6 +66,10 @@ class Candidate:
     build_key: str
     figures: dict[str, float | None]
     """Every name in `METRICS`."""
+    executor: str
+    """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
+    emulated: bool
+    """Its answers are a reference implementation's, not the device's."""
     trust: tuple[str, ...]
     constraints: tuple[ConstraintResult, ...]
     verdict: Verdict
@@ -61,6 +79,10 @@ class Candidate:
     """Shares the first place with others; of the winner too."""
     ratio_to_winner: Ratio | None = None
     """Latency (p50) as a multiple of the winner's, paired by round; whatever the objective is."""
+
+    @property
+    def timed(self) -> bool:
+        return self.figures[_LATENCY] is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +115,9 @@ class DeviceRanking:
     tied: tuple[Candidate, ...]
     """Those that share the first place with the winner, without it."""
     ranking: tuple[Candidate, ...]
-    """All: the winner, those tied with it, others that pass, unresolved, failed constraints, disqualified."""
+    """The winner, those tied with it, others that pass, unresolved, failed constraints, disqualified."""
+    checked: tuple[Candidate, ...]
+    """Those without a time, where the objective needs one: in the order of their verdicts, the most accurate first."""
     not_ranked: tuple[NotRanked, ...]
     imported: tuple[()] = ()
 
@@ -146,6 +170,7 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
                 "explanation": explain(entry),
                 "tied": [_candidate_json(candidate) for candidate in entry.tied],
                 "ranking": [_candidate_json(candidate) for candidate in entry.ranking],
+                "checked": [_candidate_json(candidate) for candidate in entry.checked],
                 "not_ranked": [asdict(row) for row in entry.not_ranked],
                 "imported": list(entry.imported),
             }
@@ -161,13 +186,15 @@ def explain(entry: DeviceRanking) -> str:
     text = in_words(entry.winner.figures, entry.metric)
     if entry.metric in _UNREPEATED_TIMES and "one_block" in entry.winner.trust:
         text += " (one block, no interval)"
+    if not entry.winner.timed:
+        text += " (only checked, not timed)"
     if entry.tied:
         text += f", tied with {len(entry.tied)} other{'s' * (len(entry.tied) > 1)}"
     return text
 
 
 def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
-    """Groups of like conditions. A row without a time (emulated) has no conditions of its own: it stands in every
+    """Groups of like conditions. A row without a time has no conditions of its own: it stands in every
     group of its device's fingerprint, or where there is none, apart."""
     timed = [row for row in measured if row.timed]
     untimed = [row for row in measured if not row.timed]
@@ -190,32 +217,30 @@ def _entry(
     metric, smaller = direction(objective)
     judgements = {row.job_key: judge(row, objective) for row in group}
 
+    def severity(row: ResultRow) -> int:
+        return VERDICTS.index(judgements[row.job_key].verdict)
+
     def badness(row: ResultRow) -> tuple[int, float]:
         value = row.figure(metric)
-        worse = math.inf if value is None else value if smaller else -value
-        return VERDICTS.index(judgements[row.job_key].verdict), worse
+        return severity(row), math.inf if value is None else value if smaller else -value
 
-    rows = sorted(group, key=badness)
+    apart = [row for row in group if not row.timed] if needs_time(objective) else []
+    rows = sorted((row for row in group if row not in apart), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
     first = sorted((row for row in passing if not _told_apart(row, passing[0], metric)), key=_simplicity)
     leading = {row.job_key for row in first}
     ordered = first + [row for row in rows if row.job_key not in leading]
     candidates = tuple(
-        Candidate(
-            name=row.name,
-            variant=row.variant,
-            job_key=row.job_key,
-            build_key=row.build_key,
-            figures=row.figures,
-            trust=row.trust,
-            constraints=judgements[row.job_key].constraints,
-            verdict=judgements[row.job_key].verdict,
-            why=judgements[row.job_key].why,
+        _candidate(
+            row,
+            judgements[row.job_key],
             tied=place < len(first) > 1,
             ratio_to_winner=_ratio(row, first[0]) if first else None,
         )
         for place, row in enumerate(ordered)
     )
+    apart.sort(key=lambda row: (severity(row), *_simplicity(row)))
+    checked = tuple(_candidate(row, judgements[row.job_key]) for row in apart)
     return DeviceRanking(
         device=conditions.device,
         device_id=conditions.device_id,
@@ -226,10 +251,31 @@ def _entry(
         exec_context=conditions.exec_context,
         metric=metric,
         winner=candidates[0] if first else None,
-        no_winner_reason="" if first else _no_winner_reason(candidates, others),
+        no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
         tied=candidates[1 : len(first)],
         ranking=candidates,
+        checked=checked,
         not_ranked=others,
+    )
+
+
+def _candidate(
+    row: ResultRow, judgement: Judgement, *, tied: bool = False, ratio_to_winner: Ratio | None = None
+) -> Candidate:
+    return Candidate(
+        name=row.name,
+        variant=row.variant,
+        job_key=row.job_key,
+        build_key=row.build_key,
+        figures=row.figures,
+        executor=row.executor,
+        emulated=row.emulated,
+        trust=row.trust,
+        constraints=judgement.constraints,
+        verdict=judgement.verdict,
+        why=judgement.why,
+        tied=tied,
+        ratio_to_winner=ratio_to_winner,
     )
 
 
@@ -267,10 +313,14 @@ def _ratio(row: ResultRow, winner: ResultRow) -> Ratio | None:
     return Ratio(value / best, None, None) if value and best else None
 
 
-def _no_winner_reason(candidates: Sequence[Candidate], others: Sequence[NotRanked]) -> str:
+def _no_winner_reason(
+    candidates: Sequence[Candidate], checked: Sequence[Candidate], others: Sequence[NotRanked]
+) -> str:
     if not candidates:
         counts = Counter(row.outcome for row in others)
-        return "nothing was measured: " + ", ".join(f"{count} {outcome}" for outcome, count in sorted(counts.items()))
+        found = [f"{len(checked)} only checked"] if checked else []
+        found += [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
+        return f"nothing was {'timed' if checked else 'measured'}: {', '.join(found)}"
     verdicts = Counter(candidate.verdict for candidate in candidates)
     counted = ", ".join(f"{verdicts[verdict]} {_COUNTED[verdict]}" for verdict in VERDICTS if verdict in verdicts)
     return (
@@ -286,6 +336,8 @@ def _candidate_json(candidate: Candidate) -> dict[str, Any]:
         "job_key": candidate.job_key,
         "build_key": candidate.build_key,
         **candidate.figures,
+        "executor": candidate.executor,
+        "emulated": candidate.emulated,
         "trust": list(candidate.trust),
         "constraints": [asdict(check) for check in candidate.constraints],
         "verdict": candidate.verdict,

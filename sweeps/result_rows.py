@@ -31,6 +31,10 @@ class ResultRow:
     stage: str
     kind: str
     reason: str
+    executor: str
+    """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
+    emulated: bool
+    """Its answers are a reference implementation's, not the device's."""
     trust: tuple[str, ...]
     medians_ms: dict[int, float]
     """The median of each block by its round."""
@@ -49,7 +53,7 @@ class ResultRow:
 
     @property
     def timed(self) -> bool:
-        """Whether the device ran it; an emulated result has no time."""
+        """Whether the device ran it; what was only checked has no time."""
         return self.figures["latency_p50_ms"] is not None
 
     def figure(self, metric: str) -> float | None:
@@ -62,7 +66,7 @@ class ResultRow:
 
 _TEXT = (
     *("name", "variant", "job_key", "build_key", "device", "device_id", "fingerprint", "model"),
-    *("preset", "runtime_version", "exec_context", "outcome", "stage", "kind", "reason"),
+    *("preset", "runtime_version", "exec_context", "outcome", "stage", "kind", "reason", "executor"),
 )
 
 
@@ -71,6 +75,7 @@ def read_rows(frame: pd.DataFrame, sweep: str) -> list[ResultRow]:
     rows = [
         ResultRow(
             **{column: _text(record.get(column)) for column in _TEXT},
+            emulated=_flag(record.get("emulated")),
             trust=tuple(_items(record.get("trust"))),
             medians_ms={int(round_): float(ms) for round_, ms in _items(record.get("block_medians_ms"))},
             figures={metric: _number(record.get(metric)) for metric in METRICS},

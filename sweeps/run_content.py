@@ -15,6 +15,8 @@ from sweeps.records import Accuracy, Block, Failed, Job, Measured, RunAxes, Skip
 TAG = "edgesweep."
 RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"
 EVALUATION_ID = f"{TAG}evaluation_id"
+COVERAGE = f"{TAG}coverage"
+"""JSON of the manifest's `Coverage`, where it has one."""
 BLOCK_MEDIAN = "block_median_ms"
 """A metric with one step per round, for MLflow's own pages."""
 
@@ -55,19 +57,19 @@ def of_job(
 ) -> RunContent:
     """The run of a finished job. `blocks` are those that `outcome` summarises."""
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
-    about: dict[str, Any] = {}
+    about: dict[str, Any] = {"emulated": job.emulated}
     if isinstance(outcome, Measured):
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
-        about = _about_measured(outcome.timing, outcome.accuracy, blocks)
+        about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
     else:
-        about = {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.message}
+        about |= {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.message}
     row = _row(sweep, job.key, job.build_key, job, planned, metrics, about)
-    return _content(row, planned, {} if manifest is None else manifest.versions)
+    return _content(row, planned, manifest)
 
 
 def of_skipped(sweep: str, skipped: Skipped, planned: Circumstances) -> RunContent:
     about = {"outcome": "skipped", "reason": skipped.reason}
-    return _content(_row(sweep, skipped_key(skipped), "", skipped, planned, {}, about), planned, {})
+    return _content(_row(sweep, skipped_key(skipped), "", skipped, planned, {}, about), planned, None)
 
 
 def to_row(
@@ -152,13 +154,16 @@ def _row(
     )
 
 
-def _content(row: ResultRow, planned: Circumstances, versions: Mapping[str, str]) -> RunContent:
+def _content(row: ResultRow, planned: Circumstances, manifest: Manifest | None) -> RunContent:
+    versions = {} if manifest is None else manifest.versions
     params = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PARAMS}
     tags = {tag: cut(_text(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
     tags[_TAGS["block_medians_ms"]] = _as_many_as_fit(row.block_medians_ms)
     tags[RECORD] = "job"
     tags[EVALUATION_ID] = planned.evaluation_id or ""
-    tags[f"{TAG}versions"] = cut(json.dumps(dict(versions), sort_keys=True), MAX_TAG_LENGTH)
+    tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
+    if manifest is not None and manifest.coverage is not None:
+        tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
     lasting = {name: value for name, value in tags.items() if name != STALE}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
     return RunContent(

@@ -16,13 +16,15 @@ class JobStatus:
     name: str
     job_key: str
     state: str
+    emulated: bool
+    """Only checked, by a reference implementation of its backend: it has no rounds."""
     rounds: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """All jobs of one sweep; `rounds` is how many blocks each job gets."""
+    """All jobs of one sweep; `rounds` is how many blocks each job gets that is timed."""
 
     sweep: str
     rounds: int
@@ -58,6 +60,13 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         elif isinstance(outcome, Failed):
             state, reason = "failed", f"{outcome.stage}, {outcome.kind}: {outcome.message}"
         jobs.append(
-            JobStatus(name=job.name, job_key=job.key, state=state, rounds=len(journal.blocks(job.key)), reason=reason)
+            JobStatus(
+                name=job.name,
+                job_key=job.key,
+                state=state,
+                emulated=job.emulated,
+                rounds=len(journal.blocks(job.key)),
+                reason=reason,
+            )
         )
     return SweepStatus(sweep=sweep, rounds=rounds, jobs=tuple(jobs), skipped=len(journal.skipped(sweep)))

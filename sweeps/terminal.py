@@ -21,11 +21,12 @@ from rich.text import Text
 
 from sweeps.metrics import METRICS
 from sweeps.plan import Plan
-from sweeps.protocol import TRUST
+from sweeps.protocol import TRUST, resolve
 from sweeps.rank import Candidate, DeviceRanking, Ranking
 from sweeps.records import DeviceFacts
 from sweeps.status import STATES, SweepStatus
 from sweeps.text import plain
+from sweeps.verdict import in_words, reference_text
 
 # Column of the ranking: from which width of the terminal on. The variant's name must stay readable.
 _RANKING_COLUMNS = {
@@ -40,6 +41,19 @@ _RANKING_COLUMNS = {
     "verdict": 0,
     "trust": 165,
 }
+_CHECKED_COLUMNS = {
+    "variant": 0,
+    ">top-1": 0,
+    ">drop (points)": 0,
+    ">95 % interval": 105,
+    ">agreement": 0,
+    ">SQNR dB": 0,
+    ">MB": 95,
+    "constraints": 0,
+    "checked by": 140,
+    "trust": 165,
+}
+_ONLY_CHECKED = "only checked"
 _VERDICTS = {"pass": "green", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
@@ -128,6 +142,8 @@ def plan_document(plan: Plan, states: Mapping[str, str], seconds: float) -> dict
                 "job_key": job.key,
                 "build_key": job.build_key,
                 "state": states[job.key],
+                "emulated": job.emulated,
+                "reference": job.reference,
             }
             for job in plan.jobs
         ],
@@ -142,20 +158,26 @@ def plan_document(plan: Plan, states: Mapping[str, str], seconds: float) -> dict
 def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
     console = _console()
     names = {facts.device_id: facts.name for facts in plan.devices}
-    table = _table(f"{plan.sweep.name}: jobs", ">#", "job", "device", "state", "job key")
+    rounds = resolve(plan.sweep.protocol).rounds
+    table = _table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
     for number, job in enumerate(plan.jobs, 1):
-        table.add_row(*_cells(number, job.name, names[job.device_id], states[job.key], job.key[:12]))
+        wanted = _ONLY_CHECKED if job.emulated else rounds
+        table.add_row(*_cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
     console.print(table)
     if plan.skipped:
         table = _table("Skipped", "combination", "device", "reason")
         for skip in plan.skipped:
             table.add_row(*_cells(skip.name, names[skip.device_id], skip.reason))
         console.print(table)
+    for reference in sorted({job.reference for job in plan.jobs if job.emulated}):
+        console.print(Text(plain(f"{_ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
     artifacts = {job.build_key for job in plan.jobs}
+    emulated = sum(job.emulated for job in plan.jobs)
+    checked = f" ({emulated} {_ONLY_CHECKED})" if emulated else ""
     ended = Counter(states.values())
     failed = f", {ended['failed']} failed (once more with: run --retry-failed)" if ended["failed"] else ""
     console.print(
-        f"{len(plan.jobs)} jobs of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
+        f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
     )
 
@@ -171,10 +193,14 @@ def print_status(status: SweepStatus) -> None:
     console = _console()
     table = _table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
-        table.add_row(*_cells(job.name, job.state, f"{job.rounds} of {status.rounds}", job.reason))
+        rounds = _ONLY_CHECKED if job.emulated else f"{job.rounds} of {status.rounds}"
+        table.add_row(*_cells(job.name, job.state, rounds, job.reason))
     console.print(table)
-    counts = ", ".join(f"{status.count(state)} {state}" for state in STATES)
-    console.print(f"{counts}, {status.skipped} combinations skipped")
+    counts = []
+    for state in STATES:
+        checked = sum(job.emulated and job.state == state for job in status.jobs)
+        counts.append(f"{status.count(state)} {state}" + (f" ({checked} {_ONLY_CHECKED})" if checked else ""))
+    console.print(f"{', '.join(counts)}, {status.skipped} combinations skipped")
 
 
 def print_ranking(ranking: Ranking) -> None:
@@ -190,24 +216,22 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
     else:
         console.print(
-            Text(plain(f"Ship: {_short(device.winner.name, device)}  {_latency(device.winner)}"), style="bold green")
+            Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
         )
         if device.tied:
             names = ", ".join(_short(candidate.name, device) for candidate in device.tied)
             console.print(Text(plain(f"Tied with it: {names}")))
             console.print(Text("Inside a tie the more accurate goes first, then the smaller file.", style="dim"))
-    columns = [name for name, least_width in _RANKING_COLUMNS.items() if console.width >= least_width]
-    table = _table("", *columns)
-    for number, candidate in enumerate(device.ranking, 1):
-        cells = dict(zip(_RANKING_COLUMNS, _ranking_row(number, candidate, device), strict=True))
-        table.add_row(*_cells(*(cells[name] for name in columns)))
-    console.print(table)
-    if any(candidate.trust for candidate in device.ranking):
-        console.print(Text("Trust labels:", style="dim"))
-        for name in sorted({label for candidate in device.ranking for label in candidate.trust}):
-            advice = TRUST[name].advice if name in TRUST else "not a label of this version"
-            count = sum(name in candidate.trust for candidate in device.ranking)
-            console.print(Text(plain(f"  {name} ({count} of {len(device.ranking)}): {advice}"), style="dim"))
+    if device.ranking:
+        rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
+        _print_fitting(console, "", _RANKING_COLUMNS, rows)
+    if device.checked:
+        rows = [_checked_row(candidate, device) for candidate in device.checked]
+        _print_fitting(console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
+    shown = (*device.ranking, *device.checked)
+    for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
+        console.print(Text(plain(f"{executor}: {reference_text(executor)}"), style="dim"))
+    _print_trust(console, shown)
     if device.not_ranked:
         table = _table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
@@ -215,25 +239,57 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         console.print(table)
 
 
+def _print_fitting(
+    console: Console, title: str, least_widths: Mapping[str, int], rows: Sequence[Sequence[object]]
+) -> None:
+    """A table of the columns that the terminal is wide enough for. `rows` have all of them."""
+    columns = [name for name, least_width in least_widths.items() if console.width >= least_width]
+    table = _table(title, *columns)
+    for row in rows:
+        cells = dict(zip(least_widths, row, strict=True))
+        table.add_row(*_cells(*(cells[name] for name in columns)))
+    console.print(table)
+
+
+def _print_trust(console: Console, shown: Sequence[Candidate]) -> None:
+    labels = sorted({label for candidate in shown for label in candidate.trust})
+    if labels:
+        console.print(Text("Trust labels:", style="dim"))
+    for name in labels:
+        advice = TRUST[name].advice if name in TRUST else "not a label of this version"
+        count = sum(name in candidate.trust for candidate in shown)
+        console.print(Text(plain(f"  {name} ({count} of {len(shown)}): {advice}"), style="dim"))
+
+
 def _short(name: str, device: DeviceRanking) -> str:
     """A job's name under its model's heading."""
     return name.removeprefix(f"{device.model} · ")
 
 
-def _latency(candidate: Candidate) -> str:
-    low, high = candidate.figures["latency_ci_low_ms"], candidate.figures["latency_ci_high_ms"]
-    text = f"p50 {METRICS['latency_p50_ms'].format(candidate.figures['latency_p50_ms'])}"
+def _headline(device: DeviceRanking) -> str:
+    """The winner's latency; where it has none, what it won by."""
+    assert device.winner is not None
+    figures = device.winner.figures
+    if not device.winner.timed:
+        return f"{METRICS[device.metric].title} {in_words(figures, device.metric)}, {_ONLY_CHECKED}, not timed"
+    low, high = figures["latency_ci_low_ms"], figures["latency_ci_high_ms"]
+    text = f"p50 {METRICS['latency_p50_ms'].format(figures['latency_p50_ms'])}"
     return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"
+
+
+def _figure(candidate: Candidate, name: str) -> str:
+    """Without its unit, which is in the column's head."""
+    value = candidate.figures[name]
+    return "–" if value is None else f"{value:.{METRICS[name].digits}f}"
+
+
+def _interval(candidate: Candidate, low: str, high: str) -> str:
+    ends = _figure(candidate, low), _figure(candidate, high)
+    return "–" if "–" in ends else " – ".join(ends)
 
 
 def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> list[object]:
     figures = candidate.figures
-
-    def figure(name: str) -> str:
-        value = figures[name]
-        return "–" if value is None else f"{value:.{METRICS[name].digits}f}"
-
-    low, high = figure("latency_ci_low_ms"), figure("latency_ci_high_ms")
     accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
     place: object = number
     if candidate.verdict != "pass":
@@ -244,13 +300,30 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> li
     return [
         place,
         _short(candidate.name, device),
-        figure("latency_p50_ms"),
-        "–" if low == "–" else f"{low} – {high}",
+        _figure(candidate, "latency_p50_ms") if candidate.timed else "not timed",
+        _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
         "–" if ratio is None else f"{ratio[0]:.2f}×",
         METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
-        figure("accuracy_drop_points"),
-        figure("artifact_mb"),
+        _figure(candidate, "accuracy_drop_points"),
+        _figure(candidate, "artifact_mb"),
         Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
+        ", ".join(candidate.trust),
+    ]
+
+
+def _checked_row(candidate: Candidate, device: DeviceRanking) -> list[object]:
+    # Outputs that equal the eager model's to the bit have no noise to compare with.
+    equal = candidate.figures["sqnr_db"] is None and candidate.figures["agreement_percent"] is not None
+    return [
+        _short(candidate.name, device),
+        METRICS["top1_percent"].format(candidate.figures["top1_percent"]),
+        _figure(candidate, "accuracy_drop_points"),
+        _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),
+        METRICS["agreement_percent"].format(candidate.figures["agreement_percent"]),
+        "equal" if equal else _figure(candidate, "sqnr_db"),
+        _figure(candidate, "artifact_mb"),
+        Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
+        candidate.executor or "–",
         ", ".join(candidate.trust),
     ]
 

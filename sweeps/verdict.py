@@ -1,11 +1,12 @@
 """Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from sweeps.metrics import METRICS
 from sweeps.protocol import TRUST
+from sweeps.records import Timing
 from sweeps.result_rows import ResultRow
 from sweeps.spec import ConstraintSpec, ObjectiveSpec
 
@@ -20,6 +21,10 @@ INTERVALS = {
 }
 """Metrics that come with a 95 % interval, and where its ends are."""
 
+TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
+"""Metrics that only a device has that ran the backend: what was only checked has none of them."""
+
+_BACKENDS = {"nnapi": "NNAPI", "metal": "Metal"}
 _LABELLED = {"top1_percent", "top5_percent", *("accuracy_drop_points", *INTERVALS["accuracy_drop_points"])}
 
 
@@ -58,15 +63,24 @@ def objective_text(objective: ObjectiveSpec) -> str:
     return f"{'smallest' if smaller else 'largest'} {metric}" + (f" with {bounds}" if bounds else "")
 
 
+def needs_time(objective: ObjectiveSpec) -> bool:
+    """Whether the objective, or a bound of it, can be told only of what a device timed."""
+    return not TIMED.isdisjoint({direction(objective)[0], *(bound.metric for bound in objective.constraints)})
+
+
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
-    """A disqualifying label outweighs a failed constraint, that an unresolved one. What is unknown never passes."""
+    """A disqualifying label outweighs a failed constraint, that an unresolved one. What is unknown never passes.
+
+    What was not timed, where the objective needs times, is judged by the constraints alone: it does not compete.
+    """
     metric, _ = direction(objective)
+    competes = row.timed or not needs_time(objective)
     constraints = tuple(_check(row, constraint) for constraint in objective.constraints)
     # A label that this version does not know may be a grave one.
     distrusted = [label for label in row.trust if label not in TRUST or TRUST[label].disqualifying]
     failed = [check.why for check in constraints if check.result == "fail"]
     unresolved = [check.why for check in constraints if check.result == "unresolved"]
-    if row.figure(metric) is None:
+    if competes and row.figure(metric) is None:
         unresolved.insert(0, f"{metric} is not known: {_why_unknown(row, metric)}")
     verdict: Verdict = "pass"
     why: list[str] = []
@@ -95,6 +109,15 @@ def in_words(figures: dict[str, float | None], metric: str) -> str:
         return "endless" if metric == "sqnr_db" else "not known"
     text = f"{_short(value)} {METRICS[metric].unit}".rstrip()
     return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
+
+
+def reference_text(executor: str) -> str:
+    """What a figure that `executor` (`reference:<backend>@<version>`) gave stands for, in one line for people."""
+    backend = executor.removeprefix("reference:").partition("@")[0]
+    return (
+        f"{_BACKENDS.get(backend, backend)} model run on this host by EdgeSweep's reference implementation; "
+        "its time says nothing of a phone"
+    )
 
 
 def _bound(constraint: ConstraintSpec) -> str:
@@ -127,8 +150,8 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
 def _why_unknown(row: ResultRow, metric: str) -> str:
     if metric in _LABELLED and row.figures["agreement_percent"] is not None:
         return "the evaluation data has no labels"
-    if metric.startswith("latency_") and not row.timed:
-        return "the device did not run it (emulated results have no time)"
+    if metric in TIMED and not row.timed:
+        return "it was only checked, not timed"
     if metric in ("latency_p90_ms", "latency_p99_ms"):
         return "there are too few samples for it"
     return "it was not measured"

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.frame import ResultRow
 from sweeps.manifest import Manifest, TensorSpec, Verification
 from sweeps.plan import Identities, ModelIdentity, Plan
 from sweeps.records import (
@@ -54,6 +55,11 @@ class Records:
             device_id=self.facts.device_id,
         )
         return replace(made, **changes)  # type: ignore[arg-type]
+
+    def checked_job(self, number: int, reference: str = "reference:nnapi@1") -> Job:
+        """One that the host only checks."""
+        variant = Variant(backend="nnapi", capture="mixed", fuse=True, preference="sustained_speed")
+        return self.job(number, name=f"net checked {number}", variant=variant, run=RunAxes(), reference=reference)
 
     def skipped(self, reason: str = "no effect") -> Skipped:
         return Skipped(
@@ -128,7 +134,7 @@ class Records:
             build_key=job.build_key,
             evaluation_id=EVALUATION_ID,
             engine=job.variant.qengine,
-            executor=self.facts.fingerprint,
+            executor=job.reference or self.facts.fingerprint,
             images=597,
             top1_percent=97.5,
             top5_percent=99.5,
@@ -152,7 +158,7 @@ class Records:
             model_source="torchvision:mobilenet_v2",
             weights_id="random:0",
             runtime="torchscript",
-            backend="cpu",
+            backend=job.variant.backend,
             variant=job.variant.axes(),
             file="model.pt",
             file_bytes=3_500_000,
@@ -170,6 +176,46 @@ class Records:
                 images=8, engine="x86", sqnr_db=None, top1_percent=None, reference_top1_percent=None
             ),
         )
+
+    def row(self, job: Job, ms: float | None = 10.0, **changes: object) -> ResultRow:
+        """As the store gives it back: timed in three rounds, or (`ms` is `None`) only checked."""
+        timing = {} if ms is None else {"latency_p50_ms": ms, "latency_ci_low_ms": ms, "latency_ci_high_ms": ms}
+        accuracy = self.accuracy(job)
+        made = ResultRow(
+            sweep="s",
+            job_key=job.key,
+            build_key=job.build_key,
+            name=f"net · {job.variant.label}",
+            model="net",
+            grid="",
+            device_id=job.device_id,
+            device="Maker Phone (SoC)",
+            fingerprint=self.facts.fingerprint,
+            variant=job.variant.label,
+            **job.variant.axes(),  # type: ignore[arg-type]  # each axis has its type
+            threads=job.run.threads,
+            cpus=job.run.cpus,
+            reuse_input=job.run.reuse_input,
+            outcome="measured",
+            preset="quick",
+            exec_context="shell",
+            runtime_version="2.12.1",
+            executor=accuracy.executor,
+            emulated=accuracy.emulated,
+            block_medians_ms=() if ms is None else tuple((round_, ms) for round_ in range(3)),
+            rounds=0 if ms is None else 3,
+            metrics=timing
+            | {
+                "artifact_mb": 3.5,
+                "top1_percent": 97.5,
+                "agreement_percent": 99.0,
+                "sqnr_db": 61.52,
+                "accuracy_drop_points": 0.5,
+                "accuracy_drop_low_points": -0.1,
+                "accuracy_drop_high_points": 1.1,
+            },
+        )
+        return replace(made, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from sweeps import journal_schema
 from sweeps.errors import StoreError
 from sweeps.journal import MAX_ATTEMPTS, Journal, judged_key
 from sweeps.json_records import from_json, to_json
+from sweeps.manifest import Manifest
 from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Measured, RunAxes, Skipped, Variant
 from sweeps.spec import DataSpec, FolderData
 
@@ -82,6 +83,55 @@ def test_a_record_without_a_field_that_came_later_takes_its_default(records):
     del older["labels"]
 
     assert from_json(Block, json.dumps(older)) == replace(block, labels=())
+
+
+# As the version before NNAPI, Metal and checked jobs wrote them.
+OLD_VARIANT = (
+    '{"runtime":"torchscript","backend":"cpu","precision":"int8","quantization":"static_fx","qengine":"x86",'
+    '"interface":"core","layout":"nhwc","capture":"script","format":"pt","fuse":true,"optimize":true}'
+)
+OLD_RUN = '{"threads":2,"cpus":"all","reuse_input":true}'
+OLD_FACTS = (
+    '{"device_id":"d","name":"local","maker":"M","model":"B","soc":"S","os_build":"6","abi":"x86_64","cores":2,'
+    '"ram_bytes":null,"cpu_features":["avx2"],"runtime_versions":[["torchscript","2.12.1"]],"qengines":["x86"],'
+    '"nnapi_level":null,"exec_context":"shell"}'
+)
+OLD_JOB = (
+    f'{{"key":"k","build_key":"b","name":"n","model":"m","grid":"","variant":{OLD_VARIANT},"run":{OLD_RUN},'
+    '"device_id":"d"}'
+)
+OLD_SKIPPED = (
+    f'{{"name":"n","model":"m","grid":"","variant":{OLD_VARIANT},"run":{OLD_RUN},"device_id":"d","reason":"r"}}'
+)
+
+
+def test_records_of_the_version_before_checked_jobs_are_readable():
+    variant = from_json(Variant, OLD_VARIANT)
+    assert variant.label == "cpu int8-x86 nhwc script fused optimized"
+    assert (variant.granularity, variant.calibration_images, variant.preference) == ("none", 0, "none")
+    assert (variant.relaxed_fp16, variant.flexible_batch) == (False, False)
+
+    job = from_json(Job, OLD_JOB)
+    assert (job.variant, job.run, job.reference, job.emulated) == (variant, RunAxes(threads=2), "", False)
+    assert from_json(Skipped, OLD_SKIPPED).variant == variant
+    facts = from_json(DeviceFacts, OLD_FACTS)
+    assert (facts.core_clusters, facts.emulates) == ((), ())
+    # Nothing of what came later is in it, so what was measured before stays comparable.
+    assert facts.fingerprint == replace(facts, core_clusters=((0,), (1,)), emulates=("nnapi",)).fingerprint
+
+
+def test_an_older_manifest_is_readable(journal, records):
+    job = records.job(1)
+    older = records.manifest(job).model_dump(mode="json", exclude={"coverage", "eval"})
+    for key in ("granularity", "calibration_images", "preference", "relaxed_fp16", "flexible_batch"):
+        del older["variant"][key]
+    for key in ("against", "executor"):
+        del older["verification"][key]
+
+    manifest = Manifest.model_validate_json(json.dumps(older))
+
+    assert manifest.axes == replace(job.variant, granularity="none")
+    assert (manifest.coverage, manifest.eval, manifest.verification.against) == (None, None, "fp32 eager")
 
 
 def test_a_damaged_record_is_named(records):
@@ -188,6 +238,46 @@ def test_without_an_evaluation_the_blocks_are_enough(journal, records):
 
     assert outcome(journal, records, job) is None
     assert isinstance(journal.sweep_outcome("phones", job), Measured)
+
+
+def test_a_checked_job_is_measured_by_its_references_accuracy_alone(journal, records):
+    job = records.checked_job(0)
+    journal.save_plan(records.plan(job))
+    assert outcome(journal, records, job) is None
+
+    accuracy = records.accuracy(job)
+    # What another device or another version of the reference found says nothing of this job.
+    for executor in (records.facts.fingerprint, "reference:nnapi@2", "reference:metal@1"):
+        journal.add_accuracy(replace(accuracy, executor=executor))
+    journal.add_accuracy(replace(accuracy, evaluation_id="other"))
+    assert outcome(journal, records, job) is None
+
+    journal.add_accuracy(accuracy)
+
+    assert outcome(journal, records, job) == Measured(timing=None, accuracy=accuracy)
+    assert journal.sweep_outcome("phones", job) == Measured(timing=None, accuracy=accuracy)
+
+
+def test_a_references_accuracy_makes_no_timed_job_measured(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job))
+    for round_ in range(2):
+        journal.add_block(records.block(job, round_))
+    journal.add_accuracy(records.accuracy(job, executor="reference:nnapi@1"))
+
+    assert outcome(journal, records, job) is None
+
+
+def test_a_checked_job_fails_as_others_do(journal, records):
+    job, unbuilt = records.checked_job(0), records.checked_job(1)
+    journal.save_plan(records.plan(job, unbuilt))
+    journal.add_failure(unbuilt.build_key, records.failed("build"))
+    for _ in range(MAX_ATTEMPTS):
+        assert outcome(journal, records, job) is None
+        journal.add_failure(job.key, records.failed("evaluate"))
+
+    assert outcome(journal, records, job) == records.failed("evaluate")
+    assert outcome(journal, records, unbuilt) == records.failed("build")
 
 
 def test_asking_for_more_rounds_makes_a_measured_job_pending_and_keeps_its_blocks(journal, records):

@@ -36,6 +36,7 @@ def measured(name, blocks=(10.0, 10.1, 9.9), top1=97.0, drop=(0.0, -0.4, 0.4), s
         "stage": None,
         "kind": None,
         "reason": None,
+        "executor": "f1",
         "emulated": False,
         "stale": False,
         "trust": tuple(trust),
@@ -230,15 +231,79 @@ def test_an_advisory_label_may_win():
     assert entry([measured("a", trust=("ungated", "unstable"))]).winner.trust == ("ungated", "unstable")
 
 
-def test_an_emulated_variant_is_listed_and_never_wins_on_latency():
-    emulated = measured("emulated", (), emulated=True, preset=None, runtime_version=None, exec_context=None)
-    ranked = entry([measured("real"), emulated])
-    assert ranked.winner.name == "real"
-    assert ranked.ranking[1].verdict == "unresolved"
-    assert "emulated" in ranked.ranking[1].why
-    alone = entry([emulated])
-    assert alone.winner is None
-    assert names(alone.ranking) == ["emulated"]
+def checked(name, **changes):
+    """What a host only checked: an accuracy by a reference, no conditions, no time."""
+    apart = {"emulated": True, "executor": "reference:nnapi@1", "preset": None, "exec_context": None}
+    return measured(name, ()) | {"trust": ()} | apart | changes
+
+
+def test_what_was_only_checked_stands_apart_and_never_wins_on_latency():
+    ranked = entry([measured("slow", (90.0,) * 3, top1=90.0), checked("checked", top1_percent=99.0)])
+    assert ranked.winner.name == "slow"
+    assert ranked.tied == ()
+    assert names(ranked.ranking) == ["slow"]
+    assert names(ranked.checked) == ["checked"]
+    (found,) = ranked.checked
+    assert (found.executor, found.emulated, found.timed, found.tied) == ("reference:nnapi@1", True, False, False)
+    assert found.ratio_to_winner is None
+    assert not ranked.winner.emulated
+
+
+def test_where_all_was_only_checked_there_is_no_winner_on_latency_and_the_reason():
+    ranked = entry([checked("a"), checked("b"), failed("c")])
+    assert ranked.winner is None
+    assert (ranked.ranking, names(ranked.checked)) == ((), ["a", "b"])
+    assert ranked.no_winner_reason == "nothing was timed: 2 only checked, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("drop", "trust", "verdict"),
+    [
+        ((0.1, -0.2, 0.4), (), "pass"),
+        ((0.9, 0.3, 1.5), (), "unresolved"),
+        ((5.0, 4.0, 6.0), (), "fail"),
+        ((0.1, -0.2, 0.4), ("invalid_output",), "disqualified"),
+    ],
+)
+def test_what_was_only_checked_has_its_verdict_on_the_constraints(drop, trust, verdict):
+    ends = dict(
+        zip(("accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points"), drop, strict=True)
+    )
+    (found,) = entry([measured("a"), checked("b", trust=trust, **ends)], DEFAULT).checked
+    assert found.verdict == verdict
+    assert (found.why == "") is (verdict == "pass")
+    assert "latency" not in found.why
+
+
+def test_the_most_accurate_of_what_was_only_checked_comes_first_and_what_missed_a_constraint_last():
+    missed = {"accuracy_drop_points": 5.0, "accuracy_drop_low_points": 4.0, "accuracy_drop_high_points": 6.0}
+    rows = [checked("a", top1_percent=96.0), checked("b", top1_percent=98.0), checked("c", top1_percent=99.0, **missed)]
+    assert names(entry(rows, DEFAULT).checked) == ["b", "a", "c"]
+
+
+def test_without_a_need_for_time_what_was_only_checked_may_win_and_says_so():
+    rows = [measured("timed", top1=90.0), checked("checked", top1_percent=99.0)]
+    ranked = entry(rows, ObjectiveSpec(maximize="top1_percent", constraints=()))
+    assert ranked.winner.name == "checked"
+    assert (ranked.winner.emulated, ranked.winner.timed, ranked.checked) == (True, False, ())
+    assert explain(ranked) == "99.0 % (only checked, not timed)"
+    assert ranked.ranking[1].ratio_to_winner is None
+
+
+@pytest.mark.parametrize("metric", ["latency_p99_ms", "load_ms", "first_inference_ms", "model_rss_mb"])
+def test_a_bound_that_only_a_device_can_keep_sets_what_was_only_checked_apart(metric):
+    bound = ConstraintSpec(metric=metric, at_most=100.0)
+    objective = ObjectiveSpec(maximize="top1_percent", constraints=(bound,))
+    ranked = entry([measured("timed", **{metric: 50.0}), checked("checked", top1_percent=99.0)], objective)
+    assert ranked.winner.name == "timed"
+    (found,) = ranked.checked
+    assert found.verdict == "unresolved"
+    assert "only checked, not timed" in found.why
+
+
+def test_a_time_of_the_device_with_an_accuracy_by_a_reference_is_ranked_and_marked():
+    ranked = entry([measured("phone", emulated=True, executor="reference:nnapi@1")])
+    assert (ranked.winner.timed, ranked.winner.emulated, ranked.checked) == (True, True, ())
 
 
 def test_failed_and_skipped_variants_are_listed_with_their_reasons():
@@ -336,7 +401,7 @@ def test_the_order_of_rows_does_not_matter():
 
 
 def test_the_json_holds_the_whole_ranking_without_nan():
-    rows = [measured("a"), measured("b"), unlabelled("c"), failed("f"), skipped("s")]
+    rows = [measured("a"), measured("b"), unlabelled("c"), checked("d"), failed("f"), skipped("s")]
     ranking = rank(pd.DataFrame(rows), DEFAULT, "s")
     document = json.loads(json.dumps(to_json(ranking), allow_nan=False))
     assert document["sweep"] == "s"
@@ -351,6 +416,10 @@ def test_the_json_holds_the_whole_ranking_without_nan():
     assert device["tied"][0]["latency_ratio_to_winner"]["value"] == 1.0
     assert [candidate["verdict"] for candidate in device["ranking"]] == ["pass", "pass", "unresolved"]
     assert device["ranking"][2]["constraints"][0]["result"] == "unresolved"
+    (apart,) = device["checked"]
+    assert (apart["name"], apart["executor"], apart["emulated"]) == ("d", "reference:nnapi@1", True)
+    assert (apart["latency_p50_ms"], apart["top1_percent"], apart["verdict"]) == (None, 97.0, "pass")
+    assert (device["winner"]["executor"], device["winner"]["emulated"]) == ("f1", False)
     assert [row["name"] for row in device["not_ranked"]] == ["f", "s"]
     assert device["imported"] == []
 

@@ -141,6 +141,14 @@ def test_a_sweep_survives_the_journal_even_where_its_paths_are_gone(tmp_path: Pa
     assert again.model_dump_json() == sweep.model_dump_json()
 
 
+def test_a_sweep_that_was_stored_before_an_axis_came_has_the_default_of_the_axis(tmp_path: Path) -> None:
+    sweep = load(written(tmp_path, SMALL))
+    older = json.loads(sweep.model_dump_json())
+    for axis in ("granularity", "calibration_images", "preference", "relaxed_fp16", "flexible_batch"):
+        del older["grids"][0][axis]
+    assert SweepSpec.model_validate_json(json.dumps(older)) == sweep
+
+
 @pytest.mark.parametrize("path", SPECS, ids=lambda path: path.stem)
 def test_shipped_sweep_files_fit_the_schema_and_round_trip(path: Path) -> None:
     jsonschema.validate(read_yaml(path).data, json_schema())

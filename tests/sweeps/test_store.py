@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
@@ -24,8 +25,12 @@ from sweeps import store as store_module
 from sweeps.errors import StoreError
 from sweeps.frame import FRAME_COLUMNS, to_frame
 from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
+from sweeps.rank import rank
+from sweeps.spec import ObjectiveSpec
 from sweeps.store import Store, list_sweeps, load
+from sweeps.verdict import TIMED
 
 NAMES = (f"phones-{number}" for number in count())
 
@@ -217,6 +222,77 @@ def test_every_run_can_be_read_in_mlflow_without_edgesweep(uri, name, journal, n
     assert records.manifest(measured).read(folder) == records.manifest(measured)
     sweep = json.loads(Path(client.download_artifacts(parent.info.run_id, "sweep.json", str(tmp_path))).read_text())
     assert sweep["name"] == name
+
+
+def test_what_was_only_checked_is_a_row_with_an_executor_and_without_any_time(uri, name, journal, new_store, records):
+    checked, failed = records.checked_job(1), records.checked_job(2)
+    journal.save_plan(records.plan(checked, failed, name=name))
+    coverage = Coverage(operations={"CONV_2D": 35}, multiply_adds=1000, multiply_adds_covered_percent=99.5)
+    journal.add_artifact(records.manifest(checked).model_copy(update={"coverage": coverage}))
+    journal.add_accuracy(records.accuracy(checked, sqnr_db=61.5))
+    for _ in range(MAX_ATTEMPTS):
+        journal.add_failure(failed.key, records.failed("evaluate"))
+    assert new_store(uri).publish(journal, name) == 2
+
+    row = rows(uri, name)[checked.name]
+    assert (row["outcome"], row["executor"], row["emulated"]) == ("measured", "reference:nnapi@1", True)
+    assert (row["backend"], row["preference"], row["capture"]) == ("nnapi", "sustained_speed", "mixed")
+    assert (row["top1_percent"], row["sqnr_db"], row["artifact_mb"]) == (97.5, 61.5, 3.5)
+    assert (row["rounds"], row["samples"], row["block_medians_ms"], row["images"]) == (0, 0, (), 597)
+    assert all(math.isnan(row[metric]) for metric in TIMED)
+    assert rows(uri, name)[failed.name]["emulated"]
+
+    run = next(run for run in all_runs(uri, name) if run.info.run_name == checked.name)
+    assert run.data.tags["edgesweep.emulated"] == "true"
+    assert run.data.tags["edgesweep.executor"] == "reference:nnapi@1"
+    assert Coverage.model_validate_json(run.data.tags["edgesweep.coverage"]) == coverage
+    assert run.data.metrics.keys() == {
+        *("artifact_mb", "top1_percent", "top5_percent", "agreement_percent", "sqnr_db"),
+        *("accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points"),
+    }
+
+
+def test_an_accuracy_by_another_version_of_the_reference_takes_the_place_of_the_row(
+    sqlite_uri, name, journal, new_store, records
+):
+    store, old = new_store(sqlite_uri), records.checked_job(1)
+    journal.save_plan(records.plan(old, name=name))
+    journal.add_accuracy(records.accuracy(old))
+    store.publish(journal, name)
+    new = replace(old, key="new", reference="reference:nnapi@2")
+    journal.save_plan(records.plan(new, name=name))
+    journal.add_accuracy(records.accuracy(new, top1_percent=90.0))
+    store.publish(journal, name)
+
+    found = load(sqlite_uri, name).frame
+    current = found[~found["stale"]]
+    assert list(current["executor"]) == ["reference:nnapi@2"]
+    assert list(current["top1_percent"]) == [90.0]
+
+
+def test_rows_of_the_version_before_checked_jobs_are_readable(sqlite_uri, name, journal, new_store, records):
+    job = records.job(1)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    (run,) = all_runs(sqlite_uri, name)
+    later = ("granularity", "calibration_images", "preference", "relaxed_fp16", "flexible_batch")
+    older = client.create_run(run.info.experiment_id, run_name=job.name, tags=run.data.tags)
+    for key, value in run.data.params.items():
+        if key not in later:
+            client.log_param(older.info.run_id, key, value)
+    for key, value in run.data.metrics.items():
+        client.log_metric(older.info.run_id, key, value)
+    client.set_terminated(older.info.run_id)
+    client.delete_run(run.info.run_id)
+
+    row = rows(sqlite_uri, name)[job.name]
+    assert row["run_id"] == older.info.run_id
+    assert [row[axis] for axis in later] == ["none", 0, "none", False, False]
+    assert (row["qengine"], row["threads"], row["top1_percent"]) == ("x86", 2, 97.5)
+    (device,) = rank(load(sqlite_uri, name).frame, ObjectiveSpec(constraints=()), name).devices
+    assert device.winner.job_key == job.key
 
 
 def test_which_images_results_were_computed_on_stands_beside_them(

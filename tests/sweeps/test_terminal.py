@@ -1,44 +1,148 @@
 """Tables as a person gets them on stdout."""
 
-import math
+from collections.abc import Sequence
+from dataclasses import replace
 
-import pandas as pd
 import pytest
 
-from sweeps.metrics import METRICS
+from sweeps.frame import ResultRow, to_frame
+from sweeps.journal import Journal
 from sweeps.protocol import TRUST
 from sweeps.rank import rank
 from sweeps.spec import ObjectiveSpec
-from sweeps.terminal import print_ranking
+from sweeps.status import read_status
+from sweeps.terminal import plan_document, print_plan, print_ranking, print_status
+
+FREE = ObjectiveSpec(constraints=())
+CHECKED = "Checked on this host, not timed"
+NNAPI = (
+    "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
+    "its time says nothing of a phone"
+)
+METAL = NNAPI.replace("nnapi", "metal").replace("NNAPI", "Metal")
 
 
-def test_a_trust_label_of_another_version_is_shown_and_called_so(capsys: pytest.CaptureFixture[str]) -> None:
-    row = {
-        "sweep": "s",
-        "job_key": "k",
-        "build_key": "b",
-        "name": "net · fp32",
-        "variant": "cpu fp32",
-        "model": "net",
-        "device_id": "unit-1",
-        "device": "Maker Phone (SoC)",
-        "fingerprint": "f1",
-        "preset": "quick",
-        "runtime_version": "2.12.1",
-        "exec_context": "shell",
-        "outcome": "measured",
-        "stage": None,
-        "kind": None,
-        "reason": None,
-        "emulated": False,
-        "stale": False,
-        "trust": ("ungated", "haunted"),
-        "block_medians_ms": ((0, 10.0), (1, 10.1), (2, 9.9)),
-        **dict.fromkeys(METRICS, math.nan),
-        "latency_p50_ms": 10.0,
-    }
-    print_ranking(rank(pd.DataFrame([row]), ObjectiveSpec(constraints=()), "s"))
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]):
+    """The ranking's lines."""
+
+    def lines(rows: Sequence[ResultRow], objective: ObjectiveSpec = FREE) -> list[str]:
+        print_ranking(rank(to_frame(rows), objective, "s"))
+        return said(capsys)
+
+    return lines
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+
+def cells(lines: list[str], start: str) -> list[str]:
+    """The cells of the first table row that begins so."""
+    line = next(line for line in lines if line.startswith(start))
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_a_trust_label_of_another_version_is_shown_and_called_so(printed, records) -> None:
+    lines = printed([records.row(records.job(0), trust=("ungated", "haunted"))])
     assert "haunted (1 of 1): not a label of this version" in lines
     assert any(line.startswith(f"ungated (1 of 1): {TRUST['ungated'].advice[:40]}") for line in lines)
     assert any("disqualified" in line for line in lines)
+
+
+def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(printed, records) -> None:
+    lines = printed([records.row(records.job(0)), records.row(records.checked_job(1), ms=None)])
+    assert lines.index(CHECKED) > next(n for n, line in enumerate(lines) if line.startswith("1   cpu fp32 nchw script"))
+    assert not any(line.startswith("2   ") for line in lines)
+    assert cells(lines[lines.index(CHECKED) :], "nnapi fp32 nchw") == [
+        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50", "pass", "reference:nnapi@1")
+    ]
+    assert NNAPI in lines
+
+
+def test_each_backend_that_was_only_checked_is_explained_in_words_once(printed, records) -> None:
+    nnapi = [records.checked_job(1), records.checked_job(2)]
+    nnapi[1] = replace(nnapi[1], variant=replace(nnapi[1].variant, layout="nhwc"))
+    metal = records.checked_job(3, "reference:metal@1")
+    metal = replace(metal, variant=replace(metal.variant, backend="metal"))
+    lines = printed([records.row(job, ms=None) for job in (*nnapi, metal)])
+    assert (lines.count(NNAPI), lines.count(METAL)) == (1, 1)
+    assert "No winner: nothing was timed: 3 only checked" in lines
+    assert not any(line.startswith("#") for line in lines)
+
+
+def test_outputs_that_are_equal_to_the_bit_are_called_so(printed, records) -> None:
+    row = records.row(records.checked_job(1), ms=None)
+    del row.metrics["sqnr_db"]
+    assert "equal" in cells(printed([row]), "nnapi fp32 nchw")[5]
+
+
+def test_a_winner_that_was_only_checked_says_so(printed, records) -> None:
+    best = records.row(records.checked_job(1), ms=None)
+    best.metrics["top1_percent"] = 99.5
+    lines = printed([records.row(records.job(0)), best], ObjectiveSpec(maximize="top1_percent", constraints=()))
+    assert "Ship: nnapi fp32 nchw  Top-1 99.5 %, only checked, not timed" in lines
+    assert CHECKED not in lines
+    # Its place in the ranking has words where others have a time.
+    assert cells(lines, "1   ")[:3] == ["1", "nnapi fp32 nchw", "not timed"]
+    assert NNAPI in lines
+
+
+def test_without_anything_checked_nothing_is_said_of_it(printed, records) -> None:
+    lines = printed([records.row(records.job(0))])
+    assert CHECKED not in lines
+    assert not any("reference" in line for line in lines)
+
+
+def test_text_of_a_store_can_not_move_the_cursor(printed, records) -> None:
+    evil = "reference:nnapi\x1b[2J@\x07[red]"
+    lines = printed([records.row(records.checked_job(1), ms=None, executor=evil, name="net · \x1b[1Aevil")])
+    text = "\n".join(lines)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[red]" in text
+
+
+def test_a_plan_says_what_is_only_checked(records, capsys: pytest.CaptureFixture[str]) -> None:
+    timed, checked = records.job(0), records.checked_job(1)
+    plan = records.plan(timed, checked, rounds=7)
+    states = {timed.key: "to build", checked.key: "done"}
+    print_plan(plan, states, 60.0)
+    lines = said(capsys)
+    assert cells(lines, "1   net job 0") == [
+        "1",
+        "net job 0",
+        "local",
+        "7",
+        "to build",
+        timed.key[:12],
+    ]
+    assert "only checked" in cells(lines, "2   net checked 1")[3]
+    assert any(line.startswith("2 jobs (1 only checked) of 2 artifacts") for line in lines)
+    assert any(line.startswith("only checked: NNAPI model run on this host") for line in lines)
+
+    document = plan_document(plan, states, 60.0)
+    assert [(job["emulated"], job["reference"]) for job in document["jobs"]] == [
+        (False, ""),
+        (True, "reference:nnapi@1"),
+    ]
+
+
+def test_a_plan_without_checked_jobs_says_nothing_of_them(records, capsys: pytest.CaptureFixture[str]) -> None:
+    job = records.job(0)
+    print_plan(records.plan(job), {job.key: "built"}, 60.0)
+    assert "checked" not in capsys.readouterr().out
+
+
+def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed, checked, pending = records.job(0), records.checked_job(1), records.checked_job(2)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        journal.save_plan(records.plan(timed, checked, pending, rounds=2))
+        journal.add_block(records.block(timed, 0))
+        journal.add_accuracy(records.accuracy(checked))
+        status = read_status(journal, "phones")
+    print_status(status)
+    lines = said(capsys)
+    assert [cells(lines, name)[2] for name in (timed.name, checked.name)] == ["1 of 2", "only checked"]
+    assert "1 measured (1 only checked), 0 failed, 2 pending (1 only checked), 0 stale, 0 combinations skipped" in lines
+    assert [job["emulated"] for job in status.document()["jobs"]] == [False, True, True]
