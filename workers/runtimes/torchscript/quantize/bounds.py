@@ -8,12 +8,13 @@ can not answer more than 6, is fused into the convolution before it, and is fast
 from collections.abc import Callable
 
 import torch
+from torch.ao.quantization import FixedQParamsObserver
 from torch.fx import GraphModule, Node
 
 _BOUND = "edgesweep_bound"
 """Attribute of a ReLU that stands for a ReLU6: the node's name, and its upper bound, kept by its output's scale."""
 
-LEVELS = 255
+_LEVELS = 255
 """Of an activation, above its zero."""
 
 
@@ -43,7 +44,7 @@ def rewrite_bounds(graph: GraphModule, keep: set[str]) -> None:
         if low == 0 and high > 0 and node.name not in keep:
             relu = torch.nn.ReLU()
             if high != float("inf"):
-                setattr(relu, _BOUND, (node.name, high))
+                mark(relu, node.name, high)
             replace_by_module(graph, node, f"bounded_{node.name}", relu)
         else:
             replace_by_module(graph, node, f"float_{node.name}", FloatOnly(torch.nn.Hardtanh(low, high)))
@@ -60,13 +61,25 @@ def replace_by_module(graph: GraphModule, node: Node, name: str, module: torch.n
     graph.graph.erase_node(node)
 
 
+def mark(module: torch.nn.Module, name: str, bound: float) -> None:
+    """Let `module` stand for the node `name`, which answers from 0 to `bound`."""
+    setattr(module, _BOUND, (name, bound))
+
+
 def mark_of(module: torch.nn.Module) -> tuple[str, float] | None:
-    """The name and the bound that a ReLU stands for: of the ReLU itself, or of the module that it was fused into."""
+    """What `mark` was told: of the module itself, or of the ReLU that was fused into it."""
     for part in (module, *module.children()):
-        mark: tuple[str, float] | None = getattr(part, _BOUND, None)
-        if mark is not None:
-            return mark
+        found: tuple[str, float] | None = getattr(part, _BOUND, None)
+        if found is not None:
+            return found
     return None
+
+
+def fixed_to(bound: float) -> FixedQParamsObserver:
+    """The observer of values from 0 to `bound`."""
+    return FixedQParamsObserver(  # type: ignore[no-untyped-call]  # torch has no types for it
+        scale=bound / _LEVELS, zero_point=0, dtype=torch.quint8, quant_min=0, quant_max=_LEVELS
+    )
 
 
 _FUNCTIONS: dict[Callable[..., object] | str, tuple[str, str, float | None, float | None]] = {

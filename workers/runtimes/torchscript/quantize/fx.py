@@ -4,14 +4,14 @@ import copy
 from collections import defaultdict
 
 import torch
-from torch.ao.quantization import FixedQParamsObserver, ObserverBase
+from torch.ao.quantization import ObserverBase
 from torch.ao.quantization.fx.custom_config import PrepareCustomConfig
 from torch.ao.quantization.fx.tracer import QuantizationTracer
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 from torch.fx import GraphModule, Node
 
 from workers.runtimes.torchscript.fuse import check_foldable, fused_groups, symbolic
-from workers.runtimes.torchscript.quantize.bounds import LEVELS, FloatOnly, mark_of, rewrite_bounds
+from workers.runtimes.torchscript.quantize.bounds import FloatOnly, fixed_to, mark_of, rewrite_bounds
 from workers.runtimes.torchscript.quantize.calibration import State, install, observers_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.quantize.qconfigs import keep_float, qconfig_mapping
@@ -76,13 +76,6 @@ def fix_scales(prepared: GraphModule) -> set[str]:
             prepared.set_submodule(name, fixed_to(bound))
     every = {mark[0] for module in modules.values() if (mark := mark_of(module)) is not None}
     return refused | (every - seen)  # a ReLU that nothing observes would lose its bound
-
-
-def fixed_to(bound: float) -> FixedQParamsObserver:
-    """The observer of values from 0 to `bound`."""
-    return FixedQParamsObserver(  # type: ignore[no-untyped-call]  # torch has no types for it
-        scale=bound / LEVELS, zero_point=0, dtype=torch.quint8, quant_min=0, quant_max=LEVELS
-    )
 
 
 def _range_is_free(node: Node, observer: ObserverBase, bound: float, modules: dict[str, torch.nn.Module]) -> bool:

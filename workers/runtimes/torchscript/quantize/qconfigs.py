@@ -15,6 +15,7 @@ from torch.ao.quantization import (
 )
 from torch.ao.quantization.fake_quantize import FakeQuantize
 from torch.fx import GraphModule, Node
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvTransposeNd
 
 from workers.runtimes.torchscript.quantize.bounds import FloatOnly, replace_by_module
@@ -67,7 +68,18 @@ def weight_observer(scheme: Scheme) -> Any:
 
 
 def keep_float(graph: GraphModule, engine: str) -> None:
-    """Put what the engine has no right kernel for behind a type that nothing quantizes, in place.
+    """Put what the engine has no right kernel for behind a type that nothing quantizes, in place."""
+    for node in list(graph.graph.nodes):
+        if has_wrong_kernel(graph, node, engine):
+            operator = _operator(graph, node)
+            assert operator is not None
+            replace_by_module(graph, node, f"float_{node.name}", FloatOnly(operator))
+    graph.delete_all_unused_submodules()
+    graph.recompile()
+
+
+def has_wrong_kernel(graph: GraphModule, node: Node, engine: str) -> bool:
+    """Whether the engine's int8 kernel for the operator answers wrong, or does not exist.
 
     Tried with torch 2.12.1 against float arithmetic on the same quantized tensors, in units of the result:
 
@@ -75,19 +87,14 @@ def keep_float(graph: GraphModule, engine: str) -> None:
     * x86 and onednn, transposed convolution: 201 off with kernel 2 and stride 2; with output padding onednn refuses,
       with a scale per channel x86 does, and in onednn the process dies
     * QNNPACK, average pooling: counts padding (70 off) and divides by the kernel's size, whatever the pool says
+    * batch norm without statistics: there is none
     """
-    for node in list(graph.graph.nodes):
-        operator = _operator(graph, node)
-        if operator is not None and _is_wrong(operator, engine):
-            replace_by_module(graph, node, f"float_{node.name}", FloatOnly(operator))
-    graph.delete_all_unused_submodules()
-    graph.recompile()
-
-
-def _is_wrong(operator: torch.nn.Module, engine: str) -> bool:
+    operator = _operator(graph, node)
     match operator:
         case torch.nn.PReLU():
             return True
+        case _BatchNorm():
+            return operator.running_mean is None
         case _ConvTransposeNd():
             return engine != "qnnpack"
         case torch.nn.AvgPool2d():

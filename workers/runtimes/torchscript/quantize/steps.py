@@ -9,7 +9,7 @@ from torch.fx import GraphModule
 from sweeps.errors import BuildError
 from workers.runtimes.interface import Images
 from workers.runtimes.torchscript.failures import first_words
-from workers.runtimes.torchscript.quantize import dynamic, fx
+from workers.runtimes.torchscript.quantize import dynamic, eager, fx
 from workers.runtimes.torchscript.quantize.calibration import check_images, observe, state_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.scheme import Scheme, default_granularity
@@ -26,6 +26,8 @@ def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Pr
         match scheme.method:
             case "static_fx":
                 return fx.prepare_static(model, scheme, example)
+            case "static_eager":
+                return eager.prepare_eager(model, scheme, example)
             case "dynamic":
                 return dynamic.prepare_dynamic(model, example)
             case _:
@@ -71,10 +73,13 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
             "convert inside build_state(engine)",
         )
     try:
-        if scheme.method == "dynamic":
-            converted = dynamic.convert_dynamic(prepared, scheme)
-        else:
-            converted = fx.convert_static(prepared, state)
+        match scheme.method:
+            case "dynamic":
+                converted = dynamic.convert_dynamic(prepared, scheme)
+            case "static_eager":
+                converted = eager.convert_eager(prepared, state)
+            case _:
+                converted = fx.convert_static(prepared, state)
         converted(prepared.example)  # what has no quantized kernel is found here, and not on a phone
     except BuildError:
         raise

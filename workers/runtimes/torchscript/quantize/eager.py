@@ -1,0 +1,209 @@
+"""Static int8 in eager mode, on the user's own network: what one writes into the model by hand, found in its graph.
+
+torch's recipe for eager mode asks for `QuantStub` and `DeQuantStub` around what is to be int8, for `FloatFunctional`
+in the place of `+`, `*` and `torch.cat`, and for a list of what to fuse
+(https://docs.pytorch.org/docs/stable/quantization.html, "Eager Mode Quantization").
+"""
+
+import copy
+import operator
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.ao.nn import intrinsic
+from torch.ao.nn import quantized as nnq
+from torch.ao.quantization import DeQuantStub, QConfig, QuantStub, default_weight_observer
+from torch.ao.quantization import convert as eager_convert
+from torch.ao.quantization import prepare as eager_prepare
+from torch.fx import GraphModule, Node
+from torch.fx.passes.shape_prop import ShapeProp, TensorMetadata
+from torch.nn import functional
+from torch.nn.modules.conv import _ConvTransposeNd
+
+from sweeps.errors import BuildError
+from workers.runtimes.torchscript.fuse import check_foldable, fuse, symbolic
+from workers.runtimes.torchscript.quantize.bounds import fixed_to, mark, mark_of, rewrite_bounds
+from workers.runtimes.torchscript.quantize.calibration import State, install
+from workers.runtimes.torchscript.quantize.functional_modules import Add, AddReLU, Concatenate, Multiply, Quantize
+from workers.runtimes.torchscript.quantize.prepared import Prepared
+from workers.runtimes.torchscript.quantize.qconfigs import has_wrong_kernel, qconfig_mapping
+from workers.runtimes.torchscript.scheme import Scheme
+
+_INT8: tuple[type[nn.Module], ...] = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d, nn.Linear),
+    *(intrinsic.ConvReLU1d, intrinsic.ConvReLU2d, intrinsic.ConvReLU3d, intrinsic.LinearReLU),
+    *(nn.BatchNorm2d, nn.BatchNorm3d, intrinsic.BNReLU2d, intrinsic.BNReLU3d, nn.Hardswish),
+)
+"""Modules that torch swaps for int8 ones."""
+
+_EITHER_MODULES: tuple[type[nn.Module], ...] = (
+    *(nn.ReLU, nn.Hardsigmoid, nn.Sigmoid, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+    *(nn.Flatten, nn.Identity, nn.Dropout, nn.Dropout2d, nn.ChannelShuffle),
+)
+_EITHER: frozenset[Callable[..., object] | str] = frozenset(
+    (
+        *(functional.relu, functional.hardsigmoid, torch.sigmoid, "sigmoid"),
+        *(functional.max_pool2d, functional.avg_pool2d, functional.adaptive_avg_pool2d, functional.dropout),
+        *(torch.flatten, "reshape", "view", "permute", torch.permute, "transpose", torch.transpose, "contiguous"),
+        *("chunk", torch.chunk, "split", torch.split, "squeeze", "unsqueeze", "mean", torch.mean),
+        *("size", "dim", getattr, operator.getitem),
+    )
+)
+"""Operators that answer in the kind of tensor that they are given; sigmoids have a fixed scale for int8."""
+
+_ADD = frozenset((operator.add, operator.iadd, torch.add, "add", "add_"))
+_MULTIPLY = frozenset((operator.mul, operator.imul, torch.mul, "mul", "mul_"))
+
+
+def prepare_eager(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
+    """Fuse, put stubs where float meets int8, and let torch insert observers."""
+    graph = copy.deepcopy(symbolic(model))
+    check_foldable(graph)
+    rewrite_bounds(graph, set())
+    graph, fused = fuse(graph)
+    ShapeProp(graph).propagate(example)  # type: ignore[no-untyped-call]  # torch has no types for it
+    stubbed = _Stubs(graph, scheme).insert()
+    prepared: torch.nn.Module = eager_prepare(stubbed)  # type: ignore[no-untyped-call]  # torch has no types for it
+    for node in stubbed.graph.nodes:
+        module = prepared.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if module is not None and (bounded := mark_of(module)) is not None:
+            observed = module.get_submodule("functional") if isinstance(module, AddReLU) else module
+            observed.set_submodule("activation_post_process", fixed_to(bounded[1]))
+    return Prepared(module=prepared, fused=fused, example=example)
+
+
+def convert_eager(prepared: Prepared, state: State) -> torch.nn.Module:
+    """The int8 model. The engine must be in force."""
+    module = copy.deepcopy(prepared.module)
+    install(module, state)
+    converted: torch.nn.Module = eager_convert(module)  # type: ignore[no-untyped-call]  # torch has no types for it
+    for name, stub in list(converted.named_modules()):
+        if isinstance(stub, nnq.Quantize):
+            converted.set_submodule(name, Quantize(float(stub.scale), int(stub.zero_point)))
+    return converted
+
+
+class _Stubs:
+    """One walk over a graph in its order, that knows of every value whether it is int8 by then."""
+
+    def __init__(self, graph: GraphModule, scheme: Scheme) -> None:
+        self.graph = graph
+        self.engine = scheme.engine
+        default = qconfig_mapping(scheme).global_qconfig
+        assert default is not None
+        self.qconfig = default
+        self.transposed = QConfig(activation=default.activation, weight=default_weight_observer)  # type: ignore[no-untyped-call]  # torch has no types for it
+        self.int8: set[Node] = set()
+        self.other: dict[Node, Node] = {}
+        """Of a value, the same value on the other side of a stub."""
+
+    def insert(self) -> GraphModule:
+        """Raises `BuildError("not_quantizable")`."""
+        for node in list(self.graph.graph.nodes):
+            if node.graph is not self.graph.graph or node._erased:
+                continue  # a ReLU that went into the addition before it
+            kind = self._kind(node)
+            if kind == "either":
+                kind = "int8" if any(source in self.int8 for source in node.all_input_nodes) else "float"
+            else:
+                for source in node.all_input_nodes:
+                    self._feed(node, source, kind == "int8")
+            if kind == "int8":
+                self.int8.add(node)
+        self.graph.delete_all_unused_submodules()
+        self.graph.recompile()
+        return self.graph
+
+    def _kind(self, node: Node) -> str:
+        """Which tensors the operator takes: `int8`, `float` or `either`."""
+        if has_wrong_kernel(self.graph, node, self.engine) or self._becomes_bounded(node):
+            return "float"
+        if node.op in ("call_function", "call_method") and self._becomes_module(node):
+            return "int8"
+        if node.op != "call_module":
+            return "either" if node.target in _EITHER else "float"
+        module = self.graph.get_submodule(str(node.target))
+        if type(module) in _INT8:
+            _observe(module, self.transposed if isinstance(module, _ConvTransposeNd) else self.qconfig)
+            return "int8"
+        return "either" if type(module) in _EITHER_MODULES else "float"
+
+    def _becomes_bounded(self, node: Node) -> bool:
+        """A marked ReLU that was fused into nothing has no scale of its own: it becomes what it stands for."""
+        module = self.graph.get_submodule(str(node.target)) if node.op == "call_module" else None
+        if type(module) is not nn.ReLU or (bounded := mark_of(module)) is None:
+            return False
+        self.graph.set_submodule(str(node.target), nn.Hardtanh(0.0, bounded[1]))
+        return True
+
+    def _becomes_module(self, node: Node) -> bool:
+        """Arithmetic with an int8 tensor."""
+        tensors = node.all_input_nodes
+        if not any(tensor in self.int8 for tensor in tensors) or not all(map(_is_tensor, tensors)):
+            return False
+        module: nn.Module
+        operands = list(node.args)
+        if node.target in (torch.cat, torch.concat) and isinstance(node.args[0], list | tuple):
+            dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
+            assert isinstance(dim, int)
+            module, operands = Concatenate(dim), [list(node.args[0])]
+        elif node.target in _ADD | _MULTIPLY and _are_nodes(node.args) and not node.kwargs:
+            module = self._arithmetic(node)
+        else:
+            return False
+        _observe(module, self.qconfig)
+        name = f"int8_{node.name}"
+        self.graph.add_submodule(name, module)
+        node.op, node.target, node.args, node.kwargs = "call_module", name, tuple(operands), {}
+        return True
+
+    def _arithmetic(self, node: Node) -> nn.Module:
+        if node.target in _MULTIPLY:
+            return Multiply()
+        user = next(iter(node.users))
+        module = self.graph.get_submodule(str(user.target)) if user.op == "call_module" else None
+        if len(node.users) > 1 or not (type(module) is nn.ReLU or user.target is functional.relu):
+            return Add()
+        fused = AddReLU()
+        if module is not None and (bounded := mark_of(module)) is not None:
+            mark(fused, *bounded)
+        user.replace_all_uses_with(node)
+        self.graph.graph.erase_node(user)
+        return fused
+
+    def _feed(self, node: Node, source: Node, int8: bool) -> None:
+        """Let `node` read `source` in the kind of tensor that it takes."""
+        if (source in self.int8) == int8:
+            return
+        if not _is_tensor(source):
+            if isinstance(source.meta.get("tensor_meta"), list | tuple):
+                raise BuildError(
+                    "not_quantizable",
+                    f"{node.name} takes several int8 tensors of {source.name} at once: eager mode can not convert them",
+                    "use quantization: [static_fx]",
+                )
+            return
+        if source not in self.other:
+            stub, name = (QuantStub, "quantize") if int8 else (DeQuantStub, "dequantize")
+            self.graph.add_submodule(f"{name}_{source.name}", stub(self.qconfig))
+            with self.graph.graph.inserting_after(source):
+                self.other[source] = self.graph.graph.call_module(f"{name}_{source.name}", (source,))
+            self.other[source].meta = dict(source.meta)
+            if int8:
+                self.int8.add(self.other[source])
+        node.replace_input_with(source, self.other[source])
+
+
+def _observe(module: nn.Module, qconfig: QConfig) -> None:
+    """As torch asks for it: an attribute that `prepare` hands down to what is inside."""
+    module.__dict__["qconfig"] = qconfig
+
+
+def _is_tensor(node: Node) -> bool:
+    found = node.meta.get("tensor_meta")
+    return isinstance(found, TensorMetadata) and found.dtype.is_floating_point
+
+
+def _are_nodes(arguments: tuple[object, ...]) -> bool:
+    return len(arguments) == 2 and all(isinstance(argument, Node) for argument in arguments)
