@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
-from sweeps.errors import DeviceError, RunnerError
+from sweeps.errors import BuildError, DeviceError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.protocol import Protocol, block_labels
 from sweeps.records import Block, Conditions, Failed, Job, Stage
@@ -68,6 +68,8 @@ class Bench:
             return self._logits(job, evaluation)
         except DeviceError as error:
             return _failed("evaluate", error)
+        except BuildError as error:  # the reference that stands in for a backend is compiled on first use
+            return Failed(stage="evaluate", kind=error.kind, message=error.message)
         except OSError as error:
             return _failed("evaluate", from_os_error(error))
 
@@ -130,6 +132,8 @@ class Bench:
         outputs = self._folder / f"logits-{job.build_key[:16]}.bin"
         on_device = str(PurePosixPath(images).with_name(outputs.name))
         request = replace(_request(job, manifest, model), eval_inputs=images, eval_outputs=on_device)
+        if job.emulated:
+            request = replace(request, reference=runtime.reference(job.variant.backend))
         count = len(evaluation.images)
         try:
             _, report = self._run(runtime, request, _START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * count)

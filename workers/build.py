@@ -15,11 +15,15 @@ from sweeps.records import Failed, Variant
 from workers.runtimes import registry
 from workers.runtimes.interface import BuildInputs
 
-TRANSIENT_KINDS = frozenset({"worker_lost", "out_of_memory", "os_error", "timeout"})
+TRANSIENT_KINDS = frozenset({"worker_lost", "out_of_memory", "os_error", "timeout", "no_compiler"})
 """Failures of a build that say something of the machine at that moment and nothing of the build: worth another try.
 
 Not `crashed`: what makes torch's native code crash once makes it crash again.
 """
+
+
+SHARED_STAGES = "stages"
+"""Folder beside the artifacts: what several builds of this machine have in common."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,10 @@ class ArtifactStore:
         folder = self.root / build_key
         try:
             manifest = Manifest.read(folder)
-            if manifest.build_key == build_key and _sha256(folder / manifest.file) == manifest.file_sha256:
+            files = {manifest.file: manifest.file_sha256}
+            if manifest.eval is not None:
+                files[manifest.eval.file] = manifest.eval.file_sha256
+            if manifest.build_key == build_key and all(_sha256(folder / name) == files[name] for name in files):
                 return manifest
         except (StoreError, OSError):
             pass
@@ -60,9 +67,8 @@ class ArtifactStore:
 
     def pack(self, manifest: Manifest) -> PackedArtifact:
         folder = self.root / manifest.build_key
-        return PackedArtifact(
-            manifest.build_key, {name: (folder / name).read_bytes() for name in (manifests.FILE_NAME, manifest.file)}
-        )
+        names = [manifests.FILE_NAME, manifest.file] + ([manifest.eval.file] if manifest.eval else [])
+        return PackedArtifact(manifest.build_key, {name: (folder / name).read_bytes() for name in names})
 
     def unpack(self, packed: PackedArtifact) -> Manifest:
         """Store what another machine built. Raises `StoreError` where the bytes are not what the manifest says."""
@@ -81,7 +87,8 @@ class ArtifactStore:
         if (manifest := self.find(build_key)) is not None:
             return manifest
         with self._new_folder(build_key) as folder:
-            return registry.get(variant.runtime).build(variant, build_key, inputs, folder)
+            shared = self.root.parent / SHARED_STAGES
+            return registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
 
     @contextlib.contextmanager
     def _new_folder(self, build_key: str) -> Iterator[Path]:

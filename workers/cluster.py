@@ -6,7 +6,8 @@ Artifacts and images cross between machines as Ray objects, never as paths: no s
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -27,13 +28,14 @@ from workers.runtimes.interface import BuildInputs, Logits
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
 """Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
 
+OUT_OF_MEMORY = Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
 _POLL_S = 0.5
 _CONNECT_S = 5.0
 _CLOSE_S = 2.0
 
 
 class RayExecutor:
-    """Builds as Ray tasks, one actor per device, placed by the resource `device:<id>`.
+    """Builds in one actor per CPU; one actor per device, placed by the resource `device:<id>`.
 
     Joins the cluster at `RAY_ADDRESS`, else starts Ray on this machine with the local device.
     """
@@ -64,29 +66,39 @@ class RayExecutor:
             ) from error
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        # One at a time per CPU: what is not started yet can be left out on Ctrl-C.
-        at_once = max(1, int(ray.cluster_resources().get("CPU", 1)))
-        waiting = iter(requests)
-        running: dict[Any, BuildRequest] = {}
+        """One builder per CPU, each with families of its own, so that no two do the same long stages."""
+        waiting: dict[tuple[object, ...], deque[BuildRequest]] = {}
+        for request in requests:
+            waiting.setdefault(request.family, deque()).append(request)
         inputs: dict[int, tuple[BuildInputs, Any]] = {}
-        more = True
-        while more or running:
-            while more and len(running) < at_once:
-                request = None if stop() else next(waiting, None)
-                if request is None:
-                    more = False
-                    break
-                yield request, None
-                try:
-                    # All builds of a model share one object with its weights and data.
-                    shared = inputs.get(id(request.inputs)) or (request.inputs, ray.put(request.inputs))
-                    inputs[id(request.inputs)] = shared
-                    running[_build_task.remote(request.build_key, request.variant, shared[1])] = request
-                except exceptions.RayError as error:  # the object store is full
-                    yield request, Failed(stage="build", kind="worker_lost", message=str(error)[:500])
-            done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
-            for reference in done:
-                yield running.pop(reference), _build_result(reference)
+        idle = [_Builder() for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
+        running: dict[Any, tuple[BuildRequest, _Builder]] = {}
+        try:
+            while running or (waiting and not stop()):
+                while idle and waiting and not stop():
+                    builder = idle.pop()
+                    request = builder.take(waiting, [busy.family for _, busy in running.values()])
+                    yield request, None
+                    try:
+                        # All builds of a model share one object with its weights and data.
+                        shared = inputs.get(id(request.inputs)) or (request.inputs, ray.put(request.inputs))
+                        inputs[id(request.inputs)] = shared
+                        running[builder.start(request, shared[1])] = request, builder
+                    except exceptions.RayError as error:  # the object store is full
+                        idle.append(builder)
+                        yield request, Failed(stage="build", kind="worker_lost", message=str(error)[:500])
+                done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
+                for reference in done:
+                    request, builder = running.pop(reference)
+                    outcome = _build_result(reference)
+                    if outcome in (CRASHED_BUILD, OUT_OF_MEMORY):
+                        builder.end()
+                    idle.append(builder)
+                    yield request, outcome
+        finally:
+            # Nothing that was kept for builds stays in memory while a device of this machine measures.
+            for builder in [*idle, *(busy for _, busy in running.values())]:
+                builder.end()
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         resource = _resource(facts.device_id)
@@ -164,9 +176,43 @@ class _RayLane:
         ray.get(self._actor.receive.remote(self._store.pack(manifest)))
 
 
-@ray.remote(num_cpus=1, max_retries=0)  # type: ignore[untyped-decorator]  # Ray's decorators are not typed
-def _build_task(build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
-    return build_packed(_node_folder() / "artifacts", build_key, variant, inputs)
+class _Builder:
+    """The driver's end of a process that builds. It starts with the first build, and again after a crash."""
+
+    def __init__(self) -> None:
+        self.family: tuple[object, ...] | None = None
+        self._actor: Any = None
+
+    def take(
+        self, waiting: dict[tuple[object, ...], deque[BuildRequest]], taken: Sequence[tuple[object, ...] | None]
+    ) -> BuildRequest:
+        """The next of its family, else the first of one that nobody has, else one of the family with most to do."""
+        if self.family not in waiting:
+            free = [family for family in waiting if family not in taken]
+            self.family = free[0] if free else max(waiting, key=lambda family: len(waiting[family]))
+        family = waiting[self.family]
+        request = family.popleft()
+        if not family:
+            del waiting[self.family]
+        return request
+
+    def start(self, request: BuildRequest, inputs: Any) -> Any:
+        actor_class: Any = _BuildActor
+        self._actor = self._actor or actor_class.remote()
+        return self._actor.build.remote(request.build_key, request.variant, inputs)
+
+    def end(self) -> None:
+        if self._actor is not None:
+            ray.kill(self._actor)
+            self._actor = None
+
+
+@ray.remote(num_cpus=1, max_restarts=0)
+class _BuildActor:
+    """Builds one artifact after the other, and keeps what they have in common."""
+
+    def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
+        return build_packed(_node_folder() / "artifacts", build_key, variant, inputs)
 
 
 @ray.remote(num_cpus=0, max_restarts=0)
@@ -232,9 +278,9 @@ def _build_result(reference: Any) -> PackedArtifact | Failed:
         result: PackedArtifact | Failed = ray.get(reference)
         return result
     except exceptions.OutOfMemoryError:
-        return Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
-    except exceptions.WorkerCrashedError:
-        return CRASHED_BUILD
+        return OUT_OF_MEMORY
+    except exceptions.RayActorError as error:
+        return OUT_OF_MEMORY if "low on memory" in str(error) else CRASHED_BUILD
     except exceptions.RayError as error:
         return Failed(stage="build", kind="worker_lost", message=str(error)[:500])
 

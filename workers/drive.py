@@ -174,8 +174,9 @@ class Driver:
         return [build_key]
 
     def _measure(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Iterator[Event]:
-        by_key = {job.key: job for job in jobs}
-        total = len(jobs) * self._protocol.rounds + len({_accuracy_key(job) for job in jobs})
+        # What the device can not run itself is checked by a reference, which has no time.
+        by_key = {job.key: job for job in jobs if not job.emulated}
+        total = len(by_key) * self._protocol.rounds + len({_accuracy_key(job) for job in jobs})
         done = 0
         for round_ in range(self._protocol.rounds):
             # Keys that are done already stay in the order: it must not depend on where a run was interrupted.
@@ -217,7 +218,7 @@ class Driver:
             match (
                 logits
                 if isinstance(logits, Failed)
-                else _judge(job, evaluation_id, facts.fingerprint, logits, prepared)
+                else _judge(job, evaluation_id, job.reference or facts.fingerprint, logits, prepared)
             ):
                 case Accuracy() as accuracy:
                     self._journal.add_accuracy(accuracy)

@@ -30,6 +30,13 @@ class BuildRequest:
     variant: Variant
     inputs: BuildInputs
 
+    @property
+    def family(self) -> tuple[object, ...]:
+        """Builds of one family have their long stages in common: one process makes them all."""
+        one = self.variant
+        numbers = (one.precision, one.quantization, one.qengine, one.granularity, one.calibration_images)
+        return id(self.inputs), one.runtime, one.backend == "nnapi", *numbers
+
 
 Stop = Callable[[], bool]
 Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]

@@ -125,10 +125,21 @@ class Runtime(Protocol):
         """Name and version of the runner: part of every job key."""
         ...
 
-    def build(self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path) -> Manifest:
+    def references(self) -> dict[str, str]:
+        """Backends that a host with a compiler can check without their silicon, and what an accuracy is signed with."""
+        ...
+
+    def reference(self, backend: str) -> str:
+        """The path on this host of what stands in for the backend. Raises `BuildError` where it can not be made."""
+        ...
+
+    def build(
+        self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
+    ) -> Manifest:
         """Write `manifest.json` and the model into the empty folder `out`, verified in a fresh process.
 
-        Raises `BuildError` with the figures where the artifact is not good enough.
+        `shared` is a folder for what the builds of this machine have in common. Raises `BuildError` with the figures
+        where the artifact is not good enough.
         """
         ...
 

@@ -18,7 +18,7 @@ from sweeps.manifest import Manifest
 from sweeps.records import Variant
 from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
-from workers.runtimes.torchscript.verify import verify
+from workers.runtimes.torchscript.verify import Standard, verify
 
 Build = Callable[[BuildInputs, Variant], tuple[Path, Manifest]]
 FP32 = Variant(fuse=True, optimize=True)
@@ -253,7 +253,9 @@ def test_a_runner_that_dies_is_one_build_error(tiny: BuildInputs, program: str, 
     )
     parse: Callable[[bytes], RunReport] = TorchScript().parse
     with pytest.raises(BuildError, match=words) as caught:
-        verify(FP32, request, command, parse, tiny)
+        verify(
+            FP32, request, command, parse, tiny, Standard(logits=tiny.verification_logits, against="", least_sqnr_db=60)
+        )
     assert caught.value.kind == kind
 
 

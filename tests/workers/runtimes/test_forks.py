@@ -1,0 +1,86 @@
+"""Verifications run in forks of a process that has only imported torch."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from workers.runtimes.torchscript.forks import ForkServer
+
+RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
+
+
+@pytest.fixture
+def server() -> Iterator[ForkServer]:
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("m") / "model.pt"
+    torch.jit.save(torch.jit.script(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 3))), str(path))
+    return path
+
+
+class Endless(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        while bool(x.sum() < 1e30):
+            x = x * 1.0
+        return x
+
+
+def arguments(model: Path, *more: str) -> list[str]:
+    return [*RUNNER, "--model", str(model), "--input-dims", "1,3,2,2", *more]
+
+
+def test_a_fork_says_what_a_process_of_its_own_says(server: ForkServer, model: Path) -> None:
+    argv = arguments(model, "--iter", "3")
+    forked, alone = server.run(argv, 60), subprocess.run(argv, capture_output=True, check=True)
+    events = [[json.loads(line)["event"] for line in ended.stdout.splitlines()] for ended in (forked, alone)]
+    assert forked.returncode == 0
+    assert events[0] == events[1]
+
+
+def test_an_error_a_crash_and_another_command_each_end_for_themselves(server: ForkServer, model: Path) -> None:
+    missing = server.run(arguments(model.with_name("none.pt")), 60)
+    assert missing.returncode == 3
+    assert b'"no_model"' in missing.stdout
+    assert server.run(["sh", "-c", "exit 7"], 60).returncode == 7
+    assert server.run(arguments(model), 60).returncode == 0
+
+
+def test_nothing_of_one_command_is_left_in_the_next(server: ForkServer, model: Path) -> None:
+    engine = torch.backends.quantized.supported_engines[0]
+    assert server.run(arguments(model, "--engine", engine, "--threads", "2"), 60).returncode == 0
+    plain = server.run(arguments(model), 60).stdout
+    ran = next(json.loads(line) for line in plain.splitlines() if b'"ran"' in line)
+    assert (ran["engine"], ran["threads"]) == ("none", 1)
+
+
+def test_a_late_one_is_ended_and_the_next_one_runs(server: ForkServer, model: Path, tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(Endless()), str(tmp_path / "model.pt"))
+    server.run(arguments(model), 60)
+    started = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.run(arguments(tmp_path / "model.pt"), 2)
+    assert time.monotonic() - started < 30
+    assert server.run(arguments(model), 60).returncode == 0
+
+
+def test_a_server_that_was_killed_is_an_os_error_and_is_started_again(server: ForkServer, model: Path) -> None:
+    server.run(arguments(model), 60)
+    assert server._process is not None
+    os.kill(server._process.pid, signal.SIGKILL)
+    server._process.wait()
+    with pytest.raises(OSError, match=r"ended|Broken pipe"):
+        server.run(arguments(model), 60)
+    assert server.run(arguments(model), 60).returncode == 0

@@ -1,0 +1,122 @@
+"""One artifact of PyTorch Mobile from its stages to its folder: lowered, saved, verified, written down."""
+
+import hashlib
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from sweeps.manifest import EvalSibling, Manifest, TensorSpec, Verification
+from sweeps.records import Variant
+from workers.models import eager_logits, load_eager
+from workers.runtimes.interface import BuildInputs, RunRequest, Runtime
+from workers.runtimes.torchscript import metal, references
+from workers.runtimes.torchscript.pipeline import lower, tensor_spec
+from workers.runtimes.torchscript.save import Saved, bundle, save
+from workers.runtimes.torchscript.stages import Stages
+from workers.runtimes.torchscript.torch_state import build_state
+from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
+
+EVAL_IMAGES = 8
+"""Bundled into the sibling for stock tools: 100 of them would make 14 MB of MobileNetV2 75."""
+_INPUT_TYPES = {"float32": "float"}
+
+
+@cache
+def stages_of(shared: Path | None) -> Stages:
+    """The cache of this process for one folder."""
+    return Stages(shared)
+
+
+def build(
+    runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None
+) -> Manifest:
+    """See `Runtime.build`."""
+    package = inputs.package
+    emulated = variant.backend != "cpu"
+    engine = variant.qengine if variant.precision == "int8" else "none"
+    with build_state(engine):
+        if variant.backend == "metal":
+            metal.load_operators()
+        lowered = lower(variant, inputs, stages_of(shared))
+        saved = save(lowered.module, out, "ptl" if variant.format == "ptl" else "pt")
+    memory_format = "channels_last" if variant.layout == "nhwc" else "contiguous_format"
+    given = tensor_spec(package.input_shape, lowered.input)
+    request = RunRequest(
+        model=str(saved.file),
+        backend=variant.backend,
+        engine=engine,
+        threads=1,
+        cpus="all",
+        input_shape=package.input_shape,
+        memory_format=memory_format,
+        input_dtype=_INPUT_TYPES.get(given.dtype, given.dtype),
+        input_scale=given.scale,
+        input_zero_point=given.zero_point,
+        reference=references.library(variant.backend) if emulated else None,
+    )
+    verification, classes = _verified(runtime, variant, request, inputs)
+    sibling = None
+    if variant.backend == "nnapi":
+        with build_state(engine):
+            sibling = _sibling(saved, inputs, given, memory_format)
+    content = saved.file.read_bytes()
+    manifest = Manifest(
+        build_key=build_key,
+        model=package.name,
+        model_source=package.model_source,
+        weights_id=package.weights_id,
+        runtime=runtime.name,
+        backend=variant.backend,
+        variant=variant.axes(),
+        file=saved.file.name,
+        file_bytes=len(content),
+        file_sha256=hashlib.sha256(content).hexdigest(),
+        memory_format=memory_format,
+        input=given,
+        output=tensor_spec((package.input_shape[0], classes), lowered.output),
+        fused=lowered.fused,
+        operators=saved.operators,
+        file_version=saved.file_version,
+        bytecode_version=saved.bytecode_version,
+        calibration_id=inputs.calibration_id if variant.precision == "int8" else None,
+        versions=dict(inputs.versions),
+        verification=verification,
+        coverage=lowered.coverage,
+        eval=sibling,
+    )
+    manifest.write(out)
+    return manifest
+
+
+def _verified(runtime: Runtime, variant: Variant, request: RunRequest, inputs: BuildInputs) -> tuple[Verification, int]:
+    standard = _standard(variant, inputs)
+    verification, classes = verify(variant, request, runtime.command, runtime.parse, inputs, standard)
+    if variant.flexible_batch:
+        batch, *image = request.input_shape
+        twice = replace(request, input_shape=(2 * batch, *image))
+        verify(variant, twice, runtime.command, runtime.parse, inputs, standard)
+    return verification.model_copy(update={"executor": references.names().get(variant.backend, "")}), classes
+
+
+def _standard(variant: Variant, inputs: BuildInputs) -> Standard:
+    """Trained models are held against fp32 eager. Random weights magnify what fp16 rounds away, so a Metal artifact of
+    theirs is held against an eager run that rounds as well."""
+    settled = inputs.package.weights_id.startswith("random:")
+    least = least_sqnr_db(variant, settled=settled)
+    if variant.backend != "metal" or not settled:
+        return Standard(logits=inputs.verification_logits, against="fp32 eager", least_sqnr_db=least)
+    rounded = metal.round_to_half(load_eager(inputs.package))
+    logits = eager_logits(rounded, inputs.verification, inputs.package.input_shape[0])
+    return Standard(logits=logits, against="fp16-rounded eager", least_sqnr_db=least)
+
+
+def _sibling(saved: Saved, inputs: BuildInputs, given: TensorSpec, memory_format: str) -> EvalSibling | None:
+    batch = given.shape[0]
+    count = max(EVAL_IMAGES // batch, 1) * batch
+    if len(inputs.verification) < count:
+        return None
+    images = torch.from_numpy(inputs.verification[:count])
+    file = bundle(saved.file, images, saved.file.parent, given, memory_format)
+    return EvalSibling(file=file.name, file_sha256=hashlib.sha256(file.read_bytes()).hexdigest(), images=count)

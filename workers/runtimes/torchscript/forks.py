@@ -1,0 +1,109 @@
+"""Fresh processes without their start: a process that has only imported torch forks one for each command.
+
+Starting Python and importing torch takes 2.5 s, more than most verifications. A fork of a process that did nothing
+else is as fresh: no model, no engine, no thread of torch. Timings never run in one (the runner sets threads and memory
+before it imports torch).
+
+    python -m workers.runtimes.torchscript.forks      reads a JSON line for each command, answers with one
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from select import select
+from typing import IO
+
+_RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
+
+
+class ForkServer:
+    """Runs commands of the Python runner one after the other, each in a fork of its own."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, argv: list[str], deadline_s: float) -> "subprocess.CompletedProcess[bytes]":
+        """As `subprocess.run(argv, capture_output=True)`; other commands than the runner's are just that.
+
+        Raises `subprocess.TimeoutExpired`, the process ended.
+        """
+        if argv[: len(_RUNNER)] != _RUNNER or not hasattr(os, "fork"):
+            return subprocess.run(argv, capture_output=True, timeout=deadline_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
+        with tempfile.TemporaryDirectory(prefix="edgesweep-fork-") as folder:
+            out, err = Path(folder, "stdout"), Path(folder, "stderr")
+            exit_code = self._forked({"argv": argv[len(_RUNNER) :], "stdout": str(out), "stderr": str(err)}, deadline_s)
+            return subprocess.CompletedProcess(argv, exit_code, out.read_bytes(), err.read_bytes())
+
+    def close(self) -> None:
+        """End the server and what it runs."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+            self._process = None
+
+    def _forked(self, command: dict[str, object], deadline_s: float) -> int:
+        if self._process is None:
+            self._process = subprocess.Popen(  # noqa: S603  # this module
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
+            )
+        server = self._process
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            server.stdin.write(json.dumps(command).encode() + b"\n")
+            server.stdin.flush()
+            if not select([server.stdout], [], [], deadline_s)[0]:
+                raise subprocess.TimeoutExpired(str(command["argv"]), deadline_s)
+            answer = server.stdout.readline()
+            if not answer:
+                raise ConnectionError("the process that forks verifications ended")
+            return int(json.loads(answer)["exit_code"])
+        except BaseException:
+            # Late, interrupted or dead: the answer still to come would be taken for the next command's.
+            self.close()
+            raise
+
+
+def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
+    """Until the other end goes away."""
+    import torch  # what every fork starts with
+
+    torch.set_num_threads(1)
+    for line in commands:
+        command = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            os._exit(_run(command))
+        _, status = os.waitpid(child, 0)
+        answers.write(json.dumps({"exit_code": os.waitstatus_to_exitcode(status)}).encode() + b"\n")
+        answers.flush()
+
+
+def _run(command: dict[str, object]) -> int:
+    exit_code = 1
+    try:
+        for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
+            file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT)
+            os.dup2(file, descriptor)
+        from workers.runtimes.torchscript import runner
+
+        exit_code = runner.main([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
+    except BaseException:  # noqa: BLE001  # nothing may return into the server's loop
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return exit_code
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,115 @@
+"""Which stages a build goes through, and what each depends on. Torch-free, so that keys are known before any load.
+
+    load ─┬─> graph ─┬─> fuse ──────────────────────────────┐
+          │          └─> prepare ─> calibrate ─> convert ───┼─> capture ─> lower
+          └──────────────────────────────────────────────────┘
+
+A stage's key holds its own flags and the keys of the stages before it, so two variants share exactly the stages that
+nothing tells apart, and a change of any input reaches every stage after it and no other.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from sweeps.records import Variant, canonical_key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What all variants of one model are built from."""
+
+    model_source: str
+    arguments: Mapping[str, str | int | float | bool]
+    weights_id: str
+    input_shape: tuple[int, ...]
+    calibration_id: str
+    versions: Mapping[str, str]
+    code: str
+    """sha256 over EdgeSweep's own code that builds."""
+
+
+@cache
+def code_id() -> str:
+    """sha256 over the Python files of this package."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def stage_keys(variant: Variant, sources: Sources) -> dict[str, str]:
+    """The key of each stage that `variant` goes through, in order. Its axes are resolved."""
+    keys: dict[str, str] = {}
+
+    def stage(name: str, *after: str, **flags: object) -> str:
+        keys[name] = canonical_key(
+            {
+                "stage": name,
+                "after": [keys[earlier] for earlier in after],
+                "flags": flags,
+                "versions": dict(sources.versions),
+                "code": sources.code,
+            }
+        )
+        return name
+
+    nnapi = variant.backend == "nnapi"
+    last = stage(
+        "load",
+        model_source=sources.model_source,
+        arguments=dict(sources.arguments),
+        weights_id=sources.weights_id,
+    )
+    if variant.fuse or variant.quantization in ("static_fx", "static_eager", "qat"):
+        # A converter that knows few operators gets the graph rewritten first.
+        last = stage("graph", "load", fit=variant.backend if nnapi else "")
+    if variant.precision == "fp32" and variant.fuse:
+        last = stage("fuse", "graph")
+    if variant.precision == "int8":
+        if variant.quantization == "dynamic" and variant.fuse:
+            last = stage("fuse", "graph")
+        stage(
+            "prepare",
+            last,
+            method=variant.quantization,
+            engine=variant.qengine,
+            granularity=variant.granularity,
+            input_shape=list(sources.input_shape),
+        )
+        calibrated: tuple[str, ...] = ()
+        if variant.quantization != "dynamic":
+            teacher = ("load",) if variant.quantization == "qat" else ()
+            stage(
+                "calibrate",
+                "prepare",
+                *teacher,
+                calibration_id=sources.calibration_id,
+                images=variant.calibration_images,
+            )
+            calibrated = ("calibrate",)
+        last = stage("convert", "prepare", *calibrated)
+    shown: dict[str, object] = {"input_shape": list(sources.input_shape)}
+    if variant.capture != "script":
+        # What is recorded is one run on calibration images.
+        shown |= {"example": sources.calibration_id}
+    if not nnapi:
+        last = stage(
+            "capture", last, capture=variant.capture, layout=variant.layout, interface=variant.interface, **shown
+        )
+        stage("lower", last, backend=variant.backend, optimize=variant.optimize)
+    else:
+        stage(
+            "lower",
+            last,
+            backend=variant.backend,
+            layout=variant.layout,
+            interface=variant.interface,
+            preference=variant.preference,
+            relaxed_fp16=variant.relaxed_fp16,
+            flexible_batch=variant.flexible_batch,
+            **shown,
+        )
+    return keys

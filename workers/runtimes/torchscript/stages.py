@@ -1,0 +1,106 @@
+"""Keeps what the stages of builds made, by key: each runs once for all variants that share it.
+
+Modules stay in the memory of the process that builds, the least recently used ones first to go. Calibrations, which
+take longest, are kept on disk as well, as tensors, for every process of this machine and for later runs.
+"""
+
+import fcntl
+import io
+import os
+import tempfile
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+Made = TypeVar("Made")
+Tensors = Mapping[str, torch.Tensor]
+
+MEMORY_BYTES = 3 * 2**30
+"""Of weights that are kept: nine stages of ViT-B/16, the largest model of the zoo."""
+
+
+class Stages:
+    """The cache of one process. `folder` is shared by the processes of one machine; `None` keeps nothing on disk."""
+
+    def __init__(self, folder: Path | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._folder = folder
+        self._limit = memory_bytes
+        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self.ran: Counter[str] = Counter()
+        """How often each stage was really run, by name."""
+
+    def module(self, name: str, key: str, make: Callable[[], Made]) -> Made:
+        """What the stage `name` made under `key`, made now if it is not here. Nobody may change it afterwards."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            kept: Made = self._kept[key][0]
+            return kept
+        made = make()
+        self.ran[name] += 1
+        self._keep(key, made)
+        return made
+
+    def tensors(self, name: str, key: str, make: Callable[[], Tensors]) -> Tensors:
+        """As `module`, for a stage that makes nothing but tensors: at most one process makes them, the others wait."""
+        folder = self._folder
+        if folder is None or key in self._kept:
+            return self.module(name, key, make)
+        path = folder / f"{key}.pt"
+        with _locked(path.with_suffix(".lock")):
+            stored = _read(path)
+            if stored is None:
+                stored = make()
+                self.ran[name] += 1
+                _write(path, stored)
+        self._keep(key, stored)
+        return stored
+
+    def _keep(self, key: str, made: object) -> None:
+        self._kept[key] = made, _bytes(made)
+        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._limit:
+            self._kept.popitem(last=False)
+
+
+def _bytes(made: object) -> int:
+    """Of the weights in `made`; those of quantized modules are packed out of sight, and a quarter of the others."""
+    tensors: list[torch.Tensor] = []
+    parts = made if isinstance(made, tuple) else (made,)
+    for part in parts:
+        if isinstance(part, torch.nn.Module):
+            tensors += [*part.parameters(), *part.buffers()]
+        elif isinstance(part, Mapping):
+            tensors += [value for value in part.values() if isinstance(value, torch.Tensor)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # let go of with the file, also by a process that dies
+        yield
+
+
+def _read(path: Path) -> Tensors | None:
+    try:
+        stored: Tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        return None
+    except Exception:  # noqa: BLE001  # torch raises anything on a damaged file: it is made anew
+        path.unlink(missing_ok=True)
+        return None
+    return stored
+
+
+def _write(path: Path, tensors: Tensors) -> None:
+    content = io.BytesIO()
+    torch.save(dict(tensors), content)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
+        file.write(content.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(path)
