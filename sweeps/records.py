@@ -179,6 +179,7 @@ class Conditions:
     load_start: float | None = None
     """Share of the device's CPU time (0 to 1) that was taken by others just before the block."""
     cpus: str = "all"
+    """The CPUs that it ran on, by number; as it was asked for where the runner does not tell."""
     throttled: bool | None = None
     fixed_performance: bool | None = None
     exec_context: str = "shell"

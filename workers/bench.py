@@ -117,7 +117,7 @@ class Bench:
                 cpu_mhz_start=before.cpu_mhz,
                 cpu_mhz_end=after.cpu_mhz,
                 load_start=before.load,
-                cpus=job.run.cpus,
+                cpus=",".join(map(str, report.cpus_ran)) or job.run.cpus,
                 throttled=None
                 if before.throttle_count is None or after.throttle_count is None
                 else after.throttle_count > before.throttle_count,

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from workers.devices.local import host_temperature, local_facts
+from workers.native.compiler import INSTALL, compiler
 
 _WORKERS = "pip install 'edgesweep[workers]'"
 _NEEDED_DISK_BYTES = 2 * 2**30
@@ -122,9 +123,9 @@ def _measuring_checks(workspace: Path) -> list[Check]:
         ),
         Check(
             "C++ compiler",
-            (gcc := shutil.which("g++")) is not None,
-            gcc or "none: benchmarks only",
-            "apt-get install -y g++",
+            (found := compiler()) is not None,
+            f"{found}: checks NNAPI and Metal builds" if found else "none: NNAPI and Metal builds can not be checked",
+            INSTALL,
         ),
         Check("Chromium", chromium is not None, chromium or "none: browser tests only", "apt-get install -y chromium"),
     ]

@@ -16,6 +16,7 @@ import psutil
 
 from sweeps.errors import DeviceError
 from sweeps.records import DeviceFacts, canonical_key
+from workers.devices.cores import clusters
 from workers.devices.interface import Completed, Sensors
 
 # More than any runner prints; what is beyond it is a program gone wild.
@@ -142,6 +143,7 @@ def local_facts() -> DeviceFacts:
         cpu_features=tuple(name for name in _FEATURES if name in flags),
         runtime_versions=runtimes,
         qengines=engines,
+        core_clusters=clusters(),
     )
 
 
