@@ -1,4 +1,4 @@
-"""The two charts of a ranking. Pure: rows as `dashboard.rows.ranked` makes them in, an Altair chart out.
+"""The charts of a ranking. Pure: rows as `dashboard.rows` makes them in, an Altair chart out.
 
 Only titles, field names and colours are written here; text of the store reaches Vega as data, which it draws to the
 letter. Colours are Okabe and Ito's (told apart by every common kind of colour vision), and shapes repeat them.
@@ -17,6 +17,9 @@ Chart = alt.LayerChart | alt.FacetChart
 STATUS = ("recommended", "tied", "ranked behind", "unresolved", "constraint missed", "disqualified")
 """What a ranked variant is, in the order of legends."""
 
+CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
+"""What a variant is that was only checked, in the order of legends."""
+
 STEP_PX = 27
 """Height of one bar with its gap."""
 
@@ -25,8 +28,29 @@ TOO_CLOSE = (0.12, 0.05)
 
 _COLOURS = ("#0072B2", "#56B4E9", "#8A94A0", "#E69F00", "#D55E00", "#CC79A7")
 _SHAPES = ("diamond", "circle", "circle", "square", "triangle-up", "cross")
+_CHECK_COLOURS = ("#009E73", *_COLOURS[3:])
+_CHECK_SHAPES = ("circle", *_SHAPES[3:])
 _INK = "#6B7785"
 """Intervals, lines and small print: readable on the light and on the dark background."""
+_TOOLTIP = [
+    alt.Tooltip("label:N", title="Variant"),
+    alt.Tooltip("latency_text:N", title="p50"),
+    alt.Tooltip("interval_text:N", title="95 % interval"),
+    alt.Tooltip("accuracy_text:N", title="Accuracy"),
+    alt.Tooltip("drop_text:N", title="Accuracy drop"),
+    alt.Tooltip("size_text:N", title="Size"),
+    alt.Tooltip("verdict:N", title="Constraints"),
+    alt.Tooltip("trust_text:N", title="Trust"),
+]
+_CHECK_TOOLTIP = [
+    alt.Tooltip("variant:N", title="Variant"),
+    alt.Tooltip("accuracy_text:N", title="Top-1"),
+    alt.Tooltip("drop_text:N", title="Accuracy drop"),
+    alt.Tooltip("drop_interval_text:N", title="95 % interval"),
+    alt.Tooltip("sqnr_text:N", title="SQNR"),
+    alt.Tooltip("status:N", title="Constraints"),
+    alt.Tooltip("executor:N", title="Checked by"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +74,11 @@ def latency(rows: pd.DataFrame) -> Chart:
             title=None,
             axis=alt.Axis(labelLimit=330, labelPadding=8, ticks=False, domain=False),
         ),
-        tooltip=_tooltip(),
+        tooltip=_TOOLTIP,
     )
     bars = base.mark_bar(cornerRadiusEnd=3, height={"band": 0.62}).encode(
         x=alt.X("latency_p50_ms:Q", title="p50 latency (ms), whisker: 95 % interval", scale=alt.Scale(zero=True)),
-        color=_colour(shown),
+        color=_colour(shown, STATUS, _COLOURS),
     )
     whiskers = base.mark_errorbar(ticks={"color": "#17212E", "height": 9}, rule={"color": "#17212E"}).encode(
         x=alt.X("latency_ci_low_ms:Q", title=""), x2="latency_ci_high_ms:Q"
@@ -94,20 +118,45 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart
         base.mark_point(filled=True, opacity=1, stroke="white", strokeWidth=1).encode(
             x=across,
             y=up,
-            color=_colour(shown),
-            shape=alt.Shape("status:N", scale=_scale(shown, _SHAPES), legend=None),
+            color=_colour(shown, STATUS, _COLOURS),
+            shape=alt.Shape("status:N", scale=_scale(shown, STATUS, _SHAPES), legend=None),
             size=alt.Size(
                 "status:N",
                 scale=alt.Scale(domain=list(STATUS), range=[420, 130, 110, 120, 120, 120]),
                 legend=None,
             ),
-            tooltip=_tooltip(),
+            tooltip=_TOOLTIP,
         ),
         base.mark_text(align="left", dx=9, dy=-9, color=_INK, fontSize=12, fontWeight=600).encode(
             x=across, y=up, text="places:N"
         ),
     ]
     return alt.layer(*layers).properties(height=height)
+
+
+def drops(rows: pd.DataFrame, most_points: float | None) -> Chart:
+    """The accuracy drop of each checked variant in percentage points, with its 95 % interval; `most_points`: a line at
+    the most that the objective allows."""
+    shown = rows[rows["drop_points"].notna()]
+    base = alt.Chart(shown).encode(
+        y=alt.Y(
+            "variant:N",
+            sort=list(shown["variant"]),
+            title=None,
+            axis=alt.Axis(labelLimit=330, labelPadding=8, ticks=False, domain=False),
+        ),
+        tooltip=_CHECK_TOOLTIP,
+    )
+    layers: list[Any] = [] if most_points is None else [_most_allowed(most_points)]
+    layers += [
+        base.mark_rule(color=_INK, strokeWidth=1.5).encode(x="drop_low_points:Q", x2="drop_high_points:Q"),
+        base.mark_point(filled=True, opacity=1, size=110).encode(
+            x=alt.X("drop_points:Q", title="Accuracy drop (points of top-1), line: 95 % interval"),
+            color=_colour(shown, CHECKS, _CHECK_COLOURS),
+            shape=alt.Shape("status:N", scale=_scale(shown, CHECKS, _CHECK_SHAPES), legend=None),
+        ),
+    ]
+    return alt.layer(*layers).properties(height=alt.Step(STEP_PX))
 
 
 def places_beside(rows: pd.DataFrame) -> list[str]:
@@ -145,35 +194,19 @@ def _number(place: str) -> int:
     return int(place.rstrip("="))
 
 
-def _present(rows: pd.DataFrame) -> list[str]:
+def _scale(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> alt.Scale:
+    """Each status keeps its value, whichever others are there."""
     found = set(rows["status"])
-    return [status for status in STATUS if status in found]
+    present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in found]
+    return alt.Scale(domain=[status for status, _ in present], range=[value for _, value in present])
 
 
-def _scale(rows: pd.DataFrame, values: tuple[str, ...]) -> alt.Scale:
-    present = _present(rows)
-    return alt.Scale(domain=present, range=[values[STATUS.index(status)] for status in present])
-
-
-def _colour(rows: pd.DataFrame) -> alt.Color:
+def _colour(rows: pd.DataFrame, statuses: tuple[str, ...], colours: tuple[str, ...]) -> alt.Color:
     return alt.Color(
         "status:N",
-        scale=_scale(rows, _COLOURS),
+        scale=_scale(rows, statuses, colours),
         legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=110, offset=6, columns=3),
     )
-
-
-def _tooltip() -> list[alt.Tooltip]:
-    return [
-        alt.Tooltip("label:N", title="Variant"),
-        alt.Tooltip("latency_text:N", title="p50"),
-        alt.Tooltip("interval_text:N", title="95 % interval"),
-        alt.Tooltip("accuracy_text:N", title="Accuracy"),
-        alt.Tooltip("drop_text:N", title="Accuracy drop"),
-        alt.Tooltip("size_text:N", title="Size"),
-        alt.Tooltip("verdict:N", title="Constraints"),
-        alt.Tooltip("trust_text:N", title="Trust"),
-    ]
 
 
 def _span(rows: pd.DataFrame, axis: AccuracyAxis) -> list[float]:
@@ -205,3 +238,12 @@ def _lines(axis: AccuracyAxis) -> list[Chart]:
             )
         )
     return found
+
+
+def _most_allowed(points: float) -> Chart:
+    """A dashed line across all variants, with its name at the upper end."""
+    line = alt.Chart(pd.DataFrame({"drop_points": [points], "text": ["most allowed"]})).encode(x="drop_points:Q")
+    return alt.layer(
+        line.mark_rule(color=_INK, strokeDash=[5, 4], opacity=0.5),
+        line.mark_text(align="left", dx=4, color=_INK, fontSize=11).encode(y=alt.value(6), text="text:N"),
+    )

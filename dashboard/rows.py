@@ -14,16 +14,27 @@ _FLOATS = (
     *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "latency_end_ms", "ratio"),
     *("accuracy", "drop_points", "drop_low_points", "drop_high_points", "artifact_mb"),
 )
+_CHECKED_FLOATS = (
+    "accuracy",
+    "drop_points",
+    "drop_low_points",
+    "drop_high_points",
+    "agreement",
+    "sqnr_db",
+    "artifact_mb",
+)
 _STATUS_OF_VERDICT: dict[Verdict, str] = {
     "fail": "constraint missed",
     "unresolved": "unresolved",
     "disqualified": "disqualified",
 }
+_STATUS_OF_CHECK: dict[Verdict, str] = {"pass": "constraints kept", **_STATUS_OF_VERDICT}
 
 
 def accuracy_metric(ranking: DeviceRanking) -> str:
     """`top1_percent` where the evaluation data has labels, else `agreement_percent`."""
-    labelled = any(candidate.figures["top1_percent"] is not None for candidate in ranking.ranking)
+    shown = (*ranking.ranking, *ranking.checked)
+    labelled = any(candidate.figures["top1_percent"] is not None for candidate in shown)
     return "top1_percent" if labelled else "agreement_percent"
 
 
@@ -33,10 +44,9 @@ def shown_names(entries: Sequence[Candidate | NotRanked]) -> list[str]:
     return [line(entry.variant if counts[entry.variant] == 1 else entry.name) for entry in entries]
 
 
-def ranked(ranking: DeviceRanking, executors: dict[str, str]) -> pd.DataFrame:
-    """One row per ranked candidate, in order of rank.
+def ranked(ranking: DeviceRanking) -> pd.DataFrame:
+    """One row per ranked candidate, in order of rank. Columns:
 
-    `executors` maps the job key of each emulated accuracy to what computed it. Columns:
     job_key, place (of those that pass), variant (unique here), label (place and variant), status (one of
     `dashboard.charts.STATUS`), verdict, why, trust (a tuple); latency_p50_ms with latency_ci_low_ms and
     latency_ci_high_ms, latency_end_ms (where the interval ends), ratio (to the winner), accuracy with accuracy_low and
@@ -54,7 +64,7 @@ def ranked(ranking: DeviceRanking, executors: dict[str, str]) -> pd.DataFrame:
         accuracy, drop = figures[metric], figures["accuracy_drop_points"]
         drop_low, drop_high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
         ratio = candidate.ratio_to_winner
-        emulated_by = executors.get(candidate.job_key, "")
+        emulated_by = candidate.executor if candidate.emulated else ""
         rows.append(
             {
                 "job_key": candidate.job_key,
@@ -77,8 +87,8 @@ def ranked(ranking: DeviceRanking, executors: dict[str, str]) -> pd.DataFrame:
                 "artifact_mb": figures["artifact_mb"],
                 "emulated_by": line(emulated_by) if emulated_by else "",
                 "latency_short": "–" if p50 is None else f"{p50:#.3g} ms".replace(". ", " "),
-                "latency_text": METRICS["latency_p50_ms"].format(p50),
-                "interval_text": interval("latency_ci_low_ms", low, high),
+                "latency_text": METRICS["latency_p50_ms"].format(p50) if candidate.timed else "not timed",
+                "interval_text": interval("latency_ci_low_ms", low, high) if candidate.timed else "not timed",
                 "accuracy_text": METRICS[metric].format(accuracy) + (" (emulated)" if emulated_by else ""),
                 "drop_text": METRICS["accuracy_drop_points"].format(drop),
                 "drop_interval_text": interval("accuracy_drop_low_points", drop_low, drop_high),
@@ -94,6 +104,45 @@ def ranked(ranking: DeviceRanking, executors: dict[str, str]) -> pd.DataFrame:
     table["accuracy_low"] = known - table["drop_high_points"]
     table["accuracy_high"] = known - table["drop_low_points"]
     return table
+
+
+def checked(ranking: DeviceRanking) -> pd.DataFrame:
+    """One row per candidate that was only checked, in the ranking's order. Columns:
+
+    job_key, variant (unique here), executor, status (one of `dashboard.charts.CHECKS`), why, trust (a tuple); accuracy
+    (percent), drop_points with drop_low_points and drop_high_points, agreement (percent), sqnr_db, artifact_mb: floats,
+    NaN unknown; and as text: sqnr_text, accuracy_text, drop_text, drop_interval_text, trust_text. No candidates: no
+    columns.
+    """
+    rows = []
+    for candidate, shown in zip(ranking.checked, shown_names(ranking.checked), strict=True):
+        figures = candidate.figures
+        low, high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
+        # Outputs that equal the eager model's to the bit have no noise to compare with.
+        equal = figures["sqnr_db"] is None and figures["agreement_percent"] is not None
+        rows.append(
+            {
+                "job_key": candidate.job_key,
+                "variant": shown,
+                "executor": line(candidate.executor),
+                "status": _STATUS_OF_CHECK[candidate.verdict],
+                "why": line(candidate.why),
+                "trust": candidate.trust,
+                "accuracy": figures["top1_percent"],
+                "drop_points": figures["accuracy_drop_points"],
+                "drop_low_points": low,
+                "drop_high_points": high,
+                "agreement": figures["agreement_percent"],
+                "sqnr_db": figures["sqnr_db"],
+                "artifact_mb": figures["artifact_mb"],
+                "sqnr_text": "equal to the bit" if equal else METRICS["sqnr_db"].format(figures["sqnr_db"]),
+                "accuracy_text": METRICS["top1_percent"].format(figures["top1_percent"]),
+                "drop_text": METRICS["accuracy_drop_points"].format(figures["accuracy_drop_points"]),
+                "drop_interval_text": interval("accuracy_drop_low_points", low, high),
+                "trust_text": line(", ".join(candidate.trust)),
+            }
+        )
+    return pd.DataFrame(rows).astype(dict.fromkeys(_CHECKED_FLOATS, "float64")) if rows else pd.DataFrame()
 
 
 def interval(metric: str, low: float | None, high: float | None) -> str:

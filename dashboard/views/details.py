@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.inert import line
+from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.records import RunAxes, Variant
 
@@ -35,6 +36,7 @@ def show(here: pd.DataFrame, first: str | None) -> None:
             st.markdown("**Figures**")
             known = [(METRICS[metric], job[metric]) for metric in METRICS if not pd.isna(job[metric])]
             _pairs([(metric.title, metric.format(float(value))) for metric, value in known], "details-figures")
+            _coverage(_text(job.get("coverage", "")))
         with conditions:
             st.markdown("**Conditions**")
             _pairs([(column, _text(job[column])) for column in _CONDITIONS], "details-conditions")
@@ -43,6 +45,19 @@ def show(here: pd.DataFrame, first: str | None) -> None:
                 f"round {round_}: {ms:.3f} ms" for round_, (_, ms) in enumerate(job["block_medians_ms"], 1)
             )
             st.caption(f"Median of each block (a process of its own): {rounds}")
+
+
+def _coverage(text: str) -> None:
+    """`text`: JSON of a manifest's `Coverage`, as far as the store has it."""
+    try:
+        coverage = Coverage.model_validate_json(text)
+    except ValueError:
+        return
+    st.markdown("**Covered by the accelerator**")
+    share = [("Multiply-adds covered", f"{coverage.multiply_adds_covered_percent:.1f} %")]
+    share += [("Multiply-adds of the model", f"{coverage.multiply_adds:,}")]
+    operations = sorted(coverage.operations.items(), key=lambda item: (-item[1], item[0]))
+    _pairs(share + [(line(name), f"{count} ×") for name, count in operations], "details-coverage")
 
 
 def _pairs(pairs: list[tuple[str, str]], key: str) -> None:

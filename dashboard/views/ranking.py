@@ -10,6 +10,9 @@ from dashboard.views import details
 from sweeps.metrics import METRICS
 from sweeps.protocol import TRUST
 from sweeps.rank import Candidate, DeviceRanking
+from sweeps.verdict import reference_text
+
+CHECKED = "Checked on this host, not timed"
 
 _VERDICTS = {
     "pass": ("constraints kept", "green", ":material/check_circle:"),
@@ -26,15 +29,17 @@ def show(ranked: Ranked, device: DeviceRanking) -> None:
     """Draw everything that is known of one model on one device."""
     frame = ranked.results.frame
     here = frame[(frame["device_id"] == device.device_id) & (frame["model"] == device.model) & ~frame["stale"]]
-    emulated = here[here["emulated"]]
-    executors = dict(zip(emulated["job_key"], emulated["executor"], strict=True))
-    table = rows.ranked(device, executors)
+    table, checked = rows.ranked(device), rows.checked(device)
 
     _recommendation(device, ranked.ranking.objective, table)
     if not table.empty:
         metric = rows.accuracy_metric(device)
         _charts(table, metric, _bounds(ranked, table, metric))
         _table(table, metric)
+    if not checked.empty:
+        _checked(checked, _most_drop(ranked))
+    _explain_references((*device.ranking, *device.checked))
+    _explain_trust(device)
     _not_ranked(device)
     details.show(here, device.winner.name if device.winner else None)
 
@@ -49,7 +54,8 @@ def _recommendation(device: DeviceRanking, objective: str, table: pd.DataFrame) 
             st.caption(f"Objective: {inert(objective)}")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
-        st.caption(f"SHIP THIS ON {inert(device.device)}")
+        verdict = "SHIP THIS ON" if winner.timed else "BEST BY ITS ANSWERS, ONLY CHECKED, NOT TIMED ON"
+        st.caption(f"{verdict} {inert(device.device)}")
         st.subheader(inert(row["variant"]), anchor=False)
         _headline(device, winner, row)
         _badges(winner)
@@ -67,9 +73,10 @@ def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
     """The recommended one's figures; the objective's own metric too where it is none of the four."""
     accuracy = METRICS[rows.accuracy_metric(device)]
     source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "as answered by the device"
+    spread = f"95 % interval: {row['interval_text']}" if winner.timed else "only a phone can tell"
     against = "Against your own fp32 eager model, on the same images."
     figures = [
-        ("Latency (p50)", row["latency_text"], f"95 % interval: {row['interval_text']}", None),
+        ("Latency (p50)", row["latency_text"], spread, None),
         (accuracy.title, accuracy.format(row["accuracy"]), source, None),
         ("Accuracy drop", row["drop_text"], f"95 % interval: {row['drop_interval_text']}", against),
         ("Size", row["size_text"], "the file to ship", None),
@@ -104,12 +111,17 @@ def _bounds(ranked: Ranked, table: pd.DataFrame, metric: str) -> charts.Accuracy
     if metric != "top1_percent" or known.empty:
         return charts.AccuracyAxis(title)
     eager = float(known["accuracy"].iloc[0] + known["drop_points"].iloc[0])
+    most = _most_drop(ranked)
+    return charts.AccuracyAxis(title, eager, None if most is None else eager - most)
+
+
+def _most_drop(ranked: Ranked) -> float | None:
+    """The largest accuracy drop that the objective allows (points)."""
+    bounds = ranked.results.spec.objective.constraints
     allowed = [
-        constraint.at_most
-        for constraint in ranked.results.spec.objective.constraints
-        if constraint.metric == "accuracy_drop_points" and constraint.at_most is not None
+        bound.at_most for bound in bounds if bound.metric == "accuracy_drop_points" and bound.at_most is not None
     ]
-    return charts.AccuracyAxis(title, eager, eager - min(allowed) if allowed else None)
+    return min(allowed, default=None)
 
 
 def _charts(table: pd.DataFrame, metric: str, axis: charts.AccuracyAxis) -> None:
@@ -170,7 +182,49 @@ def _table(table: pd.DataFrame, metric: str) -> None:
             "Size (MB)": column.NumberColumn(format="%.2f"),
         },
     )
-    labels = {label for labels in table["trust"] for label in labels}
+
+
+def _checked(checked: pd.DataFrame, most_drop: float | None) -> None:
+    st.subheader(CHECKED, anchor=False)
+    if checked["drop_points"].notna().any():
+        with st.container(border=True, key="checked-chart"):
+            st.altair_chart(charts.drops(checked, most_drop), key="checked")
+    shown = pd.DataFrame(
+        {
+            "Variant": checked["variant"],
+            "Top-1 (%)": checked["accuracy"],
+            "Drop (points)": checked["drop_points"],
+            "Drop, 95 % interval": checked["drop_interval_text"],
+            "Agreement (%)": checked["agreement"],
+            "SQNR": checked["sqnr_text"],
+            "Size (MB)": checked["artifact_mb"],
+            "Constraints": checked["status"],
+            "Checked by": checked["executor"],
+            "Trust": checked["trust_text"],
+        }
+    )
+    if (checked["why"] != NOTHING).any():
+        shown["Why"] = checked["why"]
+    number = st.column_config.NumberColumn
+    st.dataframe(
+        shown,
+        hide_index=True,
+        height=_height(len(shown)),
+        key="checked-table",
+        column_config={
+            "Variant": st.column_config.TextColumn(width=290),
+            **{name: number(format="%.2f") for name in ("Top-1 (%)", "Drop (points)", "Agreement (%)", "Size (MB)")},
+        },
+    )
+
+
+def _explain_references(shown: tuple[Candidate, ...]) -> None:
+    for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
+        st.text(line(f"{executor}: {reference_text(executor)}"))
+
+
+def _explain_trust(device: DeviceRanking) -> None:
+    labels = {label for candidate in (*device.ranking, *device.checked) for label in candidate.trust}
     if labels:
         with st.expander("What the trust labels mean"):
             for name, label in TRUST.items():

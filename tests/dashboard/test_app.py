@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.inert import line
+from sweeps.manifest import Coverage
 
 Page = Callable[[Path], AppTest]
 
@@ -116,6 +117,87 @@ def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, w
     assert len(table(shown, "Outcome")) == 4
 
 
+NNAPI = (
+    "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
+    "its time says nothing of a phone"
+)
+SECTION = "Checked on this host, not timed"
+
+
+def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Sweep", "checked")
+    assert not shown.exception
+    assert shown.subheader[0].value.startswith("`cpu ")
+    assert all(variant.startswith("cpu ") for variant in table(shown, "Rank")["Variant"])
+    assert SECTION in [part.value for part in shown.subheader]
+    found = table(shown, "Checked by")
+    assert list(found["Variant"]) == [
+        *("metal fp32 nchw script", "nnapi fp32 nchw", "nnapi fp32 nhwc"),
+        *("nnapi int8-qnnpack nchw", "nnapi int8-qnnpack nhwc"),
+    ]
+    assert list(found["Constraints"]) == ["constraints kept"] * 3 + ["unresolved", "constraint missed"]
+    assert list(found["Checked by"]) == ["reference:metal@1"] + ["reference:nnapi@1"] * 4
+    assert list(found["Drop (points)"])[-1] == 12.0
+    assert list(found["Drop, 95 % interval"])[-1] == "11.54 to 12.46 points"
+    assert set(found["SQNR"]) == {"31.0 dB"}
+    assert not [column for column in found if "ms" in column or "p50" in column]
+    assert NNAPI in texts(shown)
+    assert len(shown.get("vega_lite_chart")) == 3
+
+
+def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Sweep", "by-accuracy")
+    assert not shown.exception
+    assert shown.subheader[0].value == "`nnapi fp32 nhwc`"
+    assert any("ONLY CHECKED, NOT TIMED" in str(part.value) for part in shown.caption)
+    figures = {metric.label: metric.value for metric in shown.metric}
+    assert (figures["Latency (p50)"], figures["Top-1"]) == ("not timed", "97.60 %")
+    assert "emulated by `reference:nnapi@1`" in texts(shown)
+    ranking = table(shown, "Rank")
+    assert ranking["Accuracy from"][0] == "emulated: reference:nnapi@1"
+    assert SECTION not in [part.value for part in shown.subheader]
+    assert NNAPI in texts(shown)
+
+
+def test_where_all_was_only_checked_there_is_no_winner_and_no_chart_of_latency(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Sweep", "only-checked")
+    assert not shown.exception
+    assert shown.subheader[0].value == "No winner"
+    assert "nothing was timed: 4 only checked" in texts(shown)
+    assert len(table(shown, "Checked by")) == 4
+    assert len(shown.get("vega_lite_chart")) == 1
+
+
+def test_details_show_what_nnapi_covers_where_the_store_has_it() -> None:
+    def script(coverage: str) -> None:
+        import pandas as pd
+
+        from dashboard.views import details
+        from sweeps.frame import FRAME_COLUMNS
+
+        row: dict[str, object] = dict.fromkeys(FRAME_COLUMNS, "")
+        row |= {"name": "net", "outcome": "measured", "block_medians_ms": (), "coverage": coverage}
+        figures = {"top1_percent": 97.5}
+        details.show(pd.DataFrame([{**row, **dict.fromkeys(details.METRICS, float("nan")), **figures}]), None)
+
+    coverage = Coverage(
+        operations={"ADD": 10, "CONV_2D": 35}, multiply_adds=6_100_000, multiply_adds_covered_percent=99.5
+    )
+    shown = AppTest.from_function(script, kwargs={"coverage": coverage.model_dump_json()}).run()
+    assert not shown.exception
+    tables = [frame.value for frame in shown.dataframe]
+    assert list(tables[2].itertuples(index=False, name=None)) == [
+        ("Multiply-adds covered", "99.5 %"),
+        ("Multiply-adds of the model", "6,100,000"),
+        ("CONV_2D", "35 ×"),
+        ("ADD", "10 ×"),
+    ]
+    for nothing in ("", "–", "no JSON", '{"operations": {}}'):
+        shown = AppTest.from_function(script, kwargs={"coverage": nothing}).run()
+        assert not shown.exception
+        assert "Covered by the accelerator" not in texts(shown)
+
+
 def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: str) -> None:
     shown = choose(page(workspace), "Sweep", "hostile")
     assert not shown.exception
@@ -125,6 +207,7 @@ def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: s
     variant = table(shown, "Rank")["Variant"][0]
     assert line(evil) in variant
     assert line(evil) in table(shown, "Outcome")["Reason"][0]
+    assert line(f"reference:{evil}") == table(shown, "Checked by")["Checked by"][0]
     assert line(evil) in next(box for box in shown.selectbox if box.label == "Device").options[0]
 
 

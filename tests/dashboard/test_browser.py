@@ -33,7 +33,7 @@ def opened(workspace: Path) -> Iterator[Page]:
 
 def choose(page: Page, label: str, option: str) -> None:
     page.get_by_role("combobox", name=label).click()
-    page.get_by_role("option", name=option).click()
+    page.get_by_role("option", name=option, exact=True).click()
 
 
 def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
@@ -62,6 +62,13 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     assert card.locator("a, script").count() == 0
     assert opened.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
     assert dialogs == []
+
+    choose(opened, "Sweep", "checked")
+    expect(opened.get_by_role("heading", name="Checked on this host, not timed")).to_be_visible(timeout=LIMIT_MS)
+    checked = opened.get_by_test_id("stDataFrame").filter(has_text="Checked by")
+    expect(checked).to_contain_text("nnapi int8-qnnpack nhwc", timeout=LIMIT_MS)
+    expect(checked).to_contain_text("reference:nnapi@1", timeout=LIMIT_MS)
+    expect(opened.locator(".st-key-checked-chart :is(canvas, svg.marks)")).to_have_count(1, timeout=LIMIT_MS)
 
     choose(opened, "Sweep", "broken")
     expect(card.get_by_role("heading")).to_have_text("No winner", timeout=LIMIT_MS)

@@ -129,3 +129,58 @@ def test_ranks_of_points_that_would_cover_each_other_stand_together() -> None:
     )
     assert charts.places_beside(table) == ["1=", "", "3"]
     assert charts.places_beside(table.assign(place=["2", "1", ""])) == ["1, 2", "", ""]
+
+
+def checks(*entries: tuple[str, str, float | None]) -> pd.DataFrame:
+    """(variant, status, drop) each, with an interval around it."""
+    return pd.DataFrame(
+        {
+            "variant": variant,
+            "status": status,
+            "drop_points": drop,
+            "drop_low_points": None if drop is None else drop - 0.5,
+            "drop_high_points": None if drop is None else drop + 0.5,
+            "executor": "reference:nnapi@1",
+            **dict.fromkeys(["accuracy_text", "drop_text", "drop_interval_text", "sqnr_text"], "text"),
+        }
+        for variant, status, drop in entries
+    )
+
+
+CHECKED = checks(("a", "constraints kept", 0.1), ("b", "constraint missed", 9.0), ("c", "unresolved", None))
+
+
+def test_checked_variants_stand_in_order_with_their_drops_and_intervals() -> None:
+    chart = charts.drops(CHECKED, None)
+    (point,) = layers(chart, "point")
+    assert point["encoding"]["y"]["sort"] == ["a", "b"]
+    assert point["encoding"]["x"]["field"] == "drop_points"
+    assert "points of top-1" in point["encoding"]["x"]["title"]
+    (interval,) = layers(chart, "rule")
+    assert (interval["encoding"]["x"]["field"], interval["encoding"]["x2"]["field"]) == (
+        "drop_low_points",
+        "drop_high_points",
+    )
+
+
+def test_the_most_that_the_objective_allows_is_a_line_with_its_name() -> None:
+    document = charts.drops(CHECKED, 1.0).to_dict()
+    assert [{"drop_points": 1.0, "text": "most allowed"}] in document["datasets"].values()
+
+
+def test_a_check_keeps_its_colour_whatever_else_is_shown() -> None:
+    def colour(table: pd.DataFrame, status: str) -> str:
+        scale = layers(charts.drops(table, None), "point")[0]["encoding"]["color"]["scale"]
+        return str(scale["range"][scale["domain"].index(status)])
+
+    everything = checks(*((name, name, 0.1) for name in charts.CHECKS))
+    assert len({colour(everything, status) for status in charts.CHECKS}) == len(charts.CHECKS)
+    for status in charts.CHECKS:
+        assert colour(checks(("alone", status, 0.1)), status) == colour(everything, status)
+
+
+def test_text_of_the_store_reaches_the_chart_of_checks_only_as_data() -> None:
+    chart = charts.drops(checks((EVIL, "constraints kept", 0.1)).assign(executor=EVIL), 1.0)
+    (point,) = layers(chart, "point")
+    assert point["encoding"]["y"]["sort"] == [EVIL]
+    assert without_data(chart).count("onerror") == without_data(chart).count("sort")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from dashboard.rows import accuracy_metric, ranked, shown_names
+from dashboard.rows import accuracy_metric, checked, ranked, shown_names
 from sweeps.frame import ResultRow, to_frame
 from sweeps.rank import DeviceRanking, rank
 from sweeps.records import RunAxes, Variant
@@ -57,13 +57,13 @@ def ranking(*entries: ResultRow) -> DeviceRanking:
 
 
 def test_ties_share_the_first_place_and_the_next_one_counts_on() -> None:
-    table = ranked(ranking(row("a", 3.0), row("b", 3.01), row("c", 9.0)), {})
+    table = ranked(ranking(row("a", 3.0), row("b", 3.01), row("c", 9.0)))
     assert list(table["place"]) == ["1=", "1=", "3"]
     assert list(table["status"]) == ["recommended", "tied", "ranked behind"]
 
 
 def test_a_clear_winner_is_first_alone() -> None:
-    table = ranked(ranking(row("a", 3.0), row("b", 9.0)), {})
+    table = ranked(ranking(row("a", 3.0), row("b", 9.0)))
     assert list(table["place"]) == ["1", "2"]
     assert table["label"][0].startswith("1  ")
 
@@ -72,14 +72,14 @@ def test_what_can_not_win_has_no_place() -> None:
     far = {"accuracy_drop_points": 9.0, "accuracy_drop_low_points": 8.0, "accuracy_drop_high_points": 10.0}
     near = {"accuracy_drop_points": 0.9, "accuracy_drop_low_points": 0.4, "accuracy_drop_high_points": 1.4}
     throttled = replace(row("d", 0.5), trust=("throttled",))
-    table = ranked(ranking(row("a", 3.0), row("b", 1.0, **far), row("c", 1.0, **near), throttled), {})
+    table = ranked(ranking(row("a", 3.0), row("b", 1.0, **far), row("c", 1.0, **near), throttled))
     assert list(table["place"]) == ["1", "", "", ""]
     assert list(table["status"]) == ["recommended", "unresolved", "constraint missed", "disqualified"]
     assert "at most 1 points" in table["why"][1]
 
 
 def test_figures_have_their_units_and_intervals() -> None:
-    table = ranked(ranking(row("a", 3.0)), {})
+    table = ranked(ranking(row("a", 3.0)))
     only = table.iloc[0]
     assert only["latency_text"] == "3.000 ms"
     assert only["interval_text"] == "2.970 to 3.030 ms"
@@ -92,26 +92,65 @@ def test_figures_have_their_units_and_intervals() -> None:
 
 def test_without_repeated_rounds_there_is_no_interval() -> None:
     once = replace(row("a", 3.0), block_medians_ms=((0, 3.0),), metrics={"latency_p50_ms": 3.0})
-    only = ranked(ranking(once), {}).iloc[0]
+    only = ranked(ranking(once)).iloc[0]
     assert only["interval_text"] == "none"
     assert only["latency_end_ms"] == 3.0
     assert pd.isna(only["latency_ci_high_ms"])
 
 
-def test_emulated_accuracy_is_labelled_so() -> None:
-    table = ranked(ranking(row("a", 3.0), row("b", None)), {"key b": "reference:nnapi@1"})
-    emulated = table[table["job_key"] == "key b"].iloc[0]
-    assert emulated["accuracy_text"] == "97.00 % (emulated)"
-    assert emulated["emulated_by"] == "reference:nnapi@1"
-    assert pd.isna(emulated["latency_p50_ms"])
-    assert table[table["job_key"] == "key a"].iloc[0]["emulated_by"] == ""
+def only_checked(name: str, **figures: float) -> ResultRow:
+    return replace(row(name, None, **figures), emulated=True, executor="reference:nnapi@1")
+
+
+BY_ACCURACY = ObjectiveSpec(maximize="top1_percent", constraints=())
+
+
+def test_what_was_only_checked_is_no_row_of_the_ranking_by_latency() -> None:
+    found = ranking(row("a", 3.0), only_checked("b"))
+    assert list(ranked(found)["job_key"]) == ["key a"]
+    assert list(checked(found)["job_key"]) == ["key b"]
+
+
+def test_what_was_only_checked_has_figures_a_status_and_what_checked_it() -> None:
+    far = {"accuracy_drop_points": 9.0, "accuracy_drop_low_points": 8.0, "accuracy_drop_high_points": 10.0}
+    near = {"accuracy_drop_points": 0.9, "accuracy_drop_low_points": 0.4, "accuracy_drop_high_points": 1.4}
+    invalid = replace(only_checked("d"), trust=("invalid_output",))
+    table = checked(
+        ranking(only_checked("a", sqnr_db=61.52), only_checked("b", **far), only_checked("c", **near), invalid)
+    )
+    assert list(table["job_key"]) == ["key a", "key c", "key b", "key d"]
+    assert list(table["status"]) == ["constraints kept", "unresolved", "constraint missed", "disqualified"]
+    assert list(table["sqnr_text"])[:2] == ["61.5 dB", "equal to the bit"]
+    assert set(table["executor"]) == {"reference:nnapi@1"}
+    first = table.iloc[0]
+    assert (first["accuracy"], first["agreement"], first["artifact_mb"]) == (97.0, 99.0, 1.5)
+    assert (first["drop_text"], first["drop_interval_text"]) == ("0.20 points", "-0.10 to 0.50 points")
+    assert "at most 1 points" in table["why"][2]
+
+
+def test_without_checked_variants_there_is_an_empty_table() -> None:
+    assert checked(ranking(row("a", 3.0))).empty
+
+
+def test_an_accuracy_by_a_reference_is_labelled_so_where_it_is_ranked() -> None:
+    (found,) = rank(to_frame([row("a", 3.0), only_checked("b", top1_percent=99.5)]), BY_ACCURACY, "s").devices
+    table = ranked(found)
+    best = table.iloc[0]
+    assert (best["job_key"], best["place"], best["status"]) == ("key b", "1", "recommended")
+    assert best["accuracy_text"] == "99.50 % (emulated)"
+    assert best["emulated_by"] == "reference:nnapi@1"
+    assert (best["latency_text"], best["latency_short"], best["interval_text"]) == ("not timed", "–", "not timed")
+    assert pd.isna(best["latency_p50_ms"])
+    assert table.iloc[1]["emulated_by"] == ""
 
 
 def test_data_without_labels_is_shown_by_agreement() -> None:
     nan = float("nan")
     unlabelled = ranking(row("a", 3.0, top1_percent=nan, accuracy_drop_points=nan))
     assert accuracy_metric(unlabelled) == "agreement_percent"
-    assert ranked(unlabelled, {})["accuracy"][0] == 99.0
+    assert ranked(unlabelled)["accuracy"][0] == 99.0
+    only = only_checked("b", top1_percent=nan, accuracy_drop_points=nan)
+    assert checked(ranking(only))["accuracy_text"][0] == "–"
 
 
 def test_variants_that_differ_in_run_axes_only_go_by_their_whole_names() -> None:
@@ -122,4 +161,4 @@ def test_variants_that_differ_in_run_axes_only_go_by_their_whole_names() -> None
 
 def test_no_candidates_make_an_empty_table() -> None:
     failed = replace(row("a", None), outcome="failed", metrics={})
-    assert ranked(ranking(failed), {}).empty
+    assert ranked(ranking(failed)).empty
