@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from tests.workers.runtimes import old_torch
+
 # How long an example takes says how busy the machine is.
 settings.register_profile("edgesweep", deadline=None)
 settings.load_profile("edgesweep")
@@ -28,6 +30,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, (program, line) in REQUIREMENTS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=f"{program} is missing; enable with: {line}"))
+        # In strict mode the tests install it themselves.
+        lacks = not (old_torch.installed() or item.config.getoption("--strict-machine"))
+        if lacks and item.get_closest_marker("old_torch"):
+            line = "python -m tests.workers.runtimes.old_torch (1.8 GB)"
+            item.add_marker(pytest.mark.skip(reason=f"an older torch is missing; enable with: {line}"))
 
 
 @pytest.hookimpl(wrapper=True)

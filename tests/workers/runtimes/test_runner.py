@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from sweeps.errors import RunnerError
 from sweeps.records import Variant
-from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
-from workers.runtimes.torchscript.runner import ERROR_EXIT
+from tests.workers.runtimes.runs import refused, run
+from workers.runtimes.interface import BuildInputs, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.torch_state import build_state
 
@@ -69,22 +67,6 @@ class Flat(torch.nn.Module):
 class Dequantized(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.dequantize().flatten(1)
-
-
-def run(request: RunRequest) -> RunReport:
-    ended = subprocess.run(RUNTIME.command(request), capture_output=True, check=False)
-    report = RUNTIME.parse(ended.stdout)
-    assert ended.returncode == 0
-    assert ended.stderr == b""
-    return report
-
-
-def refusal(argv: list[str]) -> RunnerError:
-    ended = subprocess.run(argv, capture_output=True, check=False)
-    assert ended.returncode == ERROR_EXIT
-    with pytest.raises(RunnerError) as caught:
-        RUNTIME.parse(ended.stdout)
-    return caught.value
 
 
 def test_a_block_reports_every_iteration_and_what_ran(artifact: RunRequest) -> None:
@@ -224,37 +206,8 @@ def test_without_reuse_every_iteration_gets_an_input_of_its_own(saved: Callable[
 def test_with_reuse_every_iteration_gets_the_same_tensor_filled_anew(
     saved: Callable[[torch.nn.Module], RunRequest],
 ) -> None:
-    error = refusal(RUNTIME.command(replace(saved(Keeps()), iterations=5, reuse_input=True)))
+    error = refused(replace(saved(Keeps()), iterations=5, reuse_input=True))
     assert (error.kind, error.message) == ("run_failed", "an input was given twice")
-
-
-def test_an_artifact_of_a_newer_torch_is_runtime_skew(
-    saved: Callable[[torch.nn.Module], RunRequest], tmp_path: Path
-) -> None:
-    request = saved(Flat())
-    newer = tmp_path / "newer.pt"
-    rewrite(Path(request.model), newer, "version", b"3\n", b"99\n")
-    error = refusal(RUNTIME.command(replace(request, model=str(newer))))
-    assert error.kind == "runtime_skew"
-    assert "version 99" in error.message
-    unknown = tmp_path / "unknown.pt"
-    rewrite(Path(request.model), unknown, "runner.py", b"torch.flatten", b"torch.flatten_of_tomorrow")
-    error = refusal(RUNTIME.command(replace(request, model=str(unknown))))
-    assert error.kind == "runtime_skew"
-    assert "flatten_of_tomorrow" in error.message
-
-
-def rewrite(source: Path, target: Path, name: str, old: bytes, new: bytes) -> None:
-    replaced = 0
-    with zipfile.ZipFile(source) as read, zipfile.ZipFile(target, "w") as written:
-        for record in read.namelist():
-            content = read.read(record)
-            if record.endswith(name):
-                replaced += content.count(old)
-                content = content.replace(old, new)
-            if "debug_pkl" not in record:
-                written.writestr(record, content)
-    assert replaced
 
 
 class Pair(torch.nn.Module):
@@ -279,7 +232,7 @@ def test_an_output_that_is_no_logits_is_told(
 ) -> None:
     (tmp_path / "in.bin").write_bytes(bytes(2 * 48 * 4))
     files = {"eval_inputs": str(tmp_path / "in.bin"), "eval_outputs": str(tmp_path / "out.bin")}
-    error = refusal(RUNTIME.command(replace(saved(module), **files)))
+    error = refused(replace(saved(module), **files))
     assert (error.kind, error.message) == ("bad_output", message)
     assert not (tmp_path / "out.bin").exists()
 
@@ -299,9 +252,7 @@ def test_what_the_request_gets_wrong_is_told(
         "run_failed": replace(saved(Flat()), input_shape=(2,)),
         "bad_arguments": replace(artifact, input_dtype="quint8"),
     }
-    assert {kind: refusal(RUNTIME.command(request)).kind for kind, request in wrong.items()} == {
-        kind: kind for kind in wrong
-    }
+    assert {kind: refused(request).kind for kind, request in wrong.items()} == {kind: kind for kind in wrong}
 
 
 def test_nothing_but_the_standard_library_is_imported_before_the_cpus_are_chosen() -> None:

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import IO, Any, NamedTuple, NoReturn
 
-from workers.runtimes.torchscript.runner_backend import failure, prepare
+from workers.runtimes.torchscript.runner_backend import as_on_device, failure, prepare
 from workers.runtimes.torchscript.runner_eval import evaluate
 from workers.runtimes.torchscript.runner_events import GiveUp, tell
 from workers.runtimes.torchscript.runner_load import choose_engine, load, look, versions_known
@@ -167,7 +167,10 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
     with torch.inference_mode():
         try:
-            (measure if given.eval_inputs is None else evaluate)(model, given, report)
+            if given.eval_inputs is None:
+                measure(model, given, report)
+            else:
+                evaluate(as_on_device(given.backend, model), given, report)
         except GiveUp:
             raise
         except Exception as error:  # torch.jit.Error is no RuntimeError

@@ -3,6 +3,7 @@
 import ctypes
 import re
 from pathlib import Path
+from typing import Any
 
 from workers.runtimes.torchscript.runner_events import GiveUp
 from workers.runtimes.torchscript.runner_load import last_words
@@ -61,6 +62,15 @@ def _load_reference(backend: str, reference: str) -> None:
         ctypes.CDLL(NNAPI_LIBRARY)
     except (OSError, RuntimeError) as error:
         raise GiveUp("bad_reference", f"{reference} can not stand in for {backend}: {last_words(error)}") from error
+
+
+def as_on_device(backend: str, model: Any) -> Any:
+    """The loaded `model` on a host's reference as it answers on the device: Metal computes in fp16."""
+    if backend != "metal":
+        return model
+    from workers.runtimes.torchscript.metal import round_to_half
+
+    return round_to_half(model)
 
 
 def failure(backend: str, error: Exception) -> tuple[str, str]:

@@ -74,7 +74,9 @@ def load(path: str, found: Archive) -> tuple[Any, int]:
             model = torch.jit.load(path, map_location="cpu")  # type: ignore[no-untyped-call]  # as above
             model.eval()
         return model, time.perf_counter_ns() - started
-    except RuntimeError as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a damaged file makes torch raise anything
         skew = _skew(found, str(error))
         raise GiveUp(*(("runtime_skew", skew) if skew else ("load_failed", last_words(error)))) from error
 

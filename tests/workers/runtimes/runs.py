@@ -1,0 +1,50 @@
+"""Runs of the runner as what it is, a process, and what it answers or refuses."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sweeps.errors import RunnerError
+from workers.runtimes.interface import Logits, RunReport, RunRequest
+from workers.runtimes.torchscript.report import parse
+from workers.runtimes.torchscript.runner import ERROR_EXIT
+from workers.runtimes.torchscript.runtime import TorchScript
+
+RUNNER = (sys.executable, "-m", "workers.runtimes.torchscript.runner")
+
+
+def run(request: RunRequest) -> RunReport:
+    ended = subprocess.run(TorchScript().command(request), capture_output=True, check=False)
+    report = parse(ended.stdout)
+    assert ended.returncode == 0
+    assert ended.stderr == b""
+    return report
+
+
+def refusal(argv: Sequence[str]) -> RunnerError:
+    """What the runner gave up for, without a word on stderr: no traceback, no crash."""
+    ended = subprocess.run(argv, capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (ERROR_EXIT, b"")
+    with pytest.raises(RunnerError) as caught:
+        parse(ended.stdout)
+    return caught.value
+
+
+def refused(request: RunRequest) -> RunnerError:
+    return refusal(TorchScript().command(request))
+
+
+def evaluating(folder: Path, images: torch.Tensor) -> dict[str, str]:
+    """The fields of a request that evaluates `images`."""
+    (folder / "in.bin").write_bytes(np.ascontiguousarray(images.numpy(), "<f4").tobytes())
+    return {"eval_inputs": str(folder / "in.bin"), "eval_outputs": str(folder / "out.bin")}
+
+
+def answers(folder: Path, report: RunReport) -> Logits:
+    shape = (report.eval_images or 0, report.eval_classes or 0)
+    return np.fromfile(folder / "out.bin", "<f4").reshape(shape)
