@@ -1,4 +1,4 @@
-"""Static int8 in FX graph mode."""
+"""int8 in FX graph mode: static, and the graph that quantization-aware training works on."""
 
 import copy
 from collections import defaultdict
@@ -7,20 +7,21 @@ import torch
 from torch.ao.quantization import ObserverBase
 from torch.ao.quantization.fx.custom_config import PrepareCustomConfig
 from torch.ao.quantization.fx.tracer import QuantizationTracer
-from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
+from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx, prepare_qat_fx
 from torch.fx import GraphModule, Node
 
 from workers.runtimes.torchscript.fuse import check_foldable, fused_groups, symbolic
 from workers.runtimes.torchscript.quantize.bounds import FloatOnly, fixed_to, mark_of, rewrite_bounds
 from workers.runtimes.torchscript.quantize.calibration import State, install, observers_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
+from workers.runtimes.torchscript.quantize.qat import fold, load_parameters
 from workers.runtimes.torchscript.quantize.qconfigs import keep_float, qconfig_mapping
 from workers.runtimes.torchscript.scheme import Scheme
 
 _LEAVES = PrepareCustomConfig().set_non_traceable_module_classes([FloatOnly])
 
 
-def prepare_static(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
+def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
     """Insert observers into the model's graph; what no kernel does right stays float."""
     graph = symbolic(model)
     check_foldable(graph)
@@ -28,26 +29,48 @@ def prepare_static(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor
     while True:
         rewritten = copy.deepcopy(graph)
         rewrite_bounds(rewritten, keep)
+        if scheme.method == "qat":
+            rewritten, folded = fold(rewritten)
         keep_float(rewritten, scheme.engine)
         # Traced as prepare_fx does first: both graphs then name their nodes alike.
         before = GraphModule(rewritten, QuantizationTracer([], [FloatOnly]).trace(rewritten))
         # It fuses by itself, and can not take what is fused already (it looks into ConvReLU2d).
-        prepared = prepare_fx(copy.deepcopy(rewritten), qconfig_mapping(scheme), (example,), _LEAVES)
-        refused = fix_scales(prepared)
+        insert = prepare_qat_fx if scheme.method == "qat" else prepare_fx
+        prepared = insert(copy.deepcopy(rewritten), qconfig_mapping(scheme), (example,), _LEAVES)
+        refused = _fix_scales(prepared, _marks(before, prepared))
         if not refused:
-            return Prepared(module=prepared, fused=fused_groups(before, prepared), example=example)
+            fused = folded if scheme.method == "qat" else fused_groups(before, prepared)
+            return Prepared(module=prepared, fused=fused, example=example)
         keep |= refused
 
 
-def convert_static(prepared: Prepared, state: State) -> torch.nn.Module:
+def convert_graph(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.Module:
     """The int8 graph. The engine must be in force."""
     graph = copy.deepcopy(prepared.module)
     assert isinstance(graph, GraphModule)
     install(graph, state)
+    if scheme.method == "qat":
+        load_parameters(graph, state)
     return convert_fx(graph)
 
 
-def fix_scales(prepared: GraphModule) -> set[str]:
+def _marks(before: GraphModule, prepared: GraphModule) -> dict[str, tuple[str, float]]:
+    """What marked ReLUs stand for, by the name of the node in `prepared` that answers for them.
+
+    The ReLU itself, or what it was fused into; the module there may be a new one, which knows nothing of the ReLU.
+    """
+    there = {node.name for node in prepared.graph.nodes}
+    marks: dict[str, tuple[str, float]] = {}
+    for node in before.graph.nodes:
+        mark = mark_of(before.get_submodule(str(node.target))) if node.op == "call_module" else None
+        if mark is not None:
+            while node.name not in there:
+                node = node.all_input_nodes[0]
+            marks[node.name] = mark
+    return marks
+
+
+def _fix_scales(prepared: GraphModule, marks: dict[str, tuple[str, float]]) -> set[str]:
     """Fix the observers of marked ReLUs to their bound. Returns the ReLUs for which that is not possible.
 
     Operators such as concatenation and pooling share one observer between input and output. Its range may be cut to
@@ -63,37 +86,35 @@ def fix_scales(prepared: GraphModule) -> set[str]:
     seen: set[str] = set()
     refused: set[str] = set()
     for observer, nodes in observed.items():
-        marks = [mark for node in nodes if (mark := _mark(node.all_input_nodes[0], modules))]
-        if not marks:
+        here = [mark for node in nodes if (mark := marks.get(node.all_input_nodes[0].name))]
+        if not here:
             continue
-        bounds = {bound for _, bound in marks}
-        seen |= {name for name, _ in marks}
+        bounds = {bound for _, bound in here}
+        seen |= {name for name, _ in here}
         bound = min(bounds)
-        if len(bounds) > 1 or not all(_range_is_free(node, observer, bound, modules) for node in nodes):
-            refused |= {name for name, _ in marks}
+        if len(bounds) > 1 or not all(_range_is_free(node, bound, marks, modules) for node in nodes):
+            refused |= {name for name, _ in here}
             continue
         for name in slots[observer]:
             prepared.set_submodule(name, fixed_to(bound))
-    every = {mark[0] for module in modules.values() if (mark := mark_of(module)) is not None}
+    every = {name for name, _ in marks.values()}
     return refused | (every - seen)  # a ReLU that nothing observes would lose its bound
 
 
-def _range_is_free(node: Node, observer: ObserverBase, bound: float, modules: dict[str, torch.nn.Module]) -> bool:
+def _range_is_free(
+    node: Node, bound: float, marks: dict[str, tuple[str, float]], modules: dict[str, torch.nn.Module]
+) -> bool:
     """Whether cutting the range of what `node` observes to 0 ... bound changes no answer."""
     value = node.all_input_nodes[0]
-    if _mark(value, modules):
+    if value.name in marks:
         return True
     inputs = value.all_input_nodes
-    if inputs and all(_observer(source, modules) is observer for source in inputs):
+    if inputs and all(_observer(source, modules) is modules[str(node.target)] for source in inputs):
         return True  # an operator that stays within the range of its inputs
-    marks = [_mark(user, modules) for user in node.users]
-    return bool(marks) and all(mark is not None and mark[1] == bound for mark in marks)  # only read by such ReLUs
+    readers = [marks.get(user.name) for user in node.users]
+    return bool(readers) and all(mark is not None and mark[1] == bound for mark in readers)  # only read by such ReLUs
 
 
 def _observer(node: Node, modules: dict[str, torch.nn.Module]) -> ObserverBase | None:
     module = modules.get(str(node.target)) if node.op == "call_module" else None
     return module if isinstance(module, ObserverBase) else None
-
-
-def _mark(node: Node, modules: dict[str, torch.nn.Module]) -> tuple[str, float] | None:
-    return mark_of(modules[str(node.target)]) if node.op == "call_module" else None

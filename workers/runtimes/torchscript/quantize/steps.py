@@ -9,7 +9,7 @@ from torch.fx import GraphModule
 from sweeps.errors import BuildError
 from workers.runtimes.interface import Images
 from workers.runtimes.torchscript.failures import first_words
-from workers.runtimes.torchscript.quantize import dynamic, eager, fx
+from workers.runtimes.torchscript.quantize import dynamic, eager, fx, qat
 from workers.runtimes.torchscript.quantize.calibration import check_images, observe, state_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.scheme import Scheme, default_granularity
@@ -24,8 +24,8 @@ def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Pr
     _refuse_quantized(model)
     try:
         match scheme.method:
-            case "static_fx":
-                return fx.prepare_static(model, scheme, example)
+            case "static_fx" | "qat":
+                return fx.prepare_graph(model, scheme, example)
             case "static_eager":
                 return eager.prepare_eager(model, scheme, example)
             case "dynamic":
@@ -52,8 +52,14 @@ def calibrate(
     check_images(calibration, prepared.example)
     module = copy.deepcopy(prepared.module)
     try:
+        if scheme.method == "qat":
+            qat.without_rounding(module)
         observe(module, calibration, batch)
-        return state_of(module)
+        state = state_of(module)
+        if scheme.method == "qat":
+            assert reference is not None
+            state |= qat.fine_tune(module, calibration, reference)
+        return state
     except BuildError:
         raise
     except Exception as error:
@@ -79,7 +85,7 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
             case "static_eager":
                 converted = eager.convert_eager(prepared, state)
             case _:
-                converted = fx.convert_static(prepared, state)
+                converted = fx.convert_graph(prepared, state, scheme)
         converted(prepared.example)  # what has no quantized kernel is found here, and not on a phone
     except BuildError:
         raise

@@ -1,0 +1,100 @@
+"""Quantization-aware training: a short fine-tune that is the same every time and never worse than static int8."""
+
+import io
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from workers.accuracy import sqnr_db
+from workers.models import load_eager
+from workers.runtimes.interface import BuildInputs
+from workers.runtimes.torchscript import capture
+from workers.runtimes.torchscript.quantize import Prepared, Scheme, calibrate, convert, default_granularity, prepare
+from workers.runtimes.torchscript.torch_state import build_state
+
+BOUNDED = (torch.nn.ReLU6, torch.nn.Hardtanh)
+
+
+@pytest.fixture(autouse=True)
+def state() -> Iterator[None]:
+    with build_state("qnnpack"):
+        yield
+
+
+def scheme(method: str = "qat", engine: str = "qnnpack", granularity: str = "") -> Scheme:
+    return Scheme(method=method, engine=engine, granularity=granularity or default_granularity(engine))
+
+
+def steps(inputs: BuildInputs, wanted: Scheme) -> tuple[Prepared, dict[str, torch.Tensor]]:
+    model = load_eager(inputs.package)
+    prepared = prepare(model, wanted, torch.from_numpy(inputs.calibration[:1]))
+    return prepared, calibrate(prepared, inputs.calibration, wanted, 16, model)
+
+
+def quality(inputs: BuildInputs, int8: torch.nn.Module) -> float:
+    answer = sqnr_db(inputs.verification_logits, int8(torch.from_numpy(inputs.verification)).numpy())
+    assert answer is not None
+    return answer
+
+
+@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+def test_it_is_not_worse_than_static_int8_and_keeps_the_rewrite_of_relu6(tiny: BuildInputs, engine: str) -> None:
+    with build_state(engine):
+        static, tuned = (
+            convert(*steps(tiny, one), one) for one in (scheme("static_fx", engine), scheme("qat", engine))
+        )
+        assert quality(tiny, tuned) > quality(tiny, static) - 1.0
+        nchw = tuned(torch.from_numpy(tiny.verification))
+        nhwc = tuned(torch.from_numpy(tiny.verification).contiguous(memory_format=torch.channels_last))
+        torch.testing.assert_close(nhwc, nchw, rtol=0, atol=float(nchw.abs().max()) * 0.02)
+        torch.testing.assert_close(capture.script(tuned)(torch.from_numpy(tiny.verification)), nchw)
+    assert not any(isinstance(module, BOUNDED) for module in tuned.modules())
+    fixed = [m for m in tuned.modules() if getattr(m, "scale", None) == pytest.approx(6 / 255) and m.zero_point == 0]
+    assert len(fixed) == 4
+
+
+def test_the_weights_move_towards_the_float_models_answers(mobilenet: BuildInputs) -> None:
+    prepared, found = steps(mobilenet, scheme())
+    parameters = dict(prepared.module.named_parameters())
+    moved = [name for name, parameter in parameters.items() if not torch.equal(found[name], parameter)]
+    assert len(moved) > len(parameters) / 2
+    untrained = {**found, **{name: parameter.detach() for name, parameter in parameters.items()}}
+    images = torch.from_numpy(mobilenet.calibration)
+    wanted = load_eager(mobilenet.package)(images)
+    better, before = (float((convert(prepared, one, scheme())(images) - wanted).norm()) for one in (found, untrained))
+    assert better < before
+
+
+def test_two_fine_tunes_are_the_same_to_the_bit_also_through_a_file(tiny: BuildInputs) -> None:
+    prepared, first = steps(tiny, scheme())
+    _, second = steps(tiny, scheme())
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    file = io.BytesIO()
+    torch.save(first, file)
+    file.seek(0)
+    images = torch.from_numpy(tiny.verification)
+    stored = torch.load(file, weights_only=True)
+    assert torch.equal(convert(prepared, first, scheme())(images), convert(prepared, stored, scheme())(images))
+
+
+def test_the_model_that_it_learns_from_stays_as_it_was(tiny: BuildInputs) -> None:
+    model = load_eager(tiny.package)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    prepared = prepare(model, scheme(), torch.from_numpy(tiny.calibration[:1]))
+    calibrate(prepared, tiny.calibration, scheme(), 16, model)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert not any(parameter.requires_grad for parameter in model.parameters())
+
+
+def test_what_is_fused_is_what_static_int8_fuses(mobilenet: BuildInputs) -> None:
+    model, example = load_eager(mobilenet.package), torch.from_numpy(mobilenet.calibration[:1])
+    assert prepare(model, scheme(), example).fused == prepare(model, scheme("static_fx"), example).fused
+
+
+def test_one_calibration_image_is_enough_to_go_on(tiny: BuildInputs) -> None:
+    model = load_eager(tiny.package)
+    prepared = prepare(model, scheme(), torch.from_numpy(tiny.calibration[:1]))
+    found = calibrate(prepared, tiny.calibration[:1], scheme(), 16, model)
+    assert quality(tiny, convert(prepared, found, scheme())) > 5
