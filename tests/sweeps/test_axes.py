@@ -17,10 +17,10 @@ ABIS = ("x86_64", "x86", "arm64-v8a", "armeabi-v7a", "riscv64")
 
 
 def _values(axis: str) -> list[Any]:
-    """All values that a sweep file may give a build axis, read off its type."""
+    """All values that a sweep file may give a build axis of TorchScript, read off its type."""
     (inner, _) = get_args(GridSpec.model_fields[axis].annotation)
-    if axis == "calibration_images":
-        return [0, 10, 100]
+    if axis in ("runtime", "calibration_images"):
+        return ["torchscript"] if axis == "runtime" else [0, 10, 100]
     return [True, False] if inner is bool else list(get_args(inner))
 
 

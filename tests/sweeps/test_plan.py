@@ -63,7 +63,7 @@ def identities_of(*models: ModelSpec, **changes: Any) -> Identities:
         "calibration_id": "c" * 64,
         "evaluation_id": "e" * 64,
         "versions": {"torch": "2.12.1", "torchvision": "0.27.1", "builder": "torchscript 1"},
-        "runners": {"torchscript": "python-torchscript 1"},
+        "runners": {"torchscript": "python-torchscript 1", "eager": "python-eager 1"},
         "references": {"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     }
     return Identities(**{**values, **changes})
@@ -366,6 +366,9 @@ def _granularity(cell: Cell, device: DeviceFacts) -> str:
 def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
     """What a cell of a grid comes down to: the build axes and the run axes that matter for it, with what their values
     mean. Written down here once more, beside `sweeps.axes`, so that one checks the other."""
+    timed_as = {axis: cell[axis] for axis in ("threads", "cpus", "reuse_input")}
+    if cell["runtime"] == "eager":
+        return {"runtime": "eager"}, timed_as
     backend, int8 = cell["backend"], cell["precision"] == "int8"
     build = {axis: cell[axis] for axis in ("runtime", "backend", "precision", "layout")}
     if int8:
@@ -381,8 +384,7 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
         build |= {} if int8 else {"relaxed_fp16": cell["relaxed_fp16"]}
     else:
         build["capture"] = cell["capture"]
-    timed = backend not in device.emulates
-    return build, {axis: cell[axis] for axis in ("threads", "cpus", "reuse_input")} if timed else {}
+    return build, {} if backend in device.emulates else timed_as
 
 
 def _job(cell: Cell, device: DeviceFacts) -> Job:
@@ -486,7 +488,11 @@ CHANGES: dict[str, tuple[Callable[[Given], Given], Which, Which]] = {
     "calibration data": (lambda g: change_identities(g, calibration_id="d" * 64), "calibrated", "calibrated"),
     "a library": (lambda g: change_identities(g, versions={**g.identities.versions, "torch": "3"}), "all", "all"),
     "the builder": (lambda g: change_identities(g, versions={**g.identities.versions, "builder": "2"}), "all", "all"),
-    "the runner": (lambda g: change_identities(g, runners={"torchscript": "python-torchscript 2"}), "none", "all"),
+    "the runners": (
+        lambda g: change_identities(g, runners={name: f"{runner}.2" for name, runner in g.identities.runners.items()}),
+        "none",
+        "all",
+    ),
     "the NNAPI reference": (lambda g: change_reference(g, "nnapi"), "none", "checked by nnapi"),
     "the Metal reference": (lambda g: change_reference(g, "metal"), "none", "checked by metal"),
     "the unit": (lambda g: change_device(g, device_id="unit-9"), "none", "of the device"),
@@ -666,7 +672,8 @@ def test_count_is_never_too_small_and_exact_where_auto_names_nothing_twice(grid:
     found = len(planned(spec, device).jobs)
     assert found <= count(spec)
     several_autos = any("auto" in axis and len(axis) > 1 for axis in (grid.qengine, grid.granularity))
-    if not several_autos and not device.emulates:
+    # An eager model has no other build axis, and what is only checked no run axis.
+    if not several_autos and not device.emulates and grid.runtime == ("torchscript",):
         assert found == count(spec)
 
 
