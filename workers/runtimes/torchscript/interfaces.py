@@ -5,9 +5,11 @@ import operator
 from dataclasses import dataclass
 
 import torch
+from torch.ao.nn.quantized import DeQuantize
 from torch.fx import GraphModule, Node
 
 from sweeps.errors import BuildError
+from workers.runtimes.torchscript.quantize.functional_modules import Quantize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,38 +69,53 @@ def split(graph: GraphModule) -> Core:
     `graph` is left as it is. Raises `BuildError("interface_not_possible")` where the input is not quantized at once.
     """
     cut = with_numbers(graph)
-    nodes = cut.graph.nodes
-    images = next(node for node in nodes if node.op == "placeholder")
-    quantizes = list(images.users)
-    if not quantizes or any(node.target is not torch.quantize_per_tensor for node in quantizes):
-        readers = ", ".join(node.name for node in quantizes if node.target is not torch.quantize_per_tensor)
+    images = next(node for node in cut.graph.nodes if node.op == "placeholder")
+    steps = [_quantizes(cut, node) for node in images.users]
+    if None in steps or not steps:
+        readers = ", ".join(node.name for node, step in zip(images.users, steps, strict=True) if step is None)
         raise BuildError(
             "interface_not_possible",
             f"the model's input is not quantized first: {readers or 'nothing'} reads it as floats",
             "give interface: [inside] for nnapi, or [core] for cpu",
         )
-    if len({node.args[1:] for node in quantizes}) > 1:
+    if len(set(steps)) > 1:
         raise BuildError("interface_not_possible", "the model's input is quantized in two different ways")
-    scale, zero_point, dtype = quantizes[0].args[1:]
+    taken = steps[0]
+    assert taken is not None
+    for node in list(images.users):
+        node.replace_all_uses_with(images)
+        cut.graph.erase_node(node)
+    end = next(node for node in cut.graph.nodes if node.op == "output")
+    last = end.args[0]
+    output = None
+    if isinstance(last, Node) and _dequantizes(cut, last):
+        quantized = last.all_input_nodes[0]
+        end.args = (quantized,)
+        cut.graph.erase_node(last)
+        output = _answers(cut, quantized) if quantized is not images else taken
+    cut.delete_all_unused_submodules()
+    cut.recompile()
+    return Core(core=cut, input=taken, output=output)
+
+
+def _quantizes(graph: GraphModule, node: Node) -> QParams | None:
+    """The parameters of a step from float to int8, as FX or eager mode writes it; `None` of anything else."""
+    if node.target is torch.quantize_per_tensor:
+        scale, zero_point, dtype = node.args[1:]
+    elif node.op == "call_module" and isinstance(module := graph.get_submodule(str(node.target)), Quantize):
+        scale, zero_point, dtype = module.scale, module.zero_point, torch.quint8
+    else:
+        return None
     assert isinstance(scale, float)
     assert isinstance(zero_point, int)
     assert isinstance(dtype, torch.dtype)
-    for node in quantizes:
-        node.replace_all_uses_with(images)
-        cut.graph.erase_node(node)
-    end = next(node for node in nodes if node.op == "output")
-    last = end.args[0]
-    if isinstance(last, Node) and last.op == "call_method" and last.target == "dequantize":
-        quantized = last.args[0]
-        assert isinstance(quantized, Node)
-        end.args = (quantized,)
-        cut.graph.erase_node(last)
-        output = _answers(cut, quantized)
-    else:
-        output = None
-    cut.delete_all_unused_submodules()
-    cut.recompile()
-    return Core(core=cut, input=QParams(scale=scale, zero_point=zero_point, dtype=dtype), output=output)
+    return QParams(scale=scale, zero_point=zero_point, dtype=dtype)
+
+
+def _dequantizes(graph: GraphModule, node: Node) -> bool:
+    if node.op == "call_module":
+        return isinstance(graph.get_submodule(str(node.target)), DeQuantize)
+    return node.op == "call_method" and node.target == "dequantize"
 
 
 def with_numbers(graph: GraphModule) -> GraphModule:
@@ -140,11 +157,13 @@ def _answers(graph: GraphModule, node: Node) -> QParams:
     """The parameters of the quantized tensor that `node` answers: its own, or those that it takes over."""
     while True:
         module = graph.get_submodule(str(node.target)) if node.op == "call_module" else None
+        # Eager mode keeps the parameters of arithmetic in a module inside.
+        inner = getattr(module, "functional", module)
+        scale, zero_point = getattr(inner, "scale", None), getattr(inner, "zero_point", None)
         name = type(module).__name__ if module is not None else getattr(node.target, "__name__", str(node.target))
-        scale, zero_point = getattr(module, "scale", None), getattr(module, "zero_point", None)
-        if node.target is torch.quantize_per_tensor:
-            scale, zero_point = node.args[1:3]
-        elif node.op == "call_function" and str(node.target).startswith("quantized."):
+        if (step := _quantizes(graph, node)) is not None:
+            return step
+        if node.op == "call_function" and str(node.target).startswith("quantized."):
             scale, zero_point = node.args[-2:]
         elif name in _FIXED:
             scale, zero_point = _FIXED[name]

@@ -70,6 +70,10 @@ def multiply_adds(node: Node, constant: Callable[[Value], Any]) -> int:
     if kind == "aten::scaled_dot_product_attention":
         query, key = node.inputsAt(0), node.inputsAt(1)
         return (_elements(query) + _elements(node.output())) * _size(key, -2)
+    if kind == "aten::_native_multi_head_attention":
+        # Four products with weights (E, E), then scores and their sum of values.
+        query = node.inputsAt(0)
+        return _elements(query) * (4 * _size(query, -1) + 2 * _size(query, -2))
     return 0
 
 

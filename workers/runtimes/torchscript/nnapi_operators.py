@@ -569,14 +569,26 @@ def _same(s: Serializer, node: Node) -> None:
     s.add_view(node.output(), source, view)
 
 
-def _same_size(s: Serializer, node: Node) -> None:
+def _expand(s: Serializer, node: Node) -> None:
     constant = s.constant(node.inputsAt(0))
-    if constant is not None and not s.flexible_batch:
-        s.add_constant_value(node.output(), node.output().type(), constant.expand(_sizes(node)))
-        return
-    if constant is not None or _traced_sizes(node.inputsAt(0)) != _sizes(node):
+    if constant is None and _traced_sizes(node.inputsAt(0)) == _sizes(node):
+        _same(s, node)
+    elif constant is None:
         raise Refused("a tensor that is repeated to a larger size")
-    _same(s, node)
+    elif s.flexible_batch:
+        _for_each_image(s, node, constant)
+    else:
+        s.add_constant_value(node.output(), node.output().type(), constant.expand(_sizes(node)))
+
+
+def _for_each_image(s: Serializer, node: Node, constant: torch.Tensor) -> None:
+    """A constant (1, ...) as often as there are images: added to 0 for each, made of the images themselves."""
+    images, rank = s.tensor(s.images), constant.ndim
+    if images[1].op_type == QUANT8 or list(constant.shape[1:]) != _sizes(node)[1:]:
+        raise Refused("a constant that is repeated for a flexible batch of 8-bit images, or along more dimensions")
+    zeros = s.times(s.mean(images, list(range(1, len(images[1].shape)))), 0.0)
+    flat = s.seen(zeros, s.view_of(zeros).reshaped((_sizes(node)[0],) + (1,) * (rank - 1)), NCHW)
+    s.name(node.output(), s.combine(_CODE.ADD, flat, s.weight(constant)))
 
 
 def _same_type(s: Serializer, node: Node) -> None:
@@ -672,8 +684,7 @@ CONVERTERS: dict[str, Converter] = {
     "aten::alias": _same,
     "aten::to": _same_type,
     "aten::dropout": _dropout,
-    "aten::expand": _same_size,
-    "aten::expand_as": _same_size,
+    "aten::expand": _expand,
     "aten::view": _reshape,
     "aten::reshape": _reshape,
     "aten::flatten": _reshape,

@@ -183,7 +183,7 @@ def _attention(graph: GraphModule, node: Node) -> None:
         return
     inputs = (*node.args, *(node.kwargs[name] for name in ("query", "key", "value") if name in node.kwargs))
     plain = len(inputs) == 3 and len(set(inputs)) == 1 and set(node.kwargs) <= {"query", "key", "value", "need_weights"}
-    answers = list(node.users)
+    answers = [user for user in node.users if user.users or user.target is not operator.getitem]
     first = all(user.target is operator.getitem and user.args[1] == 0 for user in answers)
     extras = attention.bias_k is not None or attention.add_zero_attn or attention.in_proj_weight is None
     if not plain or not first or extras or attention.training:
@@ -208,7 +208,7 @@ def _attention(graph: GraphModule, node: Node) -> None:
         attended = graph.graph.call_function(functional.scaled_dot_product_attention, (query, key, value))
         joined = call("flatten", (call("transpose", (attended, 1, 2)), 2))
     answer = _called(graph, node, "out", out, joined)
-    for user in answers:
+    for user in list(node.users):
         _replace(user, answer)
     graph.graph.erase_node(node)
 

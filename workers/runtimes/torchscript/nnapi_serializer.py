@@ -70,7 +70,8 @@ class Serializer(_NnapiSerializer):
         """As `serialize_model`, on the traced graph as it is: freezing it would lose the shapes that the trace saw."""
         traced = _Traced(module)
         self._answer = traced.graph.return_node().inputsAt(0).debugName()
-        self._batch = (sizes_of(list(traced.graph.inputs())[1]) or [0])[0]
+        self.images = list(traced.graph.inputs())[1]
+        self._batch = (sizes_of(self.images) or [0])[0]
         return self.serialize_model(traced, [template])
 
     # Walking the graph
@@ -84,7 +85,7 @@ class Serializer(_NnapiSerializer):
         cost = multiply_adds(node, self.constant)
         self.mult_adds += cost
         try:
-            if kind in _SIZES or (self._sizes.intersection(inputs) and not self._reads_tensor(inputs)):
+            if kind in _SIZES or (self._sizes.intersection(inputs) and not self._reads_tensor(node)):
                 self._sizes.update(outputs)
             elif kind in ("prim::ListConstruct", "prim::TupleConstruct"):
                 self._add_list(node)
@@ -101,8 +102,14 @@ class Serializer(_NnapiSerializer):
             for output in outputs:
                 self._stand_in(output)
 
-    def _reads_tensor(self, inputs: list[Value]) -> bool:
-        return any(value in self.jitval_operand_map or value in self._views for value in inputs)
+    def _reads_tensor(self, node: Node) -> bool:
+        """Whether `node`, which reads sizes, reads a tensor beside them: view does, arithmetic on sizes does not."""
+        first = node.inputsAt(0)
+        return (
+            first in self.jitval_operand_map
+            or first in self._views
+            or (isinstance(self.constant(first), torch.Tensor) and bool(sizes_of(node.output())))
+        )
 
     def _add_list(self, node: Node) -> None:
         values, output = list(node.inputs()), node.output()
