@@ -152,3 +152,20 @@ def test_mixed_takes_a_transformer(make_inputs: Callable[..., BuildInputs]) -> N
     model, calibration, images = parts(make_inputs("nets:transformer"))
     captured = capture.mixed(model, calibration[:1])
     torch.testing.assert_close(captured(images[:1] * 3), model(images[:1] * 3))
+
+
+def test_a_model_with_quantized_ends_is_compared_on_quantized_inputs() -> None:
+    class Quantized(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.relu(x).flatten(1)
+
+    class Torn(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.flatten(1) if bool(x.dequantize().mean() > 0.1) else x.flatten(1)[:, :1]
+
+    image = torch.quantize_per_tensor(torch.rand(1, 3, 8, 8), 1 / 64, 128, torch.quint8)
+    for captured in (capture.trace(Quantized(), image), capture.mixed(Quantized(), image)):
+        torch.testing.assert_close(captured(image).dequantize(), Quantized()(image).dequantize())
+    with pytest.raises(BuildError) as caught:
+        capture.trace(Torn(), image)
+    assert caught.value.kind == "trace_differs"

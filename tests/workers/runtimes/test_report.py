@@ -21,7 +21,15 @@ FIRST: dict[str, Any] = {"event": "first_inference", "ns": 9_000_000}
 WARMUP: dict[str, Any] = {"event": "warmup", "ns": [8_000_000, 7_900_000]}
 SAMPLE: dict[str, Any] = {"event": "sample", "ns": [7_700_000, 7_800_000, 7_750_000]}
 EVAL: dict[str, Any] = {"event": "eval", "images": 597, "classes": 10}
-RAN: dict[str, Any] = {"event": "ran", "backend": "cpu", "engine": "x86", "threads": 1, "rss_peak_bytes": 500_000_000}
+RAN: dict[str, Any] = {
+    "event": "ran",
+    "backend": "cpu",
+    "reference": False,
+    "engine": "x86",
+    "threads": 1,
+    "cpus": [0, 4],
+    "rss_peak_bytes": 500_000_000,
+}
 END: dict[str, Any] = {"event": "end"}
 WHOLE = (START, LOAD, FIRST, WARMUP, SAMPLE, RAN, END)
 
@@ -45,11 +53,67 @@ def test_a_timing_is_read_whole() -> None:
     assert (parsed.rss_before_load_bytes, parsed.rss_peak_bytes) == (494_000_000, 500_000_000)
     assert (parsed.backend_ran, parsed.engine_ran, parsed.threads_ran) == ("cpu", "x86", 1)
     assert (parsed.eval_images, parsed.eval_classes) == (None, None)
+    assert (parsed.reference, parsed.cpus_ran) == (False, (0, 4))
 
 
 def test_an_evaluation_is_read_whole() -> None:
     parsed = report.parse(transcript(START, LOAD, FIRST, EVAL, RAN, END))
     assert (parsed.eval_images, parsed.eval_classes, parsed.samples_ns) == (597, 10, ())
+
+
+def test_an_evaluation_on_a_reference_says_so() -> None:
+    ran = RAN | {"backend": "nnapi", "reference": True}
+    assert report.parse(transcript(START, LOAD, FIRST, EVAL, ran, END)).reference
+
+
+def test_a_runner_that_does_not_know_its_cpus_or_of_references_is_read() -> None:
+    parsed = report.parse(transcript(START, LOAD, FIRST, SAMPLE, without(without(RAN, "cpus"), "reference"), END))
+    assert (parsed.reference, parsed.cpus_ran) == (False, ())
+
+
+DEVICE: dict[str, Any] = {
+    "event": "nnapi_device",
+    "name": "qti-hta",
+    "type": "accelerator",
+    "version": "1.3",
+    "feature_level": 30,
+    "accepts": None,
+}
+MODEL: dict[str, Any] = {"event": "nnapi_model", "operations": ["CONV_2D", "RELU"]}
+
+
+def test_a_listing_of_accelerators_is_read_whole() -> None:
+    other = DEVICE | {"name": "nnapi-reference", "type": "cpu"}
+    listing = report.listing(transcript(START, DEVICE, other, END))
+    assert [device.name for device in listing.devices] == ["qti-hta", "nnapi-reference"]
+    assert listing.operations is None
+    assert report.listing(transcript(START, END)).devices == ()
+    taken = report.listing(transcript(START, MODEL, DEVICE | {"accepts": [True, False]}, END))
+    assert (taken.operations, taken.devices[0].accepts) == (("CONV_2D", "RELU"), (True, False))
+
+
+@pytest.mark.parametrize(
+    ("model", "device"),
+    [
+        (MODEL, DEVICE),
+        (MODEL, DEVICE | {"accepts": [True]}),
+        (MODEL, DEVICE | {"accepts": [1, 0]}),
+        (MODEL | {"operations": "CONV_2D"}, DEVICE),
+        (MODEL | {"operations": [4]}, DEVICE | {"accepts": [True]}),
+        (MODEL, DEVICE | {"accepts": [True, True], "name": ""}),
+        (MODEL, DEVICE | {"accepts": [True, True], "feature_level": -1}),
+    ],
+)
+def test_a_listing_that_makes_no_sense_is_refused(model: dict[str, Any], device: dict[str, Any]) -> None:
+    with pytest.raises(RunnerError) as caught:
+        report.listing(transcript(START, model, device, END))
+    assert caught.value.kind == "garbled"
+
+
+def test_a_listing_without_an_end_is_truncated() -> None:
+    with pytest.raises(RunnerError) as caught:
+        report.listing(transcript(START, DEVICE))
+    assert caught.value.kind == "truncated"
 
 
 def test_samples_on_several_lines_add_up_in_order() -> None:
@@ -103,6 +167,10 @@ def test_every_cut_of_a_whole_report_is_refused() -> None:
         pytest.param(transcript(START, LOAD, FIRST, RAN, END), id="neither samples nor evaluation"),
         pytest.param(transcript(START, LOAD, FIRST, SAMPLE, EVAL, RAN, END), id="samples and evaluation"),
         pytest.param(transcript(START, LOAD, FIRST, {**SAMPLE, "ns": 5}, RAN, END), id="no list"),
+        pytest.param(transcript(START, LOAD, FIRST, SAMPLE, RAN | {"reference": True}, END), id="emulated times"),
+        pytest.param(transcript(START, LOAD, FIRST, SAMPLE, RAN | {"reference": 1}, END), id="reference of no kind"),
+        pytest.param(transcript(START, LOAD, FIRST, SAMPLE, RAN | {"cpus": "0,1"}, END), id="cpus as text"),
+        pytest.param(transcript(START, LOAD, FIRST, SAMPLE, RAN | {"cpus": [-1]}, END), id="cpus below 0"),
         pytest.param(transcript(START, {"event": "error", "kind": "Oh no", "message": ""}), id="no kind"),
     ],
 )

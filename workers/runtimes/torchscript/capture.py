@@ -91,13 +91,21 @@ _Calls = Mapping[str, tuple[object, ...]]
 
 
 def _probes(images: torch.Tensor) -> _Calls:
-    return {
-        "the traced input": (images,),
-        "the input negated": (-images,),
-        "the input mirrored": (images.flip(-1),),
-        "the input times 8": (images * 8,),
-        "zeros": (torch.zeros_like(images),),
+    """Inputs that a branch is likely to tell apart, quantized as `images` are."""
+    floats = images.dequantize()
+    changed = {
+        "the input negated": -floats,
+        "the input mirrored": floats.flip(-1),
+        "the input times 8": floats * 8,
+        "zeros": torch.zeros_like(floats),
     }
+    return {"the traced input": (images,)} | {what: (_quantized_as(images, x),) for what, x in changed.items()}
+
+
+def _quantized_as(images: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    if not images.is_quantized:
+        return x
+    return torch.quantize_per_tensor(x, images.q_scale(), images.q_zero_point(), images.dtype)
 
 
 def _part(name: str, module: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
