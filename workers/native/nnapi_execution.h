@@ -122,7 +122,7 @@ class Execution {
   void set_input(int32_t index, const ANeuralNetworksOperandType* type, Place place) {
     Place& kept = slot(inputs_, index, "input");
     const Operand& operand = model_->operands[model_->inputs[index]];
-    if (place.omitted) {
+    if (place.omitted && type == nullptr) {
       kept = std::move(place);
       return;
     }

@@ -3,8 +3,12 @@
 import ctypes
 
 import pytest
+import torch
 
 from tests.workers.native import nnapi
+
+# Tiny tensors: on a busy machine, threads would only wait for each other.
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -96,9 +96,7 @@ def test_convolutions(library: ctypes.CDLL, kind: str, data: st.DataObject) -> N
     assume(all(padded.shape[2 + i] >= (filter_size[i] - 1) * dilation[i] + 1 for i in range(2)))
     ordered = weights.real.permute((3, 0, 1, 2) if depthwise else (0, 3, 1, 2))
     parts = channels if depthwise else groups
-    real = functional.conv2d(
-        padded, ordered, real_bias, strides, dilation=dilation, groups=channels if depthwise else groups
-    )
+    real = functional.conv2d(padded, ordered, real_bias, strides, dilation=dilation, groups=parts)
     code = {"plain": Code.CONV_2D, "depthwise": Code.DEPTHWISE_CONV_2D, "grouped": Code.GROUPED_CONV_2D}[kind]
     expected = laid_out(activated(real, activation), is_nchw)
     result = draw(kinds(image))
