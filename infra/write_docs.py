@@ -1,4 +1,4 @@
-"""Write the parts of the README that come from the code: the tree, from the first sentence of each module.
+"""Write the parts of the README that come from the code: the axes of a grid, and the tree with each module's sentence.
 
 `make docs` runs it; a test fails where the README is not what it would write.
 """
@@ -6,10 +6,13 @@
 import ast
 import re
 from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from sweeps.spec import GridSpec
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
-_OPEN, _CLOSE = "<!-- tree: written by make docs -->\n", "<!-- /tree -->"
 _WIDTH = 120
 
 
@@ -21,7 +24,8 @@ def tree() -> str:
             indent = "  " * (len(folder.relative_to(ROOT).parts) - 1)
             lines.append(_line(f"{indent}{folder.name}/", folder / "__init__.py"))
             lines += [_line(f"{indent}  {path.name}", path) for path in sorted(folder.glob("[!_]*.py"))]
-            lines += [f"{indent}  {path.name}" for path in sorted(folder.glob("*.yaml"))]
+            native = sorted([*folder.glob("*.cpp"), *folder.glob("*.h")])
+            lines += [_line(f"{indent}  {path.name}", path) for path in native]
     lines += [
         f"{'sweeps/specs/':28}Sweep files that run.",
         f"{'infra/':28}Pinned versions, decisions, documents' writers.",
@@ -30,16 +34,47 @@ def tree() -> str:
     return "```text\n" + "\n".join(lines) + "\n```\n"
 
 
+def axes() -> str:
+    """The axes of a grid as a table: name, values with those of a grid that does not name it in bold, meaning."""
+    rows = []
+    for name, field in GridSpec.model_fields.items():
+        if name == "name":
+            continue
+        (kind, _) = get_args(field.annotation)
+        rows.append(f"| `{name}` | {_values(kind, field.default)} | {field.description} |")
+    return "| axis | values | |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
 def rendered(readme: str) -> str:
     """The README's text with its generated parts made anew."""
-    return re.sub(
-        re.escape(_OPEN) + ".*?" + re.escape(_CLOSE), lambda _: _OPEN + tree() + _CLOSE, readme, flags=re.DOTALL
-    )
+    for name, text in (("axes", axes()), ("tree", tree())):
+        opened, closed = f"<!-- {name}: written by make docs -->\n", f"<!-- /{name} -->"
+        pattern = re.escape(opened) + ".*?" + re.escape(closed)
+        readme = re.sub(pattern, lambda _: opened + text + closed, readme, flags=re.DOTALL)  # noqa: B023  # called at once
+    return readme
+
+
+def _values(kind: Any, default: tuple[Any, ...]) -> str:
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    words: list[str] = []
+    for one in kinds:
+        if get_origin(one) is Literal:
+            words += [f"**{value}**" if value in default else str(value) for value in get_args(one)]
+        elif one is bool:
+            words += [f"**{value}**".lower() if value in default else str(value).lower() for value in (True, False)]
+        else:
+            words += [f"**{value}**" for value in default if value not in words and f"**{value}**" not in words]
+            words += ["..."]
+    return ", ".join(words)
 
 
 def _line(name: str, module: Path) -> str:
-    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
-    sentence = re.split(r"(?<=[.!?])\s", " ".join(docstring.split("\n\n")[0].split()))[0]
+    text = module.read_text(encoding="utf-8")
+    if module.suffix == ".py":
+        about = ast.get_docstring(ast.parse(text)) or ""
+    else:
+        about = re.sub(r"^// ?", "", text.partition("\n\n")[0], flags=re.MULTILINE)
+    sentence = re.split(r"(?<=[.!?])\s", " ".join(about.split("\n\n")[0].split()))[0]
     line = f"{name:28}{sentence}".rstrip()
     if len(line) <= _WIDTH:
         return line
