@@ -32,6 +32,8 @@ _FP32: dict[str, Any] = {
     "calibration_images": 0,
     "interface": "none",
 }
+_EAGER = Variant(runtime="eager", capture="eager")
+"""As the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice."""
 _UNCALIBRATED = frozenset({"dynamic"})
 _ENGINE_OF_ABI = {"arm": "qnnpack", "x86": "x86"}
 
@@ -57,6 +59,8 @@ def resolve_variant(variant: Variant, abi: str) -> Variant:
 
     An engine stays `auto` where none is known for the ABI.
     """
+    if variant.runtime == "eager":
+        return _EAGER
     variant = replace(variant, **_FIXED.get(variant.backend, {}))
     if variant.precision == "fp32":
         return replace(variant, **_FP32)

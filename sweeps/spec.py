@@ -161,7 +161,9 @@ class GridSpec(_Part):
     name: Literal[""] | Name = Field(
         default="", description="Named grids keep their jobs apart, even of one and the same variant."
     )
-    runtime: tuple[Literal["torchscript"], ...] = _axis(("torchscript",), "Toolchain.")
+    runtime: tuple[Literal["torchscript", "eager"], ...] = _axis(
+        ("torchscript",), "Toolchain; eager: PyTorch in Python, to compare with and never to ship."
+    )
     backend: tuple[Literal["cpu", "nnapi", "metal"], ...] = _axis(("cpu",), "Where the operators run.")
     precision: tuple[Literal["fp32", "int8"], ...] = _axis(("fp32", "int8"), "Numbers.")
     quantization: tuple[Literal["static_fx", "static_eager", "dynamic", "qat"], ...] = _axis(

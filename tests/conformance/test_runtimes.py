@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from sweeps.axes import resolve_variant
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
@@ -76,7 +77,12 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def built(name: str, inputs: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Manifest]:
     out = tmp_path_factory.mktemp("it's built")
-    return out, registry.get(name).build(Variant(runtime=name, fuse=True, optimize=True), "k" * 64, inputs, out)
+    return out, registry.get(name).build(variant_of(name), "k" * 64, inputs, out)
+
+
+def variant_of(name: str) -> Variant:
+    """fp32, fused and optimized where the runtime leaves a choice."""
+    return resolve_variant(Variant(runtime=name, fuse=True, optimize=True), FACTS.abi)
 
 
 def request_of(folder: Path, manifest: Manifest) -> RunRequest:
@@ -103,9 +109,9 @@ def test_a_runtime_names_itself_its_runner_and_its_versions(name: str) -> None:
 
 def test_fp32_is_supported_and_nonsense_has_a_reason(name: str) -> None:
     runtime = registry.get(name)
-    assert runtime.supports(Variant(runtime=name), FACTS) is None
-    assert runtime.supports(Variant(runtime=name, backend="abacus"), FACTS)
-    assert runtime.supports(Variant(runtime=name, precision="int3"), FACTS)
+    assert runtime.supports(variant_of(name), FACTS) is None
+    assert runtime.supports(replace(variant_of(name), backend="abacus"), FACTS)
+    assert runtime.supports(replace(variant_of(name), precision="int3"), FACTS)
 
 
 def test_a_build_writes_its_manifest_and_nothing_that_it_does_not_name(built: tuple[Path, Manifest]) -> None:
@@ -166,6 +172,6 @@ def test_a_build_that_lost_its_answers_is_a_build_error_that_survives_pickling(
 ) -> None:
     other = replace(inputs, verification_logits=-inputs.verification_logits)
     with pytest.raises(BuildError) as caught:
-        registry.get(name).build(Variant(runtime=name, fuse=True), "k" * 64, other, tmp_path)
+        registry.get(name).build(variant_of(name), "k" * 64, other, tmp_path)
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.kind, again.message) == ("low_sqnr", caught.value.message)

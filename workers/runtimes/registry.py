@@ -7,6 +7,7 @@ from sweeps.errors import EdgeSweepError
 from workers.runtimes.interface import Runtime
 
 RUNTIMES: dict[str, str] = {
+    "eager": "workers.runtimes.eager.runtime:Eager",
     "torchscript": "workers.runtimes.torchscript.runtime:TorchScript",
 }
 

@@ -1,0 +1,56 @@
+"""The runner of eager models: loads a package and times or evaluates it as PyTorch Mobile's Python runner does.
+
+    python -m workers.runtimes.eager.runner --model model.zip --input-dims 1,3,224,224 --iter 200
+
+It takes that runner's arguments, prints its report, and measures by its code; only what is loaded is another thing.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from workers.runtimes.torchscript.runner import Load, Program, main
+from workers.runtimes.torchscript.runner_events import GiveUp
+from workers.runtimes.torchscript.runner_load import last_words
+
+NAME = "python-eager"
+VERSION = "1"
+"""Part of every job key: raised with every change that can move a figure."""
+
+
+def _opened(given: argparse.Namespace) -> Load:
+    from workers.runtimes.eager.package_file import NoPackage, read
+
+    if given.backend != "cpu":
+        raise GiveUp("wrong_backend", f"eager models run on the cpu, not on {given.backend}")
+    file = Path(given.model)
+    if not file.is_file():
+        raise GiveUp("no_model", f"there is no file {file}")
+    try:
+        package = read(file)
+    except NoPackage as error:
+        raise GiveUp("load_failed", str(error)) from error
+    from sweeps.errors import ModelError
+    from workers import weights  # noqa: F401  # with its imports, which are no part of the load
+    from workers.models import load_eager
+
+    if ":" not in package.source:
+        import torchvision  # noqa: F401  # as above
+
+    def load() -> tuple[Any, int]:
+        try:
+            started = time.perf_counter_ns()
+            model = load_eager(package)
+            return model, time.perf_counter_ns() - started
+        except ModelError as error:
+            raise GiveUp("load_failed", error.message) from error
+        except Exception as error:  # torch raises anything on a damaged state_dict
+            raise GiveUp("load_failed", last_words(error)) from error
+
+    return load
+
+
+if __name__ == "__main__":
+    sys.exit(main(program=Program(NAME, VERSION, _opened)))

@@ -1,0 +1,109 @@
+"""PyTorch eager in Python: what a model costs before anything is done to it. Torch-free but for `build`."""
+
+import hashlib
+from importlib import metadata
+from pathlib import Path
+
+from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.manifest import Manifest, TensorSpec
+from sweeps.records import DeviceFacts, Variant
+from workers.runtimes.eager import package_file
+from workers.runtimes.eager.runner import NAME, VERSION
+from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
+from workers.runtimes.torchscript.runtime import TorchScript
+
+BUILDER_VERSION = "1"
+"""Raised with every change that makes another artifact of the same variant."""
+
+
+class Eager:
+    """The runtime `eager`: to compare with, never to ship."""
+
+    name = "eager"
+
+    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+        """See `Runtime.supports`."""
+        if variant.backend != "cpu":
+            return f"eager runs on the cpu, not on {variant.backend}"
+        if variant.precision != "fp32":
+            return f"eager is the model before anything is done to it: fp32, not {variant.precision}"
+        if variant.layout != "nchw":
+            return f"eager is the model before anything is done to it: nchw, not {variant.layout}"
+        if facts.name != "local":
+            return f"eager needs Python and torch, which {facts.name} does not have"
+        return None
+
+    def versions(self) -> dict[str, str]:
+        """See `Runtime.versions`. Raises `EdgeSweepError` where torch is not installed."""
+        try:
+            libraries = {name: metadata.version(name) for name in ("torch", "torchvision")}
+        except metadata.PackageNotFoundError as error:
+            raise EdgeSweepError(f"{error.name} is not installed", "pip install 'edgesweep[workers]'") from error
+        return {**libraries, "builder": f"eager {BUILDER_VERSION}"}
+
+    def runner(self) -> str:
+        return f"{NAME} {VERSION}"
+
+    def references(self) -> dict[str, str]:
+        return {}
+
+    def reference(self, backend: str) -> str:
+        raise BuildError("no_reference", f"eager has nothing that stands in for {backend}")
+
+    def build(
+        self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
+    ) -> Manifest:
+        """See `Runtime.build`."""
+        from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
+
+        package = inputs.package
+        file = out / "model.zip"
+        package_file.write(package, file)
+        request = RunRequest(
+            model=str(file),
+            backend=variant.backend,
+            engine="none",
+            threads=1,
+            cpus="all",
+            input_shape=package.input_shape,
+            memory_format="contiguous_format",
+        )
+        standard = Standard(
+            logits=inputs.verification_logits,
+            against="fp32 eager",
+            least_sqnr_db=least_sqnr_db(variant, settled=package.weights_id.startswith("random:")),
+        )
+        verification, classes = verify(variant, request, self.command, self.parse, inputs, standard)
+        content = file.read_bytes()
+        manifest = Manifest(
+            build_key=build_key,
+            model=package.name,
+            model_source=package.model_source,
+            weights_id=package.weights_id,
+            runtime=self.name,
+            backend=variant.backend,
+            variant=variant.axes(),
+            file=file.name,
+            file_bytes=len(content),
+            file_sha256=hashlib.sha256(content).hexdigest(),
+            memory_format=request.memory_format,
+            input=TensorSpec(shape=package.input_shape, dtype="float32"),
+            output=TensorSpec(shape=(package.input_shape[0], classes), dtype="float32"),
+            fused=(),
+            operators=(),
+            file_version=package_file.FILE_VERSION,
+            bytecode_version=None,
+            calibration_id=None,
+            versions=dict(inputs.versions),
+            verification=verification,
+        )
+        manifest.write(out)
+        return manifest
+
+    def command(self, request: RunRequest) -> list[str]:
+        """The argument list of PyTorch Mobile's runner, for the module beside this one."""
+        interpreter, run, _, *arguments = TorchScript().command(request)
+        return [interpreter, run, "workers.runtimes.eager.runner", *arguments]
+
+    def parse(self, stdout: bytes) -> RunReport:
+        return TorchScript().parse(stdout)
