@@ -51,7 +51,7 @@ KERNELS = frozenset(f"aten::{name}" for names in (*_REGISTERED.values(), _COMPOS
 """What iOS can run on a Metal tensor, as `operator.overload`."""
 
 _BATCH_OF_ONE = ("aten::chunk", "aten::mean.dim")
-_ELEMENTWISE = ("aten::add", "aten::sub", "aten::mul", "aten::div")
+_ELEMENTWISE = frozenset(f"aten::{name}" for name in _REGISTERED["MetalBinaryElementwise"])
 
 _USES: Mapping[str, tuple[Callable[[Mapping[str, Any]], bool], str]] = {
     "aten::adaptive_avg_pool2d": (lambda given: given["output_size"] == [1, 1], "to another size than 1x1"),
@@ -104,12 +104,13 @@ def load_operators() -> str:
 def lower(captured: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
     """The captured fp32 model (in eval mode) with its convolutions and linears prepacked for Metal.
 
-    Frozen first, as for the CPU: freezing folds batch norm into any convolution, where Metal's own pass finds pairs of
-    modules only, and iOS has no batch norm. Raises `BuildError`: `not_optimizable`, and what `load_operators` raises.
+    Not frozen first, as the CPU's have to be: the bias that folding makes is lost (pytorch issue 76807) in a rewrite of
+    Conv1d, which these passes have not; and frozen linears become constants, where iOS' own exporter has attributes.
+    Raises `BuildError`: `not_optimizable`, and what `load_operators` raises.
     """
     load_operators()
     try:
-        lowered: torch.jit.ScriptModule = optimize_for_mobile(torch.jit.freeze(captured), backend="metal")
+        lowered: torch.jit.ScriptModule = optimize_for_mobile(captured, backend="metal")
         for pattern, replacement in _REWRITES:
             torch._C._jit_pass_custom_pattern_based_rewrite_graph(pattern, replacement, lowered.graph)
     except Exception as error:
@@ -171,17 +172,18 @@ def _refused(node: Any, lowered: torch.jit.ScriptModule, device: set[str], batch
     inputs = list(node.inputs())
     reasons = []
     if name == "metal_prepack::conv2d_run":
-        context = inputs[1].node()
-        packed = context.kind() == "prim::GetAttr"
-        reasons.append(_refused_convolution(getattr(lowered, context.s("name"))) if packed else "with computed weights")
+        origin = inputs[1].node()
+        attribute = origin.kind() == "prim::GetAttr"
+        reasons.append(_refused_convolution(getattr(lowered, origin.s("name")) if attribute else given["W_prepack"]))
     if name in _USES and not _USES[name][0](given):
         reasons.append(_USES[name][1])
     if name in _BATCH_OF_ONE and batch != 1:
         reasons.append(f"batch {batch}")
-    if name.startswith(_ELEMENTWISE):
+    if name in _ELEMENTWISE:
         if inputs[0].debugName() not in device:
             reasons.append("a constant as first operand")
-        if isinstance(given["other"], torch.Tensor) and given["other"].dim() < 3:
+        constant = given["other"]  # torch hands a tensor that a number was traced into over as the number
+        if isinstance(constant, int | float) or (isinstance(constant, torch.Tensor) and constant.dim() < 3):
             reasons.append("a constant without channels")
         if given.get("alpha", 1) != 1:
             reasons.append("alpha")
@@ -200,7 +202,9 @@ def _call(node: Any) -> tuple[str, Mapping[str, Any]]:
     return name, {argument.name: value for argument, value in zip(arguments, values, strict=True)}
 
 
-def _refused_convolution(context: Any) -> str | None:
+def _refused_convolution(context: torch.ScriptObject | None) -> str | None:
+    if context is None:
+        return "with computed weights"
     weight, _, _, _, dilation, groups, _, _ = context._get_method("__getstate__")()
     outputs, inputs = weight.shape[:2]
     if dilation != [1, 1]:
@@ -209,9 +213,16 @@ def _refused_convolution(context: Any) -> str | None:
     return "groups of channels that are no multiple of 4" if groups > 1 and not depthwise and inputs % 4 else None
 
 
-class Rounded(torch.nn.Module):
-    """A model that reads and answers fp16 in every operator, as iOS stores images and weights. See `round_to_half`."""
+def round_to_half(model: Callable[[torch.Tensor], torch.Tensor]) -> torch.nn.Module:
+    """`model`, an eager fp32 one or one loaded by the lite interpreter, with fp16 between its operators, as on iOS.
 
+    Whatever an operator reads (inputs, weights) and answers is rounded to fp16; inside it computes in fp32. Batch norm
+    reads its statistics unrounded: they are folded into weights before anything is stored in fp16.
+    """
+    return _Rounded(model)
+
+
+class _Rounded(torch.nn.Module):
     def __init__(self, model: Callable[[torch.Tensor], torch.Tensor]) -> None:
         super().__init__()
         self.model = model
@@ -219,16 +230,7 @@ class Rounded(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # Inference mode: only there a dispatch mode sees the operators that the model names, not their parts.
         with torch.inference_mode(), _RoundToHalf():  # type: ignore[no-untyped-call]  # torch's own, untyped
-            return self.model(x)
-
-
-def round_to_half(model: Callable[[torch.Tensor], torch.Tensor]) -> Rounded:
-    """`model`, an eager fp32 one or one loaded by the lite interpreter, with fp16 between its operators.
-
-    Whatever an operator reads (inputs, weights) and answers is rounded to fp16; inside it computes in fp32. Batch norm
-    reads its statistics unrounded: they are folded into weights before anything is stored in fp16.
-    """
-    return Rounded(model)
+            return self.model(_half(x))
 
 
 class _RoundToHalf(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's own, untyped
@@ -236,19 +238,19 @@ class _RoundToHalf(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func._schema.is_mutable:
-            result = func(*args, **kwargs)
-            for argument, value in zip(func._schema.arguments, args, strict=False):
-                if argument.is_write:
-                    value.copy_(_half(value))
-            return result
-        if any(returned.alias_info for returned in func._schema.returns):
+        schema = func._schema
+        written = [argument.is_write for argument in schema.arguments]
+        if not schema.is_mutable and any(returned.alias_info for returned in schema.returns):
             return func(*args, **kwargs)  # a view: whoever reads it rounds
         if func is torch.ops.aten.batch_norm.default:
-            args = (_half(args[0]), *args[1:])
-        else:
-            args, kwargs = tree_map(_half, (args, kwargs))
-        return tree_map(_half, func(*args, **kwargs))
+            return _half(func(_half(args[0]), *args[1:], **kwargs))
+        read = [value if kept else tree_map(_half, value) for value, kept in zip(args, written, strict=False)]
+        result = func(*read, **tree_map(_half, kwargs))
+        if not schema.is_mutable:
+            return tree_map(_half, result)
+        for value in (value for value, kept in zip(args, written, strict=False) if kept):
+            value.copy_(_half(value))  # in place: whoever holds it sees it rounded
+        return result
 
 
 def _half(value: Any) -> Any:
