@@ -75,6 +75,28 @@ def test_a_vision_transformer_scripts_and_traces_afterwards(engine: str) -> None
     assert quality > 20
 
 
+class Encoder(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+        self.encoder = torch.nn.TransformerEncoder(layer, 2)
+        self.head = torch.nn.Linear(16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.head(self.encoder(x.flatten(1, 2).transpose(1, 2)).mean(1))
+        return y
+
+
+def test_torchs_own_encoder_keeps_off_the_fast_path_that_reads_float_weights() -> None:
+    model, images = Encoder().eval().requires_grad_(False), torch.randn(4, 4, 4, 9)
+    with build_state("qnnpack"):
+        int8 = built(model, images, scheme("qnnpack"))
+        quality = sqnr_db(model(images).numpy(), int8(images).numpy())
+        torch.testing.assert_close(capture.trace(int8, images)(images), int8(images))
+    assert quality is not None
+    assert quality > 25
+
+
 def test_a_model_without_a_linear_has_nothing_to_quantize() -> None:
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
     with pytest.raises(BuildError, match="takes linears, and Sequential has none") as caught:

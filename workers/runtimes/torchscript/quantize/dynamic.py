@@ -30,4 +30,10 @@ def convert_dynamic(prepared: Prepared, scheme: Scheme) -> torch.nn.Module:
     model: torch.nn.Module = quantize_dynamic(  # type: ignore[no-untyped-call]  # torch has no types for it
         copy.deepcopy(prepared.module), dict.fromkeys(_LINEARS, qconfig)
     )
+    for module in model.modules():
+        # torch's encoder reads the weights of its linears as tensors where it takes its fast path.
+        if isinstance(module, torch.nn.TransformerEncoderLayer):
+            module.activation_relu_or_gelu = 0
+        elif isinstance(module, torch.nn.TransformerEncoder):
+            module.use_nested_tensor = False
     return model
