@@ -61,6 +61,8 @@ class ResultRow:
     executor: str = ""
     """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
     emulated: bool = False
+    coverage: str = ""
+    """JSON of the manifest's `Coverage`, where an accelerator takes the model over."""
     trust: tuple[str, ...] = ()
     """The labels of the timing and of the accuracy."""
     block_medians_ms: tuple[tuple[int, float], ...] = ()

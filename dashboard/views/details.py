@@ -36,7 +36,7 @@ def show(here: pd.DataFrame, first: str | None) -> None:
             st.markdown("**Figures**")
             known = [(METRICS[metric], job[metric]) for metric in METRICS if not pd.isna(job[metric])]
             _pairs([(metric.title, metric.format(float(value))) for metric, value in known], "details-figures")
-            _coverage(_text(job.get("coverage", "")))
+            _coverage(_text(job["coverage"]))
         with conditions:
             st.markdown("**Conditions**")
             _pairs([(column, _text(job[column])) for column in _CONDITIONS], "details-conditions")

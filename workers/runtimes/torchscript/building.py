@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from sweeps.axes import is_calibrated
 from sweeps.manifest import EvalSibling, Manifest, TensorSpec, Verification
 from sweeps.records import Variant
 from workers.models import eager_logits, load_eager
@@ -80,7 +81,7 @@ def build(
         operators=saved.operators,
         file_version=saved.file_version,
         bytecode_version=saved.bytecode_version,
-        calibration_id=inputs.calibration_id if variant.precision == "int8" else None,
+        calibration_id=inputs.calibration_id if is_calibrated(variant) else None,
         versions=dict(inputs.versions),
         verification=verification,
         coverage=lowered.coverage,
