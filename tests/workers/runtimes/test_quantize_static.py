@@ -197,6 +197,26 @@ def test_a_model_with_a_part_that_another_engine_packed_is_refused(tiny: BuildIn
     assert caught.value.kind == "already_quantized"
 
 
+def test_a_model_that_was_written_for_eager_mode_is_no_quantized_one() -> None:
+    class Written(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.quant, self.dequant = torch.ao.quantization.QuantStub(), torch.ao.quantization.DeQuantStub()
+            self.conv = torch.nn.Conv2d(3, 3, 1)
+            self.skip = torch.ao.nn.quantized.FloatFunctional()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = self.quant(x)
+            y: torch.Tensor = self.dequant(self.skip.add_relu(self.conv(x), x))
+            return y.mean((2, 3))
+
+    torch.manual_seed(0)
+    model, images = Written().eval(), torch.randn(24, 3, 8, 8)
+    for method in ("static_fx", "static_eager"):
+        int8 = built(model, images, Scheme(method=method, engine="qnnpack", granularity="per_tensor"))
+        assert quality(model, int8, images) > 30
+
+
 def test_weights_are_packed_only_for_the_engine_in_force(tiny: BuildInputs) -> None:
     model, calibration, _ = parts(tiny)
     with pytest.raises(BuildError, match="is quantized for onednn, but qnnpack is in force") as caught:
@@ -261,3 +281,28 @@ def test_operators_with_wrong_kernels_stay_float(engine: str, layout: str) -> No
     with build_state(engine):
         int8 = built(model, images, scheme(engine))
         assert quality(model, int8, images.contiguous(memory_format=getattr(torch, layout))) > 25
+
+
+class Faint(torch.nn.Module):
+    """A branch that starts at a millionth, as ConvNeXt's do: less than QNNPACK adds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.branch = torch.nn.Conv2d(8, 8, 1)
+        self.scale = torch.nn.Parameter(torch.full((8, 1, 1), 1e-6))
+        self.head = torch.nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.conv(x)
+        x = torch.relu(x + self.branch(x) * self.scale)
+        y: torch.Tensor = self.head(x + self.branch(x) * self.scale).mean((2, 3))
+        return y
+
+
+@pytest.mark.parametrize("method", ["static_fx", "static_eager"])
+def test_addends_of_very_different_size_are_added(method: str) -> None:
+    torch.manual_seed(0)
+    model, images = Faint().eval().requires_grad_(False), torch.randn(24, 3, 16, 16)
+    int8 = built(model, images, Scheme(method=method, engine="qnnpack", granularity="per_tensor"))
+    assert quality(model, int8, images) > 25

@@ -26,7 +26,7 @@ class Calibrated(ObserverBase):
         self.qscheme = of.qscheme
         self.quant_min, self.quant_max = of.quant_min, of.quant_max
         self.ch_axis = getattr(of, "ch_axis", -1)
-        self.register_buffer("scale", scale)
+        self.register_buffer("scale", scale.clone())
         self.register_buffer("zero_point", zero_point)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -34,6 +34,14 @@ class Calibrated(ObserverBase):
 
     def calculate_qparams(self, **_: object) -> tuple[torch.Tensor, torch.Tensor]:
         return self.get_buffer("scale"), self.get_buffer("zero_point")
+
+    def scale_of_one(self) -> float:
+        """The scale of a value that has one for all channels."""
+        return float(self.get_buffer("scale"))
+
+    def raise_scale(self, least: float) -> None:
+        """Let the scale be at least so much; 0 stays 0."""
+        self.get_buffer("scale").clamp_(min=least)
 
 
 def check_images(images: Images, example: torch.Tensor) -> None:

@@ -23,6 +23,7 @@ from torch.nn.modules.conv import _ConvTransposeNd
 
 from sweeps.errors import BuildError
 from workers.runtimes.torchscript.fuse import check_foldable, fuse, symbolic
+from workers.runtimes.torchscript.quantize import addends
 from workers.runtimes.torchscript.quantize.bounds import fixed_to, mark, mark_of, rewrite_bounds
 from workers.runtimes.torchscript.quantize.calibration import State, install
 from workers.runtimes.torchscript.quantize.functional_modules import Add, AddReLU, Concatenate, Multiply, Quantize
@@ -73,10 +74,13 @@ def prepare_eager(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
     return Prepared(module=prepared, fused=fused, example=example)
 
 
-def convert_eager(prepared: Prepared, state: State) -> torch.nn.Module:
+def convert_eager(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.Module:
     """The int8 model. The engine must be in force."""
     module = copy.deepcopy(prepared.module)
+    assert isinstance(module, GraphModule)
     install(module, state)
+    if scheme.engine == "qnnpack":
+        addends.widen(module)
     converted: torch.nn.Module = eager_convert(module)  # type: ignore[no-untyped-call]  # torch has no types for it
     for name, stub in list(converted.named_modules()):
         if isinstance(stub, nnq.Quantize):
@@ -97,12 +101,14 @@ class _Stubs:
         self.int8: set[Node] = set()
         self.other: dict[Node, Node] = {}
         """Of a value, the same value on the other side of a stub."""
+        self.gone: set[Node] = set()
+        """ReLUs that went into the addition before them."""
 
     def insert(self) -> GraphModule:
         """Raises `BuildError("not_quantizable")`."""
         for node in list(self.graph.graph.nodes):
-            if node.graph is not self.graph.graph or node._erased:
-                continue  # a ReLU that went into the addition before it
+            if node in self.gone:
+                continue
             kind = self._kind(node)
             if kind == "either":
                 kind = "int8" if any(source in self.int8 for source in node.all_input_nodes) else "float"
@@ -170,6 +176,7 @@ class _Stubs:
             mark(fused, *bounded)
         user.replace_all_uses_with(node)
         self.graph.graph.erase_node(user)
+        self.gone.add(user)
         return fused
 
     def _feed(self, node: Node, source: Node, int8: bool) -> None:

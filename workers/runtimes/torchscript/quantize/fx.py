@@ -11,6 +11,7 @@ from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx, prepare_qa
 from torch.fx import GraphModule, Node
 
 from workers.runtimes.torchscript.fuse import check_foldable, fused_groups, symbolic
+from workers.runtimes.torchscript.quantize import addends
 from workers.runtimes.torchscript.quantize.bounds import FloatOnly, fixed_to, mark_of, rewrite_bounds
 from workers.runtimes.torchscript.quantize.calibration import State, install, observers_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
@@ -49,6 +50,8 @@ def convert_graph(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.
     graph = copy.deepcopy(prepared.module)
     assert isinstance(graph, GraphModule)
     install(graph, state)
+    if scheme.engine == "qnnpack":
+        addends.widen(graph)
     if scheme.method == "qat":
         load_parameters(graph, state)
     return convert_fx(graph)

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Iterable, Mapping
 
 import torch
+from torch.ao.nn.quantized import FloatFunctional
 from torch.fx import GraphModule
 
 from sweeps.errors import BuildError
@@ -83,7 +84,7 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
             case "dynamic":
                 converted = dynamic.convert_dynamic(prepared, scheme)
             case "static_eager":
-                converted = eager.convert_eager(prepared, state)
+                converted = eager.convert_eager(prepared, state, scheme)
             case _:
                 converted = fx.convert_graph(prepared, state, scheme)
         converted(prepared.example)  # what has no quantized kernel is found here, and not on a phone
@@ -110,7 +111,8 @@ def quantize(
 def _refuse_quantized(model: torch.nn.Module) -> None:
     for name, module in model.named_modules():
         kind = type(module)
-        if ".quantized" in kind.__module__ or hasattr(module, "_packed_params"):
+        quantized = kind.__module__.startswith("torch.ao.nn.") and ".quantized" in kind.__module__
+        if quantized and kind is not FloatFunctional:
             raise BuildError(
                 "already_quantized",
                 f"{name or 'the model'} is a {kind.__module__}.{kind.__name__}: packed for one engine already",
