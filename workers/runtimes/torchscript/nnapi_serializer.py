@@ -6,7 +6,7 @@ dimension, quantizes only NHWC, and computes flexible shapes for a few operators
 from the trace, works in both layouts, goes on after an operator that it has to refuse, and remembers all of those.
 
 NNAPI feature levels beyond the first two: torch states the layout flag of convolutions and pooling (3), EXP, RSQRT,
-ABS, QUANTIZE, GROUPED_CONV_2D, dilation, SOFTMAX over a chosen dimension (3), BATCH_MATMUL (6).
+ABS, QUANTIZE, GROUPED_CONV_2D, dilation and SOFTMAX over a chosen dimension (3), HARD_SWISH (4), BATCH_MATMUL (6).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -195,7 +195,7 @@ class Serializer(_NnapiSerializer):
             tensor = tensor.float()
         if order is NHWC and tensor.ndim != MOST_DIMENSIONS:
             order = NCHW
-        number = self.add_tensor_operand_for_weight(tensor, order)
+        number = self.add_tensor_operand_for_weight(tensor.detach(), order)
         return number, self.operands[number]
 
     def view_of(self, source: Tensor) -> View:
