@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
-from sweeps.run_command import EXIT_INTERRUPTED, load_sweep, make_plan, outcome_of, print_json, run_sweep
+from sweeps.recipe_command import recipe_spec, run_recipe
+from sweeps.run_command import EXIT_INTERRUPTED, load_sweep, make_plan, outcome_of, print_json, roots_of, run_sweep
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -92,7 +93,7 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
 
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
-    planned = make_plan(spec, sweep_file, workspace)
+    planned = make_plan(spec, roots_of(sweep_file), workspace)
     protocol = resolve(spec.protocol)
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
@@ -142,6 +143,57 @@ def demo(root: Path, executor: str, as_json: bool) -> None:
     if not as_json:
         click.echo("\nLook at it in the browser:  edgesweep dashboard   (or: make dashboard)", err=True)
         click.echo("Sweep your own model:       see README.md, or edgesweep run --help", err=True)
+
+
+@main.command()
+@click.argument("model")
+@click.option("--weights", help="As in a sweep file: pretrained (the default), random, demo, or a checkpoint's path.")
+@click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out.")
+@click.option("--argument", "arguments", multiple=True, metavar="KEY=VALUE", help="An argument of the constructor.")
+@click.option("--seed", type=click.IntRange(min=0), help="For random and demo weights.")
+@click.option(
+    "--preset", type=click.Choice(["quick", "recipe"]), help="Of the measurement protocol; quick if left out."
+)
+@click.option("--rounds", type=click.IntRange(1, 100), help="Fresh processes of each step: more make intervals narrow.")
+@click.option("--device", default="local", show_default=True, help="Where to measure.")
+@workspace_option
+@executor_option
+@click.option("--retry-failed", is_flag=True, help="Try failed steps again.")
+@json_option
+def recipe(
+    model: str,
+    weights: str | None,
+    input_shape: str | None,
+    arguments: tuple[str, ...],
+    seed: int | None,
+    preset: str | None,
+    rounds: int | None,
+    device: str,
+    root: Path,
+    executor: str,
+    retry_failed: bool,
+    as_json: bool,
+) -> None:
+    """Run PyTorch Mobile's performance recipe step by step: what does each step gain?
+
+    \b
+    MODEL is torchvision's name, module:function, or a sweep file (its models, data and protocol).
+    The steps: eager, script, fuse, optimize_for_mobile, channels_last, int8, reuse of the input.
+    Without a sweep file accuracy is agreement with the eager model on synthetic images
+    (with demo weights: top-1 on digits). Interrupted, the same command goes on where it was.
+    Example: edgesweep recipe mobilenet_v2 --weights random
+    """
+    spec, roots = recipe_spec(
+        model,
+        weights=weights,
+        input_shape=input_shape,
+        arguments=arguments,
+        seed=seed,
+        preset=preset,
+        rounds=rounds,
+        device=device,
+    )
+    run_recipe(spec, roots, root, executor, retry_failed, as_json)
 
 
 @main.command()

@@ -1,4 +1,4 @@
-"""`edgesweep run`: from a sweep file to its ranking, with progress, Ctrl-C and the way back in.
+"""`edgesweep run`: from a sweep to its results, with progress, Ctrl-C and the way back in.
 
 Like `sweeps.cli`, which it is a part of, it imports upwards, inside its functions.
 """
@@ -6,7 +6,7 @@ Like `sweeps.cli`, which it is a part of, it imports upwards, inside its functio
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sweeps.plan import Plan
     from sweeps.records import Failed, Job, Measured
     from sweeps.spec import SweepSpec
+    from sweeps.store import SweepResults
     from sweeps.terminal import RunProgress
     from workers.drive import Event
     from workers.executor import Executor
@@ -29,19 +30,35 @@ EXIT_INTERRUPTED = 130
 
 
 def run_sweep(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool) -> None:
+    """Run a sweep file and print its ranking."""
     from sweeps import rank as ranking
     from sweeps import terminal
+
+    spec = load_sweep(sweep_file, yes)
+    results = run_spec(spec, roots_of(sweep_file), Workspace.open(root), executor, retry_failed)
+    ranked = ranking.rank(results.frame, spec.objective, spec.name)
+    if as_json:
+        print_json(ranking.to_json(ranked))
+    else:
+        terminal.print_ranking(ranked)
+
+
+def run_spec(
+    spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool
+) -> "SweepResults":
+    """Measure what is not measured yet, and read all of it from the store. Ends the program where it is interrupted.
+
+    The user's own modules are looked for in `roots` first.
+    """
     from sweeps.journal import Journal
     from sweeps.records import Failed, Measured
     from sweeps.store import Store, load
     from workers.build import ArtifactStore
 
-    spec = load_sweep(sweep_file, yes)
-    workspace = Workspace.open(root)
     with workspace.lock():
         store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
         store.check()
-        planned = make_plan(spec, sweep_file, workspace)
+        planned = make_plan(spec, roots, workspace)
         with Journal.open(workspace.journal) as journal:
             journal.save_plan(planned)
             if retry_failed:
@@ -61,22 +78,17 @@ def run_sweep(sweep_file: Path, root: Path, executor: str, yes: bool, retry_fail
                 for job, outcome in zip(planned.jobs, outcomes, strict=True)
                 if isinstance(outcome, Measured)
             )
-            interrupted = not complete and _drive(planned, sweep_file, workspace, journal, store, executor)
+            interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor)
             if complete:
                 store.publish(journal, spec.name)
     if interrupted:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    results = load(workspace.tracking_uri, spec.name)
-    ranked = ranking.rank(results.frame, spec.objective, spec.name)
-    if as_json:
-        print_json(ranking.to_json(ranked))
-    else:
-        terminal.print_ranking(ranked)
+    return load(workspace.tracking_uri, spec.name)
 
 
 def _drive(
-    planned: "Plan", sweep_file: Path, workspace: Workspace, journal: "Journal", store: Any, executor_name: str
+    planned: "Plan", roots: Sequence[Path], workspace: Workspace, journal: "Journal", store: Any, executor_name: str
 ) -> bool:
     """Run what is pending. Returns whether it was stopped before the end."""
     from sweeps import terminal
@@ -104,7 +116,7 @@ def _drive(
                 workspace,
                 planned.identities.versions,
                 progress.preparing,
-                _roots(sweep_file),
+                roots,
             ),
             publish=lambda: store.publish(journal, spec.name),
             stop=stop,
@@ -182,13 +194,13 @@ def load_sweep(sweep_file: Path, yes: bool) -> "SweepSpec":
     return spec
 
 
-def make_plan(spec: "SweepSpec", sweep_file: Path, workspace: Workspace) -> "Plan":
+def make_plan(spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace) -> "Plan":
     from workers.planner import plan_sweep
 
-    return plan_sweep(spec, workspace.root, _roots(sweep_file))
+    return plan_sweep(spec, workspace.root, roots)
 
 
-def _roots(sweep_file: Path) -> tuple[Path, ...]:
+def roots_of(sweep_file: Path) -> tuple[Path, ...]:
     """Where the user's own modules are looked for first."""
     return (sweep_file.resolve().parent,)
 

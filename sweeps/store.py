@@ -36,6 +36,7 @@ __all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load"]
 _SWEEP, _SPEC, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}spec", f"{TAG}updated", f"{TAG}runs"
 _DATA = f"{TAG}data_manifests"
 _PAGE = 5000
+_IS_SWEEP = f"tags.`{RECORD}` = 'sweep'"
 _FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 # A request whose reply was lost must not be repeated blindly: `publish` looks up what arrived before it writes again.
 _SETTINGS = {
@@ -107,6 +108,16 @@ class Store:
         written.position = position
         self._written[key] = written
         return count
+
+    def attach(self, sweep: str, files: dict[str, str]) -> None:
+        """Put texts by their names beside the sweep file, on the sweep's own run. Raises `StoreError`."""
+        with _translated(self._uri):
+            client = _connect(self._uri, make=False)
+            experiment = client.get_experiment_by_name(sweep)
+            found = [] if experiment is None else _active_runs(client, [experiment.experiment_id], _IS_SWEEP)
+            if not found:
+                raise StoreError(f"there is no sweep {sweep!r} in MLflow", _FIRST_STEP)
+            _upload(client, found[0].info.run_id, files)
 
     def _look_up(self, client: "MlflowClient", journal: Journal, sweep: str) -> _Written:
         """What MLflow has now; the experiment and the sweep's own run are made where they are missing."""
@@ -375,7 +386,7 @@ def _experiments(client: "MlflowClient") -> list["Experiment"]:
 
 def _infos(client: "MlflowClient", experiments: Iterable["Experiment"]) -> list[SweepInfo]:
     names = {experiment.experiment_id: experiment.name for experiment in experiments}
-    parents = _active_runs(client, list(names), f"tags.`{RECORD}` = 'sweep'")
+    parents = _active_runs(client, list(names), _IS_SWEEP)
     infos = {names[run.info.experiment_id]: _info(names[run.info.experiment_id], run) for run in reversed(parents)}
     return sorted(infos.values(), key=lambda info: info.updated, reverse=True)
 
