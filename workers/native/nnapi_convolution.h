@@ -105,7 +105,8 @@ at::Tensor accumulated(const Call& call, int64_t channel, int64_t filter_channel
   if (!filter.channel_scales.empty() && filter.channel_dimension != filter_channel) {
     call.refuse("operand 1 has its scales along dimension ", filter.channel_dimension, ", not ", filter_channel);
   }
-  const double largest_input = std::max(call.operand(0).quantization.zero_point, 255 - call.operand(0).quantization.zero_point);
+  const double largest_input =
+      std::max(call.operand(0).quantization.zero_point, 255 - call.operand(0).quantization.zero_point);
   const at::Tensor weights = call.centered(1, at::kFloat);
   const at::Tensor weight_sums = at::abs(weights).transpose(0, filter_channel).flatten(1).sum(1, false, at::kDouble);
   const double largest_sum = largest_input * weight_sums.max().item<double>();
@@ -132,7 +133,8 @@ inline void convolve(Call& call, Kernel kernel) {
   const int64_t dilation_width = dilated ? call.integer(activation + 2, 1, kMostStride) : 1;
   const int64_t dilation_height = dilated ? call.integer(activation + 3, 1, kMostStride) : 1;
   const Sizes image = nchw_of(call.raw(0), nchw).sizes().vec();
-  const Sizes filter = call.raw(1).sizes().vec();  // [out, height, width, in], or [1, height, width, out] of a depthwise one
+  const Sizes filter =
+      call.raw(1).sizes().vec();  // [out, height, width, in], or [1, height, width, out] of a depthwise one
   const bool depthwise = kernel == Kernel::kDepthwise;
   const int64_t channels = depthwise ? filter[3] : filter[0];
   int64_t groups = 1;
@@ -140,8 +142,8 @@ inline void convolve(Call& call, Kernel kernel) {
     groups = image[1];
     const int64_t multiplier = call.integer(strides_end, 1, kMostStride);
     if (filter[0] != 1 || channels != image[1] * multiplier) {
-      call.refuse("a filter of sizes ", c10::IntArrayRef(filter), " does not fit ", image[1], " channels with multiplier ",
-                  multiplier);
+      call.refuse("a filter of sizes ", c10::IntArrayRef(filter), " does not fit ", image[1],
+                  " channels with multiplier ", multiplier);
     }
   } else {
     groups = kernel == Kernel::kGrouped ? call.integer(strides_end, 1, kMostStride) : 1;
@@ -159,11 +161,13 @@ inline void convolve(Call& call, Kernel kernel) {
   const int64_t strides[] = {window.height.stride, window.width.stride};
   const int64_t padding[] = {even ? top : 0, even ? left : 0};
   const int64_t dilations[] = {dilation_height, dilation_width};
-  const at::Tensor real = accumulated(call, 1, depthwise ? 3 : 0, [&](const at::Tensor& input, const at::Tensor& weights) {
-    const at::Tensor ordered = depthwise ? weights.permute({3, 0, 1, 2}) : weights.permute({0, 3, 1, 2});
-    const at::Tensor source = nchw_of(input, nchw);
-    return at::conv2d(even ? source : padded(call, source, window, 0), ordered, {}, strides, padding, dilations, groups);
-  });
+  const at::Tensor real =
+      accumulated(call, 1, depthwise ? 3 : 0, [&](const at::Tensor& input, const at::Tensor& weights) {
+        const at::Tensor ordered = depthwise ? weights.permute({3, 0, 1, 2}) : weights.permute({0, 3, 1, 2});
+        const at::Tensor source = nchw_of(input, nchw);
+        return at::conv2d(even ? source : padded(call, source, window, 0), ordered, {}, strides, padding, dilations,
+                          groups);
+      });
   call.put(laid_out(call.activated(real, activation), nchw));
 }
 
@@ -215,7 +219,7 @@ inline void transpose_conv_2d(Call& call) {
   expect_image(call, image[0], filter[0], height, width, nchw);
   // The whole transposed convolution, of which padding cuts the edges off.
   call.afford({image[0], filter[0], (image[2] - 1) * window.height.stride + filter[1],
-                    (image[3] - 1) * window.width.stride + filter[2]});
+               (image[3] - 1) * window.width.stride + filter[2]});
   const at::Tensor real = accumulated(call, 1, 0, [&](const at::Tensor& input, const at::Tensor& weights) {
     const int64_t strides[] = {window.height.stride, window.width.stride};
     const at::Tensor whole = at::conv_transpose2d(nchw_of(input, nchw), weights.permute({3, 0, 1, 2}), {}, strides);
@@ -252,8 +256,8 @@ inline Pool pool_of(const Call& call) {
                   std::max(span.padding.before, span.padding.after));
     }
   }
-  expect_image(call, image.size(0), image.size(1), window.height.steps(image.size(2)), window.width.steps(image.size(3)),
-               nchw);
+  expect_image(call, image.size(0), image.size(1), window.height.steps(image.size(2)),
+               window.width.steps(image.size(3)), nchw);
   return {window, image, nchw, activation};
 }
 
@@ -289,7 +293,8 @@ inline void max_pool_2d(Call& call) {
 inline void fully_connected(Call& call) {
   const at::Tensor weights = call.raw(1);
   if (weights.dim() != 2 || call.raw(0).dim() < 2) {
-    call.refuse("it needs data of 2 to 4 dimensions and weights of 2, not ", call.raw(0).sizes(), " and ", weights.sizes());
+    call.refuse("it needs data of 2 to 4 dimensions and weights of 2, not ", call.raw(0).sizes(), " and ",
+                weights.sizes());
   }
   const int64_t size = weights.size(1);
   if (call.raw(0).numel() % size != 0) {

@@ -20,7 +20,7 @@ namespace nnapi {
 class Memory {
  public:
   Memory(size_t size, int protect, int descriptor, size_t offset) : size_(size), protect_(protect), offset_(offset) {
-    struct stat file {};
+    struct stat file{};
     if (fstat(descriptor, &file) != 0 || !S_ISREG(file.st_mode)) {
       fail(kUnmappable, "file descriptor ", descriptor, " is no file and no shared memory");
     }
@@ -50,7 +50,8 @@ class Memory {
     }
     std::vector<char> bytes(length);
     for (size_t done = 0; done < length;) {
-      const ssize_t got = pread(descriptor_, bytes.data() + done, length - done, static_cast<off_t>(offset_ + offset + done));
+      const ssize_t got =
+          pread(descriptor_, bytes.data() + done, length - done, static_cast<off_t>(offset_ + offset + done));
       if (got <= 0) {
         fail(kOpFailed, "the memory can not be read at ", offset + done);
       }
@@ -178,7 +179,8 @@ class Execution {
   // The sizes of an output that found too little room are told, with the code that says so.
   void require_room(int32_t index) const {
     if (short_[index]) {
-      fail(kOutputInsufficientSize, "output ", index, " of sizes ", c10::IntArrayRef(results_[index]), " found too little room");
+      fail(kOutputInsufficientSize, "output ", index, " of sizes ", c10::IntArrayRef(results_[index]),
+           " found too little room");
     }
   }
 
@@ -194,7 +196,8 @@ class Execution {
   }
 
   // The declared sizes, completed by those of the call.
-  static Sizes sizes_of(const Operand& declared, const ANeuralNetworksOperandType* type, const char* role, int32_t index) {
+  static Sizes sizes_of(const Operand& declared, const ANeuralNetworksOperandType* type, const char* role,
+                        int32_t index) {
     if (type == nullptr) {
       return declared.sizes;
     }
@@ -231,8 +234,9 @@ class Execution {
       }
       if (!place.omitted) {
         const int32_t type = model.operands[model.inputs[i]].type;
-        values[model.inputs[i]] = place.memory ? copied(place.memory->read(place.offset, place.length).data(), type, place.sizes)
-                                               : copied(place.buffer, type, place.sizes);
+        values[model.inputs[i]] = place.memory
+                                      ? copied(place.memory->read(place.offset, place.length).data(), type, place.sizes)
+                                      : copied(place.buffer, type, place.sizes);
       }
     }
     for (size_t i = 0; i < outputs_.size(); ++i) {
@@ -275,11 +279,13 @@ class Execution {
       const Place& place = outputs_[i];
       results_.push_back(value.sizes().vec());
       if (!fits(place.sizes, value.sizes())) {
-        fail(kBadData, "output ", i, " has sizes ", value.sizes(), ", but ", c10::IntArrayRef(place.sizes), " was asked for");
+        fail(kBadData, "output ", i, " has sizes ", value.sizes(), ", but ", c10::IntArrayRef(place.sizes),
+             " was asked for");
       }
       if (place.length < value.nbytes()) {
         short_[i] = true;
-        told = c10::str("output ", i, " of sizes ", value.sizes(), " needs ", value.nbytes(), " bytes, but has ", place.length);
+        told = c10::str("output ", i, " of sizes ", value.sizes(), " needs ", value.nbytes(), " bytes, but has ",
+                        place.length);
       } else if (place.memory) {
         place.memory->write(place.offset, value.data_ptr(), value.nbytes());
       } else {

@@ -23,7 +23,7 @@ struct Operand {
   int64_t channel_dimension = 0;
   std::vector<double> channel_scales;
   Source source = Source::kComputed;
-  at::Tensor value;   // of a constant
+  at::Tensor value;     // of a constant
   int64_t writer = -1;  // the operation whose result it is
   bool output = false;  // of the model
 };
@@ -209,7 +209,8 @@ class Model {
       }
     }
     if (ordered.size() != operations.size()) {
-      const size_t stuck = std::find_if(missing.begin(), missing.end(), [](size_t n) { return n > 0; }) - missing.begin();
+      const size_t stuck =
+          std::find_if(missing.begin(), missing.end(), [](size_t n) { return n > 0; }) - missing.begin();
       fail(kBadData, name(operations[stuck]), " waits for its own result: the model has a cycle");
     }
     operations = std::move(ordered);

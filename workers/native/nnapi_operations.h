@@ -13,6 +13,7 @@ inline const std::vector<Signature>& signatures() {
   const Types either = {kTensorFloat32, kTensorQuant8Asymm};
   const Types numbers = {kTensorFloat32, kTensorQuant8Asymm, kTensorInt32};
   const Types filters = {kTensorQuant8Asymm, kTensorQuant8SymmPerChannel};
+  const std::vector<Form> depthwise = {{"xwbiiiiiiii|nii"}, {"xwbiiiii|nii", true}};
   const std::vector<Form> pool = {{"xiiiiiiiii|n"}, {"xiiiiii|n", true}};
   constexpr auto freely = Quantized::kFreely;
   constexpr auto as_input = Quantized::kAsInput;
@@ -22,7 +23,7 @@ inline const std::vector<Signature>& signatures() {
       {1, "AVERAGE_POOL_2D", either, pool, {}, as_input, 4, average_pool_2d, false},
       {2, "CONCATENATION", either, {{"x*i"}}, {}, freely, 4, concatenation, false},
       {3, "CONV_2D", either, {{"xwbiiiiiii|nii"}, {"xwbiiii|nii", true}}, {}, freely, 4, conv_2d, true},
-      {4, "DEPTHWISE_CONV_2D", either, {{"xwbiiiiiiii|nii"}, {"xwbiiiii|nii", true}}, {}, freely, 4, depthwise_conv_2d, true},
+      {4, "DEPTHWISE_CONV_2D", either, depthwise, {}, freely, 4, depthwise_conv_2d, true},
       {6, "DEQUANTIZE", filters, {{"x"}}, real, freely, any, unary<same>, false},
       {9, "FULLY_CONNECTED", either, {{"xwbi"}}, {}, freely, 4, fully_connected, false},
       {14, "LOGISTIC", either, {{"x"}}, {}, Quantized::kProbability, 4, unary<logistic>, false},
@@ -67,8 +68,7 @@ inline const Signature& signature_of(int32_t code) {
   fail(kBadData, "the reference knows no operation ", code);
 }
 
-inline void require_quantized(const Signature& signature, const Operand& input, const Operand& result,
-                              double product) {
+inline void require_quantized(const Signature& signature, const Operand& input, const Operand& result, double product) {
   const auto require = [&](bool right, const auto&... parts) {
     if (!right) {
       fail(kBadData, signature.name, ": its result has scale ", result.quantization.scale, " and zero point ",
@@ -139,7 +139,8 @@ inline void Model::add_operation(int32_t code, uint32_t input_count, const uint3
     if (form.substr(0, 3) == "xwb") {
       require_bias_scale(signature, input, operands[operation.inputs[1]], operands[operation.inputs[2]]);
     }
-    const double product = form.substr(0, 2) == "xx" ? input.quantization.scale * operands[operation.inputs[1]].quantization.scale : 0;
+    const double product =
+        form.substr(0, 2) == "xx" ? input.quantization.scale * operands[operation.inputs[1]].quantization.scale : 0;
     require_quantized(signature, input, result, product);
   }
   result.writer = operation.number;

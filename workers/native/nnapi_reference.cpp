@@ -127,7 +127,8 @@ void require_devices(const ANeuralNetworksDevice* const* devices, uint32_t count
 }
 
 bool any_takes_all(const ANeuralNetworksDevice* const* devices, uint32_t count) {
-  return std::any_of(devices, devices + count, [](const ANeuralNetworksDevice* one) { return !one->convolutions_only; });
+  return std::any_of(devices, devices + count,
+                     [](const ANeuralNetworksDevice* one) { return !one->convolutions_only; });
 }
 
 }  // namespace
@@ -275,13 +276,13 @@ NNAPI_EXPORT int ANeuralNetworksModel_getSupportedOperationsForDevices(const ANe
     require(supported);
     require_devices(devices, count);
     for (const Operation& operation : finished(model).operations) {
-      supported[operation.number] =
-          any_takes_all(devices, count) || Compilation::accelerated(*model->model, operation);
+      supported[operation.number] = any_takes_all(devices, count) || Compilation::accelerated(*model->model, operation);
     }
   });
 }
 
-NNAPI_EXPORT int ANeuralNetworksCompilation_create(ANeuralNetworksModel* model, ANeuralNetworksCompilation** compilation) {
+NNAPI_EXPORT int ANeuralNetworksCompilation_create(ANeuralNetworksModel* model,
+                                                   ANeuralNetworksCompilation** compilation) {
   return guarded([&] {
     require(compilation);
     *compilation = nullptr;
@@ -291,8 +292,8 @@ NNAPI_EXPORT int ANeuralNetworksCompilation_create(ANeuralNetworksModel* model, 
 }
 
 NNAPI_EXPORT int ANeuralNetworksCompilation_createForDevices(ANeuralNetworksModel* model,
-                                                             const ANeuralNetworksDevice* const* devices, uint32_t count,
-                                                             ANeuralNetworksCompilation** compilation) {
+                                                             const ANeuralNetworksDevice* const* devices,
+                                                             uint32_t count, ANeuralNetworksCompilation** compilation) {
   return guarded([&] {
     require(compilation);
     *compilation = nullptr;
@@ -357,7 +358,8 @@ NNAPI_EXPORT int ANeuralNetworksExecution_setInputFromMemory(ANeuralNetworksExec
 }
 
 NNAPI_EXPORT int ANeuralNetworksExecution_setOutput(ANeuralNetworksExecution* execution, int32_t index,
-                                                    const ANeuralNetworksOperandType* type, void* buffer, size_t length) {
+                                                    const ANeuralNetworksOperandType* type, void* buffer,
+                                                    size_t length) {
   return guarded([&] {
     require(execution);
     execution->execution->set_output(index, type, place_of(buffer, length));
@@ -382,15 +384,15 @@ NNAPI_EXPORT int ANeuralNetworksExecution_compute(ANeuralNetworksExecution* exec
   });
 }
 
-NNAPI_EXPORT int ANeuralNetworksExecution_startCompute(ANeuralNetworksExecution* execution, ANeuralNetworksEvent** event) {
+NNAPI_EXPORT int ANeuralNetworksExecution_startCompute(ANeuralNetworksExecution* execution,
+                                                       ANeuralNetworksEvent** event) {
   return guarded([&] {
     require(execution, event);
     *event = nullptr;
     auto started = std::make_unique<ANeuralNetworksEvent>();
     execution->execution->start();
-    started->outcome = std::async(std::launch::async, [running = execution->execution] {
-      return outcome_of([&] { running->compute(); });
-    });
+    started->outcome = std::async(std::launch::async,
+                                  [running = execution->execution] { return outcome_of([&] { running->compute(); }); });
     *event = started.release();
   });
 }

@@ -86,7 +86,8 @@ inline void concatenation(Call& call) {
         rest[axis] = sizes[axis];
       }
       if (rest != sizes) {
-        call.refuse("operand ", i, " of sizes ", part.sizes(), " can not follow ", c10::IntArrayRef(sizes), " along ", axis);
+        call.refuse("operand ", i, " of sizes ", part.sizes(), " can not follow ", c10::IntArrayRef(sizes), " along ",
+                    axis);
       }
       sizes[axis] += part.size(axis);
     }
@@ -167,9 +168,7 @@ inline void strided_slice(Call& call) {
     }
     const int64_t lowest = stride > 0 ? 0 : -1;
     const int64_t highest = stride > 0 ? size : size - 1;
-    const auto clamped = [&](int64_t index) {
-      return std::clamp(index < 0 ? index + size : index, lowest, highest);
-    };
+    const auto clamped = [&](int64_t index) { return std::clamp(index < 0 ? index + size : index, lowest, highest); };
     const bool bit_begin = (begin_mask >> i) & 1;
     const bool bit_end = (end_mask >> i) & 1;
     const int64_t first = bit_begin ? (stride > 0 ? 0 : size - 1) : clamped(begins[i]);

@@ -33,7 +33,7 @@ enum class Quantized {
 struct Signature {
   int32_t code;
   const char* name;
-  std::vector<int32_t> data;     // the types that operand 0 may have
+  std::vector<int32_t> data;  // the types that operand 0 may have
   std::vector<Form> forms;
   std::vector<int32_t> results;  // empty: as operand 0
   Quantized quantized;

@@ -227,15 +227,15 @@ class Broken:
                 self.call("Model_addOperand", self.model, ctypes.byref(structure))
 
     def constants(self) -> None:
-        for index, content in whole(self.plan.constants, 2):
+        for index, content in whole(self.plan.constants, int, bytes):
             self.call("Model_setOperandValue", self.model, index, content, ctypes.c_size_t(len(content)))
-        for index, dimension, scales in whole(self.plan.channel_scales, 3):
-            listed = (ctypes.c_float * len(scales))(*scales)
-            given = ChannelScales(dimension & 0xFFFFFFFF, len(scales), listed)
+        for index, dimension, scales in whole(self.plan.channel_scales, int, int, list):
+            floats = [scale for scale in scales if isinstance(scale, float)]
+            given = ChannelScales(dimension & 0xFFFFFFFF, len(floats), (ctypes.c_float * len(floats))(*floats))
             self.call("Model_setOperandSymmPerChannelQuantParams", self.model, index, ctypes.byref(given))
 
     def operations(self) -> None:
-        for code, inputs, outputs in whole(self.plan.operations, 3):
+        for code, inputs, outputs in whole(self.plan.operations, int, list, list):
             self.call("Model_addOperation", self.model, code, *listed(inputs), *listed(outputs))
 
     def identify(self) -> None:
@@ -254,14 +254,14 @@ class Broken:
         self.call("Compilation_finish", compilation)
         self.call("Execution_create", compilation, ctypes.byref(execution))
         kept: list[Any] = []
-        for index, kind, content in whole(self.plan.feeds, 3):
+        for index, kind, content in whole(self.plan.feeds, int, object, bytes):
             structure = kind_of(kind)
             buffer = ctypes.create_string_buffer(content, max(1, len(content)))
             kept += [structure, buffer]
             reference = None if structure is None else ctypes.byref(structure)
             self.call("Execution_setInput", execution, index, reference, buffer, ctypes.c_size_t(len(content)))
         rooms = []
-        for index, size in whole(self.plan.rooms, 2):
+        for index, size in whole(self.plan.rooms, int, int):
             size = min(abs(size), 1 << 16)
             rooms.append((size, ctypes.create_string_buffer(bytes(size) + GUARD, size + len(GUARD))))
             self.call("Execution_setOutput", execution, index, None, rooms[-1][1], ctypes.c_size_t(size))
@@ -287,23 +287,10 @@ def kind_of(operand: Any) -> Any:
     return Kind(kind, tuple(size & 0xFFFFFFFF for size in sizes), scale, zero_point).structure()
 
 
-def whole(entries: list[list[Any]], parts: int) -> list[list[Any]]:
+def whole(entries: list[list[Any]], *parts: type) -> list[list[Any]]:
     """The entries that mutations left with all parts, each of the type that a call takes."""
-    expected: dict[int, Callable[[list[Any]], bool]] = {
-        2: lambda entry: isinstance(entry[0], int) and isinstance(entry[1], bytes | int),
-        3: lambda entry: isinstance(entry[0], int),
-    }
-    kept = [entry for entry in entries if isinstance(entry, list) and len(entry) == parts and expected[parts](entry)]
-    return [entry for entry in kept if parts == 2 or readable(entry)]
-
-
-def readable(entry: list[Any]) -> bool:
-    _, second, third = entry
-    if isinstance(third, bytes):  # a feed
-        return True
-    if isinstance(second, int):  # channel scales
-        return isinstance(third, list) and all(isinstance(scale, float) for scale in third)
-    return isinstance(second, list) and isinstance(third, list)
+    kept = [entry for entry in entries if isinstance(entry, list) and len(entry) == len(parts)]
+    return [entry for entry in kept if all(map(isinstance, entry, parts))]
 
 
 def listed(indices: Any) -> tuple[int, object]:

@@ -244,6 +244,13 @@ def test_a_value_that_nothing_writes_is_refused(model: Model) -> None:
     refused(BAD_DATA, f"operand {loose} is read, but nothing gives it a value", lambda: model.finish([output]))
 
 
+def test_only_optional_operands_may_be_left_out(model: Model) -> None:
+    both = [model.argument(values(2, 3)), model.argument(Values(torch.ones(2, 3)))]
+    output = model.operation(Code.ADD, [*both, model.constant(Kind(Type.INT32), None)], FLOATS)
+    model.finish([output])
+    refused(BAD_DATA, r"ADD \(operation 0\): operand 2 has no value", lambda: model.run([(FLOATS, (2, 3))]))
+
+
 def test_cycles_are_refused(model: Model) -> None:
     first, second = model.operand(FLOATS), model.operand(FLOATS)
     for source, target in ((first, second), (second, first)):

@@ -182,3 +182,11 @@ def test_cast_counts_stored_numbers(library: ctypes.CDLL, kind: int, expected: l
     values = Values(torch.tensor([-1.75, 2.5, 300.0]), given=True)
     result = Kind(kind, (3,), 0.5, 7) if kind == Type.TENSOR_QUANT8_ASYMM else Kind(kind, (3,))
     assert apply(library, Code.CAST, [values], result).tolist() == expected
+
+
+def test_relaxed_float_rounds_operands_and_result_to_fp16(library: ctypes.CDLL) -> None:
+    random = torch.Generator().manual_seed(0)
+    left = Values(torch.randn(500, generator=random), given=True)
+    right = Values(torch.randn(500, generator=random) * 100)
+    got = apply(library, Code.MUL, [left, right, 0], Kind(Type.TENSOR_FLOAT32, (500,)), relaxed=True)
+    assert torch.equal(got, (left.numbers.half().float() * right.numbers.half().float()).half().float())

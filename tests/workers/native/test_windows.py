@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from tests.workers.native.cases import activated, check, kinds, laid_out, nchw, openness, tensors
-from tests.workers.native.nnapi import Argument, Code, Kind, Type, Values
+from tests.workers.native.nnapi import Argument, Code, Kind, Type, Values, apply
 
 pytestmark = pytest.mark.compiler
 
@@ -154,7 +154,7 @@ def test_pools_leave_padding_out(library: ctypes.CDLL, kind: str, data: st.DataO
     activation = draw(st.integers(0, 3))
     operands += [filter_size[1], filter_size[0], activation]
     if is_nchw or draw(st.booleans()):
-        operands.append(is_nchw)
+        operands.append(is_nchw or draw(st.sampled_from([False, None])))
     padded = functional.pad(nchw(image.real, is_nchw), padding, value=torch.nan)
     assume(all(padded.shape[2 + i] >= filter_size[i] for i in range(2)))
     windows = padded.unfold(2, filter_size[0], strides[0]).unfold(3, filter_size[1], strides[1]).flatten(4)
@@ -183,12 +183,13 @@ def test_fully_connected(library: ctypes.CDLL, data: st.DataObject) -> None:
 
 
 def test_long_8_bit_sums_stay_exact(library: ctypes.CDLL) -> None:
-    # 4,608 products of up to 255 x 255 leave the integers that float32 holds: the float64 path.
-    image = Values(torch.full((1, 3, 3, 512), 255, dtype=torch.uint8), 0.02, 0, given=True)
+    # 4,608 products of up to 255 x 255 leave the integers that float32 holds; the bias takes all but a few units away.
     random = torch.Generator().manual_seed(0)
-    weights = Values(torch.randint(0, 256, (4, 3, 3, 512), generator=random, dtype=torch.uint8), 0.01, 3)
-    bias, real_bias = biases(image, weights, 4)
-    real = functional.conv2d(image.real.permute(0, 3, 1, 2), weights.real.permute(0, 3, 1, 2), real_bias)
-    scale = float(real.abs().max()) / 255
-    result = Kind(Type.TENSOR_QUANT8_ASYMM, (), scale, 0)
-    check(library, Code.CONV_2D, [image, weights, bias, 0, 0, 0, 0, 1, 1, 0], real.permute(0, 2, 3, 1), result)
+    image = Values(torch.randint(200, 256, (1, 3, 3, 512), generator=random, dtype=torch.uint8), 0.5, 0, given=True)
+    weights = Values(torch.randint(200, 256, (4, 3, 3, 512), generator=random, dtype=torch.uint8), 0.5, 0)
+    left = torch.tensor([5, 100, 200, 77])
+    sums = (image.numbers.long() * weights.numbers.long()).sum((1, 2, 3))
+    bias = Values((left - sums).int(), 0.25)
+    result = Kind(Type.TENSOR_QUANT8_ASYMM, (1, 1, 1, 4), 0.25, 0)
+    got = apply(library, Code.CONV_2D, [image, weights, bias, 0, 0, 0, 0, 1, 1, 0], result)
+    assert got.flatten().tolist() == left.tolist()
