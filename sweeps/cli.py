@@ -275,7 +275,8 @@ def export(
     else:
         size_mb = shipped.artifact.file_bytes / 1e6
         click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
-        click.echo(f"{output / FILE_NAME}  expected figures and conditions")
+        timed = "" if shipped.expected.timed else f"; not timed, checked by {plain(shipped.expected.executor)}"
+        click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")
 
 
 @main.command()

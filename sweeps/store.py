@@ -279,11 +279,13 @@ def _write(
         params=[Param(name, value) for name, value in content.params.items()],
         tags=[RunTag(name, value) for name, value in content.tags.items()],
     )
+    files = {}
     if blocks:
         samples = {"job_key": content.row.job_key, "blocks": [asdict(block) for block in blocks]}
-        files = {"samples.json": json.dumps(samples, allow_nan=False)}
-        if manifest is not None:
-            files[FILE_NAME] = manifest.model_dump_json(indent=2)
+        files["samples.json"] = json.dumps(samples, allow_nan=False)
+    if manifest is not None:
+        files[FILE_NAME] = manifest.model_dump_json(indent=2)
+    if files:
         _upload(client, run_id, files)
     client.set_terminated(run_id, status=content.status)
     return run_id

@@ -98,7 +98,7 @@ def _blocks(folder: Path) -> int:
 def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, edgesweep: Command) -> None:
     plan = json.loads(edgesweep("plan", "sweep.yaml", "--json").stdout)
     assert [job["state"] for job in plan["jobs"]] == ["to build", "to build"]
-    assert "FX quantization fuses" in plan["skipped"][0]["reason"]
+    assert "quantization fuses Conv+BN itself" in plan["skipped"][0]["reason"]
     assert not (folder / "edgesweep-data").exists(), "a plan leaves nothing behind"
 
     run = edgesweep("run", "sweep.yaml", "--json")
