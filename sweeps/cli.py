@@ -10,6 +10,7 @@ import click
 from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
 from sweeps.recipe_command import recipe_spec, run_recipe
 from sweeps.run_command import EXIT_INTERRUPTED, load_sweep, make_plan, outcome_of, print_json, roots_of, run_sweep
+from sweeps.support_command import run_support
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
@@ -277,6 +278,66 @@ def export(
         click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
         timed = "" if shipped.expected.timed else f"; not timed, checked by {plain(shipped.expected.executor)}"
         click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")
+
+
+@main.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(["cpu", "nnapi", "metal"]),
+    help="Only this one; may be given again.",
+)
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=click.Choice(["fp32", "int8"]),
+    help="Only this one; may be given again.",
+)
+@click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out (demo: 1,3,64,64).")
+@click.option(
+    "--weights",
+    type=click.Choice(["random", "demo", "pretrained"]),
+    help="random (settled), demo (trained on digits), pretrained; what suits each model if left out.",
+)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the table there as Markdown.")
+@workspace_option
+@executor_option
+@click.option("--retry-failed", is_flag=True, help="Try failed builds again.")
+@json_option
+def support(
+    models: tuple[str, ...],
+    backends: tuple[str, ...],
+    precisions: tuple[str, ...],
+    input_shape: str | None,
+    weights: Any,
+    output: Path | None,
+    root: Path,
+    executor: str,
+    retry_failed: bool,
+    as_json: bool,
+) -> None:
+    """Build and verify models in every way that there is; print what works, and why the rest does not.
+
+    \b
+    MODEL is torchvision's name, module:function, or a sweep file (its models and data); all of the list if left out.
+    Nothing is timed. Interrupted, the same command goes on where it was; a second one builds nothing.
+    Example: edgesweep support mobilenet_v3_small --weights demo --backend nnapi
+    """
+    run_support(
+        models,
+        root,
+        executor,
+        backends=backends,
+        precisions=precisions,
+        input_shape=input_shape,
+        weights=weights,
+        retry_failed=retry_failed,
+        output=output,
+        as_json=as_json,
+    )
 
 
 @main.command()
