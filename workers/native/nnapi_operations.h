@@ -3,6 +3,7 @@
 
 #include "nnapi_convolution.h"
 #include "nnapi_elementwise.h"
+#include "nnapi_pool.h"
 #include "nnapi_shapes.h"
 
 namespace nnapi {

@@ -1,18 +1,19 @@
-"""Random operands for properties of NNAPI operations, and what "right" means for a result."""
+"""Operands for tests of NNAPI operations, and what "right" and "refused" mean."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import pytest
 import torch
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from tests.workers.native.nnapi import Argument, Kind, Type, Values, apply
+from tests.workers.native.nnapi import Argument, Code, Kind, Model, NnapiError, Type, Values, apply
 
+UNEXPECTED_NULL, BAD_DATA, BAD_STATE, UNMAPPABLE, INSUFFICIENT = 3, 4, 6, 7, 8
+FLOATS = Kind(Type.TENSOR_FLOAT32, (2, 3))
 ACTIVATIONS = ((None, None), (0.0, None), (-1.0, 1.0), (0.0, 6.0))
-
-sizes_4 = st.tuples(st.integers(1, 3), st.integers(1, 6), st.integers(1, 9), st.integers(1, 9))
 
 
 def sizes(least: int = 1, most: int = 4) -> SearchStrategy[tuple[int, ...]]:
@@ -83,3 +84,20 @@ def nchw(values: torch.Tensor, is_nchw: bool) -> torch.Tensor:
 
 def laid_out(values: torch.Tensor, is_nchw: bool) -> torch.Tensor:
     return values if is_nchw else values.permute(0, 2, 3, 1)
+
+
+def values(*sizes: int) -> Values:
+    """An input -2, -1, 0, 1, ..."""
+    return Values(torch.arange(float(torch.Size(sizes).numel())).reshape(sizes) - 2, given=True)
+
+
+def relu_of(model: Model, given: Values, result: Kind | None = None) -> None:
+    """Finish `model` as one RELU."""
+    model.finish([model.operation(Code.RELU, [model.argument(given)], result or given.kind)])
+
+
+def refused(code: int, told: str, call: Callable[[], object]) -> None:
+    """`call` ends with this result code and a sentence that matches `told`."""
+    with pytest.raises(NnapiError, match=told) as error:
+        call()
+    assert error.value.code == code

@@ -1,11 +1,12 @@
 """The reference NNAPI, compiled once for all tests of this folder."""
 
 import ctypes
+from collections.abc import Iterator
 
 import pytest
 import torch
 
-from tests.workers.native import nnapi
+from tests.workers.native.nnapi import Model, load
 
 # Tiny tensors: on a busy machine, threads would only wait for each other.
 torch.set_num_threads(1)
@@ -13,4 +14,11 @@ torch.set_num_threads(1)
 
 @pytest.fixture(scope="session")
 def library() -> ctypes.CDLL:
-    return nnapi.load()
+    return load()
+
+
+@pytest.fixture
+def model(library: ctypes.CDLL) -> Iterator[Model]:
+    made = Model(library)
+    yield made
+    made.free()
