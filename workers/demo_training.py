@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sweeps.errors import ModelError
 from workers.data import Dataset
+from workers.one_thread import one_thread
 
 BATCH = 32
 LEAST_TOP1_PERCENT = 95.0
@@ -36,15 +37,10 @@ def train(
     MobileNetV2 at width 0.35 and 64x64 takes half a minute and reaches 97 to 98 %, the small ViT 25 seconds and 96 to
     97 %. Raises `ModelError` under 95 % top-1 on `held_out`.
     """
-    threads = torch.get_num_threads()
-    # Two threads save a fifth on idle cores; on busy ones they wait for each other (six minutes were seen). And sums
-    # in one order give the same weights whatever the number of cores.
-    torch.set_num_threads(1)
-    try:
+    # Two threads save a fifth on idle cores; on busy ones six minutes were seen.
+    with one_thread():
         _optimize(model, training, seed, progress)
         top1 = _top1_percent(model, held_out)
-    finally:
-        torch.set_num_threads(threads)
     if top1 < LEAST_TOP1_PERCENT:
         raise ModelError(
             f"the demo's training reached {top1:.1f} % top-1 on the held-out digits, not {LEAST_TOP1_PERCENT:.0f} %",

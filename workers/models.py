@@ -118,8 +118,10 @@ def eager_logits(
     """(N, classes) float32: what `module` answers to (N, C, H, W), `batch` images at a time."""
     import torch
 
+    from workers.one_thread import one_thread
+
     parts: list[Logits] = []
-    with torch.no_grad():
+    with torch.no_grad(), one_thread():
         for start in range(0, len(images), batch):
             part = images[start : start + batch]
             # Filled up with its last image: some models take one batch size only.

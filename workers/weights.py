@@ -14,6 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from sweeps.errors import ModelError
 from workers.images import InputShape, smooth_images
+from workers.one_thread import one_thread
 
 State = Mapping[str, torch.Tensor]
 
@@ -178,7 +179,7 @@ def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
             norm.momentum = None  # the plain average
             norm.train()
         images = torch.from_numpy(smooth_images(_SETTLING_IMAGES, input_shape, seed, _SETTLING_STREAM))
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             _answer(model, images)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
@@ -192,7 +193,7 @@ def check(model: torch.nn.Module, input_shape: InputShape, name: str, *, random:
     """
     batch = input_shape[0]
     images = torch.from_numpy(smooth_images(_PROBE_IMAGES * batch, input_shape, 0, _PROBE_STREAM))
-    with torch.no_grad():
+    with torch.no_grad(), one_thread():
         answers = [_answer(model, part) for part in torch.split(images, batch)]
     for answer in answers:
         if (problem := _wrong_with(answer, batch)) is not None:

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 import torch
 
+from workers.one_thread import one_thread
+
 _ANNOUNCED = (
     # torch is pinned to the last release that builds for PyTorch Mobile, so these deprecations are known.
     (DeprecationWarning, r"`torch\.jit\.\w+` is deprecated"),
@@ -19,19 +21,17 @@ _ANNOUNCED = (
 def build_state(engine: str) -> Iterator[None]:
     """One thread, no gradients, known deprecations silenced, and the quantized engine (`none` leaves it alone).
 
-    One thread, because sums in another order differ in the last bit, and a calibrated scale with them: the same build
-    is the same numbers on any number of cores. Builds with different engines run one after another in one process, so
-    everything is restored. Raises `RuntimeError` where torch does not have the engine.
+    One thread, because sums in another order differ in the last bit, and a calibrated scale with them. Builds with
+    different engines run one after another in one process, so everything is restored. Raises `RuntimeError` where
+    torch does not have the engine.
     """
-    threads, engine_before = torch.get_num_threads(), torch.backends.quantized.engine
-    with warnings.catch_warnings(), torch.no_grad():
+    engine_before = torch.backends.quantized.engine
+    with warnings.catch_warnings(), torch.no_grad(), one_thread():
         for category, message in _ANNOUNCED:
             warnings.filterwarnings("ignore", message=r"\s*" + message, category=category)
         try:
-            torch.set_num_threads(1)
             if engine != "none":
                 torch.backends.quantized.engine = engine
             yield
         finally:
             torch.backends.quantized.engine = engine_before
-            torch.set_num_threads(threads)
