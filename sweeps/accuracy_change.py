@@ -35,7 +35,7 @@ def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
     both = max(0, -(-(lost + gained - images) // 2))
     drop = drop_of(lost - both, gained - both, images)
     low, high = _ends(drop)
-    return Estimate(-drop.value, -high, -low)
+    return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # never a zero below zero
 
 
 def _lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:

@@ -14,7 +14,7 @@ _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eage
 
 
 def render(sweep: str, waterfall: Waterfall) -> str:
-    """Lines without control characters, at most some 120 wide. Intervals (95 %) are in brackets."""
+    """Lines without control characters, some 130 wide. Intervals (95 %) are in brackets."""
     title = f"{sweep} · {waterfall.model} on {waterfall.device}"
     lines = [title, "", *_table(waterfall), "", *_bars(waterfall), ""]
     lines += [f"{step.name} {step.outcome}: {step.reason}" for step in waterfall.steps if step.outcome != "measured"]
@@ -69,7 +69,8 @@ def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str 
 
 
 def _bars(waterfall: Waterfall) -> Iterator[str]:
-    """One bar a step, as long as its latency: what the step saved is dotted, what it cost is dark."""
+    """One bar a step, as long as its latency. What a step saved is dotted, what it cost is dark, where that is shown
+    by more than noise."""
     names = max(len(step.name) for step in waterfall.steps)
     longest = max((step.latency.value for step in waterfall.steps if step.latency), default=0.0)
     before: float | None = None
@@ -77,7 +78,9 @@ def _bars(waterfall: Waterfall) -> Iterator[str]:
         if step.latency is None:
             yield f"{step.name.ljust(names)}  {step.outcome}"
             continue
-        now, earlier = step.latency.value, before if before is not None else step.latency.value
+        now = step.latency.value
+        resolved = step.gain is not None and step.gain.latency in ("faster", "slower")
+        earlier = before if before and resolved else now
         kept, reach = (round(_BAR * ms / longest) for ms in (min(now, earlier), max(now, earlier)))
         bar = "█" * max(kept, 1) + ("░" if now < earlier else "▓") * (reach - kept)
         yield f"{step.name.ljust(names)}  {bar.ljust(_BAR)}  {now:.3f} ms"
@@ -97,6 +100,7 @@ def _totals(waterfall: Waterfall) -> Iterator[str]:
 
 def _notes(steps: Sequence[Step]) -> Iterator[str]:
     for name in sorted({label for step in steps for label in step.trust}):
-        marked = ", ".join(step.name for step in steps if name in step.trust)
+        with_it = [step.name for step in steps if name in step.trust]
+        marked = "all steps" if len(with_it) == len(steps) else ", ".join(with_it)
         advice = TRUST[name].advice if name in TRUST else "not a label of this version"
         yield f"Trust: {name} ({marked}): {advice}"

@@ -233,6 +233,18 @@ def test_bars_are_as_long_as_latencies_and_show_what_was_saved() -> None:
     assert bars[1].count("█") + bars[1].count("░") == bars[0].count("█")
 
 
+def test_a_bar_shows_nothing_saved_where_no_difference_is_shown() -> None:
+    text = render("s", waterfall_of(row("1-eager", (10.0, 20.0)), row("2-script", (12.0, 8.0))))
+    assert "no difference shown" in text
+    assert "░" not in text
+    assert "▓" not in text
+
+
+def test_no_change_is_not_below_zero() -> None:
+    text = render("s", waterfall_of(row("1-eager", (1.0, 1.0)), row("2-script", (1.0, 1.0))))
+    assert "+0.00 (-0.46 to +0.46)" in text
+
+
 def test_text_from_outside_can_not_steer_the_terminal() -> None:
     assert "\x1b" not in render("s", waterfall_of(row("1-eager", (1.0,), device="\x1b[31mred")))
 
