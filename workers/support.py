@@ -1,0 +1,270 @@
+"""Builds and verifies one model after the other in every way that there is, and says how each ended.
+
+What was built stays in the workspace's store and what failed in its journal, both as soon as they are known: an
+interrupted survey goes on, and a second one builds nothing.
+"""
+
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+from sweeps.errors import DataError, ModelError
+from sweeps.journal import Journal, judged_key
+from sweeps.manifest import Manifest
+from sweeps.plan import Plan
+from sweeps.records import Failed, Job
+from sweeps.spec import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
+from sweeps.support_table import Cell, Row, SupportTable, order
+from workers.build import TRANSIENT_KINDS, ArtifactStore
+from workers.drive import JUDGED_KINDS, Attempt, Building, Preparing
+from workers.executor import BuildRequest, Executor
+from workers.models import PreparedModel
+from workers.planner import plan_sweep
+
+Weights = Literal["random", "demo", "pretrained"]
+InputShape = tuple[int, int, int, int]
+
+METHODS = ("static_fx", "static_eager", "qat", "dynamic")
+CAPTURES = ("script", "trace", "mixed")
+DIGITS_SHAPE = (1, 3, 64, 64)
+DIGITS_IMAGES = 256
+IMAGENET_SHAPE = (1, 3, 224, 224)
+VERIFICATION_IMAGES = 8
+
+SYNTHETIC = DataSpec(
+    calibration=SyntheticData(source="synthetic", images=32),
+    evaluation=SyntheticData(source="synthetic", images=VERIFICATION_IMAGES),
+)
+"""For weights that answer no real question."""
+DIGITS = DataSpec(
+    calibration=DigitsData(source="digits", images=100), evaluation=DigitsData(source="digits", images=DIGITS_IMAGES)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A model that is to be looked into, and the data that its builds are calibrated and verified with."""
+
+    model: ModelSpec
+    data: DataSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed:
+    """What the list knows of a model beyond its source."""
+
+    weights: Weights = "random"
+    digits_arguments: tuple[tuple[str, Any], ...] = ()
+    """With which it trains on the digits."""
+    takes_image_size: bool = False
+
+
+LISTED: Mapping[str, _Listed] = {
+    "mobilenet_v2": _Listed(weights="demo", digits_arguments=(("width_mult", 0.35),)),
+    "mobilenet_v3_small": _Listed(weights="demo"),
+    "mobilenet_v3_large": _Listed(),
+    "resnet18": _Listed(),
+    "resnet50": _Listed(),
+    "shufflenet_v2_x1_0": _Listed(),
+    "squeezenet1_1": _Listed(),
+    "efficientnet_b0": _Listed(),
+    "googlenet": _Listed(),
+    "mnasnet1_0": _Listed(),
+    "regnet_y_400mf": _Listed(),
+    "convnext_tiny": _Listed(),
+    "vit_b_16": _Listed(takes_image_size=True),
+    "workers.small_vit:small_vit": _Listed(weights="demo", takes_image_size=True),
+}
+"""The models that the whole table is made of. Trained weights, where half a minute makes them, say more of int8."""
+
+
+def subject(source: str, weights: Weights | None = None, input_shape: InputShape | None = None) -> Subject:
+    """A model of the list, another one of torchvision, or a `module:function`. Raises `ModelError`."""
+    listed = LISTED.get(source, _Listed())
+    chosen = weights or listed.weights
+    if chosen == "pretrained" and ":" in source:
+        raise ModelError(
+            f"{source} has no pretrained weights", "name a sweep file that gives its checkpoint, or --weights random"
+        )
+    digits = chosen == "demo"
+    shape = input_shape or (DIGITS_SHAPE if digits else IMAGENET_SHAPE)
+    arguments: dict[str, Any] = {"num_classes": 10, **dict(listed.digits_arguments)} if digits else {}
+    if listed.takes_image_size:
+        arguments["image_size"] = shape[2]
+    model = ModelSpec(source=source, arguments=arguments, weights=chosen, input_shape=shape)
+    return Subject(model=model, data=DIGITS if digits else SYNTHETIC)
+
+
+def grids(backends: Sequence[str] = (), precisions: Sequence[str] = ()) -> tuple[GridSpec, ...]:
+    """What is tried of each model: the cells of the table. Empty sequences mean all."""
+    every: list[dict[str, Any]] = [
+        {"backend": "cpu", "precision": "fp32", "capture": CAPTURES},
+        # All that is left to a model that torch.fx can not trace.
+        {"backend": "cpu", "precision": "fp32", "fuse": (False,)},
+        {"backend": "cpu", "precision": "int8", "quantization": METHODS, "capture": CAPTURES}
+        | {"qengine": ("x86", "qnnpack")},
+        {"backend": "nnapi", "precision": "fp32", "relaxed_fp16": (False, True)},
+        {"backend": "nnapi", "precision": "int8", "interface": ("core", "full", "inside")},
+        {"backend": "nnapi", "precision": "int8", "quantization": METHODS[1:]},
+        {"backend": "metal", "precision": "fp32", "capture": CAPTURES, "layout": ("nchw",)},
+        {"backend": "metal", "precision": "int8", "quantization": METHODS, "layout": ("nchw",)},
+    ]
+    wanted = [
+        grid
+        for grid in every
+        if (not backends or grid["backend"] in backends) and (not precisions or grid["precision"] in precisions)
+    ]
+    return tuple(
+        GridSpec(**{"layout": ("nhwc",), **grid, "backend": (grid["backend"],), "precision": (grid["precision"],)})
+        for grid in wanted
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A model with its cells. `unusable` where not even its code or weights are found: then nothing is built."""
+
+    subject: Subject
+    plan: Plan
+    unusable: Failed | None
+
+
+class Survey:
+    """One look into some models. `run()` builds what is missing and yields what happens; `table()` is the result."""
+
+    def __init__(
+        self,
+        subjects: Sequence[Subject],
+        cells: tuple[GridSpec, ...],
+        folder: Path,
+        roots: Sequence[Path],
+        journal: Journal,
+        *,
+        retry_failed: bool = False,
+    ) -> None:
+        """Loads and builds nothing. Raises `DataError` and `DeviceError`."""
+        self._journal = journal
+        self._store = ArtifactStore(folder / "artifacts")
+        self._planned = [_plan(one, cells, folder, roots) for one in subjects]
+        self._outcomes: dict[str, Manifest | Failed] = {}
+        """By build key."""
+        for one in self._planned:
+            self._outcomes |= dict(self._known(one, retry_failed))
+
+    def pending(self) -> int:
+        """Builds that are still to make."""
+        return sum(len(self._missing(one)) for one in self._planned)
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        return tuple(one.plan for one in self._planned)
+
+    def run(
+        self,
+        executor: Executor,
+        prepare: Callable[[ModelSpec, DataSpec, Mapping[str, str]], PreparedModel],
+        stop: Callable[[], bool],
+    ) -> Iterator[Preparing | Building | Attempt]:
+        """Ends early once `stop()` says so. A model that can not be used is a row of failures, and the next follows."""
+        done, total = 0, self.pending()
+        for one in self._planned:
+            missing = self._missing(one)
+            if not missing:
+                continue
+            if stop():
+                return
+            model = one.subject.model
+            yield Preparing(model.name)
+            try:
+                prepared = prepare(model, one.subject.data, one.plan.identities.versions)
+            except (ModelError, DataError) as error:
+                failed = Failed(stage="load", kind="not_loadable", message=error.message)
+                self._outcomes |= dict.fromkeys(missing, failed)
+                done += len(missing)
+                yield Attempt(model.name, failed, final=True)
+                continue
+            requests = [BuildRequest(key, job.variant, prepared.build_inputs) for key, job in missing.items()]
+            running: dict[str, str] = {}
+            yield Building(done, total, ())
+            for request, outcome in executor.build(requests, stop):
+                key = request.build_key
+                if outcome is None:
+                    running[key] = missing[key].name
+                else:
+                    name = running.pop(key)
+                    done += 1
+                    if isinstance(outcome, Failed):
+                        self._note_failure(key, outcome, one.plan.identities.evaluation_id)
+                        yield Attempt(name, outcome, final=True)
+                    else:
+                        self._outcomes[key] = manifest = self._store.unpack(outcome)
+                        self._journal.add_artifact(manifest)
+                yield Building(done, total, tuple(running.values()))
+
+    def table(self) -> SupportTable:
+        """Of all models. Only after a `run()` that came to its end: no cell may be pending."""
+        facts = self._planned[0].plan.devices[0]
+        identities = self._planned[0].plan.identities
+        return SupportTable(
+            date=datetime.now(UTC).date().isoformat(),
+            machine=f"{facts.device_class}, {facts.cores} cores, {facts.os_build}",
+            versions={
+                "edgesweep": metadata.version("edgesweep"),
+                **identities.versions,
+                "python": platform.python_version(),
+            },
+            references=identities.references,
+            rows=tuple(self._row(one) for one in self._planned),
+        )
+
+    def _row(self, one: _Planned) -> Row:
+        cells = [Cell(variant=skipped.variant, outcome=skipped) for skipped in one.plan.skipped]
+        cells += [
+            Cell(variant=job.variant, outcome=one.unusable or self._outcomes[job.build_key]) for job in one.plan.jobs
+        ]
+        model = one.subject.model
+        arguments = ", ".join(f"{name}={value}" for name, value in model.arguments.items())
+        return Row(
+            model=model.name,
+            source=f"{model.source}({arguments})",
+            weights=model.weights,
+            input_shape=model.input_shape,
+            cells=tuple(sorted(cells, key=lambda cell: order(cell.variant))),
+        )
+
+    def _missing(self, one: _Planned) -> dict[str, Job]:
+        """By build key, what has no outcome yet."""
+        jobs = () if one.unusable else one.plan.jobs
+        return {job.build_key: job for job in jobs if job.build_key not in self._outcomes}
+
+    def _known(self, one: _Planned, retry_failed: bool) -> Iterator[tuple[str, Manifest | Failed]]:
+        """Of each build, how it ended in an earlier survey, or in a sweep of this workspace."""
+        for job in one.plan.jobs if one.unusable is None else ():
+            if (manifest := self._store.find(job.build_key)) is not None:
+                yield job.build_key, manifest
+                continue
+            for key in (job.build_key, judged_key(job.build_key, one.plan.identities.evaluation_id)):
+                if not retry_failed and (failures := self._journal.failures(key)):
+                    yield job.build_key, failures[-1]
+
+    def _note_failure(self, build_key: str, failed: Failed, evaluation_id: str) -> None:
+        self._outcomes[build_key] = failed
+        # What may pass is tried again by the next survey; what was found on images counts for these images.
+        if failed.kind not in TRANSIENT_KINDS:
+            judged = failed.kind in JUDGED_KINDS
+            self._journal.add_failure(judged_key(build_key, evaluation_id) if judged else build_key, failed)
+
+
+def _plan(one: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequence[Path]) -> _Planned:
+    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=cells)
+    try:
+        return _Planned(one, plan_sweep(spec, folder, roots), None)
+    except ModelError as error:
+        # Its cells are those of any model; nothing is built from this plan.
+        any_model = ModelSpec(source="mobilenet_v2", name=one.model.name, weights="random")
+        plan = plan_sweep(spec.model_copy(update={"models": (any_model,)}), folder, roots)
+        return _Planned(one, plan, Failed(stage="load", kind="not_loadable", message=error.message))
