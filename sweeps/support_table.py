@@ -1,6 +1,6 @@
 """The support table: model by precision, method, capture and backend, for a terminal, as Markdown and as JSON. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
@@ -104,7 +104,7 @@ def markdown(table: SupportTable, command: str) -> str:
     ]
     parts = []
     for group, columns in _groups(table):
-        rows = [["model", *(" ".join(filter(None, column)) for column in columns)]]
+        rows = [["model", *map(_title, columns)]]
         rows += [[row.model, *_figures(row, group, columns)] for row in table.rows]
         widths = _widths(rows)
         lines = [f"| {_padded(cells, widths, ' | ')} |" for cells in rows]
@@ -224,28 +224,32 @@ def _described(row: Row) -> str:
     return f"{row.model}: {row.source}, {row.weights} weights, input {shape}"
 
 
-def _place(variant: Variant) -> str:
-    return " ".join(filter(None, (group_of(variant) + ":", *column_of(variant))))
+def _title(column: Column) -> str:
+    return " ".join(filter(None, column))
 
 
-def _by_reason(cells: Sequence[Cell], state: State) -> dict[str, list[str]]:
-    """Places by the reason that they share."""
-    found: dict[str, list[str]] = {}
-    for cell in cells:
-        if cell.state == state:
-            found.setdefault(" ".join(cell.reason.split()), []).append(_place(cell.variant))
-    return found
+def _grouped(said: Iterable[tuple[str, Variant]]) -> list[str]:
+    """Each text once, with all places that it is said of."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for text, variant in said:
+        groups = found.setdefault(" ".join(text.split()), {})
+        groups.setdefault(group_of(variant), []).append(_title(column_of(variant)))
+    places = {
+        text: "; ".join(f"{group}: {', '.join(titles)}" for group, titles in groups.items())
+        for text, groups in found.items()
+    }
+    return [f"{text} ({where})" for text, where in places.items()]
 
 
 def _coverage(row: Row) -> list[str]:
-    """What NNAPI takes of the model, for each of its builds that was verified."""
-    lines = []
+    """What NNAPI takes of the model, for its builds that were verified."""
+    said = []
     for cell in row.cells:
         if isinstance(cell.outcome, Manifest) and (coverage := cell.outcome.coverage) is not None:
             operations = ", ".join(f"{name} {number}" for name, number in sorted(coverage.operations.items()))
             share = f"{coverage.multiply_adds_covered_percent:.0f} % of multiply-adds"
-            lines.append(f"{_place(cell.variant)}: {share}; {operations}")
-    return lines
+            said.append((f"{share}; {operations}", cell.variant))
+    return _grouped(said)
 
 
 def _operators(row: Row) -> list[str]:
@@ -259,8 +263,7 @@ def _operators(row: Row) -> list[str]:
 
 def _details(row: Row) -> Iterator[tuple[str, list[str]]]:
     for state in ("failed", "skipped"):
-        reasons = _by_reason(row.cells, state)
-        yield state, [f"{reason} ({'; '.join(places)})" for reason, places in reasons.items()]
+        yield state, _grouped((cell.reason, cell.variant) for cell in row.cells if cell.state == state)
 
 
 def _reasons(table: SupportTable) -> Iterator[str]:
@@ -294,7 +297,8 @@ def _cell_document(cell: Cell) -> dict[str, Any]:
     elif isinstance(cell.outcome, Failed):
         made = {"stage": cell.outcome.stage, "kind": cell.outcome.kind}
     return {
-        "place": _place(cell.variant),
+        "group": group_of(cell.variant),
+        "column": _title(column_of(cell.variant)),
         "variant": cell.variant.axes(),
         "state": cell.state,
         "reason": cell.reason,

@@ -132,7 +132,7 @@ def test_the_terminal_shows_each_group_with_a_figure_or_a_state_in_every_cell(ta
 def test_reasons_stand_beneath_once_for_all_cells_that_share_them(table: SupportTable) -> None:
     text = terminal_text(table)
     assert (
-        "  failed: build, unsupported_operator: NNAPI does not know aten::bmm (nnapi: fp32; nnapi: fp32 relaxed fp16)"
+        "  failed: build, unsupported_operator: NNAPI does not know aten::bmm (nnapi: fp32, fp32 relaxed fp16)"
     ) in text
     assert text.count("aten::bmm") == 1
     assert text.count("Metal has no quantized operators") == 2  # once for each model
@@ -167,7 +167,7 @@ def test_json_holds_every_cell_with_its_variant(table: SupportTable) -> None:
     assert len(cells) == 14
     assert all(cell["state"] == "verified" or cell["reason"] for cell in cells)
     assert Variant(**cells[0]["variant"]) == SCRIPT
-    nnapi = next(cell for cell in cells if cell["place"] == "nnapi: fp32")
+    nnapi = next(cell for cell in cells if (cell["group"], cell["column"]) == ("nnapi", "fp32"))
     assert nnapi["verification"]["sqnr_db"] is None
     assert nnapi["verification"]["executor"] == REFERENCE
     assert next(cell["kind"] for cell in cells if cell["state"] == "failed") == "unsupported_operator"
