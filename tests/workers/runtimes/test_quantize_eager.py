@@ -44,6 +44,10 @@ def kinds(model: torch.nn.Module) -> list[str]:
     return [type(module).__name__ for module in model.modules()]
 
 
+def _is_int8(module: torch.nn.Module) -> bool:
+    return ".quantized" in type(module).__module__
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_relu6_stays_within_its_bound_and_is_fused(tiny: BuildInputs, engine: str) -> None:
     model, images = load_eager(tiny.package), torch.from_numpy(tiny.verification)
@@ -115,16 +119,23 @@ def test_operators_without_an_int8_form_get_float_and_the_rest_is_int8(engine: s
         torch.testing.assert_close(capture.trace(int8, images)(images), answers)
     linears = [name for name, module in int8.named_modules() if isinstance(module, nnq.Linear)]
     assert linears == ["hidden", "last", "head"]
-    assert {"MultiheadAttention", "LayerNorm", "SiLU", "Add", "Multiply", "Concatenate"} <= set(kinds(int8))
+    assert {"MultiheadAttention", "LayerNorm", "SiLU"} <= set(kinds(int8))
+    assert not {"Add", "Multiply", "Concatenate"} & set(kinds(int8))  # one side of each is float
 
 
-@pytest.mark.parametrize("source", ["mobilenet_v3_small", "shufflenet_v2_x0_5", "resnet18"])
-def test_real_networks_keep_their_answers(make_inputs: Callable[..., BuildInputs], source: str) -> None:
+REAL = [("mobilenet_v3_small", "Multiply", 9), ("shufflenet_v2_x0_5", "Concatenate", 16), ("resnet18", "AddReLU", 8)]
+
+
+@pytest.mark.parametrize(("source", "arithmetic", "count"), REAL)
+def test_real_networks_keep_their_answers_with_arithmetic_in_int8(
+    make_inputs: Callable[..., BuildInputs], source: str, arithmetic: str, count: int
+) -> None:
     inputs = make_inputs(source, size=64)
     model, images = load_eager(inputs.package), torch.from_numpy(inputs.verification)
     int8 = built(model, torch.from_numpy(inputs.calibration))
     assert quality(model, int8, images) > 15
-    assert "BatchNorm2d" not in kinds(int8)
+    assert kinds(int8).count(arithmetic) == count
+    assert not {"BatchNorm2d", "Conv2d", "Linear"} & {type(m).__name__ for m in int8.modules() if not _is_int8(m)}
 
 
 def test_an_operator_that_takes_several_int8_tensors_is_named() -> None:
