@@ -111,6 +111,18 @@ def test_an_input_that_is_not_quantized_first_has_no_core() -> None:
     assert caught.value.kind == "interface_not_possible"
 
 
+class Sized(FloatTail):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv(x).flatten(1).reshape(x.shape[0], 4, x.size(2) - 2, -1)
+
+
+def test_what_only_reads_the_input_s_shape_is_in_the_way_of_no_core() -> None:
+    graph = int8(Sized())
+    core = split(graph)
+    assert core.output is not None
+    assert torch.equal(wrap_core(core.core, core)(IMAGES), graph(IMAGES))
+
+
 def test_scales_become_numbers_and_other_constants_stay() -> None:
     class Shifted(FloatTail):
         def __init__(self) -> None:

@@ -116,6 +116,40 @@ def test_coverage_counts_operations_and_multiply_adds(nhwc: bool) -> None:
     assert found.feature_level == 3
 
 
+class Transformer(nn.Module):
+    """A class token for each image, attention, layer norm and GELU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(6, 16, 4, 4)
+        self.token = nn.Parameter(torch.randn(1, 1, 16))
+        self.norm = nn.LayerNorm(16)
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=True)
+        self.hidden, self.head = nn.Linear(16, 32), nn.Linear(32, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], dim=1)
+        y = self.norm(x)
+        y, _ = self.attention(y, y, y, need_weights=False)
+        return self.head(nn.functional.gelu(self.hidden(x + y))[:, 0])
+
+
+@LAYOUTS
+@pytest.mark.parametrize("flexible", [False, True])
+def test_a_transformer_converts_whole(flexible: bool, nhwc: bool) -> None:
+    found = lower(
+        float_graph(Transformer().eval()), images(2), options(nhwc=nhwc, flexible=flexible), "none", None
+    ).coverage
+    assert found.share == 1.0
+    assert found.operations["BATCH_MATMUL"] == 2
+    assert {"SOFTMAX", "RSQRT", "EXP"} <= found.operations.keys()
+    assert found.feature_level == 6
+    # Patches (9 of 96 values), joint and out projections, scores and their sums of values, hidden; then the head.
+    tokens = 10 * (16 * 48 + 16 * 16 + 16 * 32)
+    assert found.mult_adds == 2 * (9 * 96 * 16 + tokens + 2 * 10 * 10 * 16 + 32 * 5)
+
+
 # 8 bits
 
 

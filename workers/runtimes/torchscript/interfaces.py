@@ -70,9 +70,10 @@ def split(graph: GraphModule) -> Core:
     """
     cut = with_numbers(graph)
     images = next(node for node in cut.graph.nodes if node.op == "placeholder")
-    steps = [_quantizes(cut, node) for node in images.users]
+    users = [node for node in images.users if not _reads_shape(node)]
+    steps = [_quantizes(cut, node) for node in users]
     if None in steps or not steps:
-        readers = ", ".join(node.name for node, step in zip(images.users, steps, strict=True) if step is None)
+        readers = ", ".join(node.name for node, step in zip(users, steps, strict=True) if step is None)
         raise BuildError(
             "interface_not_possible",
             f"the model's input is not quantized first: {readers or 'nothing'} reads it as floats",
@@ -82,7 +83,7 @@ def split(graph: GraphModule) -> Core:
         raise BuildError("interface_not_possible", "the model's input is quantized in two different ways")
     taken = steps[0]
     assert taken is not None
-    for node in list(images.users):
+    for node in users:
         node.replace_all_uses_with(images)
         cut.graph.erase_node(node)
     end = next(node for node in cut.graph.nodes if node.op == "output")
@@ -110,6 +111,13 @@ def _quantizes(graph: GraphModule, node: Node) -> QParams | None:
     assert isinstance(zero_point, int)
     assert isinstance(dtype, torch.dtype)
     return QParams(scale=scale, zero_point=zero_point, dtype=dtype)
+
+
+def _reads_shape(node: Node) -> bool:
+    """Which is the same of a quantized tensor."""
+    if node.op == "call_method":
+        return node.target in ("size", "dim")
+    return node.target is getattr and node.args[1] in ("shape", "ndim")
 
 
 def _dequantizes(graph: GraphModule, node: Node) -> bool:

@@ -369,8 +369,8 @@ def _hardsigmoid(s: Serializer, node: Node) -> None:
 def _hardswish(s: Serializer, node: Node) -> None:
     """x relu6(x + 3) / 6: for floats of operations that every phone has, in 8 bits HARD_SWISH (feature level 4).
 
-    In 8 bits the three operations round three times: a settled MobileNetV3 small then has 43 % of its logits within
-    one unit of the x86 engine's.
+    In 8 bits the three operations round three times: 91 to 99 % of a small network's logits are those of the x86
+    engine then, and 99.7 to 100 % with HARD_SWISH.
     """
     operand = s.tensor(node.inputsAt(0))
     if operand[1].op_type == QUANT8:
@@ -418,9 +418,12 @@ _QUINT8 = 13
 
 
 def _dequantize(s: Serializer, node: Node) -> None:
-    number, operand = s.tensor(node.inputsAt(0))
-    answer = operand._replace(op_type=FLOAT32, scale=0.0, zero_point=0)
-    s.emit(_CODE.DEQUANTIZE, [number], answer, node.output())
+    _floats(s, s.tensor(node.inputsAt(0)), node.output())
+
+
+def _floats(s: Serializer, x: Tensor, value: Value | None = None) -> Tensor:
+    answer = x[1]._replace(op_type=FLOAT32, scale=0.0, zero_point=0)
+    return s.emit(_CODE.DEQUANTIZE, [x[0]], answer, value), answer
 
 
 # Normalization, attention
@@ -441,7 +444,25 @@ def _batch_norm(s: Serializer, node: Node) -> None:
 
 def _layer_norm(s: Serializer, node: Node) -> None:
     _, shape, weight, bias, eps, _ = (s.constant(value) for value in node.inputs())
+    s.name(node.output(), _normalized(s, s.tensor(node.inputsAt(0), NCHW), shape, weight, bias, eps))
+
+
+def _quantized_layer_norm(s: Serializer, node: Node) -> None:
+    """In floats, between DEQUANTIZE and QUANTIZE, as PyTorch's own computes it."""
+    _, shape, weight, bias, eps, scale, zero_point = (s.constant(value) for value in node.inputs())
     x = s.tensor(node.inputsAt(0), NCHW)
+    answer, _ = _normalized(s, _floats(s, x), shape, weight, bias, eps)
+    s.emit(_CODE.QUANTIZE, [answer], x[1]._replace(scale=scale, zero_point=zero_point), node.output())
+
+
+def _normalized(
+    s: Serializer,
+    x: Tensor,
+    shape: Sequence[int],
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    eps: float,
+) -> Tensor:
     rank = len(x[1].shape)
     axes = list(range(rank - len(shape), rank))
     centered = s.combine(_CODE.SUB, x, s.mean(x, axes))
@@ -451,7 +472,7 @@ def _layer_norm(s: Serializer, node: Node) -> None:
         if parameter is not None:
             wide = parameter.reshape((1,) * (rank - len(shape)) + tuple(shape))
             answer = s.combine(code, answer, s.weight(wide))
-    s.name(node.output(), answer)
+    return answer
 
 
 def _softmax(s: Serializer, node: Node) -> None:
@@ -579,9 +600,12 @@ def _expand(s: Serializer, node: Node) -> None:
 
 def _for_each_image(s: Serializer, node: Node, constant: torch.Tensor) -> None:
     """A constant (1, ...) as often as there are images: added to 0 for each, made of the images themselves."""
-    images, rank = s.tensor(s.images), constant.ndim
-    if images[1].op_type == QUANT8 or list(constant.shape[1:]) != _sizes(node)[1:]:
-        raise Refused("a constant that is repeated for a flexible batch of 8-bit images, or along more dimensions")
+    rank = constant.ndim
+    if list(constant.shape[1:]) != _sizes(node)[1:]:
+        raise Refused("a constant that is repeated for a flexible batch, and along another dimension")
+    images = s.tensor(s.images)
+    if images[1].op_type == QUANT8:
+        images = _floats(s, images)
     zeros = s.times(s.mean(images, list(range(1, len(images[1].shape)))), 0.0)
     flat = s.seen(zeros, s.view_of(zeros).reshaped((_sizes(node)[0],) + (1,) * (rank - 1)), NCHW)
     s.name(node.output(), s.combine(_CODE.ADD, flat, s.weight(constant)))
@@ -663,6 +687,7 @@ CONVERTERS: dict[str, Converter] = {
     "aten::dequantize": _dequantize,
     "aten::batch_norm": _batch_norm,
     "aten::layer_norm": _layer_norm,
+    "quantized::layer_norm": _quantized_layer_norm,
     "aten::softmax": _softmax,
     "aten::matmul": _matmul,
     "aten::bmm": _matmul,
