@@ -9,7 +9,7 @@ NNAPI feature levels beyond the first two: torch states the layout flag of convo
 ABS, QUANTIZE, GROUPED_CONV_2D, dilation and SOFTMAX over a chosen dimension (3), HARD_SWISH (4), BATCH_MATMUL (6).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,10 @@ from workers.runtimes.torchscript.nnapi_views import MOST_DIMENSIONS, Steps, Vie
 
 NCHW, NHWC = DimOrder.PRESUMED_CONTIGUOUS, DimOrder.CHANNELS_LAST
 FLOAT32, QUANT8 = NNAPI_OperandCode.TENSOR_FLOAT32, NNAPI_OperandCode.TENSOR_QUANT8_ASYMM
+
+CODE, FUSED = NNAPI_OperationCode, NNAPI_FuseCode
+PROBABILITY_STEP = 1 / 256
+"""Scale of quantized sigmoid, hardsigmoid and softmax, in PyTorch as in NNAPI."""
 
 _SIZES = ("aten::size", "prim::NumToTensor", "aten::Int", "aten::ScalarImplicit")
 """Operators on sizes. No converter asks for them: shapes stand in the trace."""
@@ -218,14 +222,14 @@ class Serializer(_NnapiSerializer):
         moved = now[1]._replace(shape=tuple(before[index] for index in steps.permutation), dim_order=NCHW)
         permutation = self.add_immediate_int_vector(list(steps.permutation))
         if moved.shape == _nnapi_shape(target):
-            return self.emit(NNAPI_OperationCode.TRANSPOSE, [now[0], permutation], target), target
-        now = self.emit(NNAPI_OperationCode.TRANSPOSE, [now[0], permutation], moved), moved
+            return self.emit(CODE.TRANSPOSE, [now[0], permutation], target), target
+        now = self.emit(CODE.TRANSPOSE, [now[0], permutation], moved), moved
         return self.reshape(now, target), target
 
     def reshape(self, source: Tensor, target: Operand, value: Value | None = None) -> int:
         """The same numbers in the shape of `target`."""
         sizes = [-1 if size == 0 else size for size in _nnapi_shape(target)]
-        return self.emit(NNAPI_OperationCode.RESHAPE, [source[0], self.add_immediate_int_vector(sizes)], target, value)
+        return self.emit(CODE.RESHAPE, [source[0], self.add_immediate_int_vector(sizes)], target, value)
 
     def emit(self, code: int, inputs: list[int], like: Operand, value: Value | None = None) -> int:
         """Add an operation whose one answer is an operand `like`, for `value` or an intermediate one."""
@@ -251,7 +255,7 @@ class Serializer(_NnapiSerializer):
         code: int,
         left: Tensor,
         right: Tensor,
-        fused: int = NNAPI_FuseCode.FUSED_NONE,
+        fused: int = FUSED.FUSED_NONE,
         value: Value | None = None,
         *,
         scale: float = 0.0,
@@ -272,11 +276,11 @@ class Serializer(_NnapiSerializer):
         return self.weight(one, like.dim_order)
 
     def plus(self, x: Tensor, number: float) -> Tensor:
-        return self.combine(NNAPI_OperationCode.ADD, x, self.number(number, x[1]))
+        return self.combine(CODE.ADD, x, self.number(number, x[1]))
 
     def times(self, x: Tensor, factor: float | Tensor) -> Tensor:
         other = factor if isinstance(factor, tuple) else self.number(factor, x[1])
-        return self.combine(NNAPI_OperationCode.MUL, x, other)
+        return self.combine(CODE.MUL, x, other)
 
     def apply(self, code: int, x: Tensor) -> Tensor:
         return self.emit(code, [x[0]], x[1]), x[1]
@@ -286,7 +290,12 @@ class Serializer(_NnapiSerializer):
         shape = tuple(1 if index in axes else size for index, size in enumerate(x[1].shape))
         answer = x[1]._replace(shape=shape)
         inputs = [x[0], self.add_immediate_int_vector(axes), *self.integers(1)]
-        return self.emit(NNAPI_OperationCode.MEAN, inputs, answer), answer
+        return self.emit(CODE.MEAN, inputs, answer), answer
+
+    def floats(self, x: Tensor, value: Value | None = None) -> Tensor:
+        """What the numbers of an 8-bit tensor mean."""
+        answer = x[1]._replace(op_type=FLOAT32, scale=0.0, zero_point=0)
+        return self.emit(CODE.DEQUANTIZE, [x[0]], answer, value), answer
 
     def cut(self, x: Tensor, dimension: int, begin: int, end: int, step: int) -> Tensor:
         """x[begin:end:step] along PyTorch's `dimension`."""
@@ -300,7 +309,7 @@ class Serializer(_NnapiSerializer):
         open_ends = sum(1 << at for at, size in enumerate(ends) if size == 0)
         inputs = [number, *map(self.add_immediate_int_vector, (begins, ends, steps)), *self.integers(0, open_ends, 0)]
         answer = operand._replace(shape=cut)
-        return self.emit(NNAPI_OperationCode.STRIDED_SLICE, inputs, answer), answer
+        return self.emit(CODE.STRIDED_SLICE, inputs, answer), answer
 
     # Views
 
@@ -321,6 +330,29 @@ class Serializer(_NnapiSerializer):
 
 
 Converter = Callable[[Serializer, Node], None]
+
+
+def answer_sizes(node: Node) -> list[int]:
+    """The traced shape of what an operator answers."""
+    return traced_sizes(node.output())
+
+
+def traced_sizes(value: Value) -> list[int]:
+    found = sizes_of(value)
+    if found is None:
+        raise Refused("a shape is not in the trace")
+    return found
+
+
+def like(operand: Operand, shape: Sequence[int], **changes: Any) -> Operand:
+    """`operand` in the traced `shape`, its batch as flexible as before."""
+    return operand._replace(shape=(operand.shape[0], *shape[1:]), **changes)
+
+
+def axis_of(operand: Operand, dimension: int) -> int:
+    """PyTorch's dimension as NNAPI counts it."""
+    dimension %= len(operand.shape)
+    return (0, 3, 1, 2)[dimension] if operand.dim_order is NHWC else dimension
 
 
 class _Traced:
