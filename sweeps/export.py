@@ -11,6 +11,7 @@ from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.metrics import METRICS
 from sweeps.rank import Candidate, DeviceRanking, Ranking
+from sweeps.verdict import UNSHIPPABLE
 from sweeps.workspace import Workspace
 
 
@@ -67,6 +68,8 @@ def export_candidate(
     row = frame[frame["job_key"] == candidate.job_key].iloc[0]
     source = workspace.artifact(candidate.build_key)
     manifest = Manifest.read(source)
+    if manifest.runtime in UNSHIPPABLE:
+        raise EdgeSweepError(f"{candidate.name} can not be shipped: {UNSHIPPABLE[manifest.runtime]}", "export another")
     _check(source / manifest.file, manifest)
     shipped = Shipped(
         artifact=manifest,

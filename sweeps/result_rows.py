@@ -20,6 +20,7 @@ class ResultRow:
     variant: str
     job_key: str
     build_key: str
+    runtime: str
     device: str
     device_id: str
     fingerprint: str
@@ -65,7 +66,7 @@ class ResultRow:
 
 
 _TEXT = (
-    *("name", "variant", "job_key", "build_key", "device", "device_id", "fingerprint", "model"),
+    *("name", "variant", "job_key", "build_key", "runtime", "device", "device_id", "fingerprint", "model"),
     *("preset", "runtime_version", "exec_context", "outcome", "stage", "kind", "reason", "executor"),
 )
 

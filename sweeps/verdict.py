@@ -15,6 +15,9 @@ Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 """In the order of a ranking."""
 
+UNSHIPPABLE = {"eager": "PyTorch in Python runs on no phone: it is here to compare with"}
+"""Runtimes that can not win, and why."""
+
 INTERVALS = {
     "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
     "accuracy_drop_points": ("accuracy_drop_low_points", "accuracy_drop_high_points"),
@@ -84,7 +87,9 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
         unresolved.insert(0, f"{metric} is not known: {_why_unknown(row, metric)}")
     verdict: Verdict = "pass"
     why: list[str] = []
-    if distrusted:
+    if row.runtime in UNSHIPPABLE:
+        verdict, why = "disqualified", [UNSHIPPABLE[row.runtime]]
+    elif distrusted:
         verdict = "disqualified"
         why = [f"{name}: {TRUST[name].advice if name in TRUST else 'not a known label'}" for name in distrusted]
     elif failed:

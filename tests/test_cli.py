@@ -336,7 +336,8 @@ def test_what_is_here_can_be_asked_by_machines(edgesweep: Command) -> None:
 
 def test_every_command_has_help_with_an_example(edgesweep: Command) -> None:
     listed = edgesweep("--help").stdout.split("Commands:")[1].split()
-    verbs = ["plan", "run", "demo", "status", "rank", "export", "devices", "doctor", "dashboard", "schema"]
+    verbs = ["plan", "run", "recipe", "support", "demo", "status", "rank", "export", "devices", "doctor", "dashboard"]
+    verbs += ["schema"]
     assert set(verbs) <= set(listed)
     for verb in verbs:
         assert "Example: edgesweep" in edgesweep(verb, "--help").stdout, verb

@@ -217,6 +217,12 @@ def test_a_quick_variant_that_fails_or_is_not_resolved_does_not_win_and_is_shown
     assert "5.00 points (3.00–7.00), not at most 1 points" in ranked.ranking[2].why
 
 
+def test_what_runs_on_no_phone_is_ranked_to_compare_with_and_never_wins():
+    ranked = entry([measured("python", (5.0,) * 3, runtime="eager"), measured("slow", (9.0,) * 3)])
+    assert ranked.winner.name == "slow"
+    assert "runs on no phone" in ranked.ranking[-1].why
+
+
 @pytest.mark.parametrize(
     "label", ["throttled", "engine_differs", "backend_fell_back", "invalid_output", "from_tomorrow"]
 )

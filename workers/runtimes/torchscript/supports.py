@@ -1,4 +1,4 @@
-"""Which variants of PyTorch Mobile are worth building for a device: the plan's part of the knowledge. Torch-free, pure."""
+"""Which variants of PyTorch Mobile are worth building for a device: what the plan knows. Torch-free, pure."""
 
 import re
 
