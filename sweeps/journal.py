@@ -25,6 +25,15 @@ def judged_key(build_key: str, evaluation_id: str | None) -> str:
     return f"{build_key}@{evaluation_id}"
 
 
+def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
+    """Where failures of the job's build stand: those that hold always, and those found on one evaluation set.
+
+    A build that a reference verifies has another chance with the next version of that reference.
+    """
+    always = judged_key(job.build_key, job.reference) if job.emulated else job.build_key
+    return always, judged_key(always, evaluation_id)
+
+
 class Journal(PlanTables):
     """An open journal. Use it as a context manager, or call `close()`."""
 
@@ -86,7 +95,7 @@ class Journal(PlanTables):
         return next((accuracy for accuracy in found if accuracy.engine == engine), None)
 
     def add_failure(self, key: str, failed: Failed) -> None:
-        """`key` is a build key (or a `judged_key`) for a build that failed, else a job key."""
+        """`key` is one of `build_failure_keys` for a build that failed, else a job key."""
         self._append(key, "failure", to_json(failed))
 
     def failures(self, key: str) -> tuple[Failed, ...]:
@@ -128,7 +137,7 @@ class Journal(PlanTables):
             if count is not None and count[0] >= rounds:
                 protocol = replace(self._protocol(job), rounds=rounds)
                 return Measured(timing=summarize(job.key, self.blocks(job.key), protocol), accuracy=accuracy)
-        for key in (job.build_key, judged_key(job.build_key, evaluation_id)):
+        for key in build_failure_keys(job, evaluation_id):
             if build_failures := self.failures(key):
                 return build_failures[-1]
         failures = self.failures(job.key)

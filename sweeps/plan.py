@@ -51,6 +51,8 @@ class Identities:
     evaluation_id: str
     versions: Mapping[str, str]
     """Of every library and of the builder: `torch`, `torchvision`, `builder`."""
+    builders: Mapping[str, str] = field(default_factory=dict)
+    """Per runtime, its own builder's version, where `versions` has that of another one."""
     runners: Mapping[str, str]
     """Per runtime, the runner and its version."""
     references: Mapping[str, str] = field(default_factory=dict)
@@ -244,9 +246,13 @@ def _build_key(model: ModelSpec, variant: Variant, identities: Identities) -> st
             "input_shape": list(model.input_shape),
             "variant": variant.axes(),
             "calibration_id": identities.calibration_id if is_calibrated(variant) else None,
-            "versions": dict(identities.versions),
+            "versions": {**identities.versions, **_builder(variant.runtime, identities)},
         }
     )
+
+
+def _builder(runtime: str, identities: Identities) -> dict[str, str]:
+    return {"builder": identities.builders[runtime]} if runtime in identities.builders else {}
 
 
 def _job_key(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweeps.errors import SpecError
+from sweeps.records import canonical_key
 from sweeps.run_command import print_json, roots_of, run_spec
 from sweeps.workspace import Workspace
 
@@ -83,7 +84,9 @@ def recipe_spec(
     network |= {name: value for name, value in (("weights", weights), ("seed", seed)) if value is not None}
     if input_shape is not None:
         network["input_shape"] = _shape(input_shape)
-    document |= {"name": _name(model.rpartition(":")[2]), "models": [network], "protocol": protocol}
+    # Two networks of one name, or one with other weights, are two recipes.
+    which = canonical_key({"network": network, "weights": weights})[:6]
+    document |= {"name": _name(f"{model.rpartition(':')[2]}-{which}"), "models": [network], "protocol": protocol}
     if weights != "demo":
         # Synthetic images have no labels, so no drop of accuracy can be bounded.
         document |= {"data": _SYNTHETIC, "objective": {"constraints": []}}
@@ -134,7 +137,7 @@ def _validated(document: dict[str, Any]) -> "SweepSpec":
 
 
 def _name(model: str) -> str:
-    return f"recipe-{model}"[:64]
+    return f"recipe-{model[-57:]}"
 
 
 def _argument(text: str) -> tuple[str, str | int | float | bool]:

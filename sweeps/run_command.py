@@ -100,9 +100,9 @@ def _drive(
     spec = planned.sweep
     with (
         terminal.RunProgress() as progress,
-        _executor(executor_name, workspace, planned) as executor,
+        open_executor(executor_name, workspace, planned) as executor,
         # After the executor: Ray's start sets signal handlers of its own.
-        _CtrlC(progress.note) as stop,
+        CtrlC(progress.note) as stop,
     ):
         driver = Driver(
             planned,
@@ -122,11 +122,11 @@ def _drive(
             stop=stop,
         )
         for event in driver.run():
-            _show(event, progress)
+            show(event, progress)
         return stop()
 
 
-def _show(event: "Event", progress: "RunProgress") -> None:
+def show(event: "Event", progress: "RunProgress") -> None:
     from workers import drive
 
     match event:
@@ -146,7 +146,7 @@ def _show(event: "Event", progress: "RunProgress") -> None:
 
 
 @contextmanager
-def _executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator[Executor]":
+def open_executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator[Executor]":
     executor: Executor
     if name == "inline":
         from workers.executor import InlineExecutor
@@ -163,7 +163,7 @@ def _executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator[Exe
         executor.close()
 
 
-class _CtrlC:
+class CtrlC:
     """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once."""
 
     def __init__(self, note: Callable[[str], None]) -> None:

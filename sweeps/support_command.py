@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweeps.errors import SpecError
-from sweeps.run_command import EXIT_INTERRUPTED, _CtrlC, _executor, _show, print_json, roots_of
+from sweeps.run_command import EXIT_INTERRUPTED, CtrlC, open_executor, print_json, roots_of, show
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -73,16 +73,16 @@ def _build(survey: "Survey", workspace: Workspace, roots: tuple[Path, ...], exec
 
     with (
         terminal.RunProgress() as progress,
-        _executor(executor_name, workspace, survey.plans[0]) as executor,
+        open_executor(executor_name, workspace, survey.plans[0]) as executor,
         # After the executor: Ray's start sets signal handlers of its own.
-        _CtrlC(progress.note) as stop,
+        CtrlC(progress.note) as stop,
     ):
 
         def prepare(model: "ModelSpec", data: "DataSpec", versions: Mapping[str, str]) -> "PreparedModel":
             return models.prepare(model, data, workspace, versions, progress.preparing, roots)
 
         for event in survey.run(executor, prepare, stop):
-            _show(event, progress)
+            show(event, progress)
         return stop()
 
 

@@ -15,7 +15,10 @@ from sweeps.records import Failed, Variant
 from workers.runtimes import registry
 from workers.runtimes.interface import BuildInputs
 
-TRANSIENT_KINDS = frozenset({"worker_lost", "out_of_memory", "os_error", "timeout", "no_compiler"})
+TRANSIENT_KINDS = frozenset(
+    {"worker_lost", "out_of_memory", "os_error", "timeout"}
+    | {"no_compiler", "not_compilable", "bad_reference", "not_loadable"}
+)
 """Failures of a build that say something of the machine at that moment and nothing of the build: worth another try.
 
 Not `crashed`: what makes torch's native code crash once makes it crash again.

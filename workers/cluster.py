@@ -29,6 +29,8 @@ NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
 """Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
 
 OUT_OF_MEMORY = Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
+_ENDS_BUILDER = frozenset({CRASHED_BUILD.kind, OUT_OF_MEMORY.kind, "worker_lost"})
+"""After these a builder starts anew: it is gone, or keeps memory that the next build needs."""
 _POLL_S = 0.5
 _CONNECT_S = 5.0
 _CLOSE_S = 2.0
@@ -91,9 +93,13 @@ class RayExecutor:
                 for reference in done:
                     request, builder = running.pop(reference)
                     outcome = _build_result(reference)
-                    if outcome in (CRASHED_BUILD, OUT_OF_MEMORY):
+                    if isinstance(outcome, Failed) and outcome.kind in _ENDS_BUILDER:
                         builder.end()
                     idle.append(builder)
+                    if not waiting or stop():
+                        # Its CPU may be what a builder waits for that was never placed.
+                        for spare in idle:
+                            spare.end()
                     yield request, outcome
         finally:
             # Nothing that was kept for builds stays in memory while a device of this machine measures.
@@ -279,7 +285,11 @@ def _build_result(reference: Any) -> PackedArtifact | Failed:
         return result
     except exceptions.OutOfMemoryError:
         return OUT_OF_MEMORY
+    except exceptions.ActorUnavailableError as error:
+        return Failed(stage="build", kind="worker_lost", message=str(error)[:500])
     except exceptions.RayActorError as error:
+        if "node has died" in str(error):
+            return Failed(stage="build", kind="worker_lost", message="the node that built it is gone")
         return OUT_OF_MEMORY if "low on memory" in str(error) else CRASHED_BUILD
     except exceptions.RayError as error:
         return Failed(stage="build", kind="worker_lost", message=str(error)[:500])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from sweeps.errors import RunnerError, StoreError
-from sweeps.journal import MAX_ATTEMPTS, Journal, judged_key
+from sweeps.journal import MAX_ATTEMPTS, Journal, build_failure_keys
 from sweeps.json_records import to_json
 from sweeps.plan import Plan
 from sweeps.protocol import Protocol, order
@@ -169,9 +169,9 @@ class Driver:
         """What a failed build speaks of: the variant, the variant on these images, or only this try."""
         if failed.kind in TRANSIENT_KINDS:
             return [job.key for job in self._plan.jobs if job.build_key == build_key]
-        if failed.kind in JUDGED_KINDS:
-            return [judged_key(build_key, self._plan.identities.evaluation_id)]
-        return [build_key]
+        jobs = [job for job in self._plan.jobs if job.build_key == build_key]
+        on_images = failed.kind in JUDGED_KINDS
+        return sorted({build_failure_keys(job, self._plan.identities.evaluation_id)[on_images] for job in jobs})
 
     def _measure(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Iterator[Event]:
         # What the device can not run itself is checked by a reference, which has no time.

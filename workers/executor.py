@@ -95,7 +95,11 @@ class InlineExecutor:
             if outcome is None:
                 outcome = builder.death()
                 self._builder = None
+            elif isinstance(outcome, Failed) and outcome.kind == "out_of_memory":
+                self._end_builder()  # with all that it keeps
             yield request, outcome
+        # Nothing that was kept for builds stays in memory while this machine measures.
+        self._end_builder()
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         lane = Bench(registry.connect(facts.name, self._folder), self._folder)

@@ -22,9 +22,12 @@ def plan_sweep(spec: SweepSpec, folder: Path, roots: Sequence[Path] = ()) -> Pla
     used = sorted({name for grid in spec.grids for name in grid.runtime})
     calibration, evaluation = data.manifests(spec.data)
     versions: dict[str, str] = {}
+    builders: dict[str, str] = {}
     references: dict[str, str] = {}
     for name in used:
-        versions |= runtimes.get(name).versions()
+        own = runtimes.get(name).versions()
+        versions |= own
+        builders[name] = own["builder"]
         references |= runtimes.get(name).references()
     facts = tuple(device_facts(name, folder, references) for name in dict.fromkeys(spec.devices))
     identities = Identities(
@@ -32,6 +35,7 @@ def plan_sweep(spec: SweepSpec, folder: Path, roots: Sequence[Path] = ()) -> Pla
         calibration_id=calibration.id,
         evaluation_id=evaluation.id,
         versions=versions,
+        builders=builders,
         runners={name: runtimes.get(name).runner() for name in used},
         references=references,
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeps.errors import DataError, ModelError
-from sweeps.journal import Journal, judged_key
+from sweeps.journal import Journal, build_failure_keys
 from sweeps.manifest import Manifest
 from sweeps.plan import Plan
 from sweeps.records import Failed, Job
@@ -69,7 +69,7 @@ LISTED: Mapping[str, _Listed] = {
     "mobilenet_v3_large": _Listed(),
     "resnet18": _Listed(),
     "resnet50": _Listed(),
-    "shufflenet_v2_x1_0": _Listed(),
+    "shufflenet_v2_x1_0": _Listed(weights="demo"),
     "squeezenet1_1": _Listed(),
     "efficientnet_b0": _Listed(),
     "googlenet": _Listed(),
@@ -106,7 +106,7 @@ def grids(backends: Sequence[str] = (), precisions: Sequence[str] = ()) -> tuple
         # All that is left to a model that torch.fx can not trace.
         {"backend": "cpu", "precision": "fp32", "fuse": (False,)},
         {"backend": "cpu", "precision": "int8", "quantization": METHODS, "capture": CAPTURES}
-        | {"qengine": ("x86", "qnnpack")},
+        | {"qengine": ("qnnpack",)},
         {"backend": "nnapi", "precision": "fp32", "relaxed_fp16": (False, True)},
         {"backend": "nnapi", "precision": "int8", "interface": ("core", "full", "inside")},
         {"backend": "nnapi", "precision": "int8", "quantization": METHODS[1:]},
@@ -198,7 +198,7 @@ class Survey:
                     name = running.pop(key)
                     done += 1
                     if isinstance(outcome, Failed):
-                        self._note_failure(key, outcome, one.plan.identities.evaluation_id)
+                        self._note_failure(missing[key], outcome, one.plan.identities.evaluation_id)
                         yield Attempt(name, outcome, final=True)
                     else:
                         self._outcomes[key] = manifest = self._store.unpack(outcome)
@@ -247,16 +247,16 @@ class Survey:
             if (manifest := self._store.find(job.build_key)) is not None:
                 yield job.build_key, manifest
                 continue
-            for key in (job.build_key, judged_key(job.build_key, one.plan.identities.evaluation_id)):
+            for key in build_failure_keys(job, one.plan.identities.evaluation_id):
                 if not retry_failed and (failures := self._journal.failures(key)):
                     yield job.build_key, failures[-1]
 
-    def _note_failure(self, build_key: str, failed: Failed, evaluation_id: str) -> None:
-        self._outcomes[build_key] = failed
+    def _note_failure(self, job: Job, failed: Failed, evaluation_id: str) -> None:
+        self._outcomes[job.build_key] = failed
         # What may pass is tried again by the next survey; what was found on images counts for these images.
         if failed.kind not in TRANSIENT_KINDS:
-            judged = failed.kind in JUDGED_KINDS
-            self._journal.add_failure(judged_key(build_key, evaluation_id) if judged else build_key, failed)
+            on_images = failed.kind in JUDGED_KINDS
+            self._journal.add_failure(build_failure_keys(job, evaluation_id)[on_images], failed)
 
 
 def _plan(one: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequence[Path]) -> _Planned:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from sweeps import journal_schema
 from sweeps.errors import StoreError
-from sweeps.journal import MAX_ATTEMPTS, Journal, judged_key
+from sweeps.journal import MAX_ATTEMPTS, Journal, build_failure_keys, judged_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Measured, RunAxes, Skipped, Variant
@@ -271,12 +271,20 @@ def test_a_references_accuracy_makes_no_timed_job_measured(journal, records):
 def test_a_checked_job_fails_as_others_do(journal, records):
     job, unbuilt = records.checked_job(0), records.checked_job(1)
     journal.save_plan(records.plan(job, unbuilt))
-    journal.add_failure(unbuilt.build_key, records.failed("build"))
+    always, on_images = build_failure_keys(unbuilt, records.evaluation_id)
+    journal.add_failure(always, records.failed("build"))
     for _ in range(MAX_ATTEMPTS):
         assert outcome(journal, records, job) is None
         journal.add_failure(job.key, records.failed("evaluate"))
 
     assert outcome(journal, records, job) == records.failed("evaluate")
+    assert outcome(journal, records, unbuilt) == records.failed("build")
+    # What one version of the reference found says nothing of the next, nor of a device that has the backend.
+    assert outcome(journal, records, replace(unbuilt, reference="reference:nnapi@next")) is None
+    assert outcome(journal, records, replace(unbuilt, reference="")) is None
+    journal.retry_failures("phones")
+    assert outcome(journal, records, unbuilt) is None
+    journal.add_failure(on_images, records.failed("build"))
     assert outcome(journal, records, unbuilt) == records.failed("build")
 
 

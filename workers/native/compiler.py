@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -27,8 +28,9 @@ _LIBRARIES = ("-ltorch", "-ltorch_cpu", "-lc10")
 
 def compiler() -> str | None:
     """The C++ compiler of this machine: `CXX`, else the first of c++, g++, clang++ on PATH; `None` without one."""
-    named = os.environ.get("CXX")
-    candidates = [named] if named else ["c++", "g++", "clang++"]
+    # `CXX` may hold more than the program, as in `ccache g++`: the last word is the compiler.
+    named = shlex.split(os.environ.get("CXX", ""))
+    candidates = named[-1:] or ["c++", "g++", "clang++"]
     return next((found for name in candidates if (found := shutil.which(name))), None)
 
 

@@ -65,6 +65,9 @@ inline at::Tensor relu1(const at::Tensor& values) { return at::clamp(values, -1,
 inline at::Tensor relu6(const at::Tensor& values) { return at::clamp(values, 0, 6); }
 inline at::Tensor logistic(const at::Tensor& values) { return at::sigmoid(values); }
 inline at::Tensor hyperbolic_tangent(const at::Tensor& values) { return at::tanh(values); }
+inline at::Tensor absolute(const at::Tensor& values) { return at::abs(values); }
+inline at::Tensor exponential(const at::Tensor& values) { return at::exp(values); }
+inline at::Tensor reciprocal_root(const at::Tensor& values) { return at::rsqrt(values); }
 inline at::Tensor hard_swish(const at::Tensor& values) { return values * at::clamp(values + 3, 0, 6) / 6; }
 
 template <at::Tensor (*compute)(const at::Tensor&, int64_t, std::optional<at::ScalarType>)>
@@ -110,6 +113,17 @@ inline void cast(Call& call) {
     default:
       return call.put_raw(at::nan_to_num(values, 0.0).trunc().clamp(0, 255));
   }
+}
+
+inline void batch_matmul(Call& call) {
+  at::Tensor left = call.real(0);
+  at::Tensor right = call.real(1);
+  if (call.flag(2)) left = left.transpose(-1, -2);
+  if (call.flag(3)) right = right.transpose(-1, -2);
+  if (left.dim() < 2 || left.dim() != right.dim() || left.size(-1) != right.size(-2)) {
+    call.refuse("operands of sizes ", left.sizes(), " and ", right.sizes(), " do not multiply");
+  }
+  call.put(at::matmul(left, right));
 }
 
 }  // namespace nnapi

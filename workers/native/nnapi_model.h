@@ -13,6 +13,7 @@ namespace nnapi {
 // More than any model has; a count beyond it is garbage, and is refused before anything is read.
 constexpr uint32_t kMostDimensions = 8;
 constexpr uint32_t kMostOperands = 1u << 20;
+constexpr uint32_t kMostRepeated = 16;
 
 enum class Source { kComputed, kConstant, kOmitted, kInput };
 
@@ -255,7 +256,8 @@ class Model {
   }
 
   std::vector<uint32_t> indices(const std::string& role, uint32_t count, const uint32_t* given) const {
-    if (count > operands.size()) {
+    // One operand may stand in several places of an operation.
+    if (count > operands.size() + kMostRepeated) {
       fail(kBadData, role, "s: ", count, " of them, but the model has ", operands.size(), " operands");
     }
     if (count != 0 && given == nullptr) {

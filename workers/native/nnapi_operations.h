@@ -43,8 +43,10 @@ inline const std::vector<Signature>& signatures() {
       {35, "STRIDED_SLICE", either, {{"xvvviii"}}, {}, as_input, 4, strided_slice, false},
       {36, "SUB", numbers, {{"xxi"}}, {}, freely, 4, activated_binary<difference>, false},
       {37, "TRANSPOSE", either, {{"x|v"}}, {}, as_input, 4, transpose, false},
+      {38, "ABS", real, {{"x"}}, {}, freely, any, unary<absolute>, false},
       {45, "CAST", numbers, {{"x"}}, numbers, freely, any, cast, false},
       {46, "CHANNEL_SHUFFLE", either, {{"xii"}}, {}, as_input, 4, channel_shuffle, false},
+      {49, "EXP", real, {{"x"}}, {}, freely, any, unary<exponential>, false},
       {50, "EXPAND_DIMS", numbers, {{"xi"}}, {}, as_input, any, expand_dims, false},
       {55, "GROUPED_CONV_2D", either, {{"xwbiiiiiiiin"}, {"xwbiiiiin", true}}, {}, freely, 4, grouped_conv_2d, true},
       {64, "LOG_SOFTMAX", real, {{"xfi"}}, {}, freely, any, normalized<log_softmax>, false},
@@ -52,10 +54,12 @@ inline const std::vector<Signature>& signatures() {
       {66, "MINIMUM", numbers, {{"xx"}}, {}, freely, any, binary<smaller>, false},
       {71, "PRELU", either, {{"xx"}}, {}, freely, any, binary<prelu>, false},
       {72, "QUANTIZE", real, {{"x"}}, {kTensorQuant8Asymm}, freely, any, unary<same>, false},
+      {83, "RSQRT", real, {{"x"}}, {}, freely, any, unary<reciprocal_root>, false},
       {86, "SLICE", numbers, {{"xvv"}}, {}, as_input, any, slice, false},
       {91, "TRANSPOSE_CONV_2D", either, {{"xwbiiiiiiin"}, {"xwbviiiin", true}}, {}, freely, 4, transpose_conv_2d, true},
       {94, "RESIZE_NEAREST_NEIGHBOR", either, {{"xrrn|nn"}}, {}, as_input, 4, resize_nearest_neighbor, false},
       {99, "HARD_SWISH", either, {{"x"}}, {}, freely, any, unary<hard_swish>, false},
+      {102, "BATCH_MATMUL", real, {{"xxnn"}}, {}, freely, 4, batch_matmul, false},
   };
   return table;
 }

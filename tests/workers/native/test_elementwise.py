@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.workers.native.cases import activated, check, kinds, openness, sizes, tensors
-from tests.workers.native.nnapi import HARD_SWISH, Code, Kind, NnapiError, Type, Values, apply
+from tests.workers.native.nnapi import HARD_SWISH, Code, Kind, Model, NnapiError, Type, Values, apply
 
 pytestmark = pytest.mark.compiler
 
@@ -58,6 +58,46 @@ def broadcast_pair(data: st.DataObject, *, quantized: bool) -> tuple[Values, Val
     given = (data.draw(st.booleans()), data.draw(st.booleans()))
     first = data.draw(tensors(left, quantized=quantized))
     return first, data.draw(tensors(right, quantized=quantized, given=given[1]))
+
+
+FLOAT: dict[str, tuple[int, Compute]] = {"abs": (38, torch.abs), "exp": (49, torch.exp), "rsqrt": (83, torch.rsqrt)}
+
+
+@pytest.mark.parametrize("name", FLOAT)
+@cases
+@given(data=st.data())
+def test_elements_that_have_no_8_bit_form(library: ctypes.CDLL, name: str, data: st.DataObject) -> None:
+    code, compute = FLOAT[name]
+    values = data.draw(tensors(data.draw(sizes()), quantized=False))
+    if name == "rsqrt":
+        values = Values(values.numbers.abs() + 0.1)
+    check(library, code, [values], compute(values.real), Kind(values.kind.type), open_sizes=data.draw(openness))
+    quantized = data.draw(tensors((2, 3), quantized=True))
+    with pytest.raises(NnapiError, match="does not take"):
+        apply(library, code, [quantized], quantized.kind)
+
+
+@cases
+@given(data=st.data())
+def test_matrices_multiply_for_each_image(library: ctypes.CDLL, data: st.DataObject) -> None:
+    batch = data.draw(st.lists(st.integers(1, 3), min_size=0, max_size=2))
+    rows, inner, columns = (data.draw(st.integers(1, 5)) for _ in range(3))
+    turned = data.draw(st.booleans()), data.draw(st.booleans())
+    left = data.draw(tensors((*batch, *((inner, rows) if turned[0] else (rows, inner))), quantized=False))
+    right = data.draw(tensors((*batch, *((columns, inner) if turned[1] else (inner, columns))), quantized=False))
+    first = left.real.transpose(-1, -2) if turned[0] else left.real
+    second = right.real.transpose(-1, -2) if turned[1] else right.real
+    check(library, 102, [left, right, *turned], first @ second, Kind(left.kind.type))
+
+
+def test_one_operand_may_stand_in_more_places_than_the_model_has_operands(library: ctypes.CDLL) -> None:
+    model = Model(library)
+    values = model.argument(Values(torch.randn(1, 4, 4, 2), given=True))
+    one, two, zero = (model.argument(number) for number in (1, 2, 0))
+    padding, stride, size = [zero] * 4, [one] * 2, [two] * 2
+    result = Kind(Type.TENSOR_FLOAT32, (1, 3, 3, 2))
+    model.finish([model.operation(Code.AVERAGE_POOL_2D, [values, *padding, *stride, *size, zero], result)])
+    model.free()
 
 
 @pytest.mark.parametrize("name", ACTIVATED)

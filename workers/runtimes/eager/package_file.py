@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+import zlib
 from pathlib import Path
 
 from workers.runtimes.interface import ModelPackage
@@ -55,5 +56,5 @@ def read(file: Path) -> ModelPackage:
                 model_source=about["model_source"],
                 input_shape=(batch, channels, height, width),
             )
-    except (zipfile.BadZipFile, EOFError, OSError, KeyError, TypeError, ValueError) as error:
+    except (zipfile.BadZipFile, EOFError, OSError, KeyError, TypeError, ValueError, RuntimeError, zlib.error) as error:
         raise NoPackage(f"{file.name} is no whole package of a model: {error}") from error

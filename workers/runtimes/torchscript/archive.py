@@ -59,6 +59,8 @@ def _read(archive: zipfile.ZipFile, file_bytes: int) -> Archive:
 
 def _check_sizes(records: list[zipfile.ZipInfo], file_bytes: int) -> None:
     """Before anything is inflated, here or by torch."""
+    if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in records):
+        raise ValueError("it is compressed in a way that torch does not use")
     if sum(info.compress_size for info in records) > file_bytes:
         raise ValueError("its records overlap")
     inflated = sum(info.file_size for info in records if info.compress_type != zipfile.ZIP_STORED)

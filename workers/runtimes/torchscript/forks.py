@@ -7,6 +7,7 @@ before it imports torch).
     python -m workers.runtimes.torchscript.forks      reads a JSON line for each command, answers with one
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from pathlib import Path
 from select import select
 from typing import IO
 
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
 
 
@@ -77,6 +79,7 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
     """Until the other end goes away."""
     import torch  # what every fork starts with
 
+    _die_with_parent()
     torch.set_num_threads(1)
     for line in commands:
         command = json.loads(line)
@@ -88,8 +91,15 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
         answers.flush()
 
 
+def _die_with_parent() -> None:
+    """A builder that is killed must not leave a verification running beside what is measured next. Linux only."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def _run(command: dict[str, object]) -> int:
     exit_code = 1
+    _die_with_parent()
     try:
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT)

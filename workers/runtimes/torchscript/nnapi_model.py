@@ -128,7 +128,7 @@ class NnapiModel:
     def feature_level(self) -> int:
         """The NNAPI feature level that the model needs, at least 3: torch states the layout of every convolution."""
         levels = (OPERATIONS[operation.code][1] for operation in self.operations if operation.code in OPERATIONS)
-        return max(3, *levels)
+        return max([3, *levels])
 
 
 def parse(content: bytes) -> NnapiModel:

@@ -18,6 +18,8 @@ from torch.fx import GraphModule, Node
 from torch.nn import functional
 from torchvision.ops import stochastic_depth
 
+from sweeps.errors import BuildError
+
 _DROPOUTS = (
     torch.nn.Dropout,
     torch.nn.Dropout1d,
@@ -86,7 +88,14 @@ def _out_of_place(graph: GraphModule) -> None:
     modules = [module for module in graph.modules() if getattr(module, "inplace", False) is True]
     for node in graph.graph.nodes:
         if node.op == "call_method" and node.target.endswith("_") and not node.target.endswith("__"):
-            node.target = node.target.removesuffix("_")
+            name = node.target.removesuffix("_")
+            if not hasattr(torch.Tensor, name):
+                raise BuildError(
+                    "unsupported_operator",
+                    f"NNAPI takes no in-place operators, and {node.target} has no other form",
+                    "write the model without it, or give backend: [cpu]",
+                )
+            node.target = name
         elif node.target in _OUT_OF_PLACE:
             node.target = _OUT_OF_PLACE[node.target]
         elif node.op == "call_function" and _takes_inplace(node):
@@ -168,12 +177,12 @@ def _clamp(graph: GraphModule, node: Node) -> None:
         return
     given = dict(zip(("min", "max"), node.args[1:], strict=False)) | dict(node.kwargs)
     low, high = given.get("min"), given.get("max")
-    numbers = isinstance(low, int | float), isinstance(high, int | float)
+    images = node.all_input_nodes[0]
     with graph.graph.inserting_before(node):
-        if all(numbers):
-            _replace(node, graph.graph.call_function(functional.hardtanh, (node.args[0], float(low), float(high))))  # type: ignore[arg-type]  # see numbers
+        if isinstance(low, int | float) and isinstance(high, int | float):
+            _replace(node, graph.graph.call_function(functional.hardtanh, (images, float(low), float(high))))
         elif low == 0 and high is None:
-            _replace(node, graph.graph.call_function(functional.relu, (node.args[0],)))
+            _replace(node, graph.graph.call_function(functional.relu, (images,)))
 
 
 def _attention(graph: GraphModule, node: Node) -> None:

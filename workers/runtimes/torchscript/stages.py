@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from sweeps.errors import BuildError
+
 Made = TypeVar("Made")
 Tensors = Mapping[str, torch.Tensor]
 
@@ -30,6 +32,7 @@ class Stages:
         self._folder = folder
         self._limit = memory_bytes
         self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        self._copy = 0
         self.ran: Counter[str] = Counter()
         """How often each stage was really run, by name."""
 
@@ -41,6 +44,8 @@ class Stages:
             return kept
         made = make()
         self.ran[name] += 1
+        if name == "load":
+            self._copy = _bytes(made)
         self._keep(key, made)
         return made
 
@@ -60,20 +65,19 @@ class Stages:
         return stored
 
     def _keep(self, key: str, made: object) -> None:
-        self._kept[key] = made, _bytes(made)
+        # What is frozen or packed shows no weights: every stage counts as one copy of the float model at least.
+        self._kept[key] = made, max(_bytes(made), self._copy)
         while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._limit:
             self._kept.popitem(last=False)
 
 
 def _bytes(made: object) -> int:
-    """Of the weights in `made`; those of quantized modules are packed out of sight, and a quarter of the others."""
+    """Of the weights that `made` shows."""
     tensors: list[torch.Tensor] = []
-    parts = made if isinstance(made, tuple) else (made,)
-    for part in parts:
-        if isinstance(part, torch.nn.Module):
-            tensors += [*part.parameters(), *part.buffers()]
-        elif isinstance(part, Mapping):
-            tensors += [value for value in part.values() if isinstance(value, torch.Tensor)]
+    if isinstance(made, torch.nn.Module):
+        tensors = [*made.parameters(), *made.buffers()]
+    elif isinstance(made, Mapping):
+        tensors = [value for value in made.values() if isinstance(value, torch.Tensor)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -90,6 +94,8 @@ def _read(path: Path) -> Tensors | None:
         stored: Tensors = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise BuildError("os_error", f"{path} can not be read: {error.strerror}") from error
     except Exception:  # noqa: BLE001  # torch raises anything on a damaged file: it is made anew
         path.unlink(missing_ok=True)
         return None
