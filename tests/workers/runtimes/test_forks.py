@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -38,6 +39,11 @@ class Endless(torch.nn.Module):
         return x
 
 
+class Divide(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * float(5 % (x.size(0) - 1))  # TorchScript does not look at the divisor: SIGFPE
+
+
 def arguments(model: Path, *more: str) -> list[str]:
     return [*RUNNER, "--model", str(model), "--input-dims", "1,3,2,2", *more]
 
@@ -56,6 +62,38 @@ def test_an_error_a_crash_and_another_command_each_end_for_themselves(server: Fo
     assert b'"no_model"' in missing.stdout
     assert server.run(["sh", "-c", "exit 7"], 60).returncode == 7
     assert server.run(arguments(model), 60).returncode == 0
+
+
+def test_a_crash_is_the_signal_that_ended_it_and_the_next_one_runs(
+    server: ForkServer, model: Path, tmp_path: Path
+) -> None:
+    torch.jit.save(torch.jit.script(Divide()), str(tmp_path / "model.pt"))
+    crashed = server.run(arguments(tmp_path / "model.pt"), 60)
+    assert crashed.returncode == -signal.SIGFPE
+    assert server.run(arguments(model), 60).returncode == 0
+
+
+def test_what_is_forked_ends_with_the_builder(tmp_path: Path) -> None:
+    torch.jit.save(torch.jit.script(Endless()), str(tmp_path / "model.pt"))
+    program = (
+        "import sys; from workers.runtimes.torchscript.forks import ForkServer\nForkServer().run(sys.argv[1:], 300)"
+    )
+    builder = subprocess.Popen([sys.executable, "-c", program, *arguments(tmp_path / "model.pt")])
+
+    def forks() -> list[psutil.Process]:
+        return [process for process in children if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+
+    deadline = time.monotonic() + 120
+    children: list[psutil.Process] = []
+    while len(children) < 2 and time.monotonic() < deadline:  # the server, and the fork that never ends
+        time.sleep(0.2)
+        children = psutil.Process(builder.pid).children(recursive=True)
+    assert len(children) == 2
+    builder.kill()
+    builder.wait()
+    while forks() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert forks() == []
 
 
 def test_nothing_of_one_command_is_left_in_the_next(server: ForkServer, model: Path) -> None:

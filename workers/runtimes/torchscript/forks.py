@@ -19,6 +19,7 @@ from pathlib import Path
 from select import select
 from typing import IO
 
+_START_S = 600.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
 
@@ -40,6 +41,10 @@ class ForkServer:
             out, err = Path(folder, "stdout"), Path(folder, "stderr")
             exit_code = self._forked({"argv": argv[len(_RUNNER) :], "stdout": str(out), "stderr": str(err)}, deadline_s)
             return subprocess.CompletedProcess(argv, exit_code, out.read_bytes(), err.read_bytes())
+
+    def start(self) -> None:
+        """Have the server running and torch imported in it."""
+        self.run([*_RUNNER, "--help"], _START_S)
 
     def close(self) -> None:
         """End the server and what it runs."""

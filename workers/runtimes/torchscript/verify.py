@@ -73,6 +73,11 @@ def verify(
     return _judge(variant, report.engine_ran, logits, inputs, standard), classes
 
 
+def warm_up() -> None:
+    """Start what verifications are forked from, which else the first one does."""
+    _PROCESSES.start()
+
+
 def _evaluating(request: RunRequest, images: Path, answers: Path) -> RunRequest:
     return replace(request, eval_inputs=str(images), eval_outputs=str(answers))
 
