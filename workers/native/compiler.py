@@ -17,6 +17,7 @@ from pathlib import Path
 
 from sweeps.errors import BuildError
 from sweeps.records import canonical_key
+from workers.file_lock import locked
 
 FOLDER = Path(__file__).parent
 INSTALL = "apt-get install g++ (or name a C++17 compiler in CXX)"
@@ -52,16 +53,22 @@ def shared_library(source: str, soname: str) -> Path:
     folder = _cache() / "native" / _key(source, program, flags)
     library = folder / soname
     if not library.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        # Under another name first: two processes may compile at once, and either's file will do.
-        descriptor, partial = tempfile.mkstemp(dir=folder, suffix=".so")
-        os.close(descriptor)
-        try:
-            _compile(program, flags, FOLDER / source, Path(partial))
-            Path(partial).replace(library)
-        finally:
-            Path(partial).unlink(missing_ok=True)
+        # Compiling takes a core for half a minute: whoever comes second waits for the first.
+        with locked(folder / "lock"):
+            if not library.is_file():
+                _made(program, flags, source, library)
     return library
+
+
+def _made(program: str, flags: tuple[str, ...], source: str, library: Path) -> None:
+    # Under another name first: what is there under its own is whole.
+    descriptor, partial = tempfile.mkstemp(dir=library.parent, suffix=".so")
+    os.close(descriptor)
+    try:
+        _compile(program, flags, FOLDER / source, Path(partial))
+        Path(partial).replace(library)
+    finally:
+        Path(partial).unlink(missing_ok=True)
 
 
 def _cache() -> Path:

@@ -4,19 +4,18 @@ Modules stay in the memory of the process that builds, the least recently used o
 take longest, are kept on disk as well, as tensors, for every process of this machine and for later runs.
 """
 
-import fcntl
 import io
 import os
 import tempfile
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from sweeps.errors import BuildError
+from workers.file_lock import locked
 
 Made = TypeVar("Made")
 Tensors = Mapping[str, torch.Tensor]
@@ -55,7 +54,7 @@ class Stages:
         if folder is None or key in self._kept:
             return self.module(name, key, make)
         path = folder / f"{key}.pt"
-        with _locked(path.with_suffix(".lock")):
+        with locked(path.with_suffix(".lock")):
             stored = _read(path)
             if stored is None:
                 stored = make()
@@ -79,14 +78,6 @@ def _bytes(made: object) -> int:
     elif isinstance(made, Mapping):
         tensors = [value for value in made.values() if isinstance(value, torch.Tensor)]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # let go of with the file, also by a process that dies
-        yield
 
 
 def _read(path: Path) -> Tensors | None:
