@@ -7,11 +7,12 @@ import torch
 from torch.ao.nn import quantized as nnq
 
 from sweeps.errors import BuildError
+from sweeps.records import DEFAULT_GRANULARITY
 from workers.accuracy import sqnr_db
 from workers.models import load_eager
 from workers.runtimes.interface import BuildInputs
 from workers.runtimes.torchscript import capture
-from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, default_granularity, prepare
+from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.torch_state import build_state
 
 ENGINES = ["qnnpack", "x86", "onednn"]
@@ -25,7 +26,7 @@ def state() -> Iterator[None]:
 
 
 def scheme(engine: str) -> Scheme:
-    return Scheme(method="static_eager", engine=engine, granularity=default_granularity(engine))
+    return Scheme(method="static_eager", engine=engine, granularity=DEFAULT_GRANULARITY[engine])
 
 
 def built(model: torch.nn.Module, images: torch.Tensor, engine: str = "qnnpack") -> torch.nn.Module:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from sweeps.records import DEFAULT_GRANULARITY
 from workers.accuracy import sqnr_db
 from workers.models import load_eager
 from workers.runtimes.interface import BuildInputs
 from workers.runtimes.torchscript import capture
-from workers.runtimes.torchscript.quantize import Prepared, Scheme, calibrate, convert, default_granularity, prepare
+from workers.runtimes.torchscript.quantize import Prepared, Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.torch_state import build_state
 
 BOUNDED = (torch.nn.ReLU6, torch.nn.Hardtanh)
@@ -23,7 +24,7 @@ def state() -> Iterator[None]:
 
 
 def scheme(method: str = "qat", engine: str = "qnnpack", granularity: str = "") -> Scheme:
-    return Scheme(method=method, engine=engine, granularity=granularity or default_granularity(engine))
+    return Scheme(method=method, engine=engine, granularity=granularity or DEFAULT_GRANULARITY[engine])
 
 
 def steps(inputs: BuildInputs, wanted: Scheme) -> tuple[Prepared, dict[str, torch.Tensor]]:

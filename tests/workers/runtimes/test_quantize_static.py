@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sweeps.errors import BuildError
+from sweeps.records import DEFAULT_GRANULARITY
 from workers.accuracy import sqnr_db
 from workers.models import load_eager
 from workers.runtimes.interface import BuildInputs
@@ -17,9 +18,7 @@ from workers.runtimes.torchscript.quantize import (
     Scheme,
     calibrate,
     convert,
-    default_granularity,
     prepare,
-    quantize,
 )
 from workers.runtimes.torchscript.torch_state import build_state
 
@@ -38,12 +37,22 @@ def parts(inputs: BuildInputs) -> tuple[torch.nn.Module, torch.Tensor, torch.Ten
 
 
 def scheme(engine: str, granularity: str = "") -> Scheme:
-    return Scheme(method="static_fx", engine=engine, granularity=granularity or default_granularity(engine))
+    return Scheme(method="static_fx", engine=engine, granularity=granularity or DEFAULT_GRANULARITY[engine])
 
 
 def built(model: torch.nn.Module, calibration: torch.Tensor, wanted: Scheme) -> torch.nn.Module:
     prepared = prepare(model, wanted, calibration[:1])
     return convert(prepared, calibrate(prepared, calibration.numpy(), wanted, 16, None), wanted)
+
+
+def quantized(
+    model: torch.nn.Module, calibration: torch.Tensor, engine: str
+) -> tuple[torch.nn.Module, tuple[str, ...]]:
+    """The int8 graph, and what was fused."""
+    wanted = scheme(engine)
+    prepared = prepare(symbolic(model), wanted, calibration)
+    state = calibrate(prepared, calibration.numpy(), wanted, max(len(calibration), 1), None)
+    return convert(prepared, state, wanted), prepared.fused
 
 
 def quality(model: torch.nn.Module, int8: torch.nn.Module, images: torch.Tensor) -> float:
@@ -54,7 +63,7 @@ def quality(model: torch.nn.Module, int8: torch.nn.Module, images: torch.Tensor)
 
 def test_relu6_in_every_form_becomes_a_relu_whose_scale_is_its_bound(tiny: BuildInputs) -> None:
     model, calibration, images = parts(tiny)
-    graph, fused = quantize(symbolic(model), [calibration], "qnnpack")
+    graph, fused = quantized(model, calibration, "qnnpack")
     assert not any(isinstance(module, BOUNDED) for module in graph.modules())
     assert not any(word in graph.code for word in ("relu6(", "hardtanh(", "clamp("))
     fixed = [m for m in graph.modules() if getattr(m, "scale", None) == pytest.approx(6 / 255) and m.zero_point == 0]
@@ -68,7 +77,7 @@ def test_relu6_in_every_form_becomes_a_relu_whose_scale_is_its_bound(tiny: Build
 def test_a_relu_that_is_called_twice_is_quantized_at_each_call(make_inputs: Callable[..., BuildInputs]) -> None:
     inputs = make_inputs("resnet18", num_classes=5)
     model, calibration, images = parts(inputs)
-    graph, fused = quantize(symbolic(model), [calibration], "qnnpack")
+    graph, fused = quantized(model, calibration, "qnnpack")
     assert len(fused) == 20
     assert [module._get_name() for module in graph.modules()].count("QuantizedConvReLU2d") == 9
     assert quality(model, graph, images) > 10
@@ -81,7 +90,7 @@ def test_a_relu6_that_shares_its_scale_with_larger_values_stays_one(
     inputs = make_inputs("nets:Mixed")
     model, calibration, images = parts(inputs)
     with build_state(engine):
-        graph, _ = quantize(symbolic(model), [calibration], engine)
+        graph, _ = quantized(model, calibration, engine)
         # Cut at 6, the answers would be others altogether.
         assert quality(model, graph, images) > 8
     assert sum(isinstance(module, BOUNDED) for module in graph.modules()) == 1
@@ -89,7 +98,7 @@ def test_a_relu6_that_shares_its_scale_with_larger_values_stays_one(
 
 def test_channels_last_is_not_scrambled_under_qnnpack(mobilenet: BuildInputs) -> None:
     model, calibration, images = parts(mobilenet)
-    graph, _ = quantize(symbolic(model), [calibration], "qnnpack")
+    graph, _ = quantized(model, calibration, "qnnpack")
     nchw, nhwc = graph(images), graph(images.contiguous(memory_format=torch.channels_last))
     torch.testing.assert_close(nhwc, nchw, rtol=0, atol=float(nchw.abs().max()) * 0.02)
 
@@ -104,7 +113,7 @@ def test_without_the_rewrite_qnnpack_scrambles_channels_last() -> None:
 
 def test_nothing_to_calibrate_with_is_refused(tiny: BuildInputs) -> None:
     with pytest.raises(BuildError, match="no calibration image") as caught:
-        quantize(symbolic(load_eager(tiny.package)), [], "qnnpack")
+        quantized(load_eager(tiny.package), torch.from_numpy(tiny.calibration[:0]), "qnnpack")
     assert caught.value.kind == "bad_calibration"
 
 

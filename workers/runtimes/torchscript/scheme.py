@@ -13,8 +13,3 @@ class Scheme:
     """Whose qconfig and kernels: `qnnpack`, `x86` or `onednn`."""
     granularity: str
     """Of weights: `per_tensor` or `per_channel`. Activations always have one scale."""
-
-
-def default_granularity(engine: str) -> str:
-    """What torch's own qconfig of the engine has (torch.ao.quantization.get_default_qconfig)."""
-    return "per_tensor" if engine == "qnnpack" else "per_channel"

@@ -7,7 +7,7 @@ convert     the int8 model, float in and out, from what `prepare` and `calibrate
 """
 
 from workers.runtimes.torchscript.quantize.prepared import Prepared
-from workers.runtimes.torchscript.quantize.steps import calibrate, convert, prepare, quantize
-from workers.runtimes.torchscript.scheme import Scheme, default_granularity
+from workers.runtimes.torchscript.quantize.steps import calibrate, convert, prepare
+from workers.runtimes.torchscript.scheme import Scheme
 
-__all__ = ["Prepared", "Scheme", "calibrate", "convert", "default_granularity", "prepare", "quantize"]
+__all__ = ["Prepared", "Scheme", "calibrate", "convert", "prepare"]

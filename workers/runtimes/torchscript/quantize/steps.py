@@ -1,11 +1,10 @@
 """The three steps, for every method."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch.ao.nn.quantized import FloatFunctional
-from torch.fx import GraphModule
 
 from sweeps.errors import BuildError
 from workers.runtimes.interface import Images
@@ -13,7 +12,7 @@ from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.quantize import dynamic, eager, fx, qat
 from workers.runtimes.torchscript.quantize.calibration import check_images, observe, state_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
-from workers.runtimes.torchscript.scheme import Scheme, default_granularity
+from workers.runtimes.torchscript.scheme import Scheme
 
 
 def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
@@ -93,19 +92,6 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
     except Exception as error:
         raise _failed(scheme, "does not run", error) from error
     return converted
-
-
-def quantize(
-    graph: GraphModule, calibration: Iterable[torch.Tensor], engine: str
-) -> tuple[torch.nn.Module, tuple[str, ...]]:
-    """All three steps of `static_fx` on batches (B, C, H, W). Returns the int8 graph and what was fused."""
-    batches = list(calibration)
-    if not batches:
-        raise BuildError("bad_calibration", "there is no calibration image", "give data.calibration at least one image")
-    scheme = Scheme(method="static_fx", engine=engine, granularity=default_granularity(engine))
-    prepared = prepare(graph, scheme, batches[0])
-    state = calibrate(prepared, torch.cat(batches).numpy(), scheme, len(batches[0]), None)
-    return convert(prepared, state, scheme), prepared.fused
 
 
 def _refuse_quantized(model: torch.nn.Module) -> None:
