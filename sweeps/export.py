@@ -72,7 +72,7 @@ def export_candidate(
         raise EdgeSweepError(f"{candidate.name} can not be shipped: {UNSHIPPABLE[manifest.runtime]}", "export another")
     _check(source / manifest.file, manifest)
     shipped = Shipped(
-        artifact=manifest,
+        artifact=manifest.model_copy(update={"eval": None}),  # that file stays here
         expected=Expected(
             sweep=ranking.sweep,
             job=candidate.name,
@@ -122,10 +122,12 @@ def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Devic
             (device, candidate)
             for device in devices
             for candidate in (*device.ranking, *device.checked)
-            if candidate.name == job
+            if job in (candidate.name, candidate.name.removeprefix(f"{device.model} · "))
         ]
         if not found:
             raise EdgeSweepError(f"no ranked job is called {job!r}", "its name stands in: edgesweep rank")
+        if len(found) > 1:
+            raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
         return found[0]
     winners = [(device, device.winner) for device in devices if device.winner is not None]
     if len(winners) > 1:

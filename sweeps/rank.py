@@ -7,7 +7,8 @@ When are two told apart? In latency (p50) when the paired ratio over their commo
 least 2 %. A time without repeated rounds has no interval of its own, so it borrows what fresh processes of one and
 the same artifact were seen to differ by: less than `UNREPEATED_SPREAD` is a tie. Metrics with an interval of another
 kind (accuracy drop) are told apart when their intervals do not meet; all others, which do not vary from run to run,
-when they differ by more than 2 %. Every comparison is with the best and stands at 95 % for itself.
+when they differ by more than 2 %. First come those that are not told apart from the best estimate, nor are worse than
+another of these. Every comparison stands at 95 % for itself.
 
 What a host only checked, by a reference implementation of the backend, has an accuracy and no time. It is ranked where
 the objective needs no time, and marked so; else it stands apart, with its verdict on the constraints.
@@ -227,7 +228,10 @@ def _entry(
     apart = [row for row in group if not row.timed] if needs_time(objective) else []
     rows = sorted((row for row in group if row not in apart), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
-    first = sorted((row for row in passing if not _told_apart(row, passing[0], metric)), key=_simplicity)
+    near = [row for row in passing if not _worse(row, passing[0], metric, smaller)]
+    # The best estimate may be the noisiest: who is worse than another of those beside it beyond doubt is not first.
+    leaders = [row for row in near if not any(_worse(row, other, metric, smaller) for other in near)] or near
+    first = sorted(leaders, key=_simplicity)
     leading = {row.job_key for row in first}
     ordered = first + [row for row in rows if row.job_key not in leading]
     candidates = tuple(
@@ -279,7 +283,7 @@ def _candidate(
     )
 
 
-def _told_apart(row: ResultRow, best: ResultRow, metric: str) -> bool:
+def _worse(row: ResultRow, best: ResultRow, metric: str, smaller: bool) -> bool:
     """Whether `row` is worse than `best` beyond doubt; see the head of this module."""
     value, top = row.figure(metric), best.figure(metric)
     if value is None or top is None or value == top:
@@ -288,6 +292,8 @@ def _told_apart(row: ResultRow, best: ResultRow, metric: str) -> bool:
         ratio = ratio_by_rounds(row.medians_ms, best.medians_ms)
         if ratio is not None and ratio.low is not None:
             return ratio.low > 1.0 and ratio.value >= 1.0 + NEGLIGIBLE
+    if (value < top) == smaller:
+        return False
     if metric in _UNREPEATED_TIMES:
         return max(value, top) >= UNREPEATED_SPREAD * min(value, top)
     ends, best_ends = interval(row.figures, metric), interval(best.figures, metric)

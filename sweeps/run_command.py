@@ -41,6 +41,8 @@ def run_sweep(sweep_file: Path, root: Path, executor: str, yes: bool, retry_fail
         print_json(ranking.to_json(ranked))
     else:
         terminal.print_ranking(ranked)
+    if not any((*device.ranking, *device.checked) for device in ranked.devices):
+        sys.exit(1)  # nothing was measured: a script must notice
 
 
 def run_spec(

@@ -108,6 +108,19 @@ def test_a_difference_that_is_not_resolved_is_a_tie_however_large_it_is():
     assert names(ranked.tied) == ["a"]
 
 
+def test_a_noisy_best_estimate_ties_none_that_are_told_apart_from_each_other():
+    rows = [
+        measured("noisy", (5.0, 12.0, 5.0)),
+        measured("quick", (8.0, 8.1, 7.9), size=2.0),
+        measured("slow", (9.0, 9.1, 8.9), size=1.0),
+    ]
+    ranked = entry(rows)
+    # Of the three none is told apart from the noisy one; but slow is slower than quick beyond doubt.
+    assert ranked.winner.name == "quick"
+    assert names(ranked.tied) == ["noisy"]
+    assert names(ranked.ranking) == ["quick", "noisy", "slow"]
+
+
 def test_drift_that_both_share_does_not_hide_a_difference():
     ranked = entry([measured("a", (10.0, 15.0, 30.0)), measured("b", (11.0, 16.5, 33.2))])
     assert ranked.winner.name == "a"

@@ -177,6 +177,6 @@ def _unsupported(serializer: Serializer) -> BuildError:
     share = 1.0 - serializer.mult_adds_refused / total if total else 0.0
     return BuildError(
         "unsupported_operator",
-        f"NNAPI can not take the model (the rest is {share:.1%} of its multiply-adds): {listed}",
+        f"NNAPI can not take all of the model (it can take {share:.1%} of the multiply-adds): {listed}",
         "give backend: [cpu], or write the model without these operators",
     )
