@@ -72,7 +72,8 @@ def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, byt
     return model
 
 
-def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
+def check_torchvision_name(name: str) -> None:
+    """Raises `ModelError` with the names that come close."""
     import torchvision
 
     names = torchvision.models.list_models(module=torchvision.models)
@@ -82,6 +83,12 @@ def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
             f"torchvision has no classification model {name}",
             f"did you mean {' or '.join(close)}?" if close else "write module:function for a model of your own",
         )
+
+
+def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
+    import torchvision
+
+    check_torchvision_name(name)
     if "weights" in arguments or "weights_backbone" in arguments:
         raise ModelError(f"{name} has weights among its arguments", "give them as weights: in the sweep file")
     defaults: dict[str, Any] = {"weights": None}

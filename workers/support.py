@@ -22,6 +22,7 @@ from sweeps.support_table import Cell, Row, SupportTable, order
 from workers.build import TRANSIENT_KINDS, ArtifactStore
 from workers.drive import JUDGED_KINDS, Attempt, Building, Preparing
 from workers.executor import BuildRequest, Executor
+from workers.model_code import check_torchvision_name
 from workers.models import PreparedModel
 from workers.planner import plan_sweep
 
@@ -84,6 +85,8 @@ LISTED: Mapping[str, _Listed] = {
 
 def subject(source: str, weights: Weights | None = None, input_shape: InputShape | None = None) -> Subject:
     """A model of the list, another one of torchvision, or a `module:function`. Raises `ModelError`."""
+    if source not in LISTED and ":" not in source:
+        check_torchvision_name(source)
     listed = LISTED.get(source, _Listed())
     chosen = weights or listed.weights
     if chosen == "pretrained" and ":" in source:
