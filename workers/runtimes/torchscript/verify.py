@@ -1,5 +1,6 @@
 """Every artifact is asked, in a fresh process under its own engine, whether it still is the user's model."""
 
+import atexit
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -19,6 +20,7 @@ MAX_TOP1_LOST_POINTS = 5.0
 DEADLINE_S = 1800.0
 
 _PROCESSES = ForkServer()
+atexit.register(_PROCESSES.close)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
