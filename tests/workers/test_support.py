@@ -228,7 +228,7 @@ def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> No
     (model,) = json.loads(second.stdout)["models"]
     assert [cell["state"] for cell in model["cells"]] == ["verified"] * 4
     assert kept < {cell["build_key"] for cell in model["cells"]}
-    assert "| plain | " in (tmp_path / "docs" / "support.md").read_text()
+    assert "| plain | " in (tmp_path / "infra" / "support.md").read_text()
 
 
 def test_what_can_not_be_meant_is_answered_with_what_to_write() -> None:
