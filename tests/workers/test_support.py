@@ -238,7 +238,8 @@ def test_what_can_not_be_meant_is_answered_with_what_to_write() -> None:
         (["mobilenet_v2"], {"input_shape": "1,3,64"}, "not four whole numbers"),
         (["mobilenet_v2"], {"input_shape": "1,3,0,64"}, "not four whole numbers"),
         (["a:net", "b:net"], {}, "two models are called net"),
-        (["not a name"], {}, "can not be a model"),
+        (["not a name"], {}, "write module:function"),
+        (["resnet81"], {}, "did you mean"),
         (["own:net"], {"weights": "pretrained"}, "no pretrained weights"),
     ):
         with pytest.raises(EdgeSweepError, match=message):
