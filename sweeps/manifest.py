@@ -48,6 +48,8 @@ class Coverage(BaseModel):
     multiply_adds: int
     """Of the whole model, for its batch."""
     multiply_adds_covered_percent: float
+    feature_level: int | None = None
+    """The least NNAPI feature level that has all of the operations."""
 
 
 class EvalSibling(BaseModel):

@@ -199,9 +199,8 @@ class _Build:
             coverage=Coverage(
                 operations=dict(lowered.coverage.operations),
                 multiply_adds=lowered.coverage.mult_adds,
-                multiply_adds_covered_percent=100.0
-                * lowered.coverage.mult_adds_covered
-                / max(lowered.coverage.mult_adds, 1),
+                multiply_adds_covered_percent=100.0 * lowered.coverage.share,
+                feature_level=lowered.coverage.feature_level,
             ),
         )
 
