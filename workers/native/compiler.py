@@ -5,6 +5,7 @@ Torch itself is not imported: a plan asks whether there is a compiler, and a dev
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shlex
@@ -19,12 +20,18 @@ from sweeps.errors import BuildError
 from sweeps.records import canonical_key
 from workers.file_lock import locked
 
+_log = logging.getLogger(__name__)
+
 FOLDER = Path(__file__).parent
 INSTALL = "apt-get install g++ (or name a C++17 compiler in CXX)"
 DEADLINE_S = 900.0
 
-_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-D_GLIBCXX_USE_CXX11_ABI=1", "-w")
-_LIBRARIES = ("-ltorch", "-ltorch_cpu", "-lc10")
+_FLAGS = ("-std=c++17", "-O2", "-D_GLIBCXX_USE_CXX11_ABI=1", "-w")
+_LIBRARY = ("-fPIC", "-shared", "-fvisibility=hidden")
+_LIBRARY_LINK = ("-ltorch", "-ltorch_cpu", "-lc10")
+_PROGRAM = ("-fPIE", "-pie")
+# Without libtorch.so, which loads all of CUDA on the stock wheel.
+_PROGRAM_LINK = ("-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-Wl,--as-needed")
 
 
 def compiler() -> str | None:
@@ -43,35 +50,44 @@ def source_id(source: str) -> str:
 def shared_library(source: str, soname: str) -> Path:
     """The shared library of the file `source` in this folder, compiled if this machine has not done so yet.
 
-    Kept in `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`, by all that goes into it:
-    source, flags, compiler and torch. Raises `BuildError`: `no_compiler` or `not_compilable`.
+    Kept in `cache_folder()` by all that goes into it: source, flags, compiler and torch. Raises `BuildError`:
+    `no_compiler`, `no_torch` or `not_compilable`.
     """
-    program = compiler()
-    if program is None:
+    return _made(source, soname, (*_FLAGS, *_LIBRARY, f"-Wl,-soname,{soname}"), _LIBRARY_LINK)
+
+
+def program(source: str, name: str, flags: tuple[str, ...] = ()) -> Path:
+    """The program of the file `source`, in this folder or anywhere, under `name`: made, kept and refused alike."""
+    return _made(source, name, (*_FLAGS, *_PROGRAM, *flags), _PROGRAM_LINK)
+
+
+def _made(source: str, name: str, flags: tuple[str, ...], link: tuple[str, ...]) -> Path:
+    found = compiler()
+    if found is None:
         raise BuildError("no_compiler", f"there is no C++ compiler to compile {source} with", INSTALL)
-    flags = (*_FLAGS, f"-Wl,-soname,{soname}")
-    folder = _cache() / "native" / _key(source, program, flags)
-    library = folder / soname
-    if not library.is_file():
+    target = cache_folder() / "native" / _key(source, found, (*flags, *link)) / name
+    if not target.is_file():
         # Compiling takes a core for half a minute: whoever comes second waits for the first.
-        with locked(folder / "lock"):
-            if not library.is_file():
-                _made(program, flags, source, library)
-    return library
+        with locked(target.parent / "lock"):
+            if not target.is_file():
+                _log.warning("compiling %s for this machine, once: about half a minute", source)
+                _make(found, flags, link, FOLDER / source, target)
+    return target
 
 
-def _made(program: str, flags: tuple[str, ...], source: str, library: Path) -> None:
+def _make(found: str, flags: tuple[str, ...], link: tuple[str, ...], source: Path, target: Path) -> None:
     # Under another name first: what is there under its own is whole.
-    descriptor, partial = tempfile.mkstemp(dir=library.parent, suffix=".so")
+    descriptor, partial = tempfile.mkstemp(dir=target.parent)
     os.close(descriptor)
     try:
-        _compile(program, flags, FOLDER / source, Path(partial))
-        Path(partial).replace(library)
+        _compile(found, flags, link, source, Path(partial))
+        Path(partial).replace(target)
     finally:
         Path(partial).unlink(missing_ok=True)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """`EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`."""
     if named := os.environ.get("EDGESWEEP_CACHE"):
         return Path(named)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgesweep"
@@ -81,10 +97,10 @@ def _key(source: str, program: str, flags: tuple[str, ...]) -> str:
     return canonical_key(
         {
             "source": _digest(source),
-            "flags": [*flags, *_LIBRARIES],
+            "flags": list(flags),
             "compiler": _version(program),
             "torch": metadata.version("torch"),
-            "torch_at": str(_torch()),  # the library finds torch's own by this path
+            "torch_at": str(_torch()),  # what is made finds torch's libraries by this path
         }
     )[:16]
 
@@ -116,11 +132,11 @@ def _torch() -> Path:
     return Path(spec.origin).parent
 
 
-def _compile(program: str, flags: tuple[str, ...], source: Path, target: Path) -> None:
+def _compile(program: str, flags: tuple[str, ...], link: tuple[str, ...], source: Path, target: Path) -> None:
     torch = _torch()
     argv = [program, *flags, str(source), "-o", str(target)]
     argv += ["-isystem", str(torch / "include"), "-isystem", str(torch / "include/torch/csrc/api/include")]
-    argv += [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", *_LIBRARIES]
+    argv += [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", *link]
     try:
         ended = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)  # noqa: S603  # the user's compiler
     except subprocess.TimeoutExpired as error:

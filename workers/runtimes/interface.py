@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.manifest import Manifest
+from sweeps.errors import RunnerError
+from sweeps.manifest import EvalSibling, Manifest
 from sweeps.records import DeviceFacts, Variant
 
 Images = NDArray[np.float32]
@@ -47,6 +48,8 @@ class BuildInputs:
     package: ModelPackage
     calibration: Images
     calibration_id: str
+    no_calibration: str = ""
+    """Why there is no calibration image."""
     verification: Images
     verification_labels: Labels | None
     verification_logits: Logits
@@ -91,8 +94,8 @@ class RunReport:
     runtime_version: str
     file_version_max: int | None
     bytecode_version_max: int | None
-    load_ns: int
-    first_inference_ns: int
+    load_ns: int | None
+    first_inference_ns: int | None
     warmup_ns: tuple[int, ...]
     samples_ns: tuple[int, ...]
     rss_before_load_bytes: int | None
@@ -106,6 +109,72 @@ class RunReport:
     """A library stood in for the backend: the answers count, and there are no samples."""
     cpus_ran: tuple[int, ...] = ()
     """Empty where the system does not tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What a program that was brought to a device says of itself there."""
+
+    runner: str
+    """Name and version: part of the device's job keys."""
+    runtime_version: str
+    qengines: tuple[str, ...]
+    accelerators: tuple[str, ...]
+    """Names of NNAPI's; none where there is no NNAPI."""
+
+
+class StockTool(Protocol):
+    """A benchmark program of the toolchain's own makers: how it is driven where it keeps no runner contract.
+
+    It counts iterations, not seconds; it answers one input that lies in the model's own file; it can not be asked who
+    it is.
+    """
+
+    def brought(self) -> Brought:
+        """What is known of it without asking."""
+        ...
+
+    def reason_against(self, request: RunRequest) -> str | None:
+        """Why it can not run this request as it is meant, or `None`."""
+        ...
+
+    def glance(self, request: RunRequest) -> RunRequest:
+        """A few iterations of a timing: what `enough` counts by."""
+        ...
+
+    def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
+        """The timing with as many iterations as its seconds ask for, at the pace that a glance saw."""
+        ...
+
+    def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
+        """The argument list on the device: a timing, or the answer to one of the inputs in the model's file."""
+        ...
+
+    def parse(self, stdout: bytes, request: RunRequest) -> RunReport:
+        """The report of a timing. Raises `RunnerError`."""
+        ...
+
+    def parse_answer(self, stdout: bytes) -> list[float]:
+        """The logits of one batch, row by row. Raises `RunnerError`."""
+        ...
+
+    def refusal(self, stderr: bytes) -> RunnerError | None:
+        """Why it ended without a report, as far as it says so."""
+        ...
+
+    def sibling(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:
+        """Write the model with the first of these images in its file into `folder`. Raises `BuildError`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """What runs artifacts on a device without Python."""
+
+    path: str
+    """On this host; once it was brought to a device, there."""
+    tool: StockTool | None = None
+    """`None` where it keeps the runner contract."""
 
 
 class Runtime(Protocol):
@@ -143,8 +212,23 @@ class Runtime(Protocol):
         """
         ...
 
-    def command(self, request: RunRequest) -> list[str]:
-        """The runner's argument list on the device."""
+    def programs(self, facts: DeviceFacts) -> Mapping[str, Program]:
+        """By format, the program of this host that runs artifacts on a device of that ABI without Python.
+
+        Raises `BuildError` where there is none, with what to do about it.
+        """
+        ...
+
+    def introduction(self, program: str) -> list[str]:
+        """The argument list with which such a program, no stock tool, tells there on the device what it is."""
+        ...
+
+    def brought(self, stdout: bytes) -> Brought:
+        """What it told. Raises `RunnerError`."""
+        ...
+
+    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
+        """The argument list on the device: of `program`, which was brought there, else of this host's Python."""
         ...
 
     def parse(self, stdout: bytes) -> RunReport:

@@ -148,7 +148,7 @@ CONVOLUTION = [IMAGE, WEIGHTS, BIAS, 0, 0, 0, 0, 1, 1, 0]
 def test_operations_refuse_operands_that_they_do_not_take(
     library: ctypes.CDLL, code: int, arguments: list[object], told: str
 ) -> None:
-    refused(BAD_DATA, told, lambda: apply(library, code, arguments, IMAGE.kind))  # type: ignore[arg-type]
+    refused(BAD_DATA, told, lambda: apply(library, code, arguments, IMAGE.kind))
 
 
 def changed(position: int, value: object) -> list[object]:
@@ -170,7 +170,7 @@ def changed(position: int, value: object) -> list[object]:
     ],
 )
 def test_convolutions_refuse_what_does_not_fit(library: ctypes.CDLL, arguments: list[object], told: str) -> None:
-    refused(BAD_DATA, told, lambda: apply(library, Code.CONV_2D, arguments, IMAGE.kind))  # type: ignore[arg-type]
+    refused(BAD_DATA, told, lambda: apply(library, Code.CONV_2D, arguments, IMAGE.kind))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,13 @@ def test_the_compiler_that_cxx_names_goes_first(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.compiler
+def test_who_waits_for_a_compiler_is_told_so_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        compiler.shared_library("answer.cpp", "libanswer.so")
+    assert caplog.messages == ["compiling answer.cpp for this machine, once: about half a minute"]
+
+
+@pytest.mark.compiler
 def test_a_library_is_compiled_once_and_anew_when_what_it_includes_changes(folder: Path) -> None:
     first = compiler.shared_library("answer.cpp", "libanswer.so")
     assert answer(first) == 42

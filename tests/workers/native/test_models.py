@@ -20,6 +20,7 @@ from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.optimization import fuse
 
 from tests.workers.native.nnapi import HARD_SWISH, Code, Kind, Model, NnapiError, Type
+from tests.workers.native.whole_biases import with_whole_biases
 
 pytestmark = pytest.mark.compiler
 
@@ -131,23 +132,6 @@ def with_numbers(module: GraphModule) -> GraphModule:
                 user.args = tuple(value if argument is node else argument for argument in user.args)
             module.graph.erase_node(node)
     module.recompile()
-    return module
-
-
-def with_whole_biases(module: GraphModule, example: torch.Tensor) -> GraphModule:
-    """Biases as NNAPI stores them, in whole units of input scale times weight scale, for every engine alike."""
-    scales: dict[str, float] = {}
-    layers = {name: layer for name, layer in module.named_modules() if hasattr(layer, "scale")}
-    hooks = [
-        layer.register_forward_pre_hook(lambda _, given, name=name: scales.__setitem__(name, given[0].q_scale()))
-        for name, layer in layers.items()
-    ]
-    module(example)
-    for hook in hooks:
-        hook.remove()
-    for name, layer in layers.items():
-        unit = scales[name] * layer.weight().q_scale()
-        layer.set_weight_bias(layer.weight(), ((layer.bias().double() / unit).round() * unit).float())
     return module
 
 

@@ -218,3 +218,21 @@ class Named(nn.Module):
 
     def forward(self, x) -> dict[str, torch.Tensor]:
         return {"logits": self.head(x.flatten(1))}
+
+
+class Keeps(nn.Module):
+    """Holds the last input, and notices when the next one lies in the same memory, or holds what it wrote there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = torch.zeros(0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if bool((x > 1.0).any()):
+            raise RuntimeError("the input holds what the model wrote")
+        if self.last.numel() > 0:
+            self.last.fill_(7.0)
+            if bool((x == 7.0).any()):
+                raise RuntimeError("an input was given twice")
+        self.last = x
+        return x.add_(5.0).flatten(1)

@@ -10,12 +10,29 @@ import pytest
 import torch
 
 from sweeps.errors import RunnerError
+from sweeps.manifest import Manifest
 from workers.runtimes.interface import Logits, RunReport, RunRequest
 from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.runner import ERROR_EXIT
 from workers.runtimes.torchscript.runtime import TorchScript
 
 RUNNER = (sys.executable, "-m", "workers.runtimes.torchscript.runner")
+
+
+def asking_for(manifest: Manifest, folder: Path) -> RunRequest:
+    """The artifact that was built into `folder`, as its manifest says it wants to be run."""
+    return RunRequest(
+        model=str(folder / manifest.file),
+        backend=manifest.backend,
+        engine=manifest.verification.engine,
+        threads=1,
+        cpus="all",
+        input_shape=manifest.input.shape,
+        input_dtype="float" if manifest.input.dtype == "float32" else manifest.input.dtype,
+        input_scale=manifest.input.scale,
+        input_zero_point=manifest.input.zero_point,
+        memory_format=manifest.memory_format,
+    )
 
 
 def run(request: RunRequest) -> RunReport:

@@ -34,13 +34,13 @@ def run(file: Path, shape: tuple[int, ...], **changes: object) -> RunReport:
         memory_format="contiguous_format",
         iterations=3,
     )
-    argv = Eager().command(replace(request, **changes))  # type: ignore[arg-type]
+    argv = Eager().command(replace(request, **changes))
     return Eager().parse(subprocess.run(argv, capture_output=True, check=False).stdout)
 
 
 @pytest.mark.parametrize("axes", [{"layout": "nhwc"}, {"precision": "int8"}, {"backend": "nnapi"}, {"fuse": True}])
 def test_no_axis_has_a_choice(axes: dict[str, str | bool]) -> None:
-    assert resolve_variant(Variant(runtime="eager", **axes), "arm64-v8a") == EAGER  # type: ignore[arg-type]
+    assert resolve_variant(Variant(runtime="eager", **axes), "arm64-v8a") == EAGER
     assert EAGER.label == "cpu fp32 nchw eager"
 
 
@@ -51,7 +51,7 @@ def test_it_runs_only_where_python_does() -> None:
 
 @pytest.mark.parametrize("axes", [{"layout": "nhwc"}, {"precision": "int8"}, {"backend": "nnapi"}])
 def test_what_is_more_than_eager_has_a_reason(axes: dict[str, str]) -> None:
-    assert next(iter(axes.values())) in (Eager().supports(replace(EAGER, **axes), LOCAL) or "")  # type: ignore[arg-type]
+    assert next(iter(axes.values())) in (Eager().supports(replace(EAGER, **axes), LOCAL) or "")
 
 
 def test_a_package_survives_its_file_and_the_same_package_is_the_same_bytes(tiny: BuildInputs, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_model_that_prints_does_not_garble_the_report(tiny: BuildInputs, tmp_p
 def test_a_package_that_can_not_be_loaded_has_a_kind(
     tiny: BuildInputs, tmp_path: Path, change: dict[str, object], kind: str
 ) -> None:
-    write(replace(tiny.package, **change), tmp_path / "model.zip")  # type: ignore[arg-type]
+    write(replace(tiny.package, **change), tmp_path / "model.zip")
     with pytest.raises(RunnerError) as caught:
         run(tmp_path / "model.zip", tiny.package.input_shape)
     assert caught.value.kind == kind

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from sweeps.records import Variant
+from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import refused, run
 from workers.runtimes.interface import BuildInputs, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
@@ -178,24 +179,6 @@ def test_a_quantized_input_is_quantized_outside_of_the_model(
     answer = np.fromfile(tmp_path / "out.bin", "<f4")
     np.testing.assert_allclose(answer, np.round(images * 4) / 4)
     assert len(run(replace(request, iterations=2, reuse_input=False)).samples_ns) == 2
-
-
-class Keeps(torch.nn.Module):
-    """Holds the last input, and notices when the next one lies in the same memory, or holds what it wrote there."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.last = torch.zeros(0)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if bool((x > 1.0).any()):
-            raise RuntimeError("the input holds what the model wrote")
-        if self.last.numel() > 0:
-            self.last.fill_(7.0)
-            if bool((x == 7.0).any()):
-                raise RuntimeError("an input was given twice")
-        self.last = x
-        return x.add_(5.0).flatten(1)
 
 
 def test_without_reuse_every_iteration_gets_an_input_of_its_own(saved: Callable[[torch.nn.Module], RunRequest]) -> None:

@@ -198,7 +198,7 @@ def test_records_that_share_their_bytes_are_refused(tmp_path: Path) -> None:
             again = copy(first)
             again.filename = again.orig_filename = f"model/data/{number}"
             archived.filelist.append(again)
-        archived._didModify = True  # type: ignore[attr-defined]
+        archived._didModify = True
     with pytest.raises(NoArchive, match="overlap"):
         archive.read(path)
 

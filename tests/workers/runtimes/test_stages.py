@@ -1,6 +1,7 @@
 """Stages: what each one's key depends on, and that each runs once for all variants that share it."""
 
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from sweeps.records import Variant
 from workers.runtimes.torchscript.stage_keys import Sources, code_id, stage_keys
 from workers.runtimes.torchscript.stages import Stages
 
+ROOT = Path(__file__).parents[3]
 SOURCES = Sources(
     model_source="torchvision:mobilenet_v2",
     arguments={"num_classes": 10},
@@ -148,6 +150,24 @@ def test_keys_are_known_without_torch() -> None:
     )
     subprocess.run([sys.executable, "-c", program], check=True)
     assert len(code_id()) == 64
+
+
+@pytest.mark.parametrize(
+    "changed", ["runtimes/torchscript/fuse.py", "weights.py", "images.py", "runtimes/torchscript/new.py"]
+)
+def test_what_builds_and_what_settles_random_weights_is_part_of_every_key(tmp_path: Path, changed: str) -> None:
+    for package in ("sweeps", "workers"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    program = "from workers.runtimes.torchscript.stage_keys import code_id; print(code_id(), end='')"
+
+    def found() -> str:
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    assert found() == code_id()
+    with (tmp_path / "workers" / changed).open("a") as file:
+        file.write("# another version\n")
+    assert found() != code_id()
 
 
 def test_a_stage_runs_once_and_the_least_recently_used_goes_first() -> None:

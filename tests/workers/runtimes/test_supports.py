@@ -38,12 +38,12 @@ def test_int8_runs_under_the_engines_of_the_device(facts: DeviceFacts, engine: s
 
 def test_an_engine_that_the_device_lacks_is_named() -> None:
     reason = TorchScript().supports(INT8, PHONE)
-    assert reason == "adb:p1 has no quantized engine x86 (it has: qnnpack)"
+    assert reason == "adb:p1 has no quantized engine x86 (known: qnnpack)"
 
 
 def test_a_device_without_any_engine_says_so() -> None:
     reason = TorchScript().supports(INT8, replace(HOST, qengines=()))
-    assert reason == "local has no quantized engine x86 (it has: none)"
+    assert reason == "local has no quantized engine x86 (known: none)"
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
 """PyTorch eager in Python: what a model costs before anything is done to it. Torch-free but for `build`."""
 
-import hashlib
 from importlib import metadata
 from pathlib import Path
 
 from sweeps.errors import BuildError, EdgeSweepError
-from sweeps.manifest import Manifest, TensorSpec
+from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
-from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
+from workers.runtimes.interface import Brought, BuildInputs, Program, RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
 BUILDER_VERSION = "1"
@@ -54,6 +53,9 @@ class Eager:
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
     ) -> Manifest:
         """See `Runtime.build`."""
+        from workers.runtimes.torchscript.building import Built, write_down
+        from workers.runtimes.torchscript.pipeline import tensor_spec
+        from workers.runtimes.torchscript.save import Saved
         from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
 
         package = inputs.package
@@ -74,33 +76,30 @@ class Eager:
             least_sqnr_db=least_sqnr_db(variant, settled=package.weights_id.startswith("random:")),
         )
         verification, classes = verify(variant, request, self.command, self.parse, inputs, standard)
-        content = file.read_bytes()
-        manifest = Manifest(
-            build_key=build_key,
-            model=package.name,
-            model_source=package.model_source,
-            weights_id=package.weights_id,
-            runtime=self.name,
-            backend=variant.backend,
-            variant=variant.axes(),
-            file=file.name,
-            file_bytes=len(content),
-            file_sha256=hashlib.sha256(content).hexdigest(),
-            memory_format=request.memory_format,
-            input=TensorSpec(shape=package.input_shape, dtype="float32"),
-            output=TensorSpec(shape=(package.input_shape[0], classes), dtype="float32"),
-            fused=(),
-            operators=(),
-            file_version=package_file.FILE_VERSION,
-            bytecode_version=None,
-            calibration_id=None,
-            versions=dict(inputs.versions),
-            verification=verification,
+        return write_down(
+            self,
+            variant,
+            build_key,
+            inputs,
+            Built(
+                saved=Saved(file=file, operators=(), file_version=package_file.FILE_VERSION, bytecode_version=None),
+                memory_format=request.memory_format,
+                input=tensor_spec(package.input_shape, None),
+                output=tensor_spec((package.input_shape[0], classes), None),
+                verification=verification,
+            ),
         )
-        manifest.write(out)
-        return manifest
 
-    def command(self, request: RunRequest) -> list[str]:
+    def programs(self, facts: DeviceFacts) -> dict[str, Program]:
+        raise BuildError("no_runner", "eager needs Python and torch")
+
+    def introduction(self, program: str) -> list[str]:
+        raise NotImplementedError("there is no program of eager")
+
+    def brought(self, stdout: bytes) -> Brought:
+        raise NotImplementedError("there is no program of eager")
+
+    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """The argument list of PyTorch Mobile's runner, for the module beside this one."""
         interpreter, run, _, *arguments = TorchScript().command(request)
         return [interpreter, run, "workers.runtimes.eager.runner", *arguments]

@@ -1,14 +1,14 @@
 """One artifact of PyTorch Mobile from its stages to its folder: lowered, saved, verified, written down."""
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 import torch
 
 from sweeps.axes import is_calibrated
-from sweeps.manifest import EvalSibling, Manifest, TensorSpec, Verification
+from sweeps.manifest import Coverage, EvalSibling, Manifest, TensorSpec, Verification
 from sweeps.records import Variant
 from workers.models import eager_logits, load_eager
 from workers.runtimes.interface import BuildInputs, RunRequest, Runtime
@@ -22,6 +22,20 @@ from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
 EVAL_IMAGES = 8
 """Bundled into the sibling for stock tools: 100 of them would make 14 MB of MobileNetV2 75."""
 _INPUT_TYPES = {"float32": "float"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """A saved and verified model, as its manifest tells of it."""
+
+    saved: Saved
+    memory_format: str
+    input: TensorSpec
+    output: TensorSpec
+    verification: Verification
+    fused: tuple[str, ...] = ()
+    coverage: Coverage | None = None
+    sibling: EvalSibling | None = None
 
 
 @cache
@@ -62,6 +76,27 @@ def build(
     if variant.backend == "nnapi":
         with build_state(engine):
             sibling = _sibling(saved, inputs, given, memory_format)
+    return write_down(
+        runtime,
+        variant,
+        build_key,
+        inputs,
+        Built(
+            saved=saved,
+            memory_format=memory_format,
+            input=given,
+            output=tensor_spec((package.input_shape[0], classes), lowered.output),
+            verification=verification,
+            fused=lowered.fused,
+            coverage=lowered.coverage,
+            sibling=sibling,
+        ),
+    )
+
+
+def write_down(runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, built: Built) -> Manifest:
+    """The manifest of what was built, also written beside it. `runtime` may be any that saves its model in one file."""
+    package, saved = inputs.package, built.saved
     content = saved.file.read_bytes()
     manifest = Manifest(
         build_key=build_key,
@@ -74,20 +109,20 @@ def build(
         file=saved.file.name,
         file_bytes=len(content),
         file_sha256=hashlib.sha256(content).hexdigest(),
-        memory_format=memory_format,
-        input=given,
-        output=tensor_spec((package.input_shape[0], classes), lowered.output),
-        fused=lowered.fused,
+        memory_format=built.memory_format,
+        input=built.input,
+        output=built.output,
+        fused=built.fused,
         operators=saved.operators,
         file_version=saved.file_version,
         bytecode_version=saved.bytecode_version,
         calibration_id=inputs.calibration_id if is_calibrated(variant) else None,
         versions=dict(inputs.versions),
-        verification=verification,
-        coverage=lowered.coverage,
-        eval=sibling,
+        verification=built.verification,
+        coverage=built.coverage,
+        eval=built.sibling,
     )
-    manifest.write(out)
+    manifest.write(saved.file.parent)
     return manifest
 
 

@@ -2,7 +2,7 @@
 
 One JSON object per line, told apart by `event`; `error` instead of `end` where the runner gave up:
 
-    start            runner, runner_version, torch, file_version_max, bytecode_version_max
+    start            runner, runner_version, torch, engines (the C++ runner's), file_version_max, bytecode_version_max
     load             load_ns, rss_before_load_bytes
     first_inference  ns
     warmup, sample   ns: a list, one entry per iteration; the lines of one event add up
@@ -19,7 +19,7 @@ import re
 from typing import Any, NoReturn
 
 from sweeps.errors import RunnerError
-from workers.runtimes.interface import RunReport
+from workers.runtimes.interface import Brought, RunReport
 from workers.runtimes.torchscript.nnapi_devices import NnapiDevice, NnapiListing
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -65,6 +65,29 @@ def parse(stdout: bytes) -> RunReport:
         eval_classes=None if evaluation is None else _positive(evaluation.get("classes"), "classes"),
         reference=reference,
         cpus_ran=_cpus(ran.get("cpus")),
+    )
+
+
+def brought(stdout: bytes) -> Brought:
+    """Who a runner is, from what it prints before `--nnapi-devices`: also where the device has no NNAPI.
+
+    Raises `RunnerError` as `parse` does.
+    """
+    events = _events(stdout)
+    if "start" not in events:
+        _whole(stdout)
+        _garbled("there is no start line")
+    missing = "error" in events and events["error"][0].get("kind") == "backend_missing"
+    accelerators = () if missing else tuple(device.name for device in listing(stdout).devices)
+    start = events["start"][0]
+    engines = start.get("engines")
+    if not isinstance(engines, list) or not all(isinstance(name, str) for name in engines):
+        _garbled("start without the names of its engines")
+    return Brought(
+        runner=f"{_text(start, 'runner')} {_text(start, 'runner_version')}",
+        runtime_version=_text(start, "torch"),
+        qengines=tuple(sorted({*engines} - {"none"})),
+        accelerators=accelerators,
     )
 
 

@@ -9,11 +9,11 @@ from workers.runtimes.torchscript import archive
 from workers.runtimes.torchscript.archive import Archive, NoArchive
 from workers.runtimes.torchscript.runner_events import GiveUp
 
-_WAY_OUT = "export with a torch no newer than the runtime, put a newer runtime on the device"
-_UNKNOWN = re.compile(r"Unknown builtin op: ([\w.:]+?)\.?$", re.MULTILINE)
-_NOT_FOUND = re.compile(r"ops cannot be found: \[([^\]]*)\]")
-_OTHER_ARGUMENTS = re.compile(r"Arguments for call are not valid.*?variants are available:\s+([\w.:]+)\(", re.DOTALL)
-_NO_CLASS = re.compile(r"Unknown type name '__torch__\.torch\.classes\.([\w.]+)'")
+WAY_OUT = "export with a torch no newer than the runtime, put a newer runtime on the device"
+UNKNOWN_OPERATOR = re.compile(r"Unknown builtin op: ([\w.:]+?)\.?$", re.MULTILINE)
+OPERATORS_NOT_FOUND = re.compile(r"ops cannot be found: \[([^\]]*)\]")
+OTHER_ARGUMENTS = re.compile(r"Arguments for call are not valid.*?variants are available:\s+([\w.:]+)\(", re.DOTALL)
+NO_CLASS = re.compile(r"Unknown type name '__torch__\.torch\.classes\.([\w.]+)'")
 
 
 def choose_engine(engine: str) -> None:
@@ -90,16 +90,16 @@ def _skew(found: Archive, told: str) -> str | None:
     for what, version in (("file", found.file_version), ("bytecode", found.bytecode_version)):
         highest = read[what]
         if version is not None and highest is not None and version > highest:
-            return f"the artifact has {what} version {version}, {runtime} reads up to {highest}; {_WAY_OUT}"
-    missing = _UNKNOWN.findall(told)
-    for names in _NOT_FOUND.findall(told):
+            return f"the artifact has {what} version {version}, {runtime} reads up to {highest}; {WAY_OUT}"
+    missing = UNKNOWN_OPERATOR.findall(told)
+    for names in OPERATORS_NOT_FOUND.findall(told):
         missing += [name.strip() for name in names.split(",")]
     if missing:
-        return f"{runtime} has no operator {', '.join(missing)}; {_WAY_OUT}, or use another operator in the model"
-    if operators := _OTHER_ARGUMENTS.findall(told):
-        return f"{runtime} knows {operators[0]} with other arguments; {_WAY_OUT}, or use another operator in the model"
-    if classes := _NO_CLASS.findall(told):
-        return f"{runtime} has no class {classes[0]}; {_WAY_OUT}, or build without it (optimize: [false])"
+        return f"{runtime} has no operator {', '.join(missing)}; {WAY_OUT}, or use another operator in the model"
+    if operators := OTHER_ARGUMENTS.findall(told):
+        return f"{runtime} knows {operators[0]} with other arguments; {WAY_OUT}, or use another operator in the model"
+    if classes := NO_CLASS.findall(told):
+        return f"{runtime} has no class {classes[0]}; {WAY_OUT}, or build without it (optimize: [false])"
     return None
 
 

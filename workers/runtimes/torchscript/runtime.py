@@ -7,8 +7,8 @@ from pathlib import Path
 from sweeps.errors import EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
-from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
-from workers.runtimes.torchscript import references, report
+from workers.runtimes.interface import Brought, BuildInputs, Program, RunReport, RunRequest
+from workers.runtimes.torchscript import programs, references, report
 from workers.runtimes.torchscript.runner import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against
 
@@ -50,9 +50,18 @@ class TorchScript:
 
         return build(self, variant, build_key, inputs, out, shared)
 
-    def command(self, request: RunRequest) -> list[str]:
-        """The Python runner's argument list, for the interpreter that runs now."""
-        argv = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
+    def programs(self, facts: DeviceFacts) -> dict[str, Program]:
+        return programs.programs(facts)
+
+    def introduction(self, program: str) -> list[str]:
+        return [program, "--nnapi-devices"]
+
+    def brought(self, stdout: bytes) -> Brought:
+        return report.brought(stdout)
+
+    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
+        """Of the C++ runner, else of the Python runner, for the interpreter that runs now: they take the same."""
+        argv = [sys.executable, "-m", "workers.runtimes.torchscript.runner"] if program is None else [program]
         argv += ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
         argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]
         argv += ["--iter", str(request.iterations)]

@@ -28,14 +28,15 @@ class Sources:
     calibration_id: str
     versions: Mapping[str, str]
     code: str
-    """sha256 over EdgeSweep's own code that builds."""
+    """sha256 over EdgeSweep's own code that builds, and that makes the weights."""
 
 
 @cache
 def code_id() -> str:
-    """sha256 over the Python files of this package."""
+    """sha256 over the Python files of this package, and of what random weights are settled by: their id is a seed."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    workers = Path(__file__).parents[2]
+    for path in (*sorted(Path(__file__).parent.rglob("*.py")), workers / "images.py", workers / "weights.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -47,7 +47,7 @@ def _cpu(variant: Variant, facts: DeviceFacts) -> str | None:
     elif not variant.fuse:
         return "quantization fuses Conv+BN itself: fuse: false is the same artifact"
     if variant.qengine not in facts.qengines:
-        return f"{facts.name} has no quantized engine {variant.qengine} (it has: {', '.join(facts.qengines) or 'none'})"
+        return f"{facts.name} has no quantized engine {variant.qengine} (known: {', '.join(facts.qengines) or 'none'})"
     return None
 
 

@@ -1,0 +1,108 @@
+"""Damaged model files: the runner answers or refuses by name; it never hangs, crashes or answers amiss.
+
+None of these files crashed torch's own readers. One that does ends its own process only, which `workers.runs` makes
+a typed failure of, `crashed` or `killed`; here it fails the test, to be looked at.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sweeps.errors import RunnerError
+from tests.workers.native.damage import damaged
+from tests.workers.runtimes.runs import evaluating
+from workers import runs
+from workers.devices.local import LocalDevice
+from workers.runtimes.interface import RunRequest
+from workers.runtimes.torchscript import metal, native_runner, references
+from workers.runtimes.torchscript.capture import script, trace
+from workers.runtimes.torchscript.runtime import TorchScript
+from workers.runtimes.torchscript.save import Format, save
+from workers.runtimes.torchscript.torch_state import build_state
+
+pytestmark = pytest.mark.compiler
+
+IMAGES, CLASSES = 2, 3
+DEADLINE_S = 60.0
+"""Of one process; `DeviceError("timeout")` after it fails the test."""
+REFUSED = {"load_failed", "run_failed", "runtime_skew", "wrong_format", "wrong_backend", "output_shape"}
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(0)
+    parts = (torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten())
+    return torch.nn.Sequential(*parts, torch.nn.Linear(4, CLASSES)).eval().requires_grad_(False)
+
+
+def request_of(file: Path, images: Path) -> RunRequest:
+    return RunRequest(
+        model=str(file),
+        backend="cpu",
+        engine="none",
+        threads=1,
+        cpus="all",
+        input_shape=(1, 3, 8, 8),
+        memory_format="contiguous_format",
+        **evaluating(images, torch.linspace(-1, 1, IMAGES * 3 * 64).reshape(IMAGES, 3, 8, 8)),
+    )
+
+
+def outcomes(request: RunRequest, program: str | None, folder: Path, seed: int, count: int) -> Counter[str]:
+    """How often the file of `request`, damaged, ended with which kind; `answered` where it was a whole report."""
+    device, model = LocalDevice(folder), Path(request.model)
+    answers = Path(request.eval_outputs or "")
+    content = model.read_bytes()
+    ended: Counter[str] = Counter()
+
+    def run(request: RunRequest) -> str:
+        answers.unlink(missing_ok=True)
+        try:
+            _, report = runs.report(device, TorchScript(), program, request, DEADLINE_S)
+        except RunnerError as error:
+            return error.kind
+        # Weights may have changed; what counts them, and what is kept of them, may not.
+        assert (report.eval_images, report.eval_classes) == (IMAGES, CLASSES)
+        assert np.fromfile(answers, "<f4").size == IMAGES * CLASSES
+        return "answered"
+
+    assert run(request) == "answered", "undamaged, it runs"
+    for number, broken in enumerate(damaged(content, random.Random(seed), count)):
+        file = model.with_name(f"damaged-{number}{model.suffix}")
+        file.write_bytes(broken)
+        ended[run(replace(request, model=str(file)))] += 1
+    return ended
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Callable[[Format], RunRequest]:
+    def saved(form: Format) -> RunRequest:
+        with build_state("none"):
+            return request_of(save(script(network()), tmp_path, form).file, tmp_path)
+
+    return saved
+
+
+@pytest.mark.parametrize("form", ["pt", "ptl"])
+def test_the_cpp_runner_answers_or_refuses_by_name(
+    saved: Callable[[Format], RunRequest], tmp_path: Path, form: Format
+) -> None:
+    ended = outcomes(saved(form), str(native_runner.program()), tmp_path / "device", 1, 45)
+    assert set(ended) <= {"answered"} | REFUSED, ended
+    assert ended["load_failed"] >= 15, "every file that was cut is told as such"
+
+
+def test_the_metal_host_run_answers_or_refuses_by_name(tmp_path: Path) -> None:
+    metal.load_operators()
+    with build_state("none"):
+        lowered = metal.lower(trace(network(), torch.zeros(1, 3, 8, 8)))
+        plain = request_of(save(lowered, tmp_path, "ptl").file, tmp_path)
+    request = replace(plain, backend="metal", reference=references.library("metal"))
+    ended = outcomes(request, None, tmp_path / "device", 2, 6)
+    assert set(ended) <= {"answered"} | REFUSED, ended
+    assert ended["load_failed"] >= 2, "every file that was cut is told as such"

@@ -1,0 +1,212 @@
+"""The tool driven as a process, by its stand-in: it answers what the Python runner answers, to the printed digits."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sweeps.manifest import Manifest
+from sweeps.records import Variant
+from tests.workers.native.stand_in import speed_benchmark
+from tests.workers.runtimes.conftest import inputs_of
+from tests.workers.runtimes.runs import answers, asking_for, evaluating
+from tests.workers.runtimes.runs import run as run_in_python
+from tests.workers.runtimes.test_skew import plain, rewritten
+from workers.runtimes.interface import BuildInputs, Logits, RunRequest
+from workers.runtimes.torchscript.bundled import MAX_IMAGES, eval_sibling
+from workers.runtimes.torchscript.runtime import TorchScript
+from workers.runtimes.torchscript.save import Format
+from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
+from workers.runtimes.torchscript.torch_state import build_state
+
+pytestmark = pytest.mark.compiler
+
+ENGINE = "x86"
+"""The default of the library that the stand-in is linked to."""
+TOOL = SpeedBenchmark("speed_benchmark_torch 0123", ENGINE)
+FP32 = Variant(fuse=True, optimize=True, layout="nhwc")
+CORE = replace(FP32, precision="int8", quantization="static_fx", interface="core", qengine=ENGINE, layout="nchw")
+FULL = replace(CORE, interface="full", layout="nhwc")
+VARIANTS = {
+    f"{name} {form}": replace(variant, format=form)
+    for name, variant in {"fp32": FP32, "int8 core": CORE, "int8 full": FULL}.items()
+    for form in ("pt", "ptl")
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An artifact, and its sibling with six images."""
+
+    manifest: Manifest
+    program: str
+    timing: RunRequest
+    evaluation: RunRequest
+
+
+@pytest.fixture(scope="module")
+def inputs() -> BuildInputs:
+    return inputs_of("mobilenet_v2", 64, width_mult=0.35, num_classes=10)
+
+
+@pytest.fixture(scope="module")
+def case(inputs: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Case]:
+    made: dict[str, Case] = {}
+
+    def case(name: str) -> Case:
+        if name not in made:
+            out = tmp_path_factory.mktemp("it's $HOME")
+            manifest = TorchScript().build(VARIANTS[name], "a" * 64, inputs, out)
+            sibling = eval_sibling(manifest, out / manifest.file, inputs.verification[:6], out)
+            request = replace(asking_for(manifest, out), warmup_iterations=2, iterations=5)
+            form: Format = "ptl" if name.endswith("ptl") else "pt"
+            evaluation = replace(request, model=str(out / sibling.file))
+            # A quantized input is in the sibling only.
+            timing = evaluation if "full" in name else request
+            made[name] = Case(manifest, str(speed_benchmark(form)), timing, evaluation)
+        return made[name]
+
+    return case
+
+
+def ended(argv: list[str]) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(argv, capture_output=True, check=False, timeout=120)
+
+
+def answered(argv: list[str]) -> list[float]:
+    found = ended(argv)
+    assert (found.returncode, found.stderr) == (0, b"")
+    return TOOL.parse_answer(found.stdout)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_tool_answers_what_the_python_runner_answers_to_four_decimals(
+    case: Callable[[str], Case], inputs: BuildInputs, tmp_path: Path, name: str
+) -> None:
+    made = case(name)
+    assert TOOL.reason_against(made.evaluation) is None
+    found = np.array([answered(TOOL.command(made.evaluation, made.program, image)) for image in range(6)])
+    given = torch.from_numpy(inputs.verification[:6])
+    report = run_in_python(replace(made.timing, model=_plain(made), **evaluating(tmp_path, given)))
+    expected: Logits = answers(tmp_path, report)
+    assert found.shape == expected.shape == (6, 10)
+    # Half of the last digit, and what another summation may differ by.
+    np.testing.assert_allclose(found, expected, rtol=5e-5, atol=5e-5 + 1e-5)
+    assert np.ptp(expected, axis=0).max() > 0.1  # of the images, not of zeros
+
+
+def _plain(made: Case) -> str:
+    return str(Path(made.evaluation.model).with_name(made.manifest.file))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_tool_times_every_iteration(case: Callable[[str], Case], name: str) -> None:
+    made = case(name)
+    found = ended(TOOL.command(made.timing, made.program))
+    assert (found.returncode, found.stderr) == (0, b"")
+    report = TOOL.parse(found.stdout, made.timing)
+    assert len(report.samples_ns) == 5
+    assert all(100_000 < sample < 10_000_000_000 for sample in report.samples_ns)
+    assert report.engine_ran == ("none" if "fp32" in name else ENGINE)
+
+
+def test_the_engine_that_runs_is_the_library_s_default(case: Callable[[str], Case], tmp_path: Path) -> None:
+    """The Python runner under another engine answers otherwise, so that agreement above is the engine's."""
+    made = case("int8 core pt")
+    given = torch.from_numpy(inputs_of_case(made))
+    default = answers(tmp_path, run_in_python(replace(made.timing, **evaluating(tmp_path, given))))
+    other = replace(made.timing, engine="qnnpack", **evaluating(tmp_path, given))
+    assert not np.allclose(default, answers(tmp_path, run_in_python(other)), rtol=5e-5, atol=6e-5)
+
+
+def inputs_of_case(made: Case) -> np.ndarray:
+    shape = (6, *made.manifest.input.shape[1:])
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def test_what_the_tool_refuses_is_told(case: Callable[[str], Case]) -> None:
+    made = case("int8 full pt")
+    none = ended(TOOL.command(replace(made.timing, model=_plain(made)), made.program))
+    few = ended(TOOL.command(made.evaluation, made.program, 6))
+    flag = ended([*TOOL.command(made.timing, made.program), "--vulkan=true"])
+    kinds = []
+    for found in (none, few, flag):
+        told = TOOL.refusal(found.stderr)
+        assert told is not None
+        assert found.returncode == 1
+        kinds.append(told.kind)
+    assert kinds == ["no_bundled_input", "no_bundled_input", "bad_arguments"]
+
+
+def test_an_exception_that_nobody_catches_is_told(case: Callable[[str], Case], tmp_path: Path) -> None:
+    fp32 = case("fp32 pt")
+    lite_of_full = ended(TOOL.command(fp32.timing, case("fp32 ptl").program))
+    no_file = ended(TOOL.command(replace(fp32.timing, model=str(tmp_path / "none.pt")), fp32.program))
+    for found, words in ((lite_of_full, "failed locating file bytecode.pkl"), (no_file, "No such file")):
+        assert found.returncode == -6
+        assert b"Starting benchmark." not in found.stdout
+        told = TOOL.refusal(found.stderr)
+        assert told is not None
+        assert told.kind == "crashed"
+        assert words in told.message
+
+
+@pytest.mark.parametrize(
+    ("form", "edits", "message"),
+    [
+        ("pt", {"/version": (b"3", b"99")}, "the artifact has file version 99, this speed_benchmark_torch reads"),
+        ("ptl", {"/version": (b"3", b"99")}, "the artifact has file version 99, this speed_benchmark_torch reads"),
+        ("ptl", {"bytecode.pkl": (b"\x80\x02K\x08", b"\x80\x02K\x63")}, "the artifact has bytecode version 99"),
+        ("pt", {".py": (b"flatten", b"flattem")}, "this speed_benchmark_torch has no operator aten::flattem;"),
+        ("ptl", {"bytecode.pkl": (b"flatten", b"flattem")}, "this speed_benchmark_torch has no operator aten::flattem"),
+        (
+            "pt",
+            {".py": (b"torch.flatten(x, 1)", b"torch.flatten(x, 1, like=x)")},
+            "this speed_benchmark_torch knows aten::flatten.using_ints with other arguments",
+        ),
+        (
+            "pt",
+            {".py": (b"x: Tensor", b"x: __torch__.torch.classes.xnnpack.New")},
+            "this speed_benchmark_torch has no class xnnpack.New",
+        ),
+    ],
+)
+def test_an_artifact_that_is_newer_than_the_tool_is_told(
+    tmp_path: Path, form: Format, edits: dict[str, tuple[bytes, bytes]], message: str
+) -> None:
+    with build_state("none"):
+        newer = rewritten(plain(tmp_path, form), tmp_path / f"newer.{form}", edits)
+    request = RunRequest(
+        model=str(newer),
+        backend="cpu",
+        engine="none",
+        threads=1,
+        cpus="all",
+        input_shape=(1, 3, 4, 4),
+        memory_format="contiguous_format",
+    )
+    told = TOOL.refusal(ended(TOOL.command(request, str(speed_benchmark(form)))).stderr)
+    assert told is not None
+    assert told.kind == "runtime_skew"
+    assert told.message.startswith(message)
+    assert "no newer than the runtime" in told.message
+
+
+@pytest.mark.parametrize("name", ["fp32 pt", "int8 full ptl"])
+def test_a_hundred_images_make_a_sibling_of_their_own_size(
+    case: Callable[[str], Case], tmp_path: Path, name: str
+) -> None:
+    made = case(name)
+    images = np.random.default_rng(0).standard_normal((130, 3, 64, 64)).astype(np.float32)
+    images.setflags(write=False)  # as Ray hands them over
+    sibling = eval_sibling(made.manifest, Path(_plain(made)), images, tmp_path)
+    assert sibling.images == MAX_IMAGES == 100
+    value_bytes = 1 if "full" in name else 4
+    grown = (tmp_path / sibling.file).stat().st_size - made.manifest.file_bytes
+    assert 0 < grown - 100 * 3 * 64 * 64 * value_bytes < 100_000
+    last = replace(made.evaluation, model=str(tmp_path / sibling.file))
+    assert len(answered(TOOL.command(last, made.program, 99))) == 10

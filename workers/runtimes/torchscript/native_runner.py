@@ -1,0 +1,29 @@
+"""The C++ runner of PyTorch Mobile (`workers/native/runner.cpp`): its version, and its program on this machine.
+
+It takes the arguments of the Python runner and prints the same events. Torch itself is not imported.
+"""
+
+from pathlib import Path
+
+from workers.native import compiler
+
+NAME = "native-torchscript"
+SOURCE = "runner.cpp"
+
+
+def version() -> str:
+    """The first 12 hex digits of sha256 over its sources: part of every job key, and in every report of it."""
+    return compiler.source_id(SOURCE)
+
+
+def runner() -> str:
+    """Name and version, as its reports say them."""
+    return f"{NAME} {version()}"
+
+
+def program() -> Path:
+    """The runner for this machine, compiled against the installed torch on first use (20 s) and kept.
+
+    Raises `BuildError`: `no_compiler`, `no_torch` or `not_compilable`.
+    """
+    return compiler.program(SOURCE, "edgesweep_runner", (f'-DEDGESWEEP_RUNNER_VERSION="{version()}"',))

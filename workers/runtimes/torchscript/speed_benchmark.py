@@ -1,0 +1,185 @@
+"""PyTorch's own `speed_benchmark_torch`: what to call it with, what it can not do, what it prints.
+
+It runs a fixed number of iterations on one input, and tells their times and, if asked, one answer. It tells neither
+its version nor its load time, first inference or memory, and it neither sets the quantized engine nor pins to cores.
+Source: pytorch's binaries/speed_benchmark_torch.cc, last in v2.8.0.
+"""
+
+import hashlib
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sweeps.errors import RunnerError
+from sweeps.manifest import EvalSibling, Manifest
+from sweeps.tool_logs import parse_speed_benchmark
+from workers.runtimes.interface import Brought, Images, RunReport, RunRequest
+from workers.runtimes.torchscript import runner_load
+from workers.runtimes.torchscript.failures import first_words
+from workers.runtimes.torchscript.printed_tensor import read_matrix
+
+NAME = "speed_benchmark_torch"
+
+_START = "Starting benchmark."
+_GLANCE = 5
+_MAX_STDERR = 100_000
+# As the libraries of GNU and LLVM, which phones have, say that nobody caught it.
+_THROWN = re.compile(r"what\(\): |uncaught exception of type [^\s]{1,200}: ")
+_VERSIONS = {
+    "file": re.compile(
+        r"file with version (?P<version>\d{1,9}), but the maximum supported version for reading is (?P<highest>\d{1,9})"
+    ),
+    "bytecode": re.compile(
+        r"must be between \d{1,9} and (?P<highest>\d{1,9}) but the model version is (?P<version>\d{1,9})"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedBenchmark:
+    """One build of the tool (see `workers.runtimes.interface.StockTool`)."""
+
+    runner: str
+    engine: str
+    """The quantized engine of its library, which it is told none; `none` where it is not known."""
+
+    @classmethod
+    def of(cls, program: Path, abi: str) -> "SpeedBenchmark":
+        """The program of this host for such devices. It is named by its sha256: it can not be asked for a version."""
+        digest = hashlib.sha256(program.read_bytes()).hexdigest()
+        # A library for Arm phones has this one; what one for x86 was compiled with, nothing tells.
+        return cls(f"{NAME} {digest[:12]}", "qnnpack" if abi.startswith("arm") else "none")
+
+    @property
+    def runtime_version(self) -> str:
+        """It is not told; but what another program answers is not what this one does."""
+        return f"unknown ({self.runner.removeprefix(f'{NAME} ')})"
+
+    def brought(self) -> Brought:
+        engines = () if self.engine == "none" else (self.engine,)
+        return Brought(runner=self.runner, runtime_version=self.runtime_version, qengines=engines, accelerators=())
+
+    def reason_against(self, request: RunRequest) -> str | None:
+        if request.backend not in ("cpu", "nnapi"):
+            return f"{NAME} runs no {request.backend} model"
+        if request.reference is not None:
+            return f"{NAME} takes no library that stands in for {request.backend}"
+        if request.engine not in ("none", self.engine):
+            runs = "which one runs is not known" if self.engine == "none" else f"{self.engine} runs"
+            return f"{NAME} sets no quantized engine: {runs}, {request.engine} is asked for"
+        if request.cpus != "all":
+            return f"{NAME} can not be bound to cores ({request.cpus})"
+        if not request.reuse_input:
+            return f"{NAME} has one input for all iterations"
+        return None
+
+    def glance(self, request: RunRequest) -> RunRequest:
+        return replace(request, warmup_iterations=0, iterations=_GLANCE)
+
+    def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
+        """By the fastest iteration that was seen: slower ones would end the block too early. Never none."""
+        fastest_s = min(seen.samples_ns) / 1e9
+        iterations = max(request.iterations, math.ceil(request.min_seconds / fastest_s))
+        return replace(
+            request,
+            iterations=max(1, min(iterations, int(request.max_seconds / fastest_s))),
+            warmup_iterations=max(request.warmup_iterations, math.ceil(request.warmup_seconds / fastest_s)),
+        )
+
+    def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
+        """A timing takes `request.iterations`, and one warm-up more than is asked for: the first inference, which the
+        other runners time apart. Its input is all ones; a quantized one it takes from the file.
+        """
+        argv = [program, f"--model={request.model}", f"--pthreadpool_size={request.threads}"]
+        if evaluation_image is not None:
+            # Not none: the tool ends with their mean.
+            return [*argv, f"--use_bundled_input={evaluation_image}", "--print_output=true", "--warmup=0", "--iter=1"]
+        if request.input_dtype == "float":
+            dims = ",".join(map(str, request.input_shape))
+            argv += [f"--input_dims={dims}", "--input_type=float", f"--input_memory_format={request.memory_format}"]
+        else:
+            argv.append("--use_bundled_input=0")
+        return [*argv, f"--warmup={request.warmup_iterations + 1}", f"--iter={request.iterations}", "--report_pep=true"]
+
+    def parse(self, stdout: bytes, request: RunRequest) -> RunReport:
+        """Backend and threads are those that were asked for, as the tool does not tell them.
+
+        Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
+        """
+        samples = parse_speed_benchmark(_text(stdout)).samples_ns
+        if len(samples) != request.iterations:
+            raise RunnerError("garbled", f"{NAME} reports {len(samples)} iterations of {request.iterations}")
+        return RunReport(
+            runner=self.runner,
+            runtime_version=self.runtime_version,
+            file_version_max=None,
+            bytecode_version_max=None,
+            load_ns=None,
+            first_inference_ns=None,
+            warmup_ns=(),
+            samples_ns=samples,
+            rss_before_load_bytes=None,
+            rss_peak_bytes=None,
+            backend_ran=request.backend,
+            # Without a quantized operator no engine runs.
+            engine_ran="none" if request.engine == "none" else self.engine,
+            threads_ran=request.threads,
+        )
+
+    def parse_answer(self, stdout: bytes) -> list[float]:
+        """As far as four printed decimals tell them (see `read_matrix`).
+
+        Raises `RunnerError`: those of `parse`, and `bad_output` where the model answers something else.
+        """
+        text = _text(stdout)
+        parse_speed_benchmark(text)  # whole, to its last line
+        printed, start, _ = text.partition(f"\n{_START}\n")
+        if not start:
+            raise RunnerError("garbled", f"{NAME} printed no answer")
+        return [value for row in read_matrix(printed) for value in row]
+
+    def refusal(self, stderr: bytes) -> RunnerError | None:
+        """Its kinds: `no_bundled_input`, `bad_arguments`, `runtime_skew`, and `crashed` for any other exception."""
+        told = stderr[:_MAX_STDERR].decode("utf-8", errors="replace")
+        if found := re.search(r"Model has only [0-9]+ bundled inputs\.", told):
+            return RunnerError("no_bundled_input", found[0])
+        if "Model does not have bundled inputs." in told:
+            return RunnerError("no_bundled_input", "the model carries no inputs; its eval sibling does")
+        if re.search(r"Failed to parse command[ -]line flags!", told):
+            lines = (line for line in told.splitlines() if line.startswith("C10 flag: "))
+            return RunnerError("bad_arguments", next(lines, f"{NAME} knows another set of flags")[:300])
+        if thrown := _THROWN.search(told):
+            exception = told[thrown.end() :]
+            if lacks := _lacks(exception):
+                return RunnerError("runtime_skew", f"{lacks}; {runner_load.WAY_OUT}")
+            return RunnerError("crashed", f"{NAME} ended with an exception: {first_words(exception)}")
+        return None
+
+    def sibling(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:
+        """At most 100 images (see `bundled.eval_sibling`)."""
+        from workers.runtimes.torchscript.bundled import eval_sibling  # torch
+
+        return eval_sibling(manifest, model, images, folder)
+
+
+def _lacks(exception: str) -> str | None:
+    """What this build of the tool lacks, from the exception that it ended with."""
+    for what, pattern in _VERSIONS.items():
+        if (found := pattern.search(exception)) and int(found["version"]) > int(found["highest"]):
+            return f"the artifact has {what} version {found['version']}, this {NAME} reads up to {found['highest']}"
+    operators = runner_load.UNKNOWN_OPERATOR.findall(exception) + runner_load.OPERATORS_NOT_FOUND.findall(exception)
+    if operators:
+        return f"this {NAME} has no operator {', '.join(operators)[:300]}"
+    if changed := runner_load.OTHER_ARGUMENTS.search(exception):
+        return f"this {NAME} knows {changed[1]} with other arguments"
+    if classes := runner_load.NO_CLASS.search(exception):
+        return f"this {NAME} has no class {classes[1]}"
+    return None
+
+
+def _text(stdout: bytes) -> str:
+    try:
+        return stdout.decode("utf-8").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise RunnerError("garbled", f"the output of {NAME} is not UTF-8 (byte {error.start})") from error
