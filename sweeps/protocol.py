@@ -1,16 +1,19 @@
-"""The measurement protocol: presets, order of rounds, trust labels, summary of blocks. Pure."""
+"""The measurement protocol: presets, order of rounds, the labels of a block, summary of blocks. Pure."""
 
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from sweeps.errors import RunnerError, SpecError
-from sweeps.records import Block, Timing
-from sweeps.spec import ProtocolSpec
+from sweeps.metrics import METRICS
+from sweeps.records import VIRTUAL_PHONE, Block, Settled, Timing, canonical_key
+from sweeps.spec import GateSpec, MinutesBudget, ProtocolSpec, SweepSpec
 from sweeps.stats import mad, median, outliers, p50_estimate
+from sweeps.trust import disqualified, in_order
 
 STABLE_WITHIN = 0.05
 """The medians of the last 3 rounds agree when (max - min) / median is at most this."""
@@ -18,6 +21,9 @@ STABLE_WITHIN = 0.05
 BUSY_LOAD = 0.15
 """Share of all CPU time that others may take. An idle host shows 0.01 to 0.03; 0.15 of two cores is a third of one,
 enough to push the runner off its core now and then. A judgement, not a measurement."""
+
+STEAL_SHARE = 0.05
+"""Share of the CPU time that the hypervisor gave to other machines during a block. A judgement, not a measurement."""
 
 OUTLIER_SHARE = 0.10
 """Spikes are normal: a block with 3 % of them has the same p50. From a tenth on, the published p90 is one itself."""
@@ -30,97 +36,40 @@ P99_FROM_SAMPLES = 662
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrustLabel:
-    """Something to know about a timing. A disqualifying label is shown and never wins; an advisory one may win."""
+class Gate:
+    """When a device is ready for a block. What it has no sensor for is not waited for."""
 
-    name: str
-    disqualifying: bool
-    advice: str
+    max_battery_temp_c: float
+    """Of a phone's battery."""
+    max_cpu_temp_c: float
+    """Of a host's hottest zone. Judged: boards slow themselves down from 80 on, idle laptops show 40 to 60."""
+    max_thermal_status: int
+    """Android's, from 0 (none) to 6 (shutdown)."""
+    min_battery_percent: float
+    """Where there is a battery; one that can not be read is too low."""
+    max_load: float
+    """Share of all CPU time (0 to 1) that other programs may take."""
+    wait_seconds: float
+    """The longest wait before one block."""
+    load_wait_seconds: float
+    """The longest wait for other programs in a whole run: they seldom end because they are waited for."""
 
-
-TRUST: dict[str, TrustLabel] = {
-    label.name: label
-    for label in (
-        TrustLabel(
-            name="throttled",
-            disqualifying=True,
-            advice="the device slowed itself down during a block: let it cool, shade it, measure again",
-        ),
-        TrustLabel(
-            name="gate_timeout",
-            disqualifying=True,
-            advice="the device was not ready within the limit: cool or charge it, or raise the limit",
-        ),
-        TrustLabel(
-            name="backend_fell_back",
-            disqualifying=True,
-            advice="another backend ran than was asked for: the time is that of the other one",
-        ),
-        TrustLabel(
-            name="engine_differs",
-            disqualifying=True,
-            advice="another quantized engine ran than was asked for: use a runtime on the device that has it",
-        ),
-        TrustLabel(
-            name="device_changed",
-            disqualifying=True,
-            advice="the device itself changed speed while the sweep ran: find out why, measure again",
-        ),
-        TrustLabel(
-            name="invalid_output",
-            disqualifying=True,
-            advice="an output is not a finite number: look at the precision, the engine and the calibration data",
-        ),
-        TrustLabel(
-            name="ungated",
-            disqualifying=False,
-            advice="the block started without waiting for a cool device (no temperature sensor, or no gate applied): "
-            "keep the machine idle and compare within one sweep only",
-        ),
-        TrustLabel(
-            name="hot_start",
-            disqualifying=False,
-            advice="the block started warmer than the gate asks for: let the device rest before the sweep",
-        ),
-        TrustLabel(
-            name="unstable",
-            disqualifying=False,
-            advice="the last rounds differ by more than 5 %: add rounds, stop other programs",
-        ),
-        TrustLabel(
-            name="few_samples",
-            disqualifying=False,
-            advice="fewer than 64 samples in all, rounds missing, or a block cut short by max_seconds: "
-            "raise min_seconds, rounds or max_seconds",
-        ),
-        TrustLabel(
-            name="one_block",
-            disqualifying=False,
-            advice="one process only, so no interval: fresh processes of one artifact differ by tens of percent; "
-            "use 3 rounds or more",
-        ),
-        TrustLabel(
-            name="outliers",
-            disqualifying=False,
-            advice="over 10 % of a block's samples are outliers, so its p90 shows them: stop other programs",
-        ),
-        TrustLabel(
-            name="busy_host",
-            disqualifying=False,
-            advice="other programs took over 15 % of the CPU time just before a block: stop them, measure again",
-        ),
-    )
-}
-"""The closed list, disqualifying labels first. `hot_start` is defined against the gate temperature of a phone's
-battery; a host has no such figure, so nothing sets it there."""
+    def comparable(self) -> dict[str, float]:
+        """What is measured depends on these; for how long one waits does not change it."""
+        return {
+            "max_battery_temp_c": self.max_battery_temp_c,
+            "max_cpu_temp_c": self.max_cpu_temp_c,
+            "max_thermal_status": self.max_thermal_status,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """A preset with its overrides applied: what one block is, and how many rounds there are."""
+    """A preset with its overrides applied: what one block is, how many rounds there are, what is waited for."""
 
     preset: str
     rounds: int
+    """Of each job at least."""
     warmup_iterations: int
     warmup_seconds: float
     iterations: int
@@ -130,9 +79,28 @@ class Protocol:
     max_seconds: float
     """... but is ended after so long (never before one iteration)."""
     seed: int
+    max_rounds: int = 0
+    """More rounds than `rounds` for what is not stable (or, in a race, not decided); 0: none."""
+    budget: Literal["full", "race"] = "full"
+    """`race`: a job leaves the rounds as soon as it can not win."""
+    device_minutes: float | None = None
+    """No new round of a device after so long, waits included."""
+    question: str = ""
+    """What a race is about: stands for the objective with its constraints. Another one is another race."""
+    gate: Gate | None = None
+    """`None`: blocks start whatever the device is like."""
+    on_not_ready: Literal["fail", "mark"] = "mark"
+    fixed_performance: bool = False
+    sentinel_every: int = 0
+    """Blocks between two looks at the sentinel; 0: never."""
 
-    def comparable(self) -> dict[str, str | int | float]:
-        """What a job key holds: all but `rounds` and `seed`, so that more rounds add to what is there."""
+    @property
+    def last_round(self) -> int:
+        """No job has more rounds than these."""
+        return max(self.rounds, self.max_rounds)
+
+    def comparable(self) -> dict[str, Any]:
+        """What a job key holds: all but rounds, budget and seed, so that more rounds add to what is there."""
         return {
             "preset": self.preset,
             "warmup_iterations": self.warmup_iterations,
@@ -140,8 +108,21 @@ class Protocol:
             "iterations": self.iterations,
             "min_seconds": self.min_seconds,
             "max_seconds": self.max_seconds,
+            "gate": None if self.gate is None else self.gate.comparable(),
+            "fixed_performance": self.fixed_performance,
         }
 
+
+DEFAULT_GATE = Gate(
+    max_battery_temp_c=37.0,
+    max_cpu_temp_c=70.0,
+    max_thermal_status=0,
+    min_battery_percent=30.0,
+    max_load=0.15,
+    wait_seconds=1200.0,
+    load_wait_seconds=60.0,
+)
+_BRIEF_GATE = replace(DEFAULT_GATE, wait_seconds=60.0, load_wait_seconds=10.0)
 
 PRESETS: dict[str, Protocol] = {
     protocol.preset: protocol
@@ -155,6 +136,37 @@ PRESETS: dict[str, Protocol] = {
             min_seconds=0.5,
             max_seconds=60.0,
             seed=0,
+            gate=_BRIEF_GATE,
+            fixed_performance=True,
+        ),
+        Protocol(
+            preset="full",
+            rounds=3,
+            max_rounds=10,
+            warmup_iterations=10,
+            warmup_seconds=0.5,
+            iterations=50,
+            min_seconds=2.0,
+            max_seconds=300.0,
+            seed=0,
+            gate=DEFAULT_GATE,
+            fixed_performance=True,
+            sentinel_every=12,
+        ),
+        Protocol(
+            preset="race",
+            rounds=2,
+            max_rounds=32,
+            warmup_iterations=0,
+            warmup_seconds=0.2,
+            iterations=5,
+            min_seconds=0.2,
+            max_seconds=60.0,
+            seed=0,
+            budget="race",
+            gate=DEFAULT_GATE,
+            fixed_performance=True,
+            sentinel_every=24,
         ),
         Protocol(
             preset="recipe",
@@ -171,17 +183,105 @@ PRESETS: dict[str, Protocol] = {
 }
 
 
-def resolve(spec: ProtocolSpec) -> Protocol:
-    """The preset with the sweep file's overrides. Raises `SpecError` where the limits contradict each other."""
-    preset = PRESETS[spec.preset]
-    overrides = spec.model_dump(exclude={"preset"}, exclude_none=True)
+def resolve(spec: ProtocolSpec, budget: Literal["full", "race"] | MinutesBudget = "full") -> Protocol:
+    """The preset with the sweep file's overrides and budget.
+
+    Raises `SpecError` where the limits contradict each other.
+    """
+    preset = PRESETS[spec.preset or ("quick" if budget == "full" else "race")]
+    overrides = spec.model_dump(exclude={"preset", "gate"}, exclude_none=True)
     protocol = replace(preset, **overrides)
+    if isinstance(spec.gate, GateSpec):
+        protocol = replace(protocol, gate=_gate(spec.gate, preset))
+    elif spec.gate == "none":
+        protocol = replace(protocol, gate=None)
+    if budget != "full":
+        most = spec.max_rounds or max(preset.max_rounds, PRESETS["race"].max_rounds)
+        minutes = budget.device_minutes if isinstance(budget, MinutesBudget) else None
+        protocol = replace(protocol, budget="race", max_rounds=most, device_minutes=minutes)
+    _check(protocol, spec, budget == "full")
+    return protocol
+
+
+def _gate(spec: GateSpec, preset: Protocol) -> Gate:
+    gate = replace(preset.gate or DEFAULT_GATE, **spec.model_dump(exclude_none=True))
+    if spec.wait_seconds is None and gate.load_wait_seconds > gate.wait_seconds:
+        raise SpecError(
+            f"protocol.gate: load_wait_seconds ({gate.load_wait_seconds:g}) is more than the wait_seconds of the "
+            f"preset {preset.preset} ({gate.wait_seconds:g}), of which it is a part",
+            "raise wait_seconds as well, or lower load_wait_seconds",
+        )
+    # Who shortens the whole wait means its part as well.
+    return replace(gate, load_wait_seconds=min(gate.load_wait_seconds, gate.wait_seconds))
+
+
+def protocol_of(sweep: SweepSpec) -> Protocol:
+    """The protocol of a sweep. Raises `SpecError` where its limits contradict each other or its objective."""
+    protocol = resolve(sweep.protocol, sweep.budget)
+    if protocol.budget == "full":
+        return protocol
+    metric = sweep.objective.minimize or sweep.objective.maximize
+    if metric != "latency_p50_ms":
+        raise SpecError(
+            f"a race is decided by latency_p50_ms, but the objective is {metric}",
+            "write budget: full, or objective: {minimize: latency_p50_ms, front: ...} to keep what is best in both",
+        )
+    timed = METRICS.keys() & {entry.name for entry in fields(Timing)}
+    if sweep.objective.front in timed:
+        raise SpecError(
+            f"a race keeps a front of latency and what is known before it; {sweep.objective.front} is not",
+            "name an accuracy or artifact_mb as front, or write budget: full",
+        )
+    if late := sorted({one.metric for one in sweep.objective.constraints} & (timed - {"latency_p50_ms"})):
+        raise SpecError(
+            f"a race can not hold a bound on {', '.join(late)}: who may win is known before it",
+            "write budget: full, or bound accuracy, artifact_mb or latency_p50_ms",
+        )
+    return replace(protocol, question=canonical_key(sweep.objective.model_dump(mode="json")))
+
+
+def _check(protocol: Protocol, spec: ProtocolSpec, to_the_end: bool) -> None:
     if protocol.min_seconds > protocol.max_seconds:
         raise SpecError(
             f"protocol: min_seconds ({protocol.min_seconds:g}) is more than max_seconds ({protocol.max_seconds:g})",
-            f"lower min_seconds, or set max_seconds (the preset {spec.preset} has {preset.max_seconds:g})",
+            f"lower min_seconds, or set max_seconds (the preset {protocol.preset} "
+            f"has {PRESETS[protocol.preset].max_seconds:g})",
         )
-    return protocol
+    if protocol.min_seconds == 0 and protocol.iterations < 2:
+        raise SpecError(
+            "protocol: a block of one inference and no least time measures nothing",
+            "set min_seconds to more than 0, or iterations to 2 or more",
+        )
+    if spec.max_rounds is not None and protocol.rounds > spec.max_rounds:
+        raise SpecError(
+            f"protocol: max_rounds ({spec.max_rounds}) is less than the {protocol.rounds} rounds of the preset "
+            f"{protocol.preset}",
+            "raise max_rounds, or set rounds",
+        )
+    if to_the_end and protocol.budget == "race":
+        raise SpecError(
+            "protocol: the preset race goes on until a race is decided, but budget: full measures it all to the end",
+            "write budget: race (or leave it out), or another preset",
+        )
+    if protocol.budget == "race" and protocol.rounds < 2:
+        raise SpecError(
+            "a race needs 2 rounds or more: one process says nothing of how processes differ",
+            f"set protocol.rounds to 2 or more (the preset {protocol.preset} has {PRESETS[protocol.preset].rounds})",
+        )
+
+
+def settles(settled: Settled, protocol: Protocol) -> bool:
+    """Whether the end of a job's rounds, as it was stored, is one under this protocol too."""
+    if (settled.budget, settled.question) != (protocol.budget, protocol.question):
+        return False
+    match settled.reason:
+        case "unstable" | "undecided":
+            return settled.rounds >= protocol.last_round
+        case "out_of_time":
+            allowed = protocol.device_minutes
+            return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
+        case _:
+            return settled.rounds >= protocol.rounds
 
 
 def order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:
@@ -207,18 +307,24 @@ def block_labels(block: Block, requested_backend: str, requested_engine: str, pr
             f"the runner reported times that can not be: {found}",
             "check the clock and the runner of the device, then run again",
         )
-    load = block.conditions.load_start
+    conditions = block.conditions
+    load = conditions.load_start
     labels = {
-        "throttled": block.conditions.throttled is True,
+        "throttled": conditions.throttled is True,
         "backend_fell_back": block.backend_ran != requested_backend,
         "engine_differs": requested_engine not in ("none", block.engine_ran),
-        # No gate exists yet, so none was applied to any block, whether or not the device has a sensor.
-        "ungated": True,
+        "gate_timeout": conditions.gate == "timed_out",
+        # No sensor is a state of its own, never "cool".
+        "ungated": conditions.gate == "none" or not conditions.knows_heat,
+        "virtual_phone": conditions.exec_context == VIRTUAL_PHONE,
+        "hot_start": conditions.started_hot,
         "few_samples": len(samples) < protocol.iterations,
         "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and float(outliers(samples).mean()) > OUTLIER_SHARE,
-        "busy_host": load is not None and load > BUSY_LOAD,
+        "busy_host": conditions.gate == "busy"
+        or (load is not None and load > BUSY_LOAD)
+        or (conditions.steal_share is not None and conditions.steal_share > STEAL_SHARE),
     }
-    return _in_order(name for name, found in labels.items() if found)
+    return in_order(name for name, found in labels.items() if found)
 
 
 def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timing:
@@ -226,6 +332,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
 
     p90 and p99 are over the samples of all blocks together (linear between neighbours), where there are enough of
     them; all other figures are medians over the blocks, so that one odd process does not move them.
+    Where there are rounds enough without them, blocks with a disqualifying label are left out.
     Raises `ValueError` for no blocks, another job's block, or a round that comes twice.
     """
     blocks = sorted(blocks, key=lambda block: block.round)
@@ -233,6 +340,9 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     if not blocks or len(set(rounds)) != len(rounds) or any(block.job_key != job_key for block in blocks):
         raise ValueError(f"not the blocks of job {job_key}, one a round: rounds {rounds}")
 
+    sound = [block for block in blocks if not disqualified(block.labels)]
+    if len(sound) >= protocol.rounds:
+        blocks = sound
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
     medians_ms = [median(block.samples_ns) / 1e6 for block in blocks]
     p50 = p50_estimate(medians_ms)
@@ -256,14 +366,18 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         latency_p99_ms=float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
         spread_within=median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
         spread_between=_spread(medians_ms) if len(blocks) > 1 else None,
-        first_inference_ms=median([block.first_inference_ns for block in blocks]) / 1e6,
-        load_ms=median([block.load_ns for block in blocks]) / 1e6,
+        first_inference_ms=_median_of_known([_ms(block.first_inference_ns) for block in blocks]),
+        load_ms=_median_of_known([_ms(block.load_ns) for block in blocks]),
         model_rss_mb=_median_of_known([_model_rss_mb(block) for block in blocks]),
         block_medians_ms=tuple(zip((block.visit for block in blocks), medians_ms, strict=True)),
         temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
         temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
-        labels=_in_order(labels),
+        labels=in_order(labels),
     )
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6
 
 
 def _model_rss_mb(block: Block) -> float | None:
@@ -279,10 +393,3 @@ def _median_of_known(values: Sequence[float | None]) -> float | None:
 
 def _spread(values: Sequence[float]) -> float:
     return (max(values) - min(values)) / median(values)
-
-
-def _in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    found = set(labels)
-    if unknown := found - TRUST.keys():
-        raise ValueError(f"no such trust labels: {', '.join(sorted(unknown))}")
-    return tuple(name for name in TRUST if name in found)

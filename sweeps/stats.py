@@ -64,6 +64,17 @@ def outliers(values: ArrayLike) -> NDArray[np.bool_]:
     return deviations > OUTLIER_SCORE * sigma
 
 
+def stable(medians: Sequence[float], within: float = 0.05) -> bool:
+    """Whether the last 3 block medians agree: (largest - smallest) / median is at most `within`. Fewer never do.
+
+    Stopping at it hardly biases the interval of `p50_estimate` while fresh processes differ by up to 3.5 % (standard
+    deviation): coverage 94 to 95 % over 3 to 10 rounds. At 5 to 10 % it falls to 92 %, because three medians then
+    agree by luck; those that agreed in the first three rounds have narrower intervals than they should.
+    """
+    last = list(medians[-3:])
+    return len(last) == 3 and (max(last) - min(last)) / median(last) <= within
+
+
 def p50_estimate(block_medians: Sequence[float]) -> Estimate:
     """The p50 of a job from the medians of its blocks, in their unit: the median of them.
 

@@ -2,15 +2,38 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sweeps.errors import RunnerError, SpecError
-from sweeps.protocol import TRUST, block_labels, order, resolve, summarize
-from sweeps.records import Block, Conditions
-from sweeps.spec import ProtocolSpec
+from sweeps.protocol import (
+    BUSY_LOAD,
+    DEFAULT_GATE,
+    PRESETS,
+    STEAL_SHARE,
+    Gate,
+    block_labels,
+    order,
+    protocol_of,
+    resolve,
+    summarize,
+)
+from sweeps.records import VIRTUAL_PHONE, Block, Conditions
+from sweeps.spec import (
+    ConstraintSpec,
+    GateSpec,
+    GridSpec,
+    MinutesBudget,
+    ModelSpec,
+    ObjectiveSpec,
+    ProtocolSpec,
+    SweepSpec,
+    json_schema,
+)
+from sweeps.trust import TRUST
 
 QUICK = resolve(ProtocolSpec(preset="quick"))
 RECIPE = resolve(ProtocolSpec(preset="recipe"))
@@ -41,6 +64,11 @@ def block(round_=0, samples_ms=(10.0,) * 100, **changes) -> Block:
 
 def labels_of(block_, backend="cpu", engine="x86", protocol=QUICK):
     return set(block_labels(block_, backend, engine, protocol)) - {"ungated"}
+
+
+def test_a_time_of_a_virtual_phone_says_that_it_is_none_of_a_phone() -> None:
+    assert "virtual_phone" in block_labels(block(conditions={"exec_context": VIRTUAL_PHONE}), "cpu", "x86", QUICK)
+    assert "virtual_phone" not in block_labels(block(), "cpu", "x86", QUICK)
 
 
 def test_quick_is_three_rounds_of_half_a_second_after_a_warm_up_of_a_fifth():
@@ -125,11 +153,13 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
     }
     assert TRUST.keys() - disqualifying == {
         "ungated",
+        "virtual_phone",
         "hot_start",
         "unstable",
         "few_samples",
         "one_block",
         "outliers",
+        "part_of_images",
         "busy_host",
     }
     assert all(label.name == name and len(label.advice) > 20 for name, label in TRUST.items())
@@ -218,6 +248,14 @@ def test_a_summary_holds_medians_over_blocks_in_the_units_of_their_names():
     assert (timing.first_inference_ms, timing.load_ms, timing.model_rss_mb) == (30.0, 5.0, 25.5)
 
 
+def test_what_a_runner_does_not_tell_is_unknown_in_a_summary():
+    silent = {"first_inference_ns": None, "load_ns": None, "rss_before_load_bytes": None, "rss_peak_bytes": None}
+    timing = summarize("job", [block(round_, **silent) for round_ in range(3)], QUICK)
+    assert (timing.first_inference_ms, timing.load_ms, timing.model_rss_mb) == (None, None, None)
+    told = summarize("job", [block(0, **silent), block(1, load_ns=7_000_000)], QUICK)
+    assert (told.first_inference_ms, told.load_ms) == (30.0, 7.0)
+
+
 def test_one_odd_process_does_not_move_the_p50():
     timing = summarize("job", [block(0, [10.0] * 99), block(1, [10.0] * 99), block(2, [80.0] * 500)], QUICK)
     assert timing.latency_p50_ms == 10.0
@@ -286,3 +324,119 @@ def test_unknown_sensors_stay_unknown_and_known_ones_are_kept():
 def test_blocks_that_are_not_one_a_round_of_one_job_are_refused(blocks):
     with pytest.raises(ValueError, match="one a round"):
         summarize("job", blocks, QUICK)
+
+
+def test_a_race_is_about_latency_and_says_what_to_write_instead() -> None:
+    sweep = SweepSpec(
+        name="race",
+        models=(ModelSpec(source="mobilenet_v2", weights="random"),),
+        grids=(GridSpec(),),
+        budget="race",
+        objective=ObjectiveSpec(maximize="top1_percent"),
+    )
+    with pytest.raises(SpecError, match=r"latency_p50_ms, but the objective is top1_percent"):
+        protocol_of(sweep)
+    timed = protocol_of(sweep.model_copy(update={"objective": ObjectiveSpec()}))
+    looser = ObjectiveSpec(constraints=())
+    assert timed.question != protocol_of(sweep.model_copy(update={"objective": looser})).question
+
+
+@pytest.mark.parametrize(
+    ("spec", "budget"),
+    [
+        (ProtocolSpec(preset="race"), "full"),
+        (ProtocolSpec(preset="recipe"), "race"),
+        (ProtocolSpec(preset="full", max_rounds=2), "full"),
+        (ProtocolSpec(preset="quick", min_seconds=70.0), "full"),
+        (ProtocolSpec(preset="quick", min_seconds=0.0), "full"),
+    ],
+)
+def test_limits_that_contradict_each_other_are_refused(spec: ProtocolSpec, budget: Any) -> None:
+    with pytest.raises(SpecError):
+        resolve(spec, budget)
+
+
+def test_a_race_without_a_preset_has_the_blocks_of_the_race_preset() -> None:
+    assert resolve(ProtocolSpec(), "race").preset == "race"
+    quick = resolve(ProtocolSpec(preset="quick"), MinutesBudget(device_minutes=3.0))
+    assert (quick.preset, quick.budget, quick.device_minutes) == ("quick", "race", 3.0)
+    assert quick.last_round > quick.rounds
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        ObjectiveSpec(front="load_ms"),
+        ObjectiveSpec(constraints=(ConstraintSpec(metric="model_rss_mb", at_most=50.0),)),
+    ],
+)
+def test_a_race_refuses_what_is_known_only_after_it(objective: ObjectiveSpec) -> None:
+    sweep = SweepSpec(
+        name="race",
+        models=(ModelSpec(source="mobilenet_v2", weights="random"),),
+        grids=(GridSpec(),),
+        budget="race",
+        objective=objective,
+    )
+    with pytest.raises(SpecError, match="budget: full"):
+        protocol_of(sweep)
+    assert protocol_of(sweep.model_copy(update={"budget": "full"})).budget == "full"
+
+
+@pytest.mark.parametrize(("preset", "budget"), [("quick", "full"), ("full", "full"), ("race", "race")])
+@pytest.mark.parametrize("figure", [{"max_load": 0.5}, {"max_battery_temp_c": 29.0}, {"load_wait_seconds": 5.0}, {}])
+def test_one_figure_of_the_gate_leaves_the_others_as_the_preset_has_them(
+    preset: str, budget: Any, figure: dict[str, float]
+) -> None:
+    gate = PRESETS[preset].gate
+    assert gate is not None
+    spec = ProtocolSpec.model_validate({"preset": preset, "gate": figure})
+    assert resolve(spec, budget).gate == replace(gate, **figure)
+    assert resolve(ProtocolSpec.model_validate_json(spec.model_dump_json()), budget).gate == replace(gate, **figure)
+
+
+def test_a_preset_without_a_gate_gets_the_default_one_with_what_the_file_says() -> None:
+    recipe = ProtocolSpec(preset="recipe", gate=GateSpec(max_load=0.5))
+    assert resolve(recipe).gate == replace(DEFAULT_GATE, max_load=0.5)
+
+
+def test_a_gate_that_was_stored_with_all_its_figures_is_read_as_it_was() -> None:
+    whole = asdict(replace(DEFAULT_GATE, max_load=0.5))
+    stored = ProtocolSpec.model_validate_json(json.dumps({"preset": "quick", "gate": whole}))
+    assert resolve(stored).gate == Gate(**whole)
+
+
+def test_the_schema_shows_the_figures_of_the_gate_that_a_file_leaves_out() -> None:
+    shown = json_schema()["$defs"]["GateSpec"]["properties"]
+    assert {name: part["default"] for name, part in shown.items()} == asdict(DEFAULT_GATE)
+    quick = QUICK.gate
+    assert quick is not None
+    for name, value in asdict(quick).items():
+        assert value == shown[name]["default"] or f"quick: {value:g}." in shown[name]["description"], name
+
+
+@pytest.mark.parametrize("wait_seconds", [0.0, 5.0, 30.0])
+def test_who_only_shortens_the_wait_shortens_the_wait_for_other_programs_with_it(wait_seconds: float) -> None:
+    for preset in ("quick", "full"):
+        gate = resolve(ProtocolSpec(preset=preset, gate=GateSpec(wait_seconds=wait_seconds))).gate
+        before = PRESETS[preset].gate
+        assert gate is not None
+        assert before is not None
+        assert gate.wait_seconds == wait_seconds
+        assert gate.load_wait_seconds == min(wait_seconds, before.load_wait_seconds)
+
+
+def test_a_wait_for_other_programs_that_is_longer_than_the_preset_s_whole_wait_is_refused() -> None:
+    longer = GateSpec(load_wait_seconds=90.0)
+    with pytest.raises(
+        SpecError, match=r"load_wait_seconds \(90\) .* wait_seconds of the preset quick \(60\)"
+    ) as caught:
+        resolve(ProtocolSpec(preset="quick", gate=longer))
+    assert "raise wait_seconds" in caught.value.next_step
+    assert resolve(ProtocolSpec(preset="full", gate=longer)).gate == replace(DEFAULT_GATE, load_wait_seconds=90.0)
+
+
+def test_the_advice_on_a_busy_host_names_both_that_make_it_one() -> None:
+    advice = TRUST["busy_host"].advice
+    assert f"other programs took over {BUSY_LOAD:.0%}".replace("%", " %") in advice
+    assert f"the hypervisor over {STEAL_SHARE:.0%}".replace("%", " %") in advice

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sweeps.stats import Estimate, accuracy_drop, mad, median, outliers, p50_estimate, ratio_by_rounds
+from sweeps.stats import Estimate, accuracy_drop, mad, median, outliers, p50_estimate, ratio_by_rounds, stable
 
 REPLICATES = 2000
 
@@ -183,3 +183,28 @@ def test_the_drop_interval_covers_the_truth_at_least_95_times_in_100(lost, gaine
         drop = accuracy_drop(reference, variant)
         covered += drop.low <= 100 * (lost - gained) <= drop.high
     assert 0.94 <= covered / REPLICATES <= at_most
+
+
+def test_a_job_is_stable_when_its_last_three_medians_agree_within_five_percent():
+    assert stable([20.0, 10.0, 10.2, 10.49])
+    assert not stable([10.0, 10.2, 10.52])
+    assert not stable([10.0, 10.0, 20.0])
+    assert stable([10.0, 10.5, 11.0], within=0.10)
+
+
+def test_fewer_than_three_medians_are_never_stable():
+    assert not stable([])
+    assert not stable([10.0, 10.0])
+
+
+@pytest.mark.parametrize("sigma", [0.005, 0.02, 0.035])
+def test_stopping_when_stable_keeps_the_coverage_of_the_interval(sigma: float):
+    random = np.random.default_rng(3)
+    covered = 0
+    for medians in np.exp(sigma * random.standard_normal((REPLICATES, 10))).tolist():
+        rounds = next((count for count in range(3, 10) if stable(medians[:count])), 10)
+        estimate = p50_estimate(medians[:rounds])
+        assert estimate.low is not None
+        assert estimate.high is not None
+        covered += estimate.low <= 1.0 <= estimate.high
+    assert 0.93 <= covered / REPLICATES <= 0.97

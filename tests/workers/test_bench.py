@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from sweeps.protocol import resolve
-from sweeps.records import Failed, Job, RunAxes, Variant
+from sweeps.records import Failed, Variant
 from sweeps.spec import ProtocolSpec
-from tests.workers.tiny_model import tiny_inputs
+from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.bench import Bench, Evaluation
 from workers.build import ArtifactStore
-from workers.devices.interface import Completed
-from workers.devices.local import LocalDevice, local_facts
+from workers.devices.interface import Completed, Sensors
+from workers.devices.local import LocalDevice
+from workers.readiness import Readiness
 from workers.runtimes.interface import BuildInputs
 
 KEY = "a" * 64
+READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
 QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.5, min_seconds=0.02, max_seconds=7, iterations=3))
 
 
@@ -29,9 +31,9 @@ class CountingDevice(LocalDevice):
         self.pushed: list[str] = []
         self.deadlines: list[float] = []
 
-    def push(self, source: Path, name: str) -> str:
+    def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
         self.pushed.append(name)
-        return super().push(source, name)
+        return super().push(source, name, sha256=sha256)
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
         self.deadlines.append(deadline_s)
@@ -41,7 +43,7 @@ class CountingDevice(LocalDevice):
 class FullDevice(LocalDevice):
     """A device without room, whose adapter lets the system's error through."""
 
-    def push(self, source: Path, name: str) -> str:
+    def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -52,26 +54,13 @@ def inputs(tmp_path: Path) -> BuildInputs:
     return inputs
 
 
-def _job(build_key: str = KEY) -> Job:
-    return Job(
-        key="job",
-        build_key=build_key,
-        name="tiny",
-        model="tiny",
-        grid="",
-        variant=Variant(),
-        run=RunAxes(),
-        device_id=local_facts().device_id,
-    )
-
-
 def test_evaluation_images_are_pushed_once_per_shape_and_removed_at_the_end(
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     device = CountingDevice(tmp_path)
     bench = Bench(device, tmp_path)
     for images in (inputs.verification, inputs.verification, inputs.verification[:4]):
-        logits = bench.logits(_job(), Evaluation(evaluation_id="test", images=images))
+        logits = bench.logits(tiny_job(KEY), Evaluation(evaluation_id="test", images=images))
         assert not isinstance(logits, Failed), logits
         np.testing.assert_allclose(logits, inputs.verification_logits[: len(images)], atol=1e-4)
     assert len([name for name in device.pushed if name.startswith("images-")]) == 2
@@ -86,15 +75,15 @@ def test_a_block_has_time_for_its_start_its_warm_up_and_its_longest_measurement(
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     device = CountingDevice(tmp_path)
-    block = Bench(device, tmp_path).block(_job(), 0, QUICK)
+    block = Bench(device, tmp_path).block(tiny_job(KEY), 0, QUICK, READY)
     assert not isinstance(block, Failed), block
     assert device.deadlines == [120 + 3 * 7 + 0.5]
 
 
 def test_a_device_without_room_fails_the_job(tmp_path: Path, inputs: BuildInputs) -> None:
     bench = Bench(FullDevice(tmp_path), tmp_path)
-    block = bench.block(_job(), 0, QUICK)
-    logits = bench.logits(_job(), Evaluation(evaluation_id="test", images=inputs.verification))
+    block = bench.block(tiny_job(KEY), 0, QUICK, READY)
+    logits = bench.logits(tiny_job(KEY), Evaluation(evaluation_id="test", images=inputs.verification))
     assert isinstance(block, Failed)
     assert isinstance(logits, Failed)
     assert [(failed.stage, failed.kind) for failed in (block, logits)] == [
@@ -104,7 +93,7 @@ def test_a_device_without_room_fails_the_job(tmp_path: Path, inputs: BuildInputs
 
 
 def test_an_artifact_that_is_not_there_fails_the_job(tmp_path: Path) -> None:
-    block = Bench(LocalDevice(tmp_path), tmp_path).block(_job("b" * 64), 0, QUICK)
+    block = Bench(LocalDevice(tmp_path), tmp_path).block(tiny_job("b" * 64), 0, QUICK, READY)
     assert isinstance(block, Failed)
     assert block.kind == "no_artifact"
 

@@ -1,10 +1,13 @@
 """A network that builds in a second, with data, for tests of everything around it."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+from sweeps.records import Job, RunAxes, Variant
+from workers.devices.local import local_facts
 from workers.models import construct
 from workers.runtimes import registry
 from workers.runtimes.interface import BuildInputs, ModelPackage
@@ -54,3 +57,18 @@ def tiny_inputs() -> BuildInputs:
         verification_logits=logits,
         versions=registry.get("torchscript").versions(),
     )
+
+
+def tiny_job(build_key: str, variant: Variant | None = None, **changes: str) -> Job:
+    """A job of that build on this host."""
+    job = Job(
+        key="job",
+        build_key=build_key,
+        name="tiny",
+        model="tiny",
+        grid="",
+        variant=variant or Variant(),
+        run=RunAxes(),
+        device_id=local_facts().device_id,
+    )
+    return replace(job, **changes)

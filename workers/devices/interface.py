@@ -22,9 +22,19 @@ class Sensors:
     """What the device can tell of its state now; `None` where it has no such sensor."""
 
     temp_c: float | None = None
+    """Of the battery where `temp_is_battery`, else of the hottest thermal zone."""
+    temp_is_battery: bool = False
+    thermal_status: int | None = None
+    """Android's, from 0 (none) to 6 (shutdown)."""
+    has_battery: bool = False
+    battery_percent: float | None = None
+    competing: tuple[str, ...] = ()
+    """Other benchmarks that run on the device now, one line each."""
+    steal_seconds: float | None = None
+    """CPU time, over all CPUs together, that the hypervisor gave to other machines; only grows."""
     cpu_mhz: float | None = None
     load: float | None = None
-    """Share of the device's CPU time (0 to 1) in use over a short moment."""
+    """Share of the device's CPU time (0 to 1) that other programs took over a short moment."""
     throttle_count: int | None = None
     """Grows whenever the device throttles."""
 
@@ -38,8 +48,30 @@ class Device(Protocol):
         """Run a program to its end. Raises `DeviceError("timeout", ...)` after `deadline_s`, the program ended."""
         ...
 
-    def push(self, source: Path, name: str) -> str:
-        """Copy a file to the device's run folder under `name`; returns its path there. Whole or not at all."""
+    def take_lease(self) -> None:
+        """Let no other process of this host measure on it, until `release()` or the end of this process.
+
+        This host itself has no lease: others are seen by their load. Raises `DeviceError("leased", ...)` at once
+        where another one has it.
+        """
+        ...
+
+    def release(self) -> None: ...
+
+    def end_orphans(self) -> tuple[str, ...]:
+        """End what an earlier driver left running there; returns it, one line each. For who holds the lease.
+
+        Raises `DeviceError("orphan", ...)` where something does not end.
+        """
+        ...
+
+    def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
+        """Copy a file to the device's run folder under `name`; returns its path there. Whole or not at all.
+
+        `sha256`: of the file, in lower-case hex, where the caller knows it: it is not read once more for that.
+
+        Raises `DeviceError`: `bad_name` where `name` is no plain file name, `no_space`, `os_error`.
+        """
         ...
 
     def pull(self, path: str, target: Path) -> None:
@@ -47,7 +79,24 @@ class Device(Protocol):
         ...
 
     def remove(self, path: str) -> None:
-        """Delete one file in the device's run folder; a missing one is fine."""
+        """Delete one file in the device's run folder; a missing one is fine. Raises `bad_name` for one elsewhere."""
         ...
 
-    def sensors(self) -> Sensors: ...
+    def sensors(self, *, load: bool = True) -> Sensors:
+        """Without `load`, which takes a short moment to see, that of others is `None`."""
+        ...
+
+    def now_s(self) -> float:
+        """The device's own monotonic clock; a simulated device has a simulated one."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """Leave the device alone for so long."""
+        ...
+
+    def set_fixed_performance(self, on: bool) -> bool:
+        """Switch the mode in which the device keeps a speed that it can hold. `False` where it has none.
+
+        Off where it is off already is fine. Raises `DeviceError` where it may not have been switched.
+        """
+        ...

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +19,10 @@ from sweeps.errors import DeviceError
 from sweeps.records import DeviceFacts, canonical_key
 from workers.devices.cores import clusters
 from workers.devices.interface import Completed, Sensors
+from workers.devices.linux_sensors import look
 
 # More than any runner prints; what is beyond it is a program gone wild.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
-# A virtual machine's ticks are 10 ms: shorter looks at the load see nothing.
-_LOAD_WINDOW_S = 0.2
 _ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a", "armv7l": "armeabi-v7a"}
 # The instruction sets that decide which kernels run.
 _FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp", "i8mm", "sve")
@@ -83,8 +83,19 @@ class LocalDevice:
                 stderr=stderr.read(_OUTPUT_LIMIT_BYTES),
             )
 
-    def push(self, source: Path, name: str) -> str:
+    def take_lease(self) -> None:
+        """Nothing to take."""
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+    def end_orphans(self) -> tuple[str, ...]:
+        return ()  # they end with their driver
+
+    def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
         target = self._folder / name
+        if target.parent != self._folder or not name.strip(". ") or "\0" in name:
+            raise DeviceError("bad_name", f"{name!r} is no plain file name")
         part = target.with_name(target.name + ".part")
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -107,15 +118,30 @@ class LocalDevice:
             raise DeviceError("no_output", f"{path} was not written: {error.strerror}") from error
 
     def remove(self, path: str) -> None:
-        Path(path).unlink(missing_ok=True)
+        if Path(path).parent != self._folder:
+            raise DeviceError("bad_name", f"{path!r} is not in the run folder of this device")
+        try:
+            Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            raise from_os_error(error) from error
 
-    def sensors(self) -> Sensors:
-        return Sensors(
-            temp_c=host_temperature(),
-            cpu_mhz=_mean_mhz(Path("/sys/devices/system/cpu")),
-            load=psutil.cpu_percent(interval=_LOAD_WINDOW_S) / 100,
-            throttle_count=_throttle_count(Path("/sys/devices/system/cpu")),
-        )
+    def sensors(self, *, load: bool = True) -> Sensors:
+        return look(load=load)
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def rest(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def set_fixed_performance(self, on: bool) -> bool:
+        return False  # Linux has none that needs no root
+
+
+def host_abi() -> str:
+    """Of this machine, as Android calls it."""
+    machine = platform.machine().lower()
+    return _ABIS.get(machine, machine)
 
 
 @functools.cache
@@ -137,7 +163,7 @@ def local_facts() -> DeviceFacts:
         model=_first_line("/sys/class/dmi/id/product_name") or machine,
         soc=_cpuinfo("model name", "Hardware") or platform.processor() or machine,
         os_build=f"{platform.system()} {platform.release()}",
-        abi=_ABIS.get(machine, machine),
+        abi=host_abi(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         ram_bytes=psutil.virtual_memory().total,
         cpu_features=tuple(name for name in _FEATURES if name in flags),
@@ -170,27 +196,3 @@ def _cpuinfo(*names: str) -> str:
         if key.strip() in names:
             return value.strip()
     return ""
-
-
-def _numbers(paths: Sequence[Path]) -> list[int]:
-    numbers = []
-    for path in paths:
-        with suppress(OSError, ValueError):
-            numbers.append(int(path.read_text()))
-    return numbers
-
-
-def host_temperature(folder: Path = Path("/sys/class/thermal")) -> float | None:
-    """°C of the hottest thermal zone; zones that report nonsense (0, -274) are left out."""
-    zones = [value / 1000 for value in _numbers(sorted(folder.glob("thermal_zone*/temp")))]
-    return max((value for value in zones if 0 < value < 150), default=None)
-
-
-def _mean_mhz(folder: Path) -> float | None:
-    kilohertz = _numbers(sorted(folder.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")))
-    return sum(kilohertz) / len(kilohertz) / 1000 if kilohertz else None
-
-
-def _throttle_count(folder: Path) -> int | None:
-    counts = _numbers(sorted(folder.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")))
-    return sum(counts) if counts else None

@@ -1,16 +1,23 @@
 """Which kinds of device there are. Adding one = one module and one line here."""
 
-import difflib
 import importlib
 from pathlib import Path
+from typing import Any
 
 from sweeps.errors import DeviceError
+from sweeps.spec_errors import did_you_mean
 from workers.devices.interface import Device
 
 DEVICES = {
     "local": "workers.devices.local:LocalDevice",
 }
-"""Kind (a device name's part before the colon) -> `module:Class`, imported when it is needed."""
+"""Devices that are there by themselves, by name -> `module:Class(folder)`, imported when it is needed."""
+
+NAMED = {
+    "adb": "workers.devices.adb:AdbDevice",
+    "fake": "workers.devices.fake:FakeDevice",
+}
+"""Kinds of which a sweep file names one, as in `fake:hot` -> `module:Class(folder, name)`. Nobody gets one unasked."""
 
 
 def connect(name: str, folder: Path) -> Device:
@@ -18,14 +25,22 @@ def connect(name: str, folder: Path) -> Device:
 
     Raises `DeviceError("unknown_device", ...)`.
     """
-    kind = name.partition(":")[0]
-    if kind not in DEVICES:
-        near = difflib.get_close_matches(kind, DEVICES, n=1)
+    kind, colon, one = name.partition(":")
+    device: Device
+    if name in DEVICES:
+        device = _class(DEVICES[name])(folder)
+    elif colon and kind in NAMED:
+        device = _class(NAMED[kind])(folder, one)
+    else:
+        known = [*DEVICES, *NAMED]
         raise DeviceError(
             "unknown_device",
-            f"there is no kind of device called {kind!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
-            f"use one of: {', '.join(DEVICES)}",
+            f"there is no device called {name!r}{did_you_mean(kind, known)}",
+            f"use one of: {', '.join([*DEVICES, *(f'{kind}:NAME' for kind in NAMED)])}",
         )
-    module, _, class_name = DEVICES[kind].partition(":")
-    device: Device = getattr(importlib.import_module(module), class_name)(folder)
     return device
+
+
+def _class(path: str) -> Any:
+    module, _, class_name = path.partition(":")
+    return getattr(importlib.import_module(module), class_name)

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from sweeps.errors import DeviceError
-from workers.devices.local import LocalDevice, from_os_error, host_temperature
+from workers.devices.local import LocalDevice, from_os_error
 
 
 @pytest.fixture
@@ -89,16 +89,25 @@ def test_the_fingerprint_stays_the_same_and_holds_no_serial_number(device: Local
     assert dict(facts.runtime_versions)["torchscript"].startswith("2.12.1")
 
 
-def test_a_missing_sensor_is_unknown_and_a_silly_one_is_left_out(tmp_path: Path) -> None:
-    assert host_temperature(tmp_path) is None
-    for number, millidegrees in enumerate(("45000", "0", "-274000", "61500", "not a number")):
-        zone = tmp_path / f"thermal_zone{number}"
-        zone.mkdir()
-        (zone / "temp").write_text(millidegrees)
-    assert host_temperature(tmp_path) == 61.5
-
-
 def test_load_is_a_share_of_the_machine(device: LocalDevice) -> None:
     load = device.sensors().load
     assert load is not None
     assert 0 <= load <= 1
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../out", "a/b", "/tmp/out", "nul\0"])
+def test_nothing_is_written_outside_of_the_run_folder(device: LocalDevice, tmp_path: Path, name: str) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    with pytest.raises(DeviceError) as caught:
+        device.push(source, name)
+    assert caught.value.kind == "bad_name"
+
+
+def test_nothing_is_deleted_outside_of_the_run_folder(device: LocalDevice, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(b"x")
+    with pytest.raises(DeviceError) as caught:
+        device.remove(str(kept))
+    assert caught.value.kind == "bad_name"
+    assert kept.exists()

@@ -1,0 +1,82 @@
+"""A sweep of the tiny network that a test drives to its end, with real builds and real processes."""
+
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+
+from sweeps.journal import Journal
+from sweeps.plan import Plan
+from sweeps.protocol import protocol_of
+from sweeps.spec import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
+from sweeps.workspace import Workspace
+from tests.workers.tiny_model import SOURCE
+from workers import models
+from workers.build import ArtifactStore
+from workers.drive import Driver
+from workers.events import Event
+from workers.executor import InlineExecutor
+from workers.planner import plan_sweep
+from workers.sentinel import data_for
+
+# Nothing is waited for: other tests keep this machine busy.
+PROTOCOL = ProtocolSpec(preset="quick", rounds=2, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
+Prepare = Callable[[ModelSpec], models.PreparedModel]
+
+
+def _nothing() -> None:
+    """Publish to nowhere."""
+
+
+class Sweep:
+    """A sweep of the tiny network in a folder of its own."""
+
+    def __init__(self, home: Path, *grids: GridSpec, **changes: object) -> None:
+        """`changes` to the sweep file."""
+        self.home = home
+        (home / "tiny_net.py").write_bytes(SOURCE)
+        scope: dict[str, Callable[[], torch.nn.Module]] = {}
+        exec(SOURCE, scope)
+        torch.manual_seed(0)
+        state = io.BytesIO()
+        torch.save(scope["make"]().state_dict(), state)
+        (home / "tiny.pt").write_bytes(state.getvalue())
+        synthetic = SyntheticData(source="synthetic", images=8)
+        tiny = ModelSpec(source="tiny_net:make", weights=str(home / "tiny.pt"), input_shape=(1, 3, 16, 16), name="tiny")
+        content = {
+            "name": "tiny",
+            "models": (tiny,),
+            "data": DataSpec(calibration=synthetic, evaluation=synthetic.model_copy(update={"seed": 1})),
+            "grids": grids,
+            "protocol": PROTOCOL,
+        }
+        self.spec = SweepSpec(**content | changes)
+        self.workspace = Workspace.open(home / "workspace")
+        self.plan: Plan = plan_sweep(self.spec, self.workspace.root, (home,))
+
+    def prepare(self, model: ModelSpec) -> models.PreparedModel:
+        versions = self.plan.identities.versions
+        return models.prepare(
+            model, data_for(model, self.spec.data), self.workspace, versions, lambda *_: None, (self.home,)
+        )
+
+    def run(
+        self,
+        journal: Journal,
+        stop: Callable[[], bool] = lambda: False,
+        publish: Callable[[], object] = _nothing,
+        prepare: Prepare | None = None,
+        executor: InlineExecutor | None = None,
+        more: Mapping[str, int] | None = None,
+    ) -> list[Event]:
+        executor = executor or InlineExecutor(self.workspace.root)
+        store = ArtifactStore(self.workspace.artifacts)
+        protocol = protocol_of(self.spec)
+        try:
+            driver = Driver(
+                self.plan, protocol, journal, store, executor, prepare or self.prepare, publish, stop, more or {}
+            )
+            return list(driver.run())
+        finally:
+            executor.close()

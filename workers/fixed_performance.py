@@ -1,0 +1,98 @@
+"""A device in its fixed-performance mode for one block, and out of it again whatever happens.
+
+On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone keeps clocks that it can hold.
+It stays on when the host that asked for it dies, so a marker file lies on the host's disk while it may be on; who finds
+one at the next contact switches the mode off.
+"""
+
+import hashlib
+import json
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sweeps.errors import DeviceError
+from workers.devices.interface import Device
+from workers.devices.local import from_os_error
+
+
+class FixedPerformance:
+    """A context manager, for one block or many. Inside it `on` says whether the mode is on; `None`: there is none.
+
+    Entering and leaving raise `DeviceError`. Leaving does so only where the block itself ended well; the marker stays
+    as long as the mode may be on.
+    """
+
+    def __init__(self, device: Device, device_id: str, folder: Path, *, wanted: bool = True) -> None:
+        self.on: bool | None = None
+        self._device = device
+        self._device_id = device_id
+        self._marker = _marker(device_id, folder)
+        self._wanted = wanted
+        self._has: bool | None = None
+
+    def __enter__(self) -> Self:
+        if self._has is None:
+            # Switching off tells it too, harms nothing, and ends what somebody left behind.
+            self._has = _switch_off(self._device, self._marker)
+        self.on = False if self._has else None
+        if self._has and self._wanted:
+            _write(self._marker, self._device_id)
+            self.on = self._device.set_fixed_performance(True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not (self._has and self._wanted):
+            return
+        try:
+            _switch_off(self._device, self._marker)
+        except DeviceError:
+            if error is None:
+                raise
+
+
+def restore_leftovers(device: Device, device_id: str, folder: Path) -> bool:
+    """At the first contact with a device: switch off what an earlier run left on. Whether there was anything.
+
+    Raises `DeviceError` where the device does not answer; the marker stays then.
+    """
+    marker = _marker(device_id, folder)
+    if not marker.exists():
+        return False
+    _switch_off(device, marker)
+    return True
+
+
+def _marker(device_id: str, folder: Path) -> Path:
+    # Ids of devices may hold anything, also slashes.
+    return folder / "fixed-performance" / f"{hashlib.sha256(device_id.encode()).hexdigest()}.json"
+
+
+def _write(marker: Path, device_id: str) -> None:
+    """On the disk, not just in its cache, when this returns. That it is there says it all; its text is for people."""
+    try:
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        with marker.open("w", encoding="utf-8") as file:
+            json.dump({"device_id": device_id, "process": os.getpid(), "since": time.time()}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        entry = os.open(marker.parent, os.O_RDONLY)
+        try:
+            os.fsync(entry)
+        finally:
+            os.close(entry)
+    except OSError as error:
+        raise from_os_error(error) from error
+
+
+def _switch_off(device: Device, marker: Path) -> bool:
+    """Whether the device has the mode at all."""
+    has = device.set_fixed_performance(False)
+    with suppress(OSError):  # a marker that stays costs one more switch at the next contact
+        marker.unlink(missing_ok=True)
+    return has
