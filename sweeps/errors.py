@@ -10,9 +10,27 @@
     │   └── RunnerError            the runner ended without a whole report: becomes Failed("run", kind, message)
     ├── ClusterError               Ray can not start or lost a worker
     └── StoreError                 the journal or MLflow can not be read or written
+        └── NoResultsError         there is no such sweep in MLflow, or nothing in it yet
 
 Errors cross process boundaries (Ray), so each one survives pickling: all state is in `args`.
 """
+
+HOST_KINDS = frozenset({"adb_server", "adb_version"})
+"""Kinds of `DeviceError` that say: the host of the devices lacks something. All of them have it at once."""
+
+ABSENT_KINDS = HOST_KINDS | frozenset(
+    {
+        "ambiguous_serial",
+        "another_device",
+        "leased",
+        "no_permissions",
+        "no_shell_v2",
+        "offline",
+        "orphan",
+        "unauthorized",
+    }
+)
+"""Kinds of `DeviceError` that say: the device can not be used now. No job is to blame, and none fails by it."""
 
 
 class EdgeSweepError(Exception):
@@ -27,6 +45,10 @@ class EdgeSweepError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  -> {self.next_step}" if self.next_step else self.message
+
+    @property
+    def one_line(self) -> str:
+        return f"{self.message} ({self.next_step})" if self.next_step else self.message
 
 
 class SpecError(EdgeSweepError):
@@ -74,3 +96,7 @@ class ClusterError(EdgeSweepError):
 
 class StoreError(EdgeSweepError):
     """The journal or MLflow can not be read or written."""
+
+
+class NoResultsError(StoreError):
+    """There is no such sweep in MLflow, or nothing in it yet."""

@@ -7,6 +7,7 @@ from datetime import datetime
 import pandas as pd
 
 from sweeps.metrics import METRICS
+from sweeps.records import Settled
 from sweeps.spec import SweepSpec
 
 
@@ -55,6 +56,12 @@ class ResultRow:
     preset: str
     exec_context: str
     runtime_version: str
+    gate: str = "none"
+    """`gated` where every block waited for a ready device (see `Conditions.gate`), else `none`."""
+    fixed_performance: str = ""
+    """`on`, `off`, or empty where the device has no such mode."""
+    protocol: str = ""
+    """JSON of what one block is (`Protocol.comparable`)."""
     runner: str = ""
     engine_ran: str = ""
     backend_ran: str = ""
@@ -69,6 +76,14 @@ class ResultRow:
     """(round, median) in order of rounds."""
     rounds: int = 0
     samples: int = 0
+    device_seconds: float = 0.0
+    """What its blocks cost on the device's clock, starts and warm-ups included, waits not."""
+    full_seconds: float = 0.0
+    """What the preset `full` would have taken for it at least, from what its blocks show."""
+    waited_seconds: float = 0.0
+    """For the gate, over all of its blocks."""
+    settled: Settled | None = None
+    """Why its rounds ended, where that was decided by more than their number."""
     images: int = 0
     stale: bool = False
     """Not in the sweep file any more."""

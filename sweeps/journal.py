@@ -5,19 +5,27 @@ Each call is one transaction. A `Journal` belongs to the thread that opened it; 
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 
 from sweeps.errors import StoreError
+from sweeps.imported import Imported
 from sweeps.journal_file import FIRST_STEP
 from sweeps.journal_plans import PlanTables, now
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
-from sweeps.protocol import Protocol, summarize
-from sweeps.records import Accuracy, Block, Failed, Job, Measured
+from sweeps.protocol import Protocol, settles, summarize
+from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled
+from sweeps.sentinel import Placed, changed_spans
+from sweeps.trust import in_order
 
 MAX_ATTEMPTS = 3
 """One and two retries: a job that failed so often without being finished has failed."""
+
+MENDED_KINDS = ("not_ready", "bad_model", "bad_data")
+"""Failures that tell of what another day or the user may have mended: the next run tries again unasked."""
+
+FINAL_KINDS = frozenset({*MENDED_KINDS, "not_possible"})
+"""Failures that are not tried again in the same breath."""
 
 
 def judged_key(build_key: str, evaluation_id: str | None) -> str:
@@ -81,10 +89,23 @@ class Journal(PlanTables):
             )
             return cursor.rowcount == 1
 
-    def blocks(self, job_key: str) -> tuple[Block, ...]:
-        """The accepted blocks in order of rounds."""
-        rows = self._rows("SELECT record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", job_key)
-        return tuple(from_json(Block, record) for (record,) in rows)
+    def blocks(self, job_key: str, sentinel: str = "") -> tuple[Block, ...]:
+        """The accepted blocks in order of rounds.
+
+        With the key of the device's sentinel, those that it found a changed device around have `device_changed`.
+        """
+        rows = self._placed(job_key)
+        spans = changed_spans(sorted(self._placed(sentinel), key=lambda one: one.position)) if sentinel else []
+        return tuple(
+            replace(one.block, labels=in_order((*one.block.labels, "device_changed")))
+            if any(span.after < one.position < span.until for span in spans)
+            else one.block
+            for one in rows
+        )
+
+    def _placed(self, job_key: str) -> list[Placed]:
+        rows = self._rows("SELECT id, record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", job_key)
+        return [Placed(position, from_json(Block, record)) for position, record in rows]
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""
@@ -103,16 +124,41 @@ class Journal(PlanTables):
         rows = self._rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
         return tuple(from_json(Failed, record) for (record,) in rows)
 
-    def retry_failures(self, sweep: str) -> int:
-        """Let no failure up to now count any more for the jobs of this sweep; returns how many jobs that concerns.
+    def add_settled(self, settled: Settled) -> None:
+        """Where a job's rounds ended before, the newer reason counts."""
+        self._append(settled.job_key, "settled", to_json(settled))
+
+    def settled(self, job_key: str) -> Settled | None:
+        """Why the rounds of this job ended, as it was last said."""
+        row = self._row("SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key)
+        return None if row is None else from_json(Settled, row[0])
+
+    def add_imported(self, sweep: str, imported: Imported) -> bool:
+        """Accept a figure from a log; `False`, and nothing changes, where the sweep has the same one already."""
+        with self._writing():
+            cursor = self._db.execute(
+                "INSERT OR IGNORE INTO imported (sweep, imported_key, record, created) VALUES (?, ?, ?, ?)",
+                (sweep, imported.key, to_json(imported), now()),
+            )
+            return cursor.rowcount == 1
+
+    def imported(self, sweep: str) -> tuple[Imported, ...]:
+        """In the order of their imports."""
+        rows = self._rows("SELECT record FROM imported WHERE sweep = ? ORDER BY id", sweep)
+        return tuple(from_json(Imported, record) for (record,) in rows)
+
+    def retry_failures(self, sweep: str, *, kind: str = "") -> int:
+        """Let no failure up to now (of jobs with one of that kind, where one is given) count any more for the jobs of
+        this sweep; returns how many jobs that concerns.
 
         The failures stay in the file. A failed build is forgiven for every sweep that needs it.
         """
         with self._writing():
             keys = self._db.execute(
                 "SELECT DISTINCT job_key, key FROM jobs JOIN live_failures"
-                " ON key IN (job_key, build_key) OR key LIKE build_key || '@%' WHERE sweep = ?",
-                (sweep,),
+                " ON key IN (job_key, build_key) OR key LIKE build_key || '@%'"
+                " WHERE sweep = ? AND (? = '' OR json_extract(live_failures.record, '$.kind') = ?)",
+                (sweep, kind, kind),
             ).fetchall()
             self._db.executemany(
                 "INSERT INTO attempts (key, kind, created) VALUES (?, 'retry', ?)",
@@ -120,12 +166,15 @@ class Journal(PlanTables):
             )
         return len({job_key for job_key, _ in keys})
 
-    def outcome(self, job: Job, rounds: int, evaluation_id: str | None, fingerprint: str) -> Measured | Failed | None:
+    def outcome(
+        self, job: Job, protocol: Protocol, evaluation_id: str | None, fingerprint: str
+    ) -> Measured | Failed | None:
         """How the job ended so far; `None` while it is pending.
 
-        Measured: at least `rounds` blocks (none where it is only checked, by a reference), and the accuracy by its
-        device's `fingerprint` (or the reference) unless `evaluation_id` is `None`. Failed: one failure of its build,
-        or `MAX_ATTEMPTS` of its own (the last one is given). All accepted blocks are summarised.
+        Measured: its rounds ended (it has all that there can be, or they were settled before), or it is only checked,
+        by a reference; and it has the accuracy by its device's `fingerprint` (or the reference) unless
+        `evaluation_id` is `None`. Failed: one failure of its build, or `MAX_ATTEMPTS` of its own (the last one is
+        given). All accepted blocks are summarised.
         """
         accuracy = None
         if evaluation_id is not None:
@@ -133,20 +182,32 @@ class Journal(PlanTables):
         if evaluation_id is None or accuracy is not None:
             if job.emulated:
                 return Measured(timing=None, accuracy=accuracy)
-            count = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job.key)
-            if count is not None and count[0] >= rounds:
-                protocol = replace(self._protocol(job), rounds=rounds)
-                return Measured(timing=summarize(job.key, self.blocks(job.key), protocol), accuracy=accuracy)
+            if self.rounds_ended(job, protocol):
+                # What a block is was settled with the key, how many there should be is the caller's.
+                measured_under = replace(self._protocol(job), rounds=protocol.rounds)
+                return Measured(
+                    timing=summarize(job.key, self.blocks(job.key, job.sentinel), measured_under), accuracy=accuracy
+                )
         for key in build_failure_keys(job, evaluation_id):
             if build_failures := self.failures(key):
                 return build_failures[-1]
         failures = self.failures(job.key)
-        return failures[-1] if len(failures) >= MAX_ATTEMPTS else None
+        if failures and (len(failures) >= MAX_ATTEMPTS or failures[-1].kind in FINAL_KINDS):
+            return failures[-1]
+        return None
+
+    def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
+        """Whether the job needs no more blocks under this protocol."""
+        [blocks] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job.key)
+        if blocks >= protocol.last_round:
+            return True
+        settled = self.settled(job.key)
+        return blocks > 0 and settled is not None and settles(settled, protocol)
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
         """`outcome` under what the job was last planned with in this sweep."""
         planned = self.circumstances(sweep, job.key)
-        return self.outcome(job, planned.protocol.rounds, planned.evaluation_id, planned.facts.fingerprint)
+        return self.outcome(job, planned.protocol, planned.evaluation_id, planned.facts.fingerprint)
 
     def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
         """Newest first. Any engine: it is part of the build key, what ran is only recorded."""
@@ -185,7 +246,7 @@ def _not_whole(block: Block) -> str | None:
         return f"its process ended with {block.exit_code}"
     if not block.samples_ns:
         return "no samples"
-    times: Sequence[float] = (*block.samples_ns, *block.warmup_ns, block.first_inference_ns, block.load_ns)
-    if impossible := [time for time in times if not time > 0]:
+    times = (*block.samples_ns, *block.warmup_ns, block.first_inference_ns, block.load_ns)
+    if impossible := [time for time in times if time is not None and not time > 0]:
         return f"a time of {impossible[0]} ns"
     return None

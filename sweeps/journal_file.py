@@ -1,6 +1,7 @@
 """The journal's file: opened, migrated, read, and written one transaction at a time."""
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,7 +39,7 @@ class JournalFile:
             journal_schema.migrate(db, path)
             if not read_only:
                 with journal_schema.translated(path):
-                    db.execute("PRAGMA journal_mode = WAL")
+                    _switch_to_wal(db, busy_timeout_s)
                     db.execute("PRAGMA synchronous = FULL")
         except BaseException:
             db.close()
@@ -73,3 +74,16 @@ class JournalFile:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+
+
+def _switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
+    """sqlite does not wait for other processes here, whatever the connection's timeout is."""
+    deadline = time.monotonic() + busy_timeout_s
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)

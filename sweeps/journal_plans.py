@@ -11,7 +11,7 @@ from sweeps.errors import StoreError
 from sweeps.journal_file import FIRST_STEP, JournalFile
 from sweeps.json_records import from_json, to_json
 from sweeps.plan import Plan
-from sweeps.protocol import Protocol, resolve
+from sweeps.protocol import Protocol, protocol_of
 from sweeps.records import DeviceFacts, Job, Skipped, canonical_key
 from sweeps.spec import SweepSpec
 
@@ -52,7 +52,7 @@ class PlanTables(JournalFile):
     def save_plan(self, plan: Plan) -> None:
         """Make `plan` the sweep's present one. Jobs that it no longer has are kept and become stale."""
         spec = plan.sweep.model_dump_json()
-        protocol = to_json(resolve(plan.sweep.protocol))
+        protocol = to_json(protocol_of(plan.sweep))
         devices = [(facts.device_id, position, to_json(facts)) for position, facts in enumerate(plan.devices)]
         jobs = [(job.key, job.build_key, position, to_json(job)) for position, job in enumerate(plan.jobs)]
         skipped = [(skipped_key(entry), position, to_json(entry)) for position, entry in enumerate(plan.skipped)]

@@ -86,6 +86,42 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
                 WHERE retry.key = failure.key AND retry.kind = 'retry'
             )""",
     ),
+    # Version 2: why a job's rounds ended. sqlite changes no CHECK in place.
+    (
+        "DROP VIEW live_failures",
+        "ALTER TABLE attempts RENAME TO attempts_1",
+        "DROP INDEX attempts_by_key",
+        "DROP INDEX one_block_per_round",
+        """CREATE TABLE attempts (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            key TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ('block', 'accuracy', 'failure', 'retry', 'settled')),
+            round INTEGER CHECK ((kind = 'block') = (round IS NOT NULL)),
+            record TEXT CHECK ((kind = 'retry') = (record IS NULL)),
+            created TEXT NOT NULL
+        )""",
+        "INSERT INTO attempts SELECT id, key, kind, round, record, created FROM attempts_1",
+        "DROP TABLE attempts_1",
+        "CREATE INDEX attempts_by_key ON attempts (key, kind)",
+        "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
+        """CREATE VIEW live_failures AS
+            SELECT failure.id, failure.key, failure.record FROM attempts AS failure
+            WHERE failure.kind = 'failure' AND failure.id > (
+                SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
+                WHERE retry.key = failure.key AND retry.kind = 'retry'
+            )""",
+    ),
+    # Version 3: figures of tools that were run by hand.
+    (
+        """CREATE TABLE imported (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            sweep TEXT NOT NULL,
+            imported_key TEXT NOT NULL,
+            record TEXT NOT NULL,
+            created TEXT NOT NULL,
+            UNIQUE (sweep, imported_key)
+        )""",
+    ),
 )
 """What leads from each version to the next: version 1 is an empty file with the first entry applied, and so on."""
 
@@ -119,8 +155,10 @@ def is_older(db: sqlite3.Connection, path: Path) -> bool:
 
 def _checked_version(db: sqlite3.Connection, path: Path) -> int:
     with translated(path):
-        found = int(db.execute("PRAGMA user_version").fetchone()[0])  # 0 is a file without tables
-        tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        # One statement, so that another process can not migrate the file between the two; 0 is one without tables.
+        found, tables = db.execute(
+            "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+        ).fetchone()
     if found > len(MIGRATIONS):
         raise StoreError(
             f"the journal {path} has version {found}; this EdgeSweep knows versions up to {len(MIGRATIONS)}",
@@ -128,7 +166,7 @@ def _checked_version(db: sqlite3.Connection, path: Path) -> int:
         )
     if (found == 0) != (tables == 0):
         raise StoreError(f"{path} is not a journal of EdgeSweep", "give another folder with --workspace")
-    return found
+    return int(found)
 
 
 @contextmanager

@@ -8,7 +8,17 @@ from typing import Any, Literal
 SCHEMA_VERSION = 1
 """Version of the records as the journal stores them; part of every job key."""
 
+GateState = Literal["none", "ready", "busy", "timed_out"]
+"""Of one block: no gate was asked for; it was passed; only other programs were in the way; the wait was in vain."""
+
+SettledReason = Literal[
+    "stable", "unstable", "slower", "constraint", "disqualified", "best", "undecided", "out_of_time"
+]
+
 Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
+
+VIRTUAL_PHONE = "virtual phone"
+"""`exec_context` of one: everything is a phone's but the silicon."""
 
 DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel"}
 """How each engine's default qconfig quantizes weights."""
@@ -96,8 +106,12 @@ class DeviceFacts:
     cpu_features: tuple[str, ...] = ()
     runtime_versions: tuple[tuple[str, str], ...] = ()
     """Per runtime the version that runs on the device, e.g. `(("torchscript", "2.12.1"),)`."""
+    runners: tuple[tuple[str, str], ...] = ()
+    """Per runtime the program that was brought to the device, with its version; empty where Python runs there."""
     qengines: tuple[str, ...] = ()
     """Quantized engines that the runtime on the device has."""
+    accelerators: tuple[str, ...] = ()
+    """Of NNAPI, by the names that their drivers give."""
     nnapi_level: int | None = None
     exec_context: str = "shell"
     core_clusters: tuple[tuple[int, ...], ...] = ()
@@ -140,6 +154,8 @@ class Job:
     device_id: str
     reference: str = ""
     """`reference:<backend>@<version>` where the device can only check this job, not time it; else empty."""
+    sentinel: str = ""
+    """Key of the job that shows whether its device changed; empty where there is none."""
 
     @property
     def emulated(self) -> bool:
@@ -182,7 +198,24 @@ class Conditions:
     """The CPUs that it ran on, by number; as it was asked for where the runner does not tell."""
     throttled: bool | None = None
     fixed_performance: bool | None = None
+    """Whether the mode was on; `None` where the device has none."""
     exec_context: str = "shell"
+    gate: GateState = "none"
+    lacking: tuple[str, ...] = ()
+    """What the device was not ready for as the block started, in words."""
+    waited_seconds: float = 0.0
+    """For the gate, on the device's clock."""
+    started_hot: bool = False
+    """Without a gate, warmer than the usual one allows."""
+    thermal_status_start: int | None = None
+    thermal_status_end: int | None = None
+    battery_percent: float | None = None
+    steal_share: float | None = None
+    """Share of the host's CPU time that the hypervisor gave away during the block."""
+
+    @property
+    def knows_heat(self) -> bool:
+        return self.temp_start_c is not None or self.thermal_status_start is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +227,9 @@ class Block:
     samples_ns: tuple[int, ...]
     warmup_ns: tuple[int, ...]
     """All warm-up iterations after the first inference."""
-    first_inference_ns: int
-    load_ns: int
+    first_inference_ns: int | None
+    load_ns: int | None
+    """These two are `None` where the runner, a stock tool, does not tell them; so is its memory."""
     rss_before_load_bytes: int | None
     rss_peak_bytes: int | None
     backend_ran: str
@@ -208,14 +242,47 @@ class Block:
     exit_code: int
     conditions: Conditions
     labels: tuple[str, ...] = ()
-    """Trust labels found in this block (see `sweeps.protocol.TRUST`)."""
+    """Trust labels found in this block (see `sweeps.trust.TRUST`)."""
     session: int = 0
     """Which run of the driver it was (seconds since 1970): rounds of two runs saw two states of the device."""
+    device_seconds: float = 0.0
+    """What it cost on the device's clock: start, load and warm-up included, the wait before it not."""
 
     @property
     def visit(self) -> int:
         """The same for all jobs that one round of one run visited: only these are compared pair by pair."""
         return self.session * 1000 + self.round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """Why the rounds of one job ended, with what that was decided on."""
+
+    job_key: str
+    budget: Literal["full", "race"]
+    rounds: int
+    """Blocks that it has by then."""
+    reason: SettledReason
+    """`best`: it is not told apart from the best of the decided race. The others: as they say."""
+    message: str
+    """For people."""
+    by: str = ""
+    """Name of the job that it lost to; empty where it lost to none."""
+    ratio: float | None = None
+    """Its latency as a multiple of that one's, paired by rounds ..."""
+    ratio_low: float | None = None
+    """... and at least so much, but with probability `error` in a whole race."""
+    error: float | None = None
+    device_minutes: float | None = None
+    """The limit that was reached, where time ran out."""
+    leads: bool = False
+    """Of a decided race: the one that it calls best."""
+    question: str = ""
+    """Of a race: what it was about (`Protocol.question`)."""
+
+    @property
+    def eliminated(self) -> bool:
+        return self.reason in ("slower", "constraint")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,8 +305,8 @@ class Timing:
     """Median over blocks of MAD / median inside a block (a share, 0.01 = 1 %)."""
     spread_between: float | None
     """(max - min) / median of the block medians; `None` for a single block."""
-    first_inference_ms: float
-    load_ms: float
+    first_inference_ms: float | None
+    load_ms: float | None
     model_rss_mb: float | None
     block_medians_ms: tuple[tuple[int, float], ...]
     """(`Block.visit`, median) in order of rounds: the ranking pairs jobs by visit."""

@@ -10,6 +10,7 @@ import pandas as pd
 
 from sweeps.errors import EdgeSweepError
 from sweeps.metrics import METRICS
+from sweeps.records import Settled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class ResultRow:
     job_key: str
     build_key: str
     runtime: str
+    backend: str
+    precision: str
     device: str
     device_id: str
     fingerprint: str
@@ -28,10 +31,20 @@ class ResultRow:
     preset: str
     runtime_version: str
     exec_context: str
+    gate: str
+    """`gated` or `none`."""
+    fixed_performance: str
+    """`on`, `off`, or empty where the device has no such mode."""
+    protocol: str
+    """JSON of what one block is; empty in old runs."""
+    setup: tuple[str, ...]
+    """Variant, grid, threads, CPUs, reuse of the input: the same on another unit, or in another sweep."""
     outcome: str
     stage: str
     kind: str
     reason: str
+    runner: str
+    """Name and version of the program that timed it; empty where none did."""
     executor: str
     """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
     emulated: bool
@@ -39,6 +52,12 @@ class ResultRow:
     trust: tuple[str, ...]
     medians_ms: dict[int, float]
     """The median of each block by its round."""
+    device_seconds: float
+    full_seconds: float
+    """What the preset `full` would have taken at least."""
+    waited_seconds: float
+    settled: Settled | None
+    """Why its rounds ended, where that was decided by more than their number."""
     figures: dict[str, float | None]
     """Every name in `METRICS`."""
 
@@ -50,7 +69,13 @@ class ResultRow:
     @property
     def conditions(self) -> tuple[str, ...]:
         """Only rows that have all of these in common are compared."""
-        return *self.place, self.preset, self.runtime_version, self.exec_context, self.fingerprint
+        return *self.place, *self.like
+
+    @property
+    def like(self) -> tuple[str, ...]:
+        """Of its conditions those that another unit of its class may have too."""
+        measured = self.preset, self.runtime_version, self.exec_context, self.gate, self.fixed_performance
+        return *measured, self.fingerprint
 
     @property
     def timed(self) -> bool:
@@ -67,8 +92,10 @@ class ResultRow:
 
 _TEXT = (
     *("name", "variant", "job_key", "build_key", "runtime", "device", "device_id", "fingerprint", "model"),
-    *("preset", "runtime_version", "exec_context", "outcome", "stage", "kind", "reason", "executor"),
+    *("preset", "runtime_version", "exec_context", "outcome", "stage", "kind", "reason"),
+    *("gate", "fixed_performance", "protocol", "backend", "precision", "runner", "executor"),
 )
+_SETUP = ("variant", "grid", "threads", "cpus", "reuse_input")
 
 
 def read_rows(frame: pd.DataFrame, sweep: str) -> list[ResultRow]:
@@ -79,6 +106,11 @@ def read_rows(frame: pd.DataFrame, sweep: str) -> list[ResultRow]:
             emulated=_flag(record.get("emulated")),
             trust=tuple(_items(record.get("trust"))),
             medians_ms={int(round_): float(ms) for round_, ms in _items(record.get("block_medians_ms"))},
+            setup=tuple(_text(record.get(column)) for column in _SETUP),
+            device_seconds=_number(record.get("device_seconds")) or 0.0,
+            full_seconds=_number(record.get("full_seconds")) or 0.0,
+            waited_seconds=_number(record.get("waited_seconds")) or 0.0,
+            settled=settled if isinstance(settled := record.get("settled"), Settled) else None,
             figures={metric: _number(record.get(metric)) for metric in METRICS},
         )
         for record in frame.to_dict("records")

@@ -2,15 +2,30 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from sweeps.contest import full_seconds
+from sweeps.errors import StoreError
 from sweeps.frame import ResultRow
 from sweeps.journal_plans import Circumstances, skipped_key
+from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
-from sweeps.records import Accuracy, Block, Failed, Job, Measured, RunAxes, Skipped, Timing, Variant, canonical_key
+from sweeps.records import (
+    Accuracy,
+    Block,
+    Failed,
+    Job,
+    Measured,
+    RunAxes,
+    Settled,
+    Skipped,
+    Timing,
+    Variant,
+    canonical_key,
+)
 
 TAG = "edgesweep."
 RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"
@@ -31,6 +46,8 @@ _TAGS = {
     if entry.name not in ("metrics", "run_id", *_PARAMS)
 }
 """The tag of each field of a row that is no param."""
+_MAX_WORDS = 300
+"""Of a text inside a JSON tag: six times as many bytes, twice, still fit."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 
@@ -54,10 +71,11 @@ def of_job(
     outcome: Measured | Failed,
     blocks: Sequence[Block],
     manifest: Manifest | None,
+    settled: Settled | None = None,
 ) -> RunContent:
-    """The run of a finished job. `blocks` are those that `outcome` summarises."""
+    """The run of a finished job. `blocks` are those that `outcome` summarises, `settled` says why there are no more."""
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
-    about: dict[str, Any] = {"emulated": job.emulated}
+    about: dict[str, Any] = {"emulated": job.emulated, "settled": settled}
     if isinstance(outcome, Measured):
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
         about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
@@ -88,6 +106,17 @@ def to_row(
     return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
 
 
+def gate_of(blocks: Iterable[Block]) -> str:
+    """`gated` where each of them waited for a ready device, else `none`."""
+    return "none" if any(block.conditions.gate == "none" for block in blocks) else "gated"
+
+
+def fixed_performance_of(blocks: Iterable[Block]) -> str:
+    """`on`, `off`, or empty where the device has no such mode. A job that saw both is like neither."""
+    modes = {block.conditions.fixed_performance for block in blocks} - {None}
+    return " and ".join(sorted("on" if mode else "off" for mode in modes))
+
+
 def cut(text: str, length: int) -> str:
     """At most `length` characters, an ellipsis last where some are missing; no NUL, which databases refuse."""
     text = text.replace("\x00", "")
@@ -106,6 +135,11 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "backend_ran": last.backend_ran,
             "trust": timing.labels,
             "block_medians_ms": timing.block_medians_ms,
+            "gate": gate_of(blocks),
+            "fixed_performance": fixed_performance_of(blocks),
+            "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
+            "full_seconds": round(full_seconds(blocks), 3),
+            "waited_seconds": round(sum(block.conditions.waited_seconds for block in blocks), 3),
             "rounds": timing.rounds,
             "samples": timing.samples,
         }
@@ -148,6 +182,7 @@ def _row(
         fingerprint=facts.fingerprint,
         variant=entry.variant.label,
         preset=planned.protocol.preset,
+        protocol=json.dumps(planned.protocol.comparable(), sort_keys=True),
         stale=planned.stale,
         metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
         **values,
@@ -194,15 +229,26 @@ def _as_many_as_fit(medians: Sequence[tuple[int, float]]) -> str:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
+    if isinstance(value, Settled):
+        return to_json(replace(value, by=cut(value.by, _MAX_WORDS), message=cut(value.message, _MAX_WORDS)))
     return json.dumps(value, allow_nan=False)
 
 
 def _parsed(name: str, kind: Any, text: str) -> object:
     if kind is str:
         return text
+    if name == "settled":
+        return _settled(text)
     value = json.loads(text)
     if name == "block_medians_ms":
         return tuple((int(round_), float(ms)) for round_, ms in value)
     if name == "trust":
         return tuple(map(str, value))
     return kind(value)
+
+
+def _settled(text: str) -> Settled | None:
+    try:
+        return None if text == "null" else from_json(Settled, text)
+    except StoreError as error:
+        raise ValueError(error.message) from error

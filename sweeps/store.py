@@ -14,16 +14,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from sweeps import run_content
-from sweeps.errors import StoreError
+from sweeps import run_content, sweep_tags
+from sweeps.errors import NoResultsError, StoreError
 from sweeps.frame import ResultRow, SweepInfo, SweepResults, to_frame
+from sweeps.imported import Imported
 from sweeps.journal import Journal
 from sweeps.journal_plans import Position, skipped_key
+from sweeps.json_records import from_json, to_json
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block, Measured
-from sweeps.run_content import ATTEMPT_KEY, JOB_KEY, MAX_TAG_LENGTH, RECORD, STALE, TAG, RunContent
+from sweeps.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, STALE, TAG, RunContent
 from sweeps.spec import SweepSpec
 from sweeps.tracking_uri import check_schema, dialect, is_database, next_step, probe, redact, sqlite_path
 
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment, Run
 
-__all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load"]
+__all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load", "load_imported"]
 
-_SWEEP, _SPEC, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}spec", f"{TAG}updated", f"{TAG}runs"
+_SWEEP, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}updated", f"{TAG}runs"
 _DATA = f"{TAG}data_manifests"
 _PAGE = 5000
-_IS_SWEEP = f"tags.`{RECORD}` = 'sweep'"
+_IMPORTED = f"{TAG}imported"
+_IS_SWEEP, _IS_IMPORTED = (f"tags.`{RECORD}` = '{kind}'" for kind in ("sweep", "imported"))
 _FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 # A request whose reply was lost must not be repeated blindly: `publish` looks up what arrived before it writes again.
 _SETTINGS = {
@@ -69,6 +70,8 @@ class _Written:
     parent_tags: dict[str, str]
     runs: dict[str, list[_WrittenRun]]
     """By job key."""
+    imported: set[str]
+    """Keys of the figures of hand-run tools."""
     position: Position | None = None
     """How much of the journal is in it."""
 
@@ -126,8 +129,13 @@ class Store:
         known = {job.key for job, _ in journal.jobs(sweep)}
         known |= {skipped_key(skipped) for skipped, _ in journal.skipped_since(sweep, None)}
         found: dict[str, list[_WrittenRun]] = {}
+        imported: set[str] = set()
         for run in runs:
             tags = run.data.tags
+            if tags.get(RECORD) == "imported":
+                imported.add(tags.get(ATTEMPT_KEY, ""))
+                if run.info.status == "RUNNING":
+                    client.set_terminated(run.info.run_id, status="FINISHED")
             if tags.get(RECORD) == "job" and tags.get(JOB_KEY):
                 entry = _WrittenRun(
                     run.info.run_id,
@@ -150,7 +158,7 @@ class Store:
         )
         if parent.info.status == "RUNNING":
             client.set_terminated(parent.info.run_id, status="FINISHED")
-        return _Written(experiment_id, parent.info.run_id, dict(parent.data.tags), found)
+        return _Written(experiment_id, parent.info.run_id, dict(parent.data.tags), found, imported)
 
     def _experiment(self, client: "MlflowClient", sweep: str) -> str:
         experiment = client.get_experiment_by_name(sweep)
@@ -170,7 +178,7 @@ class Store:
 def load(tracking_uri: str, sweep: str | None) -> SweepResults:
     """Everything that MLflow has of one sweep (the last updated one if `None`), one row per job, ordered by name.
 
-    Raises `StoreError` where there is no such sweep or nothing in it yet.
+    Raises `NoResultsError` where there is no such sweep or nothing in it yet.
     """
     with _translated(tracking_uri):
         client = _connect(tracking_uri, make=False)
@@ -180,7 +188,7 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
         experiment = next((entry for entry in experiments if entry.name == sweep), None)
         if sweep is None or experiment is None:
             known = ", ".join(sorted(entry.name for entry in experiments))
-            raise StoreError(
+            raise NoResultsError(
                 f"there is no sweep {sweep!r} in MLflow" if sweep else "there is no sweep in MLflow yet",
                 f"it has: {known}" if known else _FIRST_STEP,
             )
@@ -193,11 +201,24 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
         if run.data.tags.get(RECORD) == "job" and run.info.status != "RUNNING"
     }
     if parent is None or not finished:
-        raise StoreError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {_FIRST_STEP}")
+        raise NoResultsError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {_FIRST_STEP}")
     rows = sorted((_row(sweep, run) for run in finished.values()), key=lambda row: (row.name, row.job_key))
     return SweepResults(
-        name=sweep, spec=_read_spec(sweep, parent), frame=to_frame(rows), updated=_info(sweep, parent).updated
+        name=sweep,
+        spec=sweep_tags.from_tags(sweep, parent.data.tags),
+        frame=to_frame(rows),
+        updated=_info(sweep, parent).updated,
     )
+
+
+def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
+    """The figures of hand-run tools that MLflow has of a sweep, in the order of their imports. Raises `StoreError`."""
+    with _translated(tracking_uri):
+        client = _connect(tracking_uri, make=False)
+        experiment = client.get_experiment_by_name(sweep)
+        runs = [] if experiment is None else _active_runs(client, [experiment.experiment_id], _IS_IMPORTED)
+    found = (from_json(Imported, run.data.tags.get(_IMPORTED, "")) for run in runs)
+    return tuple({one.key: one for one in found}.values())
 
 
 def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
@@ -211,8 +232,9 @@ def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _W
     """Write everything that is new since `written.position`: how many runs, and whether anything changed at all."""
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
+    changed |= _save_imported(client, journal.imported(sweep), written)
     for job, planned in journal.jobs_since(sweep, written.position):
-        outcome = journal.outcome(job, planned.protocol.rounds, planned.evaluation_id, planned.facts.fingerprint)
+        outcome = journal.outcome(job, planned.protocol, planned.evaluation_id, planned.facts.fingerprint)
         if outcome is None:
             # Pending again (more rounds are wanted, or a retry): what is there stays until something better comes. But
             # accuracies on other images than those of the sweep file are not ranked beside the new ones.
@@ -222,7 +244,7 @@ def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _W
             continue
         blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
         manifest = journal.artifact(job.build_key)
-        content = run_content.of_job(sweep, job, planned, outcome, blocks, manifest)
+        content = run_content.of_job(sweep, job, planned, outcome, blocks, manifest, journal.settled(job.key))
         new = _bring(client, written, content, blocks, manifest)
         changed |= _mark(client, written, job.key, planned.stale) or new
         count += new
@@ -302,10 +324,8 @@ def _mark(client: "MlflowClient", written: _Written, job_key: str, stale: bool) 
 
 
 def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bool:
-    """The sweep file on the sweep's own run: in tags, cut into as many as it takes, and as an artifact for people."""
-    text = spec.model_dump_json()
-    parts = [text[start : start + MAX_TAG_LENGTH] for start in range(0, len(text), MAX_TAG_LENGTH)]
-    tags = {f"{_SPEC}_parts": str(len(parts))} | {f"{_SPEC}.{number}": part for number, part in enumerate(parts)}
+    """The sweep file on the sweep's own run: in tags, and as an artifact for people."""
+    tags = sweep_tags.to_tags(spec)
     if tags.items() <= written.parent_tags.items():
         return False
     _upload(client, written.parent_id, {"sweep.json": spec.model_dump_json(indent=2)})
@@ -322,6 +342,18 @@ def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], writ
     _upload(client, written.parent_id, {f"data-{key[:16]}.json": text for key, text in missing.items()})
     _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
     return True
+
+
+def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written: _Written) -> bool:
+    """A run for each that has none. All of it is in the tags that the run begins with, so that none is ever half."""
+    missing = {one.key: one for one in figures if one.key not in written.imported}
+    for key, one in missing.items():
+        tags = {"mlflow.parentRunId": written.parent_id, RECORD: "imported", ATTEMPT_KEY: key, _IMPORTED: to_json(one)}
+        name = run_content.cut(f"imported: {one.variant}", 250)
+        run = client.create_run(written.experiment_id, run_name=name, tags=tags)
+        client.set_terminated(run.info.run_id, status="FINISHED")
+        written.imported.add(key)
+    return bool(missing)
 
 
 def _tell_changed(client: "MlflowClient", written: _Written) -> None:
@@ -410,18 +442,6 @@ def _row(sweep: str, run: "Run") -> ResultRow:
         raise StoreError(
             f"run {run.info.run_id} of the sweep {sweep!r} in MLflow is damaged: {error}",
             "delete that run; the next `edgesweep run` writes it again",
-        ) from error
-
-
-def _read_spec(sweep: str, parent: "Run") -> SweepSpec:
-    tags = parent.data.tags
-    parts = [tags.get(f"{_SPEC}.{number}", "") for number in range(int(tags.get(f"{_SPEC}_parts", "0")))]
-    try:
-        return SweepSpec.model_validate_json("".join(parts))
-    except ValidationError as error:
-        raise StoreError(
-            f"the sweep {sweep!r} in MLflow can not be read by this EdgeSweep: {error.errors()[0]['msg']}",
-            "run its sweep file again; its results are kept",
         ) from error
 
 

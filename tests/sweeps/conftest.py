@@ -54,7 +54,7 @@ class Records:
             run=RunAxes(threads=number + 1),
             device_id=self.facts.device_id,
         )
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return replace(made, **changes)
 
     def checked_job(self, number: int, reference: str = "reference:nnapi@1") -> Job:
         """One that the host only checks."""
@@ -127,7 +127,7 @@ class Records:
             conditions=Conditions(temp_start_c=40.5, load_start=0.01),
             labels=("ungated",),
         )
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return replace(made, **changes)
 
     def accuracy(self, job: Job, **changes: object) -> Accuracy:
         made = Accuracy(
@@ -145,10 +145,10 @@ class Records:
             accuracy_drop_low_points=-0.1,
             accuracy_drop_high_points=1.1,
         )
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return replace(made, **changes)
 
     def failed(self, stage: str = "run", message: str = "signal 11") -> Failed:
-        return Failed(stage=stage, kind="crashed", message=message)  # type: ignore[arg-type]
+        return Failed(stage=stage, kind="crashed", message=message)
 
     def manifest(self, job: Job) -> Manifest:
         tensor = TensorSpec(shape=(1, 3, 224, 224), dtype="float32")
@@ -215,7 +215,7 @@ class Records:
                 "accuracy_drop_high_points": 1.1,
             },
         )
-        return replace(made, **changes)  # type: ignore[arg-type]
+        return replace(made, **changes)
 
 
 @pytest.fixture(scope="session")

@@ -21,15 +21,17 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
+from sweeps import run_content
 from sweeps import store as store_module
 from sweeps.errors import StoreError
 from sweeps.frame import FRAME_COLUMNS, to_frame
+from sweeps.imported import Imported
 from sweeps.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.rank import rank
 from sweeps.spec import ObjectiveSpec
-from sweeps.store import Store, list_sweeps, load
+from sweeps.store import Store, list_sweeps, load, load_imported
 from sweeps.verdict import TIMED
 
 NAMES = (f"phones-{number}" for number in count())
@@ -320,7 +322,7 @@ def test_a_long_sweep_file_comes_back_whole(uri, name, journal, new_store, recor
     journal.add_failure(records.job(0).build_key, records.failed("build"))
     new_store(uri).publish(journal, name)
 
-    assert len(plan.sweep.model_dump_json()) > 3 * store_module.MAX_TAG_LENGTH
+    assert len(plan.sweep.model_dump_json()) > 3 * run_content.MAX_TAG_LENGTH
     assert load(uri, name).spec == plan.sweep
 
 
@@ -385,6 +387,78 @@ def test_publishing_again_writes_nothing(uri, name, journal, new_store, records)
 
     assert load(uri, name).frame.equals(before.frame)
     assert len(all_runs(uri, name, ViewType.ALL)) == 2
+
+
+def imported(number, **changes):
+    made = Imported(
+        model="net",
+        variant="cpu fp32",
+        device="iPhone X",
+        device_id="",
+        tool="TestApp",
+        mean_ms=28.767,
+        iterations=None,
+        p50_ms=None,
+        log="log.txt",
+        log_sha256=f"{number:064}",
+        imported="2026-11-21T22:00:00.000000+00:00",
+    )
+    return replace(made, **changes)
+
+
+def test_figures_of_hand_run_tools_come_back_and_are_no_rows(uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    store = new_store(uri)
+    store.publish(journal, name)
+    assert load_imported(uri, name) == ()
+    before, updated = load(uri, name).frame, load(uri, name).updated
+    hostile = imported(2, variant="<script>alert(1)</script> **b**\x00" * 4, log="\U0001f600" * 200)
+    for one in (imported(1), hostile):
+        journal.add_imported(name, one)
+
+    assert store.publish(journal, name) == 0
+
+    assert set(load_imported(uri, name)) == {imported(1), hostile}
+    assert load(uri, name).updated > updated
+    assert load(uri, name).frame.equals(before)
+    assert list_sweeps(uri)[0].runs == 1
+
+
+def test_figures_are_written_once_whoever_publishes(uri, name, journal, new_store, records):
+    journal.save_plan(records.plan(records.job(0), name=name))
+    journal.add_imported(name, imported(1))
+    store = new_store(uri)
+    store.publish(journal, name)
+    journal.add_imported(name, imported(2))
+    for publisher in (store, new_store(uri), store):
+        publisher.publish(journal, name)
+
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name(name)
+    runs = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
+    assert sorted(run.data.tags["edgesweep.attempt_key"] for run in runs) == sorted([imported(1).key, imported(2).key])
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert {one.log_sha256 for one in load_imported(uri, name)} == {f"{number:064}" for number in (1, 2)}
+
+
+def test_a_figure_whose_driver_was_killed_is_whole_and_ended_by_the_next_one(
+    sqlite_uri, name, journal, new_store, records
+):
+    journal.save_plan(records.plan(records.job(0), name=name))
+    journal.add_imported(name, imported(1))
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    experiment = client.get_experiment_by_name(name)
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
+    client.update_run(run.info.run_id, status="RUNNING")
+    assert load_imported(sqlite_uri, name) == (imported(1),)
+
+    new_store(sqlite_uri).publish(journal, name)
+
+    assert client.get_run(run.info.run_id).info.status == "FINISHED"
+    assert load_imported(sqlite_uri, name) == (imported(1),)
 
 
 def test_each_job_is_published_once_as_it_ends(sqlite_uri, name, journal, new_store, records):
@@ -517,7 +591,7 @@ class _Relay(BaseHTTPRequestHandler):
     """Hands every request on to MLflow; one of them is answered as the test says."""
 
     def relay(self) -> None:
-        server: _RelayServer = self.server  # type: ignore[assignment]
+        server: _RelayServer = self.server
         if self.path == "/health":
             server.target_answer(self, b"")
             return
