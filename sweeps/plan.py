@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 
+from sweeps import sentinel
 from sweeps.axes import free_axes, is_calibrated, resolve_variant
 from sweeps.errors import SpecError
-from sweeps.protocol import Protocol, resolve
+from sweeps.protocol import Protocol, protocol_of
 from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Skipped, Variant, canonical_key
 from sweeps.spec import DigitsData, GridSpec, ModelSpec, SweepSpec
 
@@ -54,7 +55,7 @@ class Identities:
     builders: Mapping[str, str] = field(default_factory=dict)
     """Per runtime, its own builder's version, where `versions` has that of another one."""
     runners: Mapping[str, str]
-    """Per runtime, the runner and its version."""
+    """Per runtime, the runner and its version; a device that another one was brought to says so in its facts."""
     references: Mapping[str, str] = field(default_factory=dict)
     """Per backend that a host can check without the silicon: `reference:<backend>@<version>`."""
 
@@ -68,6 +69,8 @@ class Plan:
     identities: Identities
     jobs: tuple[Job, ...]
     skipped: tuple[Skipped, ...]
+    sentinels: tuple[Job, ...] = ()
+    """One for each device that is timed, where the protocol asks for it: in no ranking."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +97,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     combinations = list(dict.fromkeys(_combinations(spec, units)))
     names = _names(combinations)
     models = {model.name: model for model in spec.models}
-    protocol = resolve(spec.protocol)
+    protocol = protocol_of(spec)
     seen: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
@@ -115,7 +118,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
             )
             continue
         build_key = _build_key(models[one.model], one.variant, identities)
-        runner = identities.runners[one.variant.runtime]
+        runner = _runner(one.facts, one.variant.runtime, identities)
         reference = identities.references[one.variant.backend] if one.emulated else ""
         first_key = _job_key(build_key, one, protocol, runner, reference, replicate=0)
         replicate = seen[first_key]
@@ -133,7 +136,20 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                 reference=reference,
             )
         )
-    return Plan(sweep=spec, devices=units, identities=identities, jobs=tuple(jobs), skipped=tuple(skipped))
+    sentinels = _sentinels(jobs, units, protocol, identities)
+    return Plan(
+        sweep=spec,
+        devices=units,
+        identities=identities,
+        jobs=tuple(
+            replace(job, sentinel=sentinels[job.device_id].key)
+            if job.device_id in sentinels and not job.emulated
+            else job
+            for job in jobs
+        ),
+        skipped=tuple(skipped),
+        sentinels=tuple(sentinels.values()),
+    )
 
 
 def count(spec: SweepSpec) -> int:
@@ -177,6 +193,36 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
             seconds += PROCESS_START_S + _evaluation_images(plan.sweep) * inference_s
         on_device[job.device_id] += seconds
     return len(builds) * BUILD_S + max(on_device.values(), default=0.0)
+
+
+def _runner(facts: DeviceFacts, runtime: str, identities: Identities) -> str:
+    return dict(facts.runners).get(runtime, identities.runners[runtime])
+
+
+def _sentinels(
+    jobs: Sequence[Job], devices: Sequence[DeviceFacts], protocol: Protocol, identities: Identities
+) -> dict[str, Job]:
+    """By device; none where the protocol has no sentinel."""
+    if not protocol.sentinel_every:
+        return {}
+    timed = {job.device_id for job in jobs if not job.emulated}
+    found: dict[str, Job] = {}
+    for facts in devices:
+        if facts.device_id in timed:
+            one = _Combination(facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes())
+            build_key = _build_key(sentinel.MODEL, one.variant, identities)
+            runner = _runner(facts, one.variant.runtime, identities)
+            found[facts.device_id] = Job(
+                key=_job_key(build_key, one, protocol, runner, "", replicate=0),
+                build_key=build_key,
+                name=f"{one.model} · {facts.name}",
+                model=one.model,
+                grid="",
+                variant=one.variant,
+                run=one.run,
+                device_id=facts.device_id,
+            )
+    return found
 
 
 def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_Combination]:

@@ -77,6 +77,9 @@ def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
         around = part
         if "discriminator" in part:
             part = _resolve(schema, {"$ref": part["discriminator"]["mapping"].get(step, "")})
+        elif member := [one for one in part.get("anyOf", ()) if one.get("$ref") == f"#/$defs/{step}"]:
+            if isinstance(value, dict):  # else it is the union as a whole that does not fit
+                part = _resolve(schema, member[0])
         elif isinstance(step, str) and "properties" in part:
             part = _resolve(schema, part["properties"].get(step, {}))
             value = value.get(step) if isinstance(value, dict) else None
@@ -179,9 +182,9 @@ def _expected(part: Schema) -> str:
     options = part.get("anyOf", [part])
     found = [option.get("type") for option in options]
     words = [
-        " or ".join(_allowed(option)) or kinds[option["type"]]
+        " or ".join(_allowed(option)) or kinds[option.get("type", "object")]
         for option in options
-        if option.get("type") in kinds and (option["type"] != "integer" or "number" not in found)
+        if option.get("type", "object") in kinds and (option.get("type") != "integer" or "number" not in found)
     ]
     return " or ".join(words)
 

@@ -59,13 +59,17 @@ def _check_metric(metric: str) -> str:
     return metric
 
 
+_NAMED = r"fake:[a-z0-9_]+|adb:(\*|[A-Za-z0-9._:\[\]%-]+)"
+_DEVICES = "local, adb:SERIAL, adb:*, fake:NAME"
+
+
 def _check_device(device: str) -> str:
     kind = device.partition(":")[0]
-    if device == "local":
+    if device == "local" or re.fullmatch(_NAMED, device):
         return device
-    if kind in {"adb", "tag", "fake"}:
-        raise wrong(f"{device!r} is a kind of device that this version can not measure on (allowed: local)")
-    raise wrong(f"there is no device {device!r} (allowed: local){did_you_mean(device, ['local'])}")
+    if kind == "tag":
+        raise wrong(f"{device!r} is a kind of device that this version can not measure on (allowed: {_DEVICES})")
+    raise wrong(f"there is no device {device!r} (allowed: {_DEVICES}){did_you_mean(device, ['local'])}")
 
 
 def check_path_text(path: object) -> object:
@@ -94,7 +98,7 @@ def exists(kind: Literal["file", "folder"], path: Path) -> bool:
 
 Name = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"pattern": f"^{_NAME}$"})]
 MetricName = Annotated[str, AfterValidator(_check_metric), Field(json_schema_extra={"enum": list(METRICS)})]
-DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra={"enum": ["local"]})]
+DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra={"pattern": f"^(local|{_NAMED})$"})]
 Source = Annotated[str, AfterValidator(_check_source)]
 Cpus = Annotated[str, AfterValidator(_check_cpus)]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text), AfterValidator(from_file)]

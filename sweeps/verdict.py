@@ -5,10 +5,10 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from sweeps.metrics import METRICS
-from sweeps.protocol import TRUST
 from sweeps.records import Timing
 from sweeps.result_rows import ResultRow
 from sweeps.spec import ConstraintSpec, ObjectiveSpec
+from sweeps.trust import TRUST, disqualified
 
 Check = Literal["pass", "fail", "unresolved"]
 Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
@@ -79,8 +79,7 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     metric, _ = direction(objective)
     competes = row.timed or not needs_time(objective)
     constraints = tuple(_check(row, constraint) for constraint in objective.constraints)
-    # A label that this version does not know may be a grave one.
-    distrusted = [label for label in row.trust if label not in TRUST or TRUST[label].disqualifying]
+    distrusted = disqualified(row.trust)
     failed = [check.why for check in constraints if check.result == "fail"]
     unresolved = [check.why for check in constraints if check.result == "unresolved"]
     if competes and row.figure(metric) is None:
@@ -97,6 +96,26 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     elif unresolved:
         verdict, why = "unresolved", unresolved
     return Judgement(verdict=verdict, why="; ".join(dict.fromkeys(why)), constraints=constraints)
+
+
+def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> str:
+    """Why a race sent it away, in words; empty where none did, or where that is no reason under this objective any
+    more: a constraint that it passes now, a latency that is not asked for."""
+    settled = row.settled
+    if settled is None or not settled.eliminated:
+        return ""
+    left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
+    by = settled.by.removeprefix(f"{row.model} · ") or "another"
+    if settled.reason == "constraint":
+        return f"{left}: it misses a constraint that {by} keeps" if judgement.verdict != "pass" else ""
+    if "latency_p50_ms" not in (direction(objective)[0], objective.front):
+        return ""
+    if settled.ratio_low is None:
+        return f"{left}: slower than {by}"
+    # Rounded down: it is at least so much.
+    digits = 2 if settled.ratio_low >= 1.01 else 4
+    least = math.floor(settled.ratio_low * 10**digits) / 10**digits
+    return f"{left}: at least {least:.{digits}f} times as slow as {by}"
 
 
 def interval(figures: dict[str, float | None], metric: str) -> tuple[float, float] | None:

@@ -21,7 +21,7 @@ import sweeps
 from sweeps import plan as plans
 from sweeps.errors import SpecError
 from sweeps.plan import Identities, ModelIdentity, Plan, check_size, count, estimate_seconds, expand
-from sweeps.protocol import resolve
+from sweeps.protocol import protocol_of, resolve
 from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Variant, canonical_key
 from sweeps.spec import (
     DataSpec,
@@ -702,7 +702,7 @@ def test_a_protocol_that_contradicts_itself_is_refused_before_anything_is_planne
 
 
 def seconds(plan: Plan, done: set[str] | None = None, builds_done: set[str] | None = None) -> float:
-    return estimate_seconds(plan, resolve(plan.sweep.protocol), done or set(), builds_done or set())
+    return estimate_seconds(plan, protocol_of(plan.sweep), done or set(), builds_done or set())
 
 
 def test_the_estimate_adds_builds_rounds_and_accuracy() -> None:
@@ -711,7 +711,7 @@ def test_the_estimate_adds_builds_rounds_and_accuracy() -> None:
         protocol=ProtocolSpec(preset="quick"),
         data=DataSpec(evaluation=SyntheticData(source="synthetic", images=100)),
     )
-    quick = resolve(spec.protocol)
+    quick = protocol_of(spec)
     rounds = quick.rounds * (plans.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
     accuracy = plans.PROCESS_START_S + 100 * plans.INFERENCE_224_S
     assert seconds(planned(spec)) == pytest.approx(plans.BUILD_S + rounds + accuracy)

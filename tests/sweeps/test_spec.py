@@ -16,11 +16,13 @@ from pydantic import ValidationError
 import sweeps
 from sweeps.errors import SpecError
 from sweeps.metrics import METRICS
+from sweeps.protocol import PRESETS
 from sweeps.spec import (
     ConstraintSpec,
     DataSpec,
     DigitsData,
     FolderData,
+    GateSpec,
     GridSpec,
     ModelSpec,
     ObjectiveSpec,
@@ -380,12 +382,14 @@ def test_a_wrong_model_is_refused_with_line_and_remedy(tmp_path: Path, case: str
 
 OTHERS = {
     "a device of a later version": (
-        "devices: [local, 'adb:R58M']",
-        "7: devices[1]: 'adb:R58M' is a kind of device that this version can not measure on (allowed: local)",
+        "devices: [local, 'tag:office']",
+        "7: devices[1]: 'tag:office' is a kind of device that this version can not measure on "
+        "(allowed: local, adb:SERIAL, adb:*, fake:NAME)",
     ),
     "no such device": (
         "devices: [lokal]",
-        "7: devices[0]: there is no device 'lokal' (allowed: local); did you mean 'local'?",
+        "7: devices[0]: there is no device 'lokal' (allowed: local, adb:SERIAL, adb:*, fake:NAME); "
+        "did you mean 'local'?",
     ),
     "a device twice": ("devices: [local, local]", "7: devices[1]: the device 'local' is in this list twice"),
     "two directions": (
@@ -448,9 +452,46 @@ OTHERS = {
         "data: {evaluation: {source: torchvision, dataset: ../x}}",
         "7: data.evaluation.dataset: '../x' is no name of a class in torchvision.datasets, such as CIFAR10",
     ),
-    "a budget of a later version": (
-        "budget: race",
-        "7: budget: the text 'race' is not allowed (allowed: full)",
+    "an unknown budget": (
+        "budget: rcae",
+        "7: budget: must be full or race or a block of keys, not the text 'rcae'",
+    ),
+    "a budget without minutes": (
+        "budget: {}",
+        "7: budget: the key 'device_minutes' is missing: With starts, warm-ups and waiting counted.",
+    ),
+    "no time": ("budget: {device_minutes: 0}", "7: budget.device_minutes: must be more than 0, not 0"),
+    "no seconds": ("protocol: {max_seconds: 0}", "7: protocol.max_seconds: must be more than 0, not 0"),
+    "a seed that is no integer": (
+        "protocol: {seed: 1.5}",
+        "7: protocol.seed: must be a whole number, not the number 1.5",
+    ),
+    "rounds that contradict each other": (
+        "protocol: {rounds: 5, max_rounds: 4}",
+        "7: protocol.rounds: rounds (5) is more than max_rounds (4)",
+    ),
+    "a wait that is shorter than its part": (
+        "protocol: {gate: {wait_seconds: 10, load_wait_seconds: 60}}",
+        "7: protocol.gate.load_wait_seconds: load_wait_seconds (60) is more than wait_seconds (10), "
+        "of which it is a part",
+    ),
+    "a failure without a gate": (
+        "protocol:\n  gate: none\n  on_not_ready: fail",
+        "9: protocol.on_not_ready: with gate: none no device is ever not ready; leave on_not_ready out, or set a gate",
+    ),
+    "a failure without the preset's gate": (
+        "protocol: {preset: recipe, on_not_ready: fail}",
+        "7: protocol.on_not_ready: with the preset recipe, which has no gate, no device is ever not ready; "
+        "leave on_not_ready out, or set a gate",
+    ),
+    "a gate that no battery passes": (
+        "protocol: {gate: {min_battery_percent: 101}}",
+        "7: protocol.gate.min_battery_percent: must be at most 100, not 101",
+    ),
+    "a gate of NaN": ("protocol: {gate: {max_load: .nan}}", "7: protocol.gate.max_load: must be a finite number"),
+    "a word that is no gate": (
+        "protocol: {gate: off}",
+        "7: protocol.gate: must be a block of keys or none, not the text 'off'",
     ),
     "a number as key": (
         "7: x",
@@ -465,6 +506,23 @@ OTHERS = {
 def test_other_wrong_parts_are_refused_with_line_and_remedy(tmp_path: Path, case: str) -> None:
     text, message = OTHERS[case]
     assert refused(tmp_path, SMALL + text + "\n") == [message]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_failing_what_is_not_ready_takes_a_gate_of_the_file_s_or_the_preset_s(tmp_path: Path, preset: str) -> None:
+    text = f"{SMALL}protocol: {{preset: {preset}, on_not_ready: fail}}\n"
+    if PRESETS[preset].gate is None:
+        assert len(refused(tmp_path, text)) == 1
+    else:
+        assert load(written(tmp_path, text)).protocol.on_not_ready == "fail"
+    gated = load(written(tmp_path, text.replace("fail", "fail, gate: {max_load: 0.5}"))).protocol
+    assert gated.gate == GateSpec(max_load=0.5)
+
+
+def test_contradictions_that_an_older_version_stored_can_still_be_read() -> None:
+    ProtocolSpec.model_validate_json('{"gate": "none", "on_not_ready": "fail"}')
+    stored = ProtocolSpec.model_validate_json('{"gate": {"wait_seconds": 10.0, "load_wait_seconds": 60.0}}')
+    assert ProtocolSpec.model_validate_json(stored.model_dump_json()) == stored
 
 
 def test_an_unknown_metric_is_refused_with_all_metrics_and_the_nearest(tmp_path: Path) -> None:
