@@ -1,14 +1,11 @@
 """Which variant to ship on which device, and how sure that is. Pure: results as a DataFrame in, a `Ranking` out.
 
 Only like conditions meet. Within them every measured variant gets a verdict; of those that pass, the best one and all
-that can not be told apart from it are tied, and the simplest of the tie wins.
+that can not be told apart from it (`sweeps.ties`) are tied, and the simplest of the tie wins.
 
-When are two told apart? In latency (p50) when the paired ratio over their common rounds is resolved at 95 % and is at
-least 2 %. A time without repeated rounds has no interval of its own, so it borrows what fresh processes of one and
-the same artifact were seen to differ by: less than `UNREPEATED_SPREAD` is a tie. Metrics with an interval of another
-kind (accuracy drop) are told apart when their intervals do not meet; all others, which do not vary from run to run,
-when they differ by more than 2 %. First come those that are not told apart from the best estimate, nor are worse than
-another of these. Every comparison stands at 95 % for itself.
+A variant that a race eliminated keeps its place with its figures and the evidence. It never wins and ties with none:
+it left by a decision under error control over repeated looks (`sweeps.racing`), and one interval of its few rounds
+does not overrule that.
 
 What a host only checked, by a reference implementation of the backend, has an accuracy and no time. It is ranked where
 the objective needs no time, and marked so; else it stands apart, with its verdict on the constraints.
@@ -17,130 +14,66 @@ the objective needs no time, and marked so; else it stands apart, with its verdi
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from typing import Any
 
 import pandas as pd
 
+from sweeps.backend_figure import backend_figure
+from sweeps.device_classes import ClassRanking, pool
+from sweeps.imported import Imported, in_order
+from sweeps.metrics import METRICS
+from sweeps.ranking import Candidate, DeviceRanking, NotRanked, Ranking
 from sweeps.result_rows import ResultRow, of_device, read_rows
 from sweeps.spec import ObjectiveSpec
-from sweeps.stats import ratio_by_rounds
+from sweeps.ties import (
+    LATENCY,
+    UNREPEATED_TIMES,
+    Ratio,
+    Settling,
+    leaders,
+    ratio,
+    settling,
+    simplicity,
+    worse,
+)
 from sweeps.verdict import (
     VERDICTS,
-    ConstraintResult,
     Judgement,
-    Verdict,
     direction,
+    evidence,
     in_words,
-    interval,
     judge,
     needs_time,
     objective_text,
 )
 
-NEGLIGIBLE = 0.02
-"""Differences under 2 % are no reason to prefer one variant."""
-
-UNREPEATED_SPREAD = 1.5
-"""One MobileNetV2 artifact took 17 to 25 ms in fresh processes of one machine: a factor of 1.47."""
-
-_LATENCY = "latency_p50_ms"
-_UNREPEATED_TIMES = {_LATENCY, "latency_p90_ms", "latency_p99_ms", "first_inference_ms", "load_ms"}
-_COUNTED = {"unresolved": "unresolved", "fail": "missing a constraint", "disqualified": "disqualified"}
+_COUNTED = {
+    "eliminated": "eliminated",
+    "unresolved": "unresolved",
+    "fail": "missing a constraint",
+    "disqualified": "disqualified",
+}
 
 
-class Ratio(NamedTuple):
-    """A ratio and its 95 % interval; no interval with fewer than two common rounds."""
-
-    value: float
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A measured variant. Only one that is ranked, and whose verdict is `pass`, can win."""
-
-    name: str
-    variant: str
-    job_key: str
-    build_key: str
-    figures: dict[str, float | None]
-    """Every name in `METRICS`."""
-    executor: str
-    """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
-    emulated: bool
-    """Its answers are a reference implementation's, not the device's."""
-    trust: tuple[str, ...]
-    constraints: tuple[ConstraintResult, ...]
-    verdict: Verdict
-    why: str
-    """Empty where it passes."""
-    tied: bool = False
-    """Shares the first place with others; of the winner too."""
-    ratio_to_winner: Ratio | None = None
-    """Latency (p50) as a multiple of the winner's, paired by round; whatever the objective is."""
-
-    @property
-    def timed(self) -> bool:
-        return self.figures[_LATENCY] is not None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotRanked:
-    """A variant without a measurement, and why."""
-
-    name: str
-    variant: str
-    outcome: str
-    """`failed` or `skipped`."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRanking:
-    """Results of one model on one device under like conditions."""
-
-    device: str
-    device_id: str
-    fingerprint: str
-    model: str
-    preset: str
-    runtime_version: str
-    exec_context: str
-    metric: str
-    """What the objective looks at."""
-    winner: Candidate | None
-    no_winner_reason: str
-    """Empty where there is a winner."""
-    tied: tuple[Candidate, ...]
-    """Those that share the first place with the winner, without it."""
-    ranking: tuple[Candidate, ...]
-    """The winner, those tied with it, others that pass, unresolved, failed constraints, disqualified."""
-    checked: tuple[Candidate, ...]
-    """Those without a time, where the objective needs one: in the order of their verdicts, the most accurate first."""
-    not_ranked: tuple[NotRanked, ...]
-    imported: tuple[()] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranking:
-    """A sweep's results: one entry per device, model and set of conditions."""
-
-    sweep: str
-    objective: str
-    """For people: `smallest latency_p50_ms with accuracy_drop_points at most 1 points`."""
-    devices: tuple[DeviceRanking, ...]
-
-
-def rank(frame: pd.DataFrame, objective: ObjectiveSpec, sweep: str, device: str | None = None) -> Ranking:
+def rank(
+    frame: pd.DataFrame,
+    objective: ObjectiveSpec,
+    sweep: str,
+    device: str | None = None,
+    imported: Sequence[Imported] = (),
+) -> Ranking:
     """Rank the jobs of `sweep`, one row of `frame` each; rows that are `stale` do not count.
 
-    `device` is a device's id or (part of) its text for people. Raises `EdgeSweepError` where nothing goes by it.
+    `device` is a device's id or (part of) its text for people. `imported` only stands beneath what it belongs to.
+    Raises `EdgeSweepError` where nothing goes by the name of `device`.
     """
     rows = read_rows(frame, sweep)
+    places = {row.place for row in rows}
+    apart = [one for one in in_order(imported) if one.place not in places]
     if device is not None:
         rows = of_device(rows, device)
+        apart = [one for one in apart if device == one.device_id or device.casefold() in one.device.casefold()]
     entries: list[DeviceRanking] = []
     for place in sorted({row.place for row in rows}):
         here = [row for row in rows if row.place == place]
@@ -148,8 +81,22 @@ def rank(frame: pd.DataFrame, objective: ObjectiveSpec, sweep: str, device: str 
         others = [_not_ranked(row) for row in here if row.outcome != "measured"]
         others.sort(key=lambda other: (other.outcome, other.name))
         groups = _comparable(measured) or [[]]
-        entries += [_entry(group[0] if group else here[0], group, tuple(others), objective) for group in groups]
-    return Ranking(sweep=sweep, objective=objective_text(objective), devices=tuple(entries))
+        beneath = tuple(one for one in in_order(imported) if one.place == place)
+        entries += [
+            _entry(group[0] if group else here[0], group, tuple(others), objective, beneath) for group in groups
+        ]
+    classes: tuple[ClassRanking, ...] = ()
+    if direction(objective)[0] == LATENCY:
+        contenders = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
+        classes = pool([row for row in rows if row.outcome == "measured"], contenders)
+    return Ranking(
+        sweep=sweep,
+        objective=objective_text(objective),
+        devices=tuple(entries),
+        classes=classes,
+        imported=tuple(apart),
+        backends=backend_figure(rows, objective),
+    )
 
 
 def to_json(ranking: Ranking) -> dict[str, Any]:
@@ -166,6 +113,14 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
                 "preset": entry.preset,
                 "runtime_version": entry.runtime_version,
                 "exec_context": entry.exec_context,
+                "gate": entry.gate,
+                "fixed_performance": entry.fixed_performance,
+                "front": entry.front,
+                "device_seconds": entry.device_seconds,
+                "full_seconds": entry.full_seconds,
+                "waited_seconds": entry.waited_seconds,
+                "rounds_to_settle": entry.rounds_to_settle,
+                "settle_command": entry.settle_command,
                 "winner": _candidate_json(entry.winner) if entry.winner else None,
                 "no_winner_reason": entry.no_winner_reason,
                 "explanation": explain(entry),
@@ -173,10 +128,13 @@ def to_json(ranking: Ranking) -> dict[str, Any]:
                 "ranking": [_candidate_json(candidate) for candidate in entry.ranking],
                 "checked": [_candidate_json(candidate) for candidate in entry.checked],
                 "not_ranked": [asdict(row) for row in entry.not_ranked],
-                "imported": list(entry.imported),
+                "imported": [asdict(one) for one in entry.imported],
             }
             for entry in ranking.devices
         ],
+        "classes": [asdict(entry) for entry in ranking.classes],
+        "imported": [asdict(one) for one in ranking.imported],
+        "backends": None if ranking.backends is None else ranking.backends.document(),
     }
 
 
@@ -185,7 +143,7 @@ def explain(entry: DeviceRanking) -> str:
     if entry.winner is None:
         return f"no winner: {entry.no_winner_reason}"
     text = in_words(entry.winner.figures, entry.metric)
-    if entry.metric in _UNREPEATED_TIMES and "one_block" in entry.winner.trust:
+    if entry.metric in UNREPEATED_TIMES and "one_block" in entry.winner.trust:
         text += " (one block, no interval)"
     if not entry.winner.timed:
         text += " (only checked, not timed)"
@@ -213,38 +171,46 @@ def _not_ranked(row: ResultRow) -> NotRanked:
 
 
 def _entry(
-    conditions: ResultRow, group: Sequence[ResultRow], others: tuple[NotRanked, ...], objective: ObjectiveSpec
+    conditions: ResultRow,
+    group: Sequence[ResultRow],
+    others: tuple[NotRanked, ...],
+    objective: ObjectiveSpec,
+    imported: tuple[Imported, ...],
 ) -> DeviceRanking:
     metric, smaller = direction(objective)
     judgements = {row.job_key: judge(row, objective) for row in group}
+    eliminated = {row.job_key: evidence(row, judgements[row.job_key], objective) for row in group}
 
-    def severity(row: ResultRow) -> int:
-        return VERDICTS.index(judgements[row.job_key].verdict)
+    def severity(row: ResultRow) -> tuple[int, bool]:
+        return VERDICTS.index(judgements[row.job_key].verdict), bool(eliminated[row.job_key])
 
-    def badness(row: ResultRow) -> tuple[int, float]:
-        value = row.figure(metric)
-        return severity(row), math.inf if value is None else value if smaller else -value
+    def badness(row: ResultRow) -> tuple[tuple[int, bool], float]:
+        return severity(row), _signed(row, metric, smaller)
 
     apart = [row for row in group if not row.timed] if needs_time(objective) else []
     rows = sorted((row for row in group if row not in apart), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
-    near = [row for row in passing if not _worse(row, passing[0], metric, smaller)]
-    # The best estimate may be the noisiest: who is worse than another of those beside it beyond doubt is not first.
-    leaders = [row for row in near if not any(_worse(row, other, metric, smaller) for other in near)] or near
-    first = sorted(leaders, key=_simplicity)
+    contending = [row for row in passing if not eliminated[row.job_key]]
+    first = leaders(contending, metric, smaller) if contending else []
     leading = {row.job_key for row in first}
-    ordered = first + [row for row in rows if row.job_key not in leading]
-    candidates = tuple(
-        _candidate(
+    front = None if objective.front is None else _front(rows, contending, objective, objective.front)
+
+    def candidate(row: ResultRow, *, ranked: bool = True) -> Candidate:
+        tied = row.job_key in leading and len(first) > 1
+        open_tie = tied and row is not first[0] and metric == LATENCY
+        return _candidate(
             row,
             judgements[row.job_key],
-            tied=place < len(first) > 1,
-            ratio_to_winner=_ratio(row, first[0]) if first else None,
+            tied=tied,
+            ratio_to_winner=ratio(row, first[0]) if first and ranked else None,
+            settling=settling(row.medians_ms, first[0].medians_ms) if open_tie else None,
+            eliminated=eliminated[row.job_key],
+            on_front=front.get(row.job_key) if front and ranked else None,
         )
-        for place, row in enumerate(ordered)
-    )
-    apart.sort(key=lambda row: (severity(row), *_simplicity(row)))
-    checked = tuple(_candidate(row, judgements[row.job_key]) for row in apart)
+
+    candidates = tuple(map(candidate, first + [row for row in rows if row.job_key not in leading]))
+    apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
+    checked = tuple(candidate(row, ranked=False) for row in apart)
     return DeviceRanking(
         device=conditions.device,
         device_id=conditions.device_id,
@@ -253,18 +219,56 @@ def _entry(
         preset=conditions.preset,
         runtime_version=conditions.runtime_version,
         exec_context=conditions.exec_context,
+        gate=conditions.gate,
+        fixed_performance=conditions.fixed_performance,
         metric=metric,
+        front=objective.front,
         winner=candidates[0] if first else None,
         no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
         tied=candidates[1 : len(first)],
         ranking=candidates,
         checked=checked,
         not_ranked=others,
+        device_seconds=sum(row.device_seconds for row in group),
+        full_seconds=sum(row.full_seconds for row in group),
+        waited_seconds=sum(row.waited_seconds for row in group),
+        imported=imported,
     )
 
 
+def _front(
+    rows: Sequence[ResultRow], contending: Sequence[ResultRow], objective: ObjectiveSpec, other: str
+) -> dict[str, bool]:
+    """By job key whether it may win and none beats it: is as good in both by the estimates, and in one of them better
+    beyond doubt. Who was eliminated was beaten so already. Not in it: those with an unknown figure."""
+    metric, smaller = direction(objective)
+    directions = {metric: smaller, other: METRICS[other].better == "lower"}
+    known = [row for row in rows if all(row.figure(name) is not None for name in directions)]
+    may_win = {row.job_key for row in contending}
+    rivals = [row for row in known if row.job_key in may_win]
+
+    def beats(one: ResultRow, row: ResultRow) -> bool:
+        as_good = all(_signed(one, name, less) <= _signed(row, name, less) for name, less in directions.items())
+        return as_good and any(worse(row, one, name, less) for name, less in directions.items())
+
+    return {row.job_key: row.job_key in may_win and not any(beats(one, row) for one in rivals) for row in known}
+
+
+def _signed(row: ResultRow, metric: str, smaller: bool) -> float:
+    """The less, the better."""
+    value = row.figure(metric)
+    return math.inf if value is None else value if smaller else -value
+
+
 def _candidate(
-    row: ResultRow, judgement: Judgement, *, tied: bool = False, ratio_to_winner: Ratio | None = None
+    row: ResultRow,
+    judgement: Judgement,
+    *,
+    tied: bool,
+    ratio_to_winner: Ratio | None,
+    settling: Settling | None,
+    eliminated: str,
+    on_front: bool | None,
 ) -> Candidate:
     return Candidate(
         name=row.name,
@@ -272,6 +276,7 @@ def _candidate(
         job_key=row.job_key,
         build_key=row.build_key,
         figures=row.figures,
+        runner=row.runner,
         executor=row.executor,
         emulated=row.emulated,
         trust=row.trust,
@@ -280,43 +285,11 @@ def _candidate(
         why=judgement.why,
         tied=tied,
         ratio_to_winner=ratio_to_winner,
+        settling=settling,
+        settled=row.settled,
+        eliminated=eliminated,
+        on_front=on_front,
     )
-
-
-def _worse(row: ResultRow, best: ResultRow, metric: str, smaller: bool) -> bool:
-    """Whether `row` is worse than `best` beyond doubt; see the head of this module."""
-    value, top = row.figure(metric), best.figure(metric)
-    if value is None or top is None or value == top:
-        return False
-    if metric == _LATENCY:
-        ratio = ratio_by_rounds(row.medians_ms, best.medians_ms)
-        if ratio is not None and ratio.low is not None:
-            return ratio.low > 1.0 and ratio.value >= 1.0 + NEGLIGIBLE
-    if (value < top) == smaller:
-        return False
-    if metric in _UNREPEATED_TIMES:
-        return max(value, top) >= UNREPEATED_SPREAD * min(value, top)
-    ends, best_ends = interval(row.figures, metric), interval(best.figures, metric)
-    if ends is not None and best_ends is not None:
-        return ends[0] > best_ends[1] or ends[1] < best_ends[0]
-    return math.isinf(top) or abs(value - top) > NEGLIGIBLE * abs(top)
-
-
-def _simplicity(row: ResultRow) -> tuple[float, float, str]:
-    """Order inside a tie: higher accuracy, then smaller file, then name."""
-    accuracy = row.figures["top1_percent"]
-    if accuracy is None:
-        accuracy = row.figures["agreement_percent"]
-    size = row.figures["artifact_mb"]
-    return math.inf if accuracy is None else -accuracy, math.inf if size is None else size, row.name
-
-
-def _ratio(row: ResultRow, winner: ResultRow) -> Ratio | None:
-    paired = ratio_by_rounds(row.medians_ms, winner.medians_ms)
-    if paired is not None:
-        return Ratio(paired.value, paired.low, paired.high)
-    value, best = row.figures[_LATENCY], winner.figures[_LATENCY]
-    return Ratio(value / best, None, None) if value and best else None
 
 
 def _no_winner_reason(
@@ -327,21 +300,24 @@ def _no_winner_reason(
         found = [f"{len(checked)} only checked"] if checked else []
         found += [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
         return f"nothing was {'timed' if checked else 'measured'}: {', '.join(found)}"
-    verdicts = Counter(candidate.verdict for candidate in candidates)
-    counted = ", ".join(f"{verdicts[verdict]} {_COUNTED[verdict]}" for verdict in VERDICTS if verdict in verdicts)
+    states = Counter(candidate.state for candidate in candidates)
+    counted = ", ".join(f"{states[state]} {words}" for state, words in _COUNTED.items() if state in states)
+    nearest = candidates[0]
     return (
-        f"of {len(candidates)} measured none passed ({counted}); the nearest, {candidates[0].name}: {candidates[0].why}"
+        f"of {len(candidates)} measured none may win ({counted}); the nearest, {nearest.name}: "
+        f"{nearest.why or nearest.eliminated}"
     )
 
 
 def _candidate_json(candidate: Candidate) -> dict[str, Any]:
-    ratio = candidate.ratio_to_winner
+    ratio, settling = candidate.ratio_to_winner, candidate.settling
     return {
         "name": candidate.name,
         "variant": candidate.variant,
         "job_key": candidate.job_key,
         "build_key": candidate.build_key,
         **candidate.figures,
+        "runner": candidate.runner,
         "executor": candidate.executor,
         "emulated": candidate.emulated,
         "trust": list(candidate.trust),
@@ -350,4 +326,9 @@ def _candidate_json(candidate: Candidate) -> dict[str, Any]:
         "why": candidate.why,
         "tied": candidate.tied,
         "latency_ratio_to_winner": None if ratio is None else ratio._asdict(),
+        "settling": None if settling is None else {**asdict(settling), "text": settling.text},
+        "eliminated": bool(candidate.eliminated),
+        "evidence": candidate.eliminated,
+        "settled": None if candidate.settled is None else asdict(candidate.settled),
+        "on_front": candidate.on_front,
     }

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -16,16 +15,21 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
+from sweeps.backend_figure import TITLE as BACKENDS
+from sweeps.backend_figure import BackendFigure, Best
+from sweeps.device_classes import ClassRanking
+from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
 from sweeps.plan import Plan
-from sweeps.protocol import TRUST, resolve
-from sweeps.rank import Candidate, DeviceRanking, Ranking
+from sweeps.protocol import protocol_of
+from sweeps.ranking import Candidate, DeviceRanking, Ranking, duration
 from sweeps.records import DeviceFacts
 from sweeps.status import STATES, SweepStatus
+from sweeps.tables import cells, new_table, open_console
 from sweeps.text import plain
+from sweeps.trust import TRUST
 from sweeps.verdict import in_words, reference_text
 
 # Column of the ranking: from which width of the terminal on. The variant's name must stay readable.
@@ -38,6 +42,7 @@ _RANKING_COLUMNS = {
     ">top-1": 0,
     ">drop (points)": 145,
     ">MB": 125,
+    "front": 0,
     "verdict": 0,
     "trust": 165,
 }
@@ -53,35 +58,27 @@ _CHECKED_COLUMNS = {
     "checked by": 140,
     "trust": 165,
 }
+_BACKEND_COLUMNS = {
+    "device": 0,
+    "model": 105,
+    "numbers": 0,
+    ">CPU ms": 0,
+    ">NNAPI ms": 0,
+    ">ratio": 0,
+    ">95 % interval": 0,
+    "finding": 0,
+    "best on the CPU": 140,
+    "best on NNAPI": 160,
+}
 _ONLY_CHECKED = "only checked"
-_VERDICTS = {"pass": "green", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
-
-
-def _console(*, stderr: bool = False) -> Console:
-    # Piped output is as wide as it needs to be; markup in names stays text.
-    console = Console(stderr=stderr, markup=False, highlight=False)
-    if not console.is_terminal:
-        console.width = 180
-    return console
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=Text(plain(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        numeric = column.startswith(">")
-        table.add_column(column.lstrip(">"), justify="right" if numeric else "left", no_wrap=numeric)
-    return table
-
-
-def _cells(*values: object) -> list[Text]:
-    return [value if isinstance(value, Text) else Text(plain(str(value))) for value in values]
+_VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
 class RunProgress:
     """Progress bars of a run on stderr: what runs now, how far, how much time is left."""
 
     def __init__(self) -> None:
-        self._console = _console(stderr=True)
+        self._console = open_console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
@@ -94,7 +91,7 @@ class RunProgress:
             console=self._console,
         )
         self._tasks: dict[str, TaskID] = {}
-        self._tenth = 0
+        self._tenths: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -107,18 +104,20 @@ class RunProgress:
         """`share` from 0 to 1; `None` while it is not known."""
         self.step(f"Preparing {what}", 0 if share is None else round(100 * share), None if share is None else 100, "")
 
-    def step(self, title: str, done: int, total: int | None, running: str) -> None:
-        """One bar per title; the bar before it is finished when a new one begins. `total` `None`: not known."""
+    def step(self, title: str, done: int, total: int | None, running: str, *, beside: str = "") -> None:
+        """One bar per title; a new one ends the bars before it, but for those whose title starts with `beside`.
+        `total` `None`: not known."""
         if title not in self._tasks:
-            for earlier in self._tasks.values():
-                self._progress.update(earlier, total=100, completed=100, visible=False)
+            for earlier, task in self._tasks.items():
+                if not (beside and earlier.startswith(beside)):
+                    self._progress.update(task, total=100, completed=100, visible=False)
             self._tasks[title] = self._progress.add_task(plain(title), total=total, running="")
             if not self._console.is_terminal:
                 self.note(f"{title} ...")
-        elif not self._console.is_terminal and total and 10 * done // total > self._tenth:
+        elif not self._console.is_terminal and total and 10 * done // total > self._tenths[title]:
             # A log file shows no bar: a line per tenth says that it goes on.
             self.note(f"{title}: {done} of {total}")
-        self._tenth = 10 * done // total if total else 0
+        self._tenths[title] = 10 * done // total if total else 0
         self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
 
     def note(self, message: str) -> None:
@@ -156,18 +155,18 @@ def plan_document(plan: Plan, states: Mapping[str, str], seconds: float) -> dict
 
 
 def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
-    console = _console()
+    console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
-    rounds = resolve(plan.sweep.protocol).rounds
-    table = _table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
+    rounds = protocol_of(plan.sweep).rounds
+    table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
     for number, job in enumerate(plan.jobs, 1):
         wanted = _ONLY_CHECKED if job.emulated else rounds
-        table.add_row(*_cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
+        table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
     console.print(table)
     if plan.skipped:
-        table = _table("Skipped", "combination", "device", "reason")
+        table = new_table("Skipped", "combination", "device", "reason")
         for skip in plan.skipped:
-            table.add_row(*_cells(skip.name, names[skip.device_id], skip.reason))
+            table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
         console.print(table)
     for reference in sorted({job.reference for job in plan.jobs if job.emulated}):
         console.print(Text(plain(f"{_ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
@@ -182,19 +181,12 @@ def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
     )
 
 
-def duration(seconds: float) -> str:
-    """`40 s`, `3 min`, `2.5 h`: an estimate needs no more digits."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def print_status(status: SweepStatus) -> None:
-    console = _console()
-    table = _table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
+    console = open_console()
+    table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
         rounds = _ONLY_CHECKED if job.emulated else f"{job.rounds} of {status.rounds}"
-        table.add_row(*_cells(job.name, job.state, rounds, job.reason))
+        table.add_row(*cells(job.name, job.state, rounds, job.reason))
     console.print(table)
     counts = []
     for state in STATES:
@@ -204,13 +196,21 @@ def print_status(status: SweepStatus) -> None:
 
 
 def print_ranking(ranking: Ranking) -> None:
-    console = _console()
+    console = open_console()
     for device in ranking.devices:
         _print_device(console, ranking, device)
+    for pooled in ranking.classes:
+        _print_class(console, ranking, pooled)
+    if ranking.backends is not None:
+        _print_backends(console, ranking.backends)
+    if ranking.imported:
+        _print_imported(console, f"{NOTE}; there is no ranking of these devices", ranking.imported, apart=True)
 
 
 def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> None:
-    console.print(Text(plain(f"\n{ranking.sweep} · {device.model} on {device.device}"), style="bold"))
+    several = sum((one.model, one.device) == (device.model, device.device) for one in ranking.devices) > 1
+    unit = f" ({device.device_id})" if several else ""
+    console.print(Text(plain(f"\n{ranking.sweep} · {device.model} on {device.device}{unit}"), style="bold"))
     console.print(Text(plain(f"objective: {ranking.objective}"), style="dim"))
     if device.winner is None:
         console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
@@ -218,13 +218,17 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         console.print(
             Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
         )
-        if device.tied:
-            names = ", ".join(_short(candidate.name, device) for candidate in device.tied)
-            console.print(Text(plain(f"Tied with it: {names}")))
-            console.print(Text("Inside a tie the more accurate goes first, then the smaller file.", style="dim"))
+        _print_ties(console, device)
     if device.ranking:
+        left_out = () if device.front else ("front",)
+        columns = {name: width for name, width in _RANKING_COLUMNS.items() if name not in left_out}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
-        _print_fitting(console, "", _RANKING_COLUMNS, rows)
+        _print_fitting(console, "", columns, rows)
+        for reason, candidates in device.reasons.items():
+            names = ", ".join(_short(candidate.name, device) for candidate in candidates)
+            console.print(Text(plain(f"{names}: {reason}"), style="dim"))
+        if device.cost_text:
+            console.print(Text(device.cost_text, style="dim"))
     if device.checked:
         rows = [_checked_row(candidate, device) for candidate in device.checked]
         _print_fitting(console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
@@ -233,21 +237,103 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         console.print(Text(plain(f"{executor}: {reference_text(executor)}"), style="dim"))
     _print_trust(console, shown)
     if device.not_ranked:
-        table = _table("Not ranked", "variant", "outcome", "reason")
+        table = new_table("Not ranked", "variant", "outcome", "reason")
         for row in device.not_ranked:
-            table.add_row(*_cells(_short(row.name, device), row.outcome, row.reason))
+            table.add_row(*cells(_short(row.name, device), row.outcome, row.reason))
         console.print(table)
+    if device.imported:
+        _print_imported(console, NOTE, device.imported)
+
+
+def _print_imported(console: Console, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
+    """With `apart` each says which model and device it is of: there is no heading above that does."""
+    table = new_table(title, *(("device", "model") if apart else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
+    for one in figures:
+        place = (one.device, one.model) if apart else ()
+        median = "–" if one.p50_ms is None else f"{one.p50_ms:.3f}"
+        table.add_row(*cells(*place, one.variant, f"{one.mean_ms:.3f}", one.iterations or "–", median, one.source))
+    console.print(table)
+
+
+def _print_ties(console: Console, device: DeviceRanking) -> None:
+    if not device.tied:
+        return
+    console.print(Text("Tied with it (not told apart at 95 %, or by less than 2 %):"))
+    for candidate in device.tied:
+        settling = f": {candidate.settling.text}" if candidate.settling else ""
+        console.print(Text(plain(f"  {_short(candidate.name, device)}{settling}")))
+    if device.settle_command:
+        console.print(Text(f"To measure just these: {device.settle_command}"))
+    preferred = "Inside a tie the more accurate goes first, then the smaller file (by 2 % or more)."
+    console.print(Text(preferred, style="dim"))
+
+
+def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> None:
+    title = f"{ranking.sweep} · {pooled.model} on {len(pooled.units)} units of {pooled.device}"
+    console.print(Text(plain(f"\n{title}"), style="bold"))
+    if not pooled.winner:
+        console.print(Text("No variant may win on every unit.", style="yellow"))
+        return
+    console.print(Text(plain(f"Ship on all of them: {pooled.winner}"), style="bold green"))
+    table = new_table("", "variant", ">units", ">may win on", ">ratio", ">between units", ">95 % interval", "")
+    for entry in pooled.entries:
+        low, high = entry.ratio_low, entry.ratio_high
+        table.add_row(
+            *cells(
+                entry.variant,
+                entry.units,
+                entry.passes_on,
+                f"{entry.ratio:.2f}×",
+                f"{entry.ratio_least:.2f} – {entry.ratio_most:.2f}",
+                "–" if low is None or high is None else f"{low:.2f} – {high:.2f}",
+                "tied" if entry.tied and entry.variant != pooled.winner else "",
+            )
+        )
+    console.print(table)
+
+
+def _print_backends(console: Console, figure: BackendFigure) -> None:
+    title = f"\n{BACKENDS}: the quickest build of each" + (f"; {figure.headline}" if figure.headline else "")
+    rows, notes = [], dict[str, list[str]]()
+    for pair in figure.pairs:
+        if pair.note:
+            notes.setdefault(f"{pair.precision}, {pair.note}", []).append(pair.device_id)
+        ratio = pair.ratio
+        rows.append(
+            {
+                "device": f"{pair.device} {pair.device_id}",
+                "model": pair.model,
+                "numbers": pair.precision,
+                ">CPU ms": _best_p50(pair.cpu),
+                ">NNAPI ms": _best_p50(pair.nnapi),
+                ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
+                ">95 % interval": "–" if ratio is None or ratio.low is None else f"{ratio.low:.2f} – {ratio.high:.2f}",
+                "finding": pair.finding or "–",
+                "best on the CPU": "–" if pair.cpu is None else pair.cpu.variant,
+                "best on NNAPI": "–" if pair.nnapi is None else pair.nnapi.variant,
+            }
+        )
+    _print_fitting(console, title, _BACKEND_COLUMNS, rows)
+    for note, devices in notes.items():
+        console.print(Text(plain(f"{', '.join(dict.fromkeys(devices))}: {note}"), style="dim"))
+    if not figure.headline:
+        console.print(
+            Text("ratio: NNAPI's p50 as a multiple of the CPU's; below 1 NNAPI is the faster one", style="dim")
+        )
+
+
+def _best_p50(best: Best | None) -> str:
+    return "–" if best is None else f"{best.p50_ms:.3f}"
 
 
 def _print_fitting(
-    console: Console, title: str, least_widths: Mapping[str, int], rows: Sequence[Sequence[object]]
+    console: Console, title: str, least_widths: Mapping[str, int], rows: Sequence[Mapping[str, object]]
 ) -> None:
-    """A table of the columns that the terminal is wide enough for. `rows` have all of them."""
+    """A table of the columns that the terminal is wide enough for."""
     columns = [name for name, least_width in least_widths.items() if console.width >= least_width]
-    table = _table(title, *columns)
+    table = new_table(title, *columns)
     for row in rows:
-        cells = dict(zip(least_widths, row, strict=True))
-        table.add_row(*_cells(*(cells[name] for name in columns)))
+        table.add_row(*cells(*(row[name] for name in columns)))
     console.print(table)
 
 
@@ -288,44 +374,45 @@ def _interval(candidate: Candidate, low: str, high: str) -> str:
     return "–" if "–" in ends else " – ".join(ends)
 
 
-def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> list[object]:
+def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
     figures = candidate.figures
     accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
     place: object = number
-    if candidate.verdict != "pass":
+    if candidate.state != "pass":
         place = ""
     elif device.winner is not None and candidate.tied:
         place = "1="
     ratio = candidate.ratio_to_winner
-    return [
-        place,
-        _short(candidate.name, device),
-        _figure(candidate, "latency_p50_ms") if candidate.timed else "not timed",
-        _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        "–" if ratio is None else f"{ratio[0]:.2f}×",
-        METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
-        _figure(candidate, "accuracy_drop_points"),
-        _figure(candidate, "artifact_mb"),
-        Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
-        ", ".join(candidate.trust),
-    ]
+    return {
+        ">#": place,
+        "variant": _short(candidate.name, device),
+        ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else "not timed",
+        ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
+        ">ratio": "–" if ratio is None else f"{ratio[0]:.2f}×",
+        ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
+        ">drop (points)": _figure(candidate, "accuracy_drop_points"),
+        ">MB": _figure(candidate, "artifact_mb"),
+        "front": {True: "front", False: "", None: "–"}[candidate.on_front],
+        "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
+        "trust": ", ".join(candidate.trust),
+    }
 
 
-def _checked_row(candidate: Candidate, device: DeviceRanking) -> list[object]:
+def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
     # Outputs that equal the eager model's to the bit have no noise to compare with.
     equal = candidate.figures["sqnr_db"] is None and candidate.figures["agreement_percent"] is not None
-    return [
-        _short(candidate.name, device),
-        METRICS["top1_percent"].format(candidate.figures["top1_percent"]),
-        _figure(candidate, "accuracy_drop_points"),
-        _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),
-        METRICS["agreement_percent"].format(candidate.figures["agreement_percent"]),
-        "equal" if equal else _figure(candidate, "sqnr_db"),
-        _figure(candidate, "artifact_mb"),
-        Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
-        candidate.executor or "–",
-        ", ".join(candidate.trust),
-    ]
+    return {
+        "variant": _short(candidate.name, device),
+        ">top-1": METRICS["top1_percent"].format(candidate.figures["top1_percent"]),
+        ">drop (points)": _figure(candidate, "accuracy_drop_points"),
+        ">95 % interval": _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),
+        ">agreement": METRICS["agreement_percent"].format(candidate.figures["agreement_percent"]),
+        ">SQNR dB": "equal" if equal else _figure(candidate, "sqnr_db"),
+        ">MB": _figure(candidate, "artifact_mb"),
+        "constraints": Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
+        "checked by": candidate.executor or "–",
+        "trust": ", ".join(candidate.trust),
+    }
 
 
 def facts_document(facts: DeviceFacts) -> dict[str, object]:
@@ -346,13 +433,13 @@ def facts_document(facts: DeviceFacts) -> dict[str, object]:
 
 
 def print_devices(devices: Sequence[DeviceFacts]) -> None:
-    table = _table("Devices", "name", "id", "class", "OS", "ABI", ">cores", ">RAM", "runtimes", "int8 engines")
+    table = new_table("Devices", "name", "id", "class", "OS", "ABI", ">cores", ">RAM", "runtimes", "int8 engines")
     for facts in devices:
         ram = "–" if facts.ram_bytes is None else f"{facts.ram_bytes / 2**30:.0f} GiB"
         runtimes = ", ".join(f"{name} {version}" for name, version in facts.runtime_versions) or "none"
         engines = ", ".join(facts.qengines) or "none"
         table.add_row(
-            *_cells(
+            *cells(
                 facts.name,
                 facts.device_id,
                 facts.device_class,
@@ -364,13 +451,13 @@ def print_devices(devices: Sequence[DeviceFacts]) -> None:
                 engines,
             )
         )
-    _console().print(table)
+    open_console().print(table)
 
 
 def print_checks(checks: Sequence[tuple[str, bool, str, str]]) -> None:
     """Rows of (what, whether it is there, what was found, the line that would mend it)."""
-    table = _table("Doctor", "", "what", "found", "to enable it")
+    table = new_table("Doctor", "", "what", "found", "to enable it")
     for name, ok, found, fix in checks:
         mark = Text("ok", style="green") if ok else Text("--", style="yellow")
-        table.add_row(*_cells(mark, name, found, "" if ok else fix))
-    _console().print(table)
+        table.add_row(*cells(mark, name, found, "" if ok else fix))
+    open_console().print(table)

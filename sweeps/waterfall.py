@@ -13,9 +13,10 @@ import pandas as pd
 
 from sweeps.accuracy_change import change, drop_of
 from sweeps.frame import SweepResults
-from sweeps.rank import NEGLIGIBLE, UNREPEATED_SPREAD
+from sweeps.racing import NEGLIGIBLE
 from sweeps.result_rows import ResultRow, read_rows
 from sweeps.stats import Estimate, ratio_by_rounds
+from sweeps.ties import UNREPEATED_SPREAD
 
 Resolved = Literal["faster", "slower", "more accurate", "less accurate", "no difference shown"]
 

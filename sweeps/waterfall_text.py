@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from sweeps.protocol import TRUST
 from sweeps.stats import Estimate
 from sweeps.text import plain
+from sweeps.trust import TRUST
 from sweeps.waterfall import Gain, Step, Waterfall
 
 _BAR = 44

@@ -8,6 +8,7 @@ import pytest
 from sweeps.errors import EdgeSweepError
 from sweeps.metrics import METRICS
 from sweeps.rank import explain, rank, to_json
+from sweeps.records import Settled
 from sweeps.spec import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import p50_estimate
 
@@ -36,6 +37,7 @@ def measured(name, blocks=(10.0, 10.1, 9.9), top1=97.0, drop=(0.0, -0.4, 0.4), s
         "stage": None,
         "kind": None,
         "reason": None,
+        "runner": "python-torchscript 1",
         "executor": "f1",
         "emulated": False,
         "stale": False,
@@ -69,6 +71,21 @@ def failed(name, **changes):
 
 def skipped(name, **changes):
     return failed(name) | {"outcome": "skipped", "stage": None, "kind": None, "reason": "qengine not there"} | changes
+
+
+def left(by, ratio_low=1.0678, reason="slower", rounds=4):
+    """Sent away by a race."""
+    ratio = None if ratio_low is None else ratio_low + 0.05
+    about = {
+        "job_key": "",
+        "budget": "race",
+        "message": "",
+        "error": 0.02,
+        "reason": reason,
+        "rounds": rounds,
+        "by": by,
+    }
+    return {"settled": Settled(**about, ratio=ratio, ratio_low=ratio_low)}
 
 
 def entries(rows, objective=FREE, device=None):
@@ -147,6 +164,13 @@ def test_one_variant_entered_twice_ends_tied():
 )
 def test_inside_a_tie_the_more_accurate_then_the_smaller_then_the_name_goes_first(first, second, winner):
     assert entry([measured("second", **second), measured("first", **first)]).winner.name == winner
+
+
+def test_inside_a_tie_a_file_that_is_hardly_smaller_does_not_go_before_the_better_estimate():
+    rows = [measured("quick", (3.0, 10.0, 4.0), size=1.64), measured("slow", (10.0, 4.0, 9.0), size=1.639)]
+    ranked = entry(rows)
+    assert ranked.winner.name == "quick"
+    assert names(ranked.tied) == ["slow"]
 
 
 def test_without_labels_agreement_decides_inside_a_tie():
@@ -343,7 +367,7 @@ def test_where_everything_failed_there_is_an_entry_without_a_winner_that_says_wh
 def test_where_nothing_passed_the_reason_counts_the_verdicts():
     rows = [measured("a", drop=(5.0, 3.0, 7.0)), unlabelled("b"), measured("c", trust=("throttled",))]
     reason = entry(rows, DEFAULT).no_winner_reason
-    assert "of 3 measured none passed (1 unresolved, 1 missing a constraint, 1 disqualified)" in reason
+    assert "of 3 measured none may win (1 unresolved, 1 missing a constraint, 1 disqualified)" in reason
 
 
 @pytest.mark.parametrize("column", ["fingerprint", "preset", "runtime_version", "exec_context", "model", "device_id"])
@@ -439,6 +463,7 @@ def test_the_json_holds_the_whole_ranking_without_nan():
     assert (apart["name"], apart["executor"], apart["emulated"]) == ("d", "reference:nnapi@1", True)
     assert (apart["latency_p50_ms"], apart["top1_percent"], apart["verdict"]) == (None, 97.0, "pass")
     assert (device["winner"]["executor"], device["winner"]["emulated"]) == ("f1", False)
+    assert device["winner"]["runner"] == "python-torchscript 1"
     assert [row["name"] for row in device["not_ranked"]] == ["f", "s"]
     assert device["imported"] == []
 
@@ -462,3 +487,126 @@ def test_the_json_of_a_device_without_a_winner_says_so():
 )
 def test_the_winner_is_explained_in_one_line(rows, objective, text):
     assert explain(entry(rows, ObjectiveSpec(**objective, constraints=()))) == text
+
+
+def test_who_was_eliminated_never_wins_nor_ties_and_keeps_its_figure_and_the_evidence():
+    rows = [
+        measured("winner", (10.0, 10.1, 9.9)),
+        measured("behind", (14.0, 14.1, 13.9)),
+        # Its few rounds were cool ones.
+        measured("gone", (9.0, 9.1, 8.9), **left("net · winner")),
+    ]
+    ranked = entry(rows)
+    assert names(ranked.ranking) == ["winner", "behind", "gone"]
+    assert (ranked.winner.name, ranked.tied) == ("winner", ())
+    gone = ranked.ranking[2]
+    assert gone.eliminated == "left after 4 rounds: at least 1.06 times as slow as winner"
+    assert (gone.state, gone.verdict, gone.figures["latency_p50_ms"]) == ("eliminated", "pass", 9.0)
+    assert gone.ratio_to_winner is not None
+
+
+@pytest.mark.parametrize(("low", "words"), [(1.2, "1.20"), (1.019, "1.01"), (1.00321, "1.0032")])
+def test_the_evidence_never_says_more_than_the_bound(low, words):
+    gone = entry([measured("a"), measured("b", **left("a", ratio_low=low))]).ranking[1]
+    assert gone.eliminated == f"left after 4 rounds: at least {words} times as slow as a"
+
+
+def test_whom_a_race_kept_is_not_eliminated():
+    kept = left("", None, reason="best")
+    ranked = entry([measured("a", **kept), measured("b", **kept)])
+    assert [candidate.eliminated for candidate in ranked.ranking] == ["", ""]
+    assert names(ranked.tied) == ["b"]
+    assert ranked.winner.settled.reason == "best"
+
+
+def test_where_all_that_pass_were_eliminated_there_is_no_winner_and_it_is_said():
+    rows = [measured("a", trust=("throttled",)), measured("b", **left("a"))]
+    ranked = entry(rows)
+    assert ranked.winner is None
+    assert ranked.no_winner_reason == (
+        "of 2 measured none may win (1 eliminated, 1 disqualified); the nearest, b: "
+        "left after 4 rounds: at least 1.06 times as slow as a"
+    )
+
+
+def test_an_elimination_by_a_constraint_counts_as_long_as_the_constraint_is_missed():
+    gone = left("a", None, reason="constraint", rounds=2)
+    rows = [measured("a"), measured("b", (8.0, 8.1, 7.9), drop=(2.0, 1.1, 2.9), **gone)]
+    strict, free = entry(rows, DEFAULT), entry(rows)
+    assert strict.ranking[1].eliminated == "left after 2 rounds: it misses a constraint that a keeps"
+    assert strict.ranking[1].state == "fail"
+    assert free.winner.name == "b"
+
+
+def test_an_elimination_for_latency_does_not_count_where_latency_is_not_asked_for():
+    rows = [measured("a", size=5.0), measured("b", size=1.0, **left("a"))]
+    assert entry(rows, ObjectiveSpec(minimize="artifact_mb", constraints=())).winner.name == "b"
+
+
+def test_inside_a_tie_of_equal_accuracy_and_size_the_better_estimate_goes_before_the_name():
+    rows = [measured("a", (10.0, 10.6, 10.2)), measured("b", (10.3, 9.9, 10.1))]
+    assert entry(rows).winner.name == "b"
+
+
+def test_what_would_settle_a_tie_is_said_of_each_that_is_tied_in_latency():
+    rows = [
+        measured("a", (10.0, 10.4, 9.9), size=1.0),
+        measured("open", (10.9, 10.2, 11.1)),
+        measured("same", (10.0, 10.4, 9.901)),
+        measured("slow", (20.0, 20.1, 19.9)),
+    ]
+    ranked = entry(rows)
+    found = {candidate.name: candidate.settling for candidate in ranked.ranking}
+    assert found["a"] is None
+    assert found["slow"] is None
+    assert found["same"].rounds == 0
+    assert found["open"].rounds > 0
+    assert ranked.rounds_to_settle == found["open"].rounds
+    document = json.loads(json.dumps(to_json(rank(pd.DataFrame(rows), FREE, "s")), allow_nan=False))
+    assert document["devices"][0]["rounds_to_settle"] == ranked.rounds_to_settle
+    assert document["devices"][0]["tied"][0]["settling"].keys() == {"rounds", "outcome", "text"}
+
+
+def test_a_tie_in_size_can_not_be_settled_by_rounds():
+    ranked = entry([measured("a"), measured("b")], ObjectiveSpec(minimize="artifact_mb", constraints=()))
+    assert names(ranked.tied) == ["b"]
+    assert (ranked.tied[0].settling, ranked.rounds_to_settle) == (None, None)
+
+
+@pytest.mark.parametrize("changes", [{"gate": "gated"}, {"fixed_performance": "on"}, {"fixed_performance": "off"}])
+def test_gated_and_fixed_performance_blocks_do_not_meet_others(changes):
+    likewise = {"gate": "none", "fixed_performance": ""}
+    rows = [measured("a", **likewise), measured("b", (5.0,) * 3, **likewise | changes)]
+    assert [len(found.ranking) for found in entries(rows)] == [1, 1]
+    assert len(entries([row | changes for row in rows])) == 1
+
+
+FRONT = ObjectiveSpec(constraints=(), front="top1_percent")
+
+
+def test_the_front_holds_what_no_other_beats_in_both():
+    rows = [
+        measured("quick", (5.0, 5.1, 4.9), top1=90.0),
+        measured("accurate", (10.0, 10.1, 9.9), top1=97.0),
+        measured("neither", (11.0, 11.1, 10.9), top1=90.0),
+        measured("gone", (4.0, 4.1, 3.9), top1=90.0, **left("quick")),
+        measured("hot", (1.0, 1.1, 0.9), top1=99.0, trust=("throttled",)),
+    ]
+    on_front = {candidate.name: candidate.on_front for candidate in entry(rows, FRONT).ranking}
+    assert on_front == {"quick": True, "accurate": True, "neither": False, "gone": False, "hot": False}
+    assert all(candidate.on_front is None for candidate in entry(rows).ranking)
+
+
+def test_a_doubtful_difference_takes_none_off_the_front():
+    rows = [measured("a", (10.0, 10.4, 9.9)), measured("b", (10.2, 10.1, 10.3))]
+    assert [candidate.on_front for candidate in entry(rows, FRONT).ranking] == [True, True]
+
+
+def test_an_unknown_figure_is_on_no_front():
+    rows = [measured("a"), unlabelled("b")]
+    assert {candidate.name: candidate.on_front for candidate in entry(rows, FRONT).ranking} == {"a": True, "b": None}
+
+
+def test_what_measuring_cost_is_added_up():
+    rows = [measured("a", device_seconds=60.0, waited_seconds=5.0), measured("b", device_seconds=30.0), failed("c")]
+    assert (entry(rows).device_seconds, entry(rows).waited_seconds) == (90.0, 5.0)

@@ -7,11 +7,12 @@ import pytest
 
 from sweeps.frame import ResultRow, to_frame
 from sweeps.journal import Journal
-from sweeps.protocol import TRUST
 from sweeps.rank import rank
-from sweeps.spec import ObjectiveSpec
+from sweeps.records import Settled
+from sweeps.spec import ConstraintSpec, ObjectiveSpec
 from sweeps.status import read_status
-from sweeps.terminal import plan_document, print_plan, print_ranking, print_status
+from sweeps.terminal import RunProgress, plan_document, print_plan, print_ranking, print_status
+from sweeps.trust import TRUST
 
 FREE = ObjectiveSpec(constraints=())
 CHECKED = "Checked on this host, not timed"
@@ -146,3 +147,104 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     assert [cells(lines, name)[2] for name in (timed.name, checked.name)] == ["1 of 2", "only checked"]
     assert "1 measured (1 only checked), 0 failed, 2 pending (1 only checked), 0 stale, 0 combinations skipped" in lines
     assert [job["emulated"] for job in status.document()["jobs"]] == [False, True, True]
+
+
+LEFT = Settled(
+    job_key="", budget="race", rounds=4, reason="slower", message="", by="net · quick", ratio=1.2, ratio_low=1.067
+)
+
+
+def rounds(*medians_ms: float) -> dict[str, object]:
+    return {"block_medians_ms": tuple(enumerate(medians_ms))}
+
+
+def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stands_beneath(printed, records) -> None:
+    gone = [records.row(records.job(n), 12.0, name=f"net · gone {n}", settled=LEFT) for n in (2, 4)]
+    lines = printed([records.row(records.job(0), name="net · quick"), *gone])
+    assert cells(lines, "gone 2")[1] == "12.000"
+    assert cells(lines, "gone 2")[-1] == "eliminated"
+    assert "gone 2, gone 4: eliminated: left after 4 rounds: at least 1.06 times as slow as quick" in lines
+
+
+def test_what_is_not_resolved_is_explained_beneath_the_table(printed, records) -> None:
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="accuracy_drop_points", at_most=1.0),))
+    lines = printed([records.row(records.job(0), name="net · near")], bound)
+    explained = next(
+        line for line in lines if line.startswith("near: unresolved: accuracy_drop_points is 0.500 points")
+    )
+    assert "more evaluation images would tell" in explained
+
+
+def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, records) -> None:
+    rows = [
+        records.row(records.job(0), 10.0, name="net · a", **rounds(10.0, 10.4, 9.9)),
+        records.row(records.job(2), 10.5, name="net · open", **rounds(10.9, 10.2, 11.1)),
+        records.row(records.job(4), 10.0, name="net · same", **rounds(10.0, 10.4, 9.9)),
+    ]
+    found = rank(to_frame(rows), FREE, "s").devices[0]
+    lines = printed(rows)
+    assert f"open: about {found.rounds_to_settle} more rounds would tell them apart" in lines
+    assert "same: equal for practice: within 2 % at 95 %" in lines
+    assert f"To measure just these: edgesweep run SWEEP.yaml --settle {found.rounds_to_settle}" in lines
+
+
+def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
+    late = replace(LEFT, reason="out_of_time", by="", message="the 3 minutes of the device were used up")
+    lines = printed([records.row(records.job(n), name=f"net · {n}", settled=late) for n in (0, 2)])
+    assert "0, 2: the 3 minutes of the device were used up" in lines
+
+
+def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> None:
+    cost = {"device_seconds": 100.0, "waited_seconds": 30.0, "full_seconds": 300.0}
+    rows = [records.row(records.job(0), **cost), records.row(records.job(2), 12.0, settled=LEFT, **cost)]
+    assert (
+        "device time: 3 min, and 60 s of waiting; 1 of 2 left the race early: "
+        "to the end (preset full) it would have taken 10 min or more" in printed(rows)
+    )
+    assert not any("device time" in line for line in printed([records.row(records.job(0))]))
+
+
+def test_the_front_is_a_column_where_it_is_asked_for(printed, records) -> None:
+    rows = [records.row(records.job(0), name="net · a"), records.row(records.job(2), 30.0, name="net · b")]
+    asked = printed(rows, ObjectiveSpec(constraints=(), front="top1_percent"))
+    assert "front" in cells(asked, "1   a")
+    assert "front" not in cells(asked, "2   b")
+    assert not any("front" in line for line in printed(rows))
+
+
+def test_units_of_one_class_have_a_table_of_their_own(printed, records) -> None:
+    rows = []
+    for unit, factor in (("a", 1.0), ("b", 3.0)):
+        for number, ms in ((0, 10.0), (1, 12.0)):
+            job = records.job(number, device_id=unit, key=f"{unit}{number}")
+            rows.append(records.row(job, ms * factor, name=f"net · {number} · {unit}", threads=1))
+    lines = printed(rows)
+    assert "s · net on 2 units of Maker Phone (SoC)" in lines
+    start = lines.index("s · net on 2 units of Maker Phone (SoC)")
+    assert lines[start + 1] == f"Ship on all of them: {rows[0].variant}"
+    assert cells(lines[start + 2 :], rows[1].variant) == [
+        rows[1].variant,
+        "2",
+        "2",
+        "1.20×",
+        "1.20 – 1.20",
+        "1.20 – 1.20",
+    ]
+
+
+def test_text_of_a_race_can_not_move_the_cursor(printed, records) -> None:
+    evil = replace(LEFT, by="net · \x1b[2Jquick")
+    late = replace(LEFT, reason="out_of_time", message="\x1b[1A gone")
+    rows = [records.row(records.job(0), settled=late), records.row(records.job(2), 12.0, settled=evil)]
+    assert "\x1b" not in "\n".join(printed(rows))
+
+
+def test_devices_that_measure_side_by_side_each_tell_of_their_own_tenths(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress() as progress:
+        for done in range(1, 11):
+            for phone in ("one", "other"):
+                progress.step(f"Measuring on {phone}", done, 10, "", beside="Measuring on ")
+    told = capsys.readouterr().err
+    for phone in ("one", "other"):
+        assert told.count(f"Measuring on {phone}: ") == 9
+        assert told.count(f"Measuring on {phone} ...") == 1
