@@ -14,6 +14,7 @@ from sweeps.axes import resolve_variant
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
+from tests.workers.runtimes.runs import asking_for
 from workers.runtimes import registry
 from workers.runtimes.interface import BuildInputs, ModelPackage, RunRequest
 
@@ -43,7 +44,7 @@ def inputs() -> BuildInputs:
     torch.manual_seed(0)
     space: dict[str, object] = {}
     exec(SOURCE, space)
-    model = space["net"]()  # type: ignore[operator]
+    model = space["net"]()
     images = torch.randn(24, *SHAPE[1:]) + torch.randn(24, 3, 1, 1)
     state = io.BytesIO()
     torch.save(model.state_dict(), state)
@@ -86,17 +87,7 @@ def variant_of(name: str) -> Variant:
 
 
 def request_of(folder: Path, manifest: Manifest) -> RunRequest:
-    return RunRequest(
-        model=str(folder / manifest.file),
-        backend=manifest.backend,
-        engine=manifest.verification.engine,
-        threads=1,
-        cpus="all",
-        input_shape=manifest.input.shape,
-        memory_format=manifest.memory_format,
-        iterations=4,
-        warmup_iterations=2,
-    )
+    return replace(asking_for(manifest, folder), iterations=4, warmup_iterations=2)
 
 
 def test_a_runtime_names_itself_its_runner_and_its_versions(name: str) -> None:

@@ -1,0 +1,199 @@
+"""What is said on a connection to a phone: shell_v2 packets and file transfer, each byte under a deadline.
+
+Source: AOSP, packages/modules/adb, `docs/dev/services.md`, `shell_protocol.h`, `file_sync_protocol.h`.
+Whatever goes wrong on the way is a `WireError`; what it means is known to who knows the host and the phone.
+"""
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+_STDIN, _STDOUT, _STDERR, _EXIT, _CLOSE_STDIN = range(5)
+_PACKET = struct.Struct("<BI")
+_SYNC = struct.Struct("<4sI")
+_SYNC_BLOCK_BYTES = 65536
+_FAIL_WORDS_BYTES = 65536
+
+
+class WireError(Exception):
+    """The connection ended or is not what it should be."""
+
+
+class DeadlineError(WireError):
+    """The deadline passed."""
+
+
+class RefusedError(WireError):
+    """The phone or the adb server said no; its words are the message."""
+
+
+class Deadline:
+    """A moment to be done by, handed down instead of a timeout that begins anew at each step."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+
+    def remaining_s(self) -> float:
+        """More than 0. Raises `DeadlineError`."""
+        left = self._at - time.monotonic()
+        if left <= 0:
+            raise DeadlineError("the deadline passed")
+        return left
+
+    def passed(self) -> bool:
+        return time.monotonic() >= self._at
+
+
+class Wire:
+    """A connection; use it in a `with`, which closes it without adbutils' 20 ms of sleep."""
+
+    def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
+        self._connection = connection
+        self._deadline = deadline
+        # Small requests, each waiting for its answer.
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def __enter__(self) -> "Wire":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def send(self, data: bytes) -> None:
+        with self._translated():
+            self._connection.sendall(data)
+
+    def receive(self, count: int) -> bytes:
+        """Exactly so many bytes."""
+        parts = []
+        while count > 0:
+            with self._translated():
+                self._acknowledge_at_once()
+                part = self._connection.recv(min(count, 1 << 20))
+            if not part:
+                raise WireError("the connection ended")
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def ask(self, service: str) -> None:
+        """Name a service. Raises `RefusedError` where there is none."""
+        named = service.encode("utf-8", "surrogateescape")
+        if len(named) > 0xFFFF:
+            raise RefusedError(f"the command has {len(named)} bytes, and adb takes {0xFFFF}")
+        self.send(b"%04x" % len(named) + named)
+        status = self.receive(4)
+        if status == b"FAIL":
+            raise RefusedError(self.text())
+        if status != b"OKAY":
+            raise WireError(f"adb answered {status!r}")
+
+    def text(self) -> str:
+        """A block of text with its length before it."""
+        size = self.receive(4)
+        try:
+            return self.receive(int(size, 16)).decode("utf-8", "replace")
+        except ValueError as error:
+            raise WireError(f"adb answered {size!r}") from error
+
+    def _acknowledge_at_once(self) -> None:
+        # The adb server holds back a small packet until the one before is acknowledged: 40 ms, where that waits.
+        if hasattr(socket, "TCP_QUICKACK"):
+            self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            self._connection.settimeout(self._deadline.remaining_s())
+            yield
+        except TimeoutError as error:
+            raise DeadlineError("the deadline passed") from error
+        except OSError as error:
+            raise WireError(f"the connection broke: {error}") from error
+
+
+@dataclass(slots=True)
+class Output:
+    """What a program has written so far, of each no more than the limit; the rest is thrown away."""
+
+    limit_bytes: int
+    stdout: bytearray
+    stderr: bytearray
+
+
+def read_shell(wire: Wire, output: Output) -> int:
+    """Read a `shell,v2,raw:` service to its end into `output`; returns adbd's exit status, 128 + n for signal n.
+
+    Raises `WireError` where it ends without a status: then nothing that was printed is the whole of it.
+    """
+    wire.send(_PACKET.pack(_CLOSE_STDIN, 0))
+    while (status := _read_packet(wire, output)) is None:
+        pass
+    return status
+
+
+def read_until(wire: Wire, output: Output, mark: bytes) -> int | None:
+    """Read a `shell,v2,raw:` service until its stdout ends with `mark`; its exit status where it ends before."""
+    status = None
+    while status is None and not output.stdout.endswith(mark):
+        status = _read_packet(wire, output)
+    return status
+
+
+def acknowledge(wire: Wire) -> None:
+    """A line on the stdin of a `shell,v2,raw:` service."""
+    wire.send(_PACKET.pack(_STDIN, 1) + b"\n")
+
+
+def _read_packet(wire: Wire, output: Output) -> int | None:
+    kind, size = _PACKET.unpack(wire.receive(_PACKET.size))
+    while size > 0:
+        part = wire.receive(min(size, 1 << 20))
+        size -= len(part)
+        if kind == _EXIT:
+            return part[0]
+        kept = {_STDOUT: output.stdout, _STDERR: output.stderr}.get(kind)
+        if kept is not None and len(kept) < output.limit_bytes:
+            kept += part[: output.limit_bytes - len(kept)]
+    return None
+
+
+def send_file(wire: Wire, source: BinaryIO, path: str, mode: int) -> None:
+    """Over a `sync:` service. Raises `RefusedError` with the phone's words."""
+    target = f"{path},{mode}".encode("utf-8", "surrogateescape")
+    try:
+        wire.send(_SYNC.pack(b"SEND", len(target)) + target)
+        while block := source.read(_SYNC_BLOCK_BYTES):
+            wire.send(_SYNC.pack(b"DATA", len(block)) + block)
+        wire.send(_SYNC.pack(b"DONE", int(time.time())))
+    except DeadlineError:
+        raise
+    except WireError:
+        # A phone that refuses hangs up on who still sends: its words may have come before that.
+        _sync_answer(wire, b"OKAY")
+        raise
+    _sync_answer(wire, b"OKAY")
+
+
+def receive_file(wire: Wire, path: str, write: Callable[[bytes], object]) -> None:
+    """Over a `sync:` service. Raises `RefusedError` with the phone's words."""
+    source = path.encode("utf-8", "surrogateescape")
+    wire.send(_SYNC.pack(b"RECV", len(source)) + source)
+    while (size := _sync_answer(wire, b"DATA")) is not None:
+        write(wire.receive(size))
+
+
+def _sync_answer(wire: Wire, wanted: bytes) -> int | None:
+    """The size in an answer of the wanted kind; `None` for `DONE`."""
+    kind, size = _SYNC.unpack(wire.receive(_SYNC.size))
+    if kind == b"FAIL":
+        raise RefusedError(wire.receive(min(size, _FAIL_WORDS_BYTES)).decode("utf-8", "replace"))
+    if kind == b"DONE":
+        return None
+    if kind != wanted or (kind == b"DATA" and size > 1 << 20):
+        raise WireError(f"adb answered {kind!r} with {size}")
+    return int(size)
