@@ -1,0 +1,107 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sweeps.protocol import PRESETS
+from workers.devices.simulated import PHONES
+from workers.simulation import simulate
+
+FULL, RACE = PRESETS["full"], PRESETS["race"]
+
+
+def _latencies_ms(count: int, seed: int = 0, centre_ms: float = 10.0, sigma: float = 0.35) -> dict[str, float]:
+    drawn = centre_ms * np.exp(sigma * np.random.default_rng(seed).standard_normal(count))
+    return {f"v{number:02d}": float(value) for number, value in enumerate(drawn)}
+
+
+def test_nothing_to_simulate_is_refused():
+    with pytest.raises(ValueError, match="no variants"):
+        simulate(PHONES["cool"], {}, FULL, seed=0)
+
+
+def test_a_race_names_the_best_at_a_fraction_of_the_cost_and_says_why():
+    true_ms = _latencies_ms(12)
+    race = simulate(PHONES["correlated"], true_ms, RACE, seed=1)
+    full = simulate(PHONES["correlated"], true_ms, FULL, seed=1)
+    assert race.named == race.best == full.named == min(true_ms, key=lambda key: true_ms[key])
+    assert race.regret == 0.0
+    assert race.decided
+    assert 2.5 * race.device_s < full.device_s
+    assert {elimination.key for elimination in race.eliminations} <= set(true_ms) - {race.best}
+    assert full.eliminations == ()
+
+
+def test_the_same_seed_gives_the_same_sweep():
+    sweeps = [simulate(PHONES["spiky"], _latencies_ms(6), RACE, seed=seed) for seed in (5, 5, 6)]
+    assert sweeps[0] == sweeps[1]
+    assert sweeps[0] != sweeps[2]
+
+
+def test_every_job_of_a_full_sweep_has_three_to_ten_rounds_until_it_is_stable():
+    sweep = simulate(PHONES["noisy"], _latencies_ms(24), FULL, seed=0)
+    rounds = [len(job.medians_ms) for job in sweep.jobs.values()]
+    assert min(rounds) == 3
+    assert 3 < max(rounds) <= 10
+    for job in sweep.jobs.values():
+        medians = list(job.medians_ms.values())
+        for early in range(3, len(medians)):
+            last = medians[early - 3 : early]
+            assert (max(last) - min(last)) / sorted(last)[1] > 0.05
+    assert sweep.blocks == sum(rounds)
+
+
+def test_cost_is_all_that_the_phone_did():
+    sweep = simulate(PHONES["hot"], _latencies_ms(24), FULL, seed=0, artifact_bytes=30_000_000)
+    starts_s = sweep.blocks * (PHONES["hot"].start_s + PHONES["hot"].load_s + FULL.warmup_seconds)
+    assert sweep.waited_s > 0
+    assert sweep.device_s > 24 * 1.0 + starts_s + sweep.waited_s + sweep.timed_s
+    assert sweep.measuring_share == pytest.approx(sweep.timed_s / sweep.device_s)
+
+
+def test_the_gate_keeps_a_hot_phone_from_throttling_and_measures_more_than_a_fixed_sleep():
+    true_ms = _latencies_ms(12)
+    gated = simulate(PHONES["hot"], true_ms, FULL, seed=0)
+    fixed = simulate(PHONES["hot"], true_ms, FULL, seed=0, rest=180.0)
+    assert gated.throttled_blocks == fixed.throttled_blocks == 0
+    assert gated.measuring_share > 3 * fixed.measuring_share
+    assert fixed.waited_s == pytest.approx(180.0 * fixed.blocks)
+
+
+def test_throttled_blocks_are_marked_and_never_count():
+    sweep = simulate(PHONES["hot"], _latencies_ms(12), FULL, seed=0, rest="none")
+    assert sweep.throttled_blocks > 0
+    assert sweep.marked_blocks >= sweep.throttled_blocks
+    assert sweep.throttled_unmarked_blocks == 0
+    counted = sum(len(job.medians_ms) for job in sweep.jobs.values())
+    assert counted == sweep.blocks - sweep.marked_blocks
+    for job in sweep.jobs.values():
+        assert job.p50_ms.value == pytest.approx(job.true_p50_ms, rel=0.05)
+
+
+def test_a_phone_that_is_never_cool_enough_is_waited_for_once_names_nothing_and_says_so():
+    oven = replace(PHONES["cool"], ambient_c=45.0)
+    protocol = replace(FULL, max_rounds=3)
+    sweep = simulate(oven, _latencies_ms(2), protocol, seed=0)
+    assert protocol.gate is not None
+    assert sweep.named is None
+    assert sweep.regret == np.inf
+    assert sweep.jobs == {}
+    assert sweep.marked_blocks == sweep.blocks == 6
+    assert sweep.waited_s == pytest.approx(protocol.gate.wait_seconds, abs=5.0)
+
+
+def test_where_the_phone_has_the_mode_fixed_performance_is_used():
+    true_ms = {"only": 10.0}
+    steady = simulate(PHONES["steady"], true_ms, FULL, seed=0)
+    free = simulate(PHONES["steady"], true_ms, replace(FULL, fixed_performance=False), seed=0)
+    assert steady.jobs["only"].p50_ms.value == pytest.approx(1.25 * free.jobs["only"].p50_ms.value, rel=0.02)
+
+
+def test_intervals_of_a_full_sweep_hold_the_truth_as_often_as_they_say():
+    jobs = [
+        job
+        for seed in range(60)
+        for job in simulate(PHONES["spiky"], _latencies_ms(24, seed), FULL, seed=seed).jobs.values()
+    ]
+    assert np.mean([job.covered for job in jobs]) == pytest.approx(0.95, abs=0.02)

@@ -1,0 +1,258 @@
+"""What a protocol would cost and find: one sweep on a simulated phone, in virtual time. Pure.
+
+The loop is the driver's, without its files and failures: rounds in the same shuffled order, a gate before every block,
+the same rules for when a job leaves the rounds. Blocks that the phone's thermal status marks as throttled are kept
+apart: they count as cost and never as a result.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from sweeps.protocol import STABLE_WITHIN, Protocol, order
+from sweeps.racing import Elimination, Race
+from sweeps.stats import Estimate, median, p50_estimate, stable
+from workers.devices.simulated import Phone, SimulatedBlock, SimulatedPhone
+
+Rest = Literal["gate", "none"] | float
+"""Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
+
+_POLL_S = 5.0
+"""How often a driver looks at the temperature while it waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One way to measure a sweep."""
+
+    name: str
+    protocol: Protocol
+    rest: Rest = "gate"
+    plain: bool = False
+    """A block's figure is the mean of its samples, and every block counts: nobody looks at the thermal status."""
+
+
+FIXED_REST = Method(
+    name="sleep 180 s",
+    # Its warm-up is the race's: what is compared is how long it rests, how much it measures and what it makes of that.
+    protocol=Protocol(
+        preset="sleep",
+        rounds=1,
+        warmup_iterations=0,
+        warmup_seconds=0.2,
+        iterations=20,
+        min_seconds=0.0,
+        max_seconds=300.0,
+        seed=0,
+    ),
+    rest=180.0,
+    plain=True,
+)
+"""What others do: 180 s of sleep before each variant, 20 samples once, their mean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """One variant's blocks that count, summarized."""
+
+    p50_ms: Estimate
+    true_p50_ms: float
+    """At the temperatures at which these blocks were measured: the median over them."""
+    medians_ms: Mapping[int, float]
+    """By round, counted from 0; means where they are what is asked for."""
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the interval holds the truth; `None` without an interval."""
+        if self.p50_ms.low is None or self.p50_ms.high is None:
+            return None
+        return self.p50_ms.low <= self.true_p50_ms <= self.p50_ms.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedSweep:
+    """What one sweep cost and found. Seconds are the phone's, waiting included."""
+
+    named: str | None
+    """What the sweep calls best."""
+    best: str
+    """The truly best."""
+    regret: float
+    """How much slower the named one truly is than the best: 0.01 is 1 %; infinite where none was named."""
+    decided: str
+    """Why a race ended before its last round; empty where it did not."""
+    eliminations: tuple[Elimination, ...]
+    jobs: Mapping[str, JobResult]
+    """Those with at least one block that counts."""
+    device_s: float
+    timed_s: float
+    waited_s: float
+    blocks: int
+    samples: int
+    marked_blocks: int
+    """Marked as throttled, or started without passing the gate: none of them counts as a result."""
+    throttled_blocks: int
+    """Truly throttled ..."""
+    throttled_unmarked_blocks: int
+    """... and accepted all the same."""
+
+    @property
+    def measuring_share(self) -> float:
+        """Share of the device's time in which timed iterations ran."""
+        return self.timed_s / self.device_s
+
+
+def simulate(
+    phone: Phone,
+    true_ms: Mapping[str, float],
+    protocol: Protocol,
+    *,
+    seed: int,
+    rest: Rest = "gate",
+    plain: bool = False,
+    artifact_bytes: int = 10_000_000,
+    error: float = 0.02,
+) -> SimulatedSweep:
+    """Run one sweep of variants with the latencies `true_ms` (at the ambient temperature, without noise).
+
+    `protocol.budget` says whether variants leave by racing or when they are stable; `seed` decides both the phone's
+    noise and the order of the rounds; `rest` and `plain` as in `Method`. Raises `ValueError` for no variants.
+    """
+    if not true_ms:
+        raise ValueError("nothing to simulate: no variants")
+    loop = _Loop(phone, true_ms, protocol, seed, rest, plain)
+    for _ in true_ms:
+        loop.device.push(artifact_bytes)
+    pushed_s = loop.device.now_s
+    race = Race(dict.fromkeys(true_ms, 0.0), error) if protocol.budget == "race" else None
+    eliminations: list[Elimination] = []
+    for round in range(protocol.last_round):
+        if race is not None:
+            eliminations += race.look(loop.round(race.contending, round))
+            if race.decided and round + 1 >= protocol.rounds:
+                break
+        else:
+            contending = [key for key in true_ms if round < protocol.rounds or not loop.stable(key)]
+            if not contending:
+                break
+            loop.round(contending, round)
+        minutes = protocol.device_minutes
+        if minutes is not None and loop.device.now_s - pushed_s >= 60 * minutes:
+            break
+    jobs = loop.results()
+    smallest = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
+    named = smallest if race is None else race.leader
+    best = min(true_ms, key=lambda key: true_ms[key])
+    return SimulatedSweep(
+        named=named,
+        best=best,
+        regret=np.inf if named is None else true_ms[named] / true_ms[best] - 1.0,
+        decided="" if race is None else race.why,
+        eliminations=tuple(eliminations),
+        jobs=jobs,
+        device_s=loop.device.now_s,
+        timed_s=loop.timed_s,
+        waited_s=loop.waited_s,
+        blocks=loop.blocks,
+        samples=loop.samples,
+        marked_blocks=loop.marked_blocks,
+        throttled_blocks=loop.throttled_blocks,
+        throttled_unmarked_blocks=loop.throttled_unmarked_blocks,
+    )
+
+
+def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict[str, float]:
+    """Variants whose true latencies are lognormal around `base_ms`; `sigma` is their logarithm's standard deviation."""
+    drawn = base_ms * np.exp(sigma * np.random.default_rng([seed, 5]).standard_normal(variants))
+    return {f"v{number:02d}": float(value) for number, value in enumerate(drawn)}
+
+
+class _Loop:
+    """The phone, and the tally of what was done on it."""
+
+    def __init__(
+        self, phone: Phone, true_ms: Mapping[str, float], protocol: Protocol, seed: int, rest: Rest, plain: bool
+    ) -> None:
+        self.device = SimulatedPhone(phone, seed)
+        self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
+        self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
+        self.timed_s = self.waited_s = 0.0
+        self.blocks = self.samples = 0
+        self.marked_blocks = self.throttled_blocks = self.throttled_unmarked_blocks = 0
+        self._true_ms = true_ms
+        self._truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
+        self._protocol = protocol
+        self._order_seed = seed
+        self._rest = rest
+        self._plain = plain
+        self._patient = True
+
+    def round(self, keys: tuple[str, ...] | list[str], round: int) -> dict[str, float]:
+        """One block of each; returns the medians (or means) of those that count."""
+        medians_ms = {}
+        for key in order(keys, round, self._order_seed):
+            ready = self._wait()
+            block = self._block(self._true_ms[key])
+            marked = not self._plain and (not ready or block.status_start > 0 or block.status_end > 0)
+            self.blocks += 1
+            self.samples += block.samples_ns.size
+            self.timed_s += block.timed_s
+            self.marked_blocks += marked
+            self.throttled_blocks += block.throttled
+            if marked:
+                continue
+            self.throttled_unmarked_blocks += block.throttled
+            medians_ms[key] = float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
+            self.medians_ms[key][round] = medians_ms[key]
+            self._truths_ms[key].append(block.true_p50_ms)
+        return medians_ms
+
+    def stable(self, key: str) -> bool:
+        return stable(list(self.medians_ms[key].values()), STABLE_WITHIN)
+
+    def results(self) -> dict[str, JobResult]:
+        return {
+            key: JobResult(
+                p50_ms=p50_estimate(list(medians_ms.values())),
+                true_p50_ms=median(self._truths_ms[key]),
+                medians_ms=medians_ms,
+            )
+            for key, medians_ms in self.medians_ms.items()
+            if medians_ms
+        }
+
+    def _block(self, true_ms: float) -> SimulatedBlock:
+        protocol = self._protocol
+        return self.device.block(
+            true_ms,
+            warmup_iterations=protocol.warmup_iterations,
+            warmup_seconds=protocol.warmup_seconds,
+            iterations=protocol.iterations,
+            min_seconds=protocol.min_seconds,
+            max_seconds=protocol.max_seconds,
+        )
+
+    def _wait(self) -> bool:
+        """Whether the phone is ready for a block, after the wait for it.
+
+        As in a driver's run, one that was waited for in vain is given no more time until it is found ready.
+        """
+        began_s = self.device.now_s
+        gate = self._protocol.gate
+        ready = True
+        if self._rest == "gate" and gate is not None:
+            limit_s = gate.wait_seconds if self._patient else 0.0
+            while not (ready := self._cool(gate.max_battery_temp_c, gate.max_thermal_status)):
+                if self.device.now_s - began_s >= limit_s:
+                    break
+                self.device.rest(_POLL_S)
+            self._patient = ready
+        elif isinstance(self._rest, float):
+            self.device.rest(self._rest)
+        self.waited_s += self.device.now_s - began_s
+        return ready
+
+    def _cool(self, max_temp_c: float, max_thermal_status: int) -> bool:
+        return self.device.temp_c <= max_temp_c and self.device.thermal_status <= max_thermal_status
