@@ -26,9 +26,13 @@ def evaluate(
 ) -> Accuracy:
     """Compare what a build answered, `logits` (N, classes), with the fp32 eager model's answers and the labels (N,).
 
-    An image with a logit that is not finite counts as answered wrong. Raises `RunnerError` (`output_shape`) where
-    the shapes differ.
+    What answered only the first images is compared on these, and labelled `part_of_images`. An image with a logit that
+    is not finite counts as answered wrong. Raises `RunnerError` (`output_shape`) where the shapes do not go together.
     """
+    count = len(logits)
+    part = 0 < count < len(reference_logits)
+    if part:
+        reference_logits, labels = reference_logits[:count], None if labels is None else labels[:count]
     if logits.shape != reference_logits.shape:
         raise RunnerError(
             "output_shape",
@@ -40,7 +44,7 @@ def evaluate(
         evaluation_id=evaluation_id,
         engine=engine,
         executor=executor,
-        images=len(logits),
+        images=count,
         top1_percent=None,
         top5_percent=None,
         reference_top1_percent=None,
@@ -49,7 +53,7 @@ def evaluate(
         accuracy_drop_points=None,
         accuracy_drop_low_points=None,
         accuracy_drop_high_points=None,
-        labels=() if finite.all() else ("invalid_output",),
+        labels=("invalid_output",) * (not finite.all()) + ("part_of_images",) * part,
     )
     if labels is None:
         return accuracy

@@ -6,10 +6,10 @@ Artifacts and images cross between machines as Ray objects, never as paths: no s
 import logging
 import os
 import socket
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,14 @@ import ray
 from ray import exceptions
 
 from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
+from sweeps.protocol import Gate
 from sweeps.protocol import Protocol as MeasurementProtocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Stage, Variant
-from workers.bench import Bench, Evaluation
+from workers.bench import Evaluation, failed
 from workers.build import ArtifactStore, PackedArtifact, build_packed
-from workers.devices import registry
 from workers.executor import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
+from workers.lane import Lane
+from workers.readiness import Readiness
 from workers.runtimes.interface import BuildInputs, Logits
 
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
@@ -34,6 +36,8 @@ _ENDS_BUILDER = frozenset({CRASHED_BUILD.kind, OUT_OF_MEMORY.kind, "worker_lost"
 _POLL_S = 0.5
 _CONNECT_S = 5.0
 _CLOSE_S = 2.0
+_PLACED_S = 60.0
+"""For a device's actor to start where its device is. It waits for ever where another sweep's actor is."""
 
 
 class RayExecutor:
@@ -42,7 +46,8 @@ class RayExecutor:
     Joins the cluster at `RAY_ADDRESS`, else starts Ray on this machine with the local device.
     """
 
-    def __init__(self, folder: Path, local_device_id: str | None) -> None:
+    def __init__(self, folder: Path, device_ids: Collection[str] = ()) -> None:
+        """`device_ids` hang on this machine, where Ray is started here and not joined."""
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[_RayLane] = []
         address = os.environ.get("RAY_ADDRESS")
@@ -59,7 +64,7 @@ class RayExecutor:
             else:
                 # On one machine the node's folder is the workspace: nothing is stored twice.
                 os.environ[NODE_FOLDER_VARIABLE] = str(folder)
-                resources = {_resource(local_device_id): 1.0} if local_device_id else None
+                resources = {_resource(device_id): 1.0 for device_id in device_ids}
                 ray.init(address="local", resources=resources, include_dashboard=False, **quiet)
         except Exception as error:  # Ray raises whatever its parts raise
             raise ClusterError(
@@ -132,8 +137,14 @@ class _RayLane:
         self._images: dict[str, Any] = {}
         self._actor: Any = None
 
-    def block(self, job: Job, round_: int, protocol: MeasurementProtocol) -> Block | Failed:
-        outcome: Block | Failed = self._call("run", job, lambda actor: actor.block.remote(job, round_, protocol))
+    def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
+        outcome: Readiness | Failed = self._call("run", job, lambda actor: actor.make_ready.remote(job, gate, seconds))
+        return outcome
+
+    def block(self, job: Job, round_: int, protocol: MeasurementProtocol, readiness: Readiness) -> Block | Failed:
+        outcome: Block | Failed = self._call(
+            "run", job, lambda actor: actor.block.remote(job, round_, protocol, readiness)
+        )
         return outcome
 
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
@@ -142,24 +153,33 @@ class _RayLane:
         )
         return outcome
 
+    def rest(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def close(self) -> None:
         if self._actor is not None:
             # An actor that is in the middle of a block is not waited for.
-            with suppress(exceptions.RayError, ClusterError):
+            with suppress(exceptions.RayError):
                 ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
             ray.kill(self._actor)
             self._actor = None
 
     def _call(self, stage: Stage, job: Job, call: Callable[[Any], Any]) -> Any:
-        """What the actor answers, or how it failed. Raises `ClusterError` where the node has another device."""
+        """What the actor answers, or how it failed."""
         try:
             if self._actor is None:
                 actor_class: Any = _DeviceActor
                 placed = actor_class.options(resources={_resource(self._facts.device_id): 1})
                 self._actor = placed.remote(self._facts)
-            if not ray.get(self._actor.has.remote(job.build_key)):
+            if not ray.get(self._actor.has.remote(job.build_key), timeout=_PLACED_S):
                 self._send(job)
             return ray.get(call(self._actor))
+        except exceptions.GetTimeoutError:
+            ray.kill(self._actor)
+            self._actor = None
+            resource = _resource(self._facts.device_id)
+            message = f"no worker could take {resource} within {_PLACED_S:.0f} s: another sweep of this cluster has it"
+            return Failed(stage=stage, kind="leased", message=message)
         except exceptions.RayActorError as error:
             # The next call starts a new actor: the device is fine, its host process was not.
             self._actor = None
@@ -226,52 +246,31 @@ class _DeviceActor:
     """On the node that the device is attached to. Measures one job at a time."""
 
     def __init__(self, asked: DeviceFacts) -> None:
-        folder = _node_folder()
-        device = registry.connect(asked.name, folder)
-        self._asked = asked
-        self._found = device.facts()
-        self._connected = Bench(device, folder)
-
-    def _bench(self) -> Bench:
-        """Raises `ClusterError` where the device is not the one that was asked for: resources are typed by people."""
-        asked, found = self._asked, self._found
-        if (found.device_id, found.fingerprint) == (asked.device_id, asked.fingerprint):
-            return self._connected
-        resource = _resource(asked.device_id)
-        raise ClusterError(
-            f"the node that has the resource {resource} is another device ({_difference(asked, found)})",
-            f"take {resource} from that node, and start the device's host with it: ray start --resources=...",
-        )
+        self._lane = Lane(asked, _node_folder())
 
     def has(self, build_key: str) -> bool:
-        return self._bench().has(build_key)
+        return self._lane.has(build_key)
 
     def receive(self, packed: PackedArtifact) -> None:
-        self._bench().receive(packed)
+        self._lane.receive(packed)
 
-    def block(self, job: Job, round_: int, protocol: MeasurementProtocol) -> Block | Failed:
-        return self._bench().block(job, round_, protocol)
+    def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
+        return self._lane.make_ready(job, gate, seconds)
+
+    def block(self, job: Job, round_: int, protocol: MeasurementProtocol, readiness: Readiness) -> Block | Failed:
+        return self._lane.block(job, round_, protocol, readiness)
 
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
-        return self._bench().logits(job, evaluation)
+        return self._lane.logits(job, evaluation)
 
     def close(self) -> None:
-        self._bench().close()
-
-
-def _difference(asked: DeviceFacts, found: DeviceFacts) -> str:
-    if found.device_id != asked.device_id:
-        return found.device_id
-    names = [field.name for field in fields(found) if getattr(found, field.name) != getattr(asked, field.name)]
-    return "; ".join(f"{name}: {getattr(found, name)}, not {getattr(asked, name)}" for name in names)[:300]
+        self._lane.close()
 
 
 def _failed(stage: Stage, error: Exception) -> Failed:
     match error:
-        case ClusterError():
-            raise error
         case DeviceError():
-            return Failed(stage=stage, kind=error.kind, message=error.message)
+            return failed(stage, error)
         case EdgeSweepError():
             return Failed(stage=stage, kind="worker_error", message=error.message)
         case _:

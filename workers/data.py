@@ -62,6 +62,8 @@ class Dataset:
     images: Images
     labels: Labels | None
     classes: tuple[str, ...] | None
+    unusable: str = ""
+    """Why there are no images."""
 
     def __len__(self) -> int:
         return len(self.images)
@@ -80,7 +82,8 @@ class _Selection:
 def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
     """(calibration, evaluation), without decoding an image.
 
-    Raises `DataError` where a set is missing, unreadable or empty.
+    A calibration set that can not be used has a `count` of 0: most variants need none. Raises `DataError` where the
+    evaluation set is missing, unreadable or empty.
     """
     calibration, evaluation = _select(data)
     return calibration.manifest, evaluation.manifest
@@ -89,18 +92,25 @@ def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
 def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
     """(calibration, evaluation) for a model that takes (B, C, H, W) = `input_shape`; no image is in both.
 
-    Raises `DataError` where an image can not be decoded, nothing is left to calibrate with, or a set is too large for
-    this machine's memory.
+    Raises `DataError` where an image for evaluation can not be decoded, a download fails, or a set is too large for
+    this machine's memory. Where it is calibration that fails, its set is empty and says why.
     """
     channels = input_shape[1]
     if channels not in (1, 3):
         raise DataError(f"images have 1 or 3 channels, the model takes {channels}", "correct the model's input_shape")
-    calibration, evaluation = (selection.read(input_shape) for selection in _select(data))
-    if _compared_when_loaded(data):
+    first, second = _select(data)
+    evaluation = second.read(input_shape)
+    try:
+        calibration = first.read(input_shape)
+    except DataError as error:
+        if isinstance(data.calibration, TorchvisionData):
+            raise  # a download that fails says nothing of the images
+        calibration = _without_images(error, input_shape)
+    if calibration.images.size and _compared_when_loaded(data):
         known = {_pixels_sha256(image) for image in evaluation.images}
         kept = [i for i, image in enumerate(calibration.images) if _pixels_sha256(image) not in known]
         if not kept:
-            raise _nothing_left()
+            return _without_images(_nothing_left(), input_shape), evaluation
         labels = None if calibration.labels is None else calibration.labels[kept]
         calibration = replace(calibration, images=calibration.images[kept], labels=labels)
     return calibration, evaluation
@@ -142,17 +152,33 @@ def _select(data: DataSpec) -> tuple[_Selection, _Selection]:
         case _:
             if isinstance(calibration, FolderData | TorchvisionData) and calibration.images is None:
                 calibration = calibration.model_copy(update={"images": CALIBRATION_IMAGES})
-            first, second = _selection(calibration, held_out=False), _selection(evaluation, held_out=True)
+            first, second = _calibration(calibration), _selection(evaluation, held_out=True)
     if _compared_when_loaded(data):
         source = f"{first.manifest.source}, without images of {second.manifest.id}"
         return replace(first, manifest=replace(first.manifest, source=source)), second
     known = set(second.manifest.images)
     kept = [i for i, digest in enumerate(first.manifest.images) if digest not in known]
     if first.keep is not None and len(kept) < len(first.manifest.images):
-        if not kept:
-            raise _nothing_left()
-        first = first.keep(kept)
+        first = first.keep(kept) if kept else _unusable(_nothing_left())
     return first, second
+
+
+def _calibration(source: DataSource) -> _Selection:
+    try:
+        return _selection(source, held_out=False)
+    except DataError as error:
+        return _unusable(error)
+
+
+def _unusable(error: DataError) -> _Selection:
+    manifest = DataManifest(
+        source=f"unusable: {error.message}", preprocessing="none", count=0, images=(), labels=None, classes=None
+    )
+    return _Selection(manifest, lambda shape: _without_images(error, shape), None)
+
+
+def _without_images(error: DataError, shape: InputShape) -> Dataset:
+    return Dataset(np.empty((0, *shape[1:]), np.float32), None, None, unusable=error.one_line)
 
 
 def _compared_when_loaded(data: DataSpec) -> bool:

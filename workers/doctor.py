@@ -10,8 +10,11 @@ from pathlib import Path
 
 import psutil
 
-from workers.devices.local import host_temperature, local_facts
+from workers.devices.adb_host import AdbHost
+from workers.devices.linux_sensors import host_temperature
+from workers.devices.local import local_facts
 from workers.native.compiler import INSTALL, compiler
+from workers.virtual_phone import missing
 
 _WORKERS = "pip install 'edgesweep[workers]'"
 _NEEDED_DISK_BYTES = 2 * 2**30
@@ -124,8 +127,26 @@ def _measuring_checks(workspace: Path) -> list[Check]:
         Check(
             "C++ compiler",
             (found := compiler()) is not None,
-            f"{found}: checks NNAPI and Metal builds" if found else "none: NNAPI and Metal builds can not be checked",
+            f"{found}: checks NNAPI and Metal builds, compiles the runner of virtual phones"
+            if found
+            else "none: NNAPI and Metal builds can not be checked",
             INSTALL,
         ),
+        *_phone_checks(),
         Check("Chromium", chromium is not None, chromium or "none: browser tests only", "apt-get install -y chromium"),
+    ]
+
+
+def _phone_checks() -> list[Check]:
+    """Starts no adb server: `edgesweep devices` does, and lists the phones."""
+    host = AdbHost()
+    lack = missing()
+    return [
+        Check("adb", host.adb.is_file(), f"{host.adb}, server on port {host.port}", "pip install adbutils"),
+        Check(
+            "virtual phones",
+            lack is None,
+            "edgesweep virtual-phone up" if lack is None else lack.message,
+            "" if lack is None else lack.next_step,
+        ),
     ]

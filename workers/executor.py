@@ -11,11 +11,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from sweeps.protocol import Gate
 from sweeps.protocol import Protocol as MeasurementProtocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Variant
-from workers.bench import Bench, Evaluation
+from workers.bench import Evaluation
 from workers.build import PackedArtifact, build_packed
-from workers.devices import registry
+from workers.lane import Lane
+from workers.readiness import Readiness
 from workers.runtimes.interface import BuildInputs, Logits
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
@@ -46,9 +48,17 @@ Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]
 class DeviceLane(Protocol):
     """One device somewhere, doing one thing at a time."""
 
-    def block(self, job: Job, round_: int, protocol: MeasurementProtocol) -> Block | Failed: ...
+    def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
+        """The job's artifact on the device, and the device waited for, at most so long."""
+        ...
+
+    def block(self, job: Job, round_: int, protocol: MeasurementProtocol, readiness: Readiness) -> Block | Failed: ...
 
     def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed: ...
+
+    def rest(self, seconds: float) -> None:
+        """Leave the device alone for so long, on its own clock."""
+        ...
 
     def close(self) -> None:
         """Remove what need not stay on the device. Called once no more is measured; may be called again."""
@@ -102,7 +112,7 @@ class InlineExecutor:
         self._end_builder()
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
-        lane = Bench(registry.connect(facts.name, self._folder), self._folder)
+        lane = Lane(facts, self._folder)
         self._lanes.append(lane)
         return lane
 

@@ -156,6 +156,7 @@ def prepare(
             package=packed,
             calibration=calibration.images,
             calibration_id=calibration_manifest.id,
+            no_calibration=calibration.unusable,
             verification=evaluation.images[:count],
             verification_labels=None if labels is None else labels[:count],
             verification_logits=logits[:count],
@@ -177,9 +178,8 @@ def _weights_id(model: ModelSpec) -> str:
         case "random":
             return f"random:{model.seed}"
         case "demo":
-            trainer = Path(__file__).with_name("demo_training.py").read_bytes()
             made_from = {
-                "trainer": hashlib.sha256(trainer).hexdigest(),
+                "trainer": _sha256_of("demo_training.py"),
                 "images": datasets.digits_training_id(),
                 "seed": model.seed,
             }
@@ -194,6 +194,10 @@ def _weights_id(model: ModelSpec) -> str:
                 raise ModelError(
                     f"the checkpoint {path} can not be read: {error.strerror}", "correct weights: in the sweep file"
                 ) from error
+
+
+def _sha256_of(module: str) -> str:
+    return hashlib.sha256(Path(__file__).with_name(module).read_bytes()).hexdigest()
 
 
 def _pretrained_id(source: str) -> str:
@@ -276,6 +280,8 @@ def _reference_logits(
             # The id of a downloaded set does not tell when its files were replaced.
             "pixels": hashlib.sha256(np.ascontiguousarray(images).data).hexdigest(),
             "torch": torch.__version__,
+            # The id of random weights does not tell what settled them.
+            "code": [_sha256_of("images.py"), _sha256_of("weights.py")],
         }
     )
     path = workspace.references / f"{key}.npy"

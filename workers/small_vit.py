@@ -1,4 +1,4 @@
-"""A vision transformer that trains on scikit-learn's digits in under a minute: `source: workers.small_vit:small_vit`.
+"""A vision transformer that learns scikit-learn's digits in about half a minute: `source: workers.small_vit:small_vit`.
 
 All sizes are constants of the modules, so that every way of capturing it sees one and the same graph; attention is
 written out in operators that runtimes older than `scaled_dot_product_attention` have. Tokens are averaged instead of

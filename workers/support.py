@@ -20,7 +20,8 @@ from sweeps.records import Failed, Job
 from sweeps.spec import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
 from sweeps.support_table import Cell, Row, SupportTable, order
 from workers.build import TRANSIENT_KINDS, ArtifactStore
-from workers.drive import JUDGED_KINDS, Attempt, Building, Preparing
+from workers.drive import JUDGED_KINDS
+from workers.events import Attempt, Building, Preparing
 from workers.executor import BuildRequest, Executor
 from workers.model_code import check_torchvision_name
 from workers.models import PreparedModel

@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -90,3 +91,19 @@ def test_another_number_of_classes_is_an_error_of_its_own_kind() -> None:
     with pytest.raises(RunnerError, match="shape") as caught:
         judged(one_hot([0], classes=9), one_hot([0]), None)
     assert caught.value.kind == "output_shape"
+
+
+def test_the_first_images_alone_are_compared_with_their_own_answers_and_labelled() -> None:
+    reference, labels = one_hot([0, 1, 2, 3, 4]), np.array([0, 9, 2, 9, 9])
+    part = judged(one_hot([0, 1, 9]), reference, labels)
+    alone = judged(one_hot([0, 1, 9]), reference[:3], labels[:3])
+    assert (part.images, part.labels) == (3, ("part_of_images",))
+    assert part == dataclasses.replace(alone, labels=("part_of_images",))
+    poisoned = np.full((2, 10), np.nan, np.float32)
+    assert judged(poisoned, reference, None).labels == ("invalid_output", "part_of_images")
+
+
+@pytest.mark.parametrize("images", [0, 6])
+def test_no_images_and_more_than_there_are_is_an_error(images: int) -> None:
+    with pytest.raises(RunnerError, match="shape"):
+        judged(one_hot([0] * images), one_hot([0, 1, 2, 3, 4]), None)

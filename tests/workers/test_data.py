@@ -154,8 +154,33 @@ def test_two_equal_folders_leave_nothing_to_calibrate_with(animals: Path, tmp_pa
         target = copy / path.relative_to(animals)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
-    with pytest.raises(DataError, match="every calibration image is in the evaluation set"):
-        manifests(folders(copy, animals))
+    assert manifests(folders(copy, animals))[0].count == 0
+    calibration, evaluation = load(folders(copy, animals), SHAPE)
+    assert (len(calibration), len(evaluation)) == (0, len(list(animals.rglob("*.png"))))
+    assert "every calibration image is in the evaluation set" in calibration.unusable
+
+
+@pytest.mark.parametrize("damage", ["no folder", "no images", "no image"])
+def test_a_calibration_set_that_can_not_be_used_is_empty_and_says_why(
+    animals: Path, tmp_path: Path, damage: str
+) -> None:
+    broken = tmp_path / "broken"
+    if damage == "no images":
+        (broken / "cat").mkdir(parents=True)
+    elif damage == "no image":
+        (broken / "cat").mkdir(parents=True)
+        (broken / "cat" / "bad.png").write_bytes(b"not an image")
+    calibration, evaluation = load(folders(broken, animals), SHAPE)
+    assert calibration.images.shape == (0, *SHAPE[1:])
+    assert len(evaluation) > 0
+    assert "broken" in calibration.unusable or "bad.png" in calibration.unusable
+    before = manifests(folders(broken, animals))[0].id
+    (broken / "cat").mkdir(parents=True, exist_ok=True)
+    (broken / "cat" / "bad.png").unlink(missing_ok=True)
+    picture(broken / "cat" / "good.png", seed=77)
+    mended = folders(broken, animals)
+    assert manifests(mended)[0].id != before, "builds that failed by it are other builds now"
+    assert len(load(mended, SHAPE)[0]) == 1
 
 
 def test_a_changed_image_changes_the_id_and_moving_the_folder_does_not(animals: Path, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A plan driven to its end with real builds and real runner processes, and what happens when parts go wrong."""
 
-import io
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,74 +9,12 @@ import torch
 
 from sweeps.errors import StoreError
 from sweeps.journal import MAX_ATTEMPTS, Journal
-from sweeps.plan import Plan
-from sweeps.protocol import resolve
 from sweeps.records import Failed, Measured
-from sweeps.spec import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
-from sweeps.workspace import Workspace
-from tests.workers.tiny_model import SOURCE
+from sweeps.spec import DataSpec, FolderData, GridSpec, ModelSpec, SyntheticData
+from tests.workers.tiny_sweep import Sweep
 from workers import models
-from workers.build import ArtifactStore
-from workers.drive import Attempt, Building, Driver, Event, Measuring, Preparing, TrackingDown
-from workers.executor import InlineExecutor
+from workers.events import Attempt, Building, Measuring, Preparing, TrackingDown
 from workers.planner import plan_sweep
-
-PROTOCOL = ProtocolSpec(preset="quick", rounds=2, warmup_seconds=0.01, min_seconds=0.02, iterations=3)
-Prepare = Callable[[ModelSpec], models.PreparedModel]
-
-
-def _nothing() -> None:
-    """Publish to nowhere."""
-
-
-class Sweep:
-    """A sweep of the tiny network in a folder of its own."""
-
-    def __init__(self, home: Path, *grids: GridSpec) -> None:
-        self.home = home
-        (home / "tiny_net.py").write_bytes(SOURCE)
-        scope: dict[str, Callable[[], torch.nn.Module]] = {}
-        exec(SOURCE, scope)
-        torch.manual_seed(0)
-        state = io.BytesIO()
-        torch.save(scope["make"]().state_dict(), state)
-        (home / "tiny.pt").write_bytes(state.getvalue())
-        synthetic = SyntheticData(source="synthetic", images=8)
-        self.spec = SweepSpec(
-            name="tiny",
-            models=(
-                ModelSpec(
-                    source="tiny_net:make", weights=str(home / "tiny.pt"), input_shape=(1, 3, 16, 16), name="tiny"
-                ),
-            ),
-            data=DataSpec(calibration=synthetic, evaluation=synthetic.model_copy(update={"seed": 1})),
-            grids=grids,
-            protocol=PROTOCOL,
-        )
-        self.workspace = Workspace.open(home / "workspace")
-        self.plan: Plan = plan_sweep(self.spec, self.workspace.root, (home,))
-
-    def prepare(self, model: ModelSpec) -> models.PreparedModel:
-        versions = self.plan.identities.versions
-        return models.prepare(model, self.spec.data, self.workspace, versions, lambda *_: None, (self.home,))
-
-    def run(
-        self,
-        journal: Journal,
-        stop: Callable[[], bool] = lambda: False,
-        publish: Callable[[], object] = _nothing,
-        prepare: Prepare | None = None,
-    ) -> list[Event]:
-        executor = InlineExecutor(self.workspace.root)
-        store = ArtifactStore(self.workspace.artifacts)
-        try:
-            driver = Driver(
-                self.plan, resolve(PROTOCOL), journal, store, executor, prepare or self.prepare, publish, stop
-            )
-            return list(driver.run())
-        finally:
-            executor.close()
-
 
 TWO = GridSpec(precision=("fp32", "int8"), layout=("nhwc",))
 
@@ -170,6 +106,49 @@ def test_logits_of_another_shape_are_one_failed_job(tmp_path: Path) -> None:
         outcome = journal.sweep_outcome("tiny", sweep.plan.jobs[0])
     assert isinstance(outcome, Failed)
     assert (outcome.stage, outcome.kind) == ("evaluate", "output_shape")
+
+
+def dict_maker(home: Path) -> ModelSpec:
+    (home / "odd_net.py").write_text(
+        "import torch\n\n\nclass Odd(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.line = torch.nn.Linear(16, 4)\n\n    def forward(self, x):\n"
+        "        return {'logits': self.line(x).mean((1, 2))}\n"
+    )
+    return ModelSpec(source="odd_net:Odd", weights="random", input_shape=(1, 3, 16, 16), name="odd")
+
+
+def test_a_model_that_can_not_be_used_fails_its_own_jobs_and_no_others(tmp_path: Path) -> None:
+    tiny = Sweep(tmp_path, TWO).spec.models
+    sweep = Sweep(tmp_path, TWO, models=(dict_maker(tmp_path), *tiny))
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = sweep.run(journal)
+        outcomes = {job.name: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        odd = [outcome for name, outcome in outcomes.items() if name.startswith("odd")]
+        rest = [outcome for name, outcome in outcomes.items() if not name.startswith("odd")]
+        assert len(odd) == len(rest) == 2
+        for outcome in odd:
+            assert isinstance(outcome, Failed)
+            assert (outcome.stage, outcome.kind) == ("load", "bad_model")
+            assert "dict" in outcome.message
+        assert all(isinstance(outcome, Measured) for outcome in rest)
+        assert [(event.name, event.final) for event in events if isinstance(event, Attempt)] == [("odd", True)]
+        assert sweep.run(journal) == []
+
+
+def test_a_calibration_set_that_can_not_be_used_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
+    told: list[str] = []
+    synthetic = SyntheticData(source="synthetic", images=8)
+    data = DataSpec(calibration=FolderData(source="folder", path=tmp_path / "nowhere"), evaluation=synthetic)
+    sweep = Sweep(tmp_path, TWO, data=data)
+    plan_sweep(sweep.spec, sweep.workspace.root, (tmp_path,), tell=told.append)
+    assert [line for line in told if "nowhere" in line and "calibrated will fail" in line] == told != []
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal)
+        found = {job.variant.precision: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        assert isinstance(found["fp32"], Measured)
+        assert isinstance(found["int8"], Failed)
+        assert (found["int8"].stage, found["int8"].kind) == ("build", "bad_calibration")
+        assert "nowhere" in found["int8"].message
 
 
 def test_a_crash_while_building_inline_is_one_failed_build(tmp_path: Path) -> None:

