@@ -1,0 +1,137 @@
+"""The way into a virtual phone: what a test can pull, slow down and plug in again."""
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import socket
+import struct
+import threading
+import time
+
+_CLONE_NEWNET = 0x40000000
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 0x1
+_BLOCK_BYTES = 65536
+
+
+class Cable:
+    """From a port on this host's loopback into the network of a phone, which has no other way out."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        """The same whenever it is plugged in again; 0 until it was for the first time."""
+        self.bytes_per_s: float | None = None
+        self.passing = threading.Event()
+        self.passing.set()
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self._ends: set[socket.socket] = set()
+        self._cut_after: int | None = None
+        self._network = -1
+
+    def plug(self) -> None:
+        if self._listener is not None:
+            return
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        self._listener = listener
+        self._cut_after = None
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+
+    def unplug(self, after_bytes: int = 0) -> None:
+        if after_bytes:
+            self._cut_after = after_bytes
+            return
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            # Only this wakes whoever waits in `accept`.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        with self._lock:
+            ends, self._ends = self._ends, set()
+        for end in ends:
+            _end(end)
+
+    def close(self) -> None:
+        self.passing.set()
+        self.unplug()
+        if self._network >= 0:
+            os.close(self._network)
+            self._network = -1
+
+    def reaches(self, pid: int) -> bool:
+        """Whether the daemon listens in the network of this process, which is the phone's from now on."""
+        if self._network < 0:
+            self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+        found: list[bool] = []
+
+        def look() -> None:
+            try:
+                self._to_phone().close()
+                found.append(True)
+            except OSError:
+                found.append(False)
+
+        looker = threading.Thread(target=look)
+        looker.start()
+        looker.join()
+        return found[0]
+
+    def _to_phone(self) -> socket.socket:
+        """Takes the calling thread into the phone's network, for good."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(self._network, _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        end = socket.socket()
+        try:
+            fcntl.ioctl(end, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+            end.settimeout(2.0)
+            end.connect(("127.0.0.1", self.port))
+            end.settimeout(None)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            end.close()
+            raise
+        return end
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            try:
+                far = self._to_phone()
+            except OSError:
+                near.close()
+                continue
+            with self._lock:
+                self._ends |= {near, far}
+            for source, sink, to_phone in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self._carry, args=(source, sink, to_phone), daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket, to_phone: bool) -> None:
+        with contextlib.suppress(OSError):
+            while block := source.recv(_BLOCK_BYTES):
+                self.passing.wait()
+                if to_phone and self._cut_after is not None:
+                    self._cut_after -= len(block)
+                    if self._cut_after <= 0:
+                        self.unplug()
+                        break
+                if self.bytes_per_s is not None:
+                    time.sleep(len(block) / self.bytes_per_s)
+                sink.sendall(block)
+        with self._lock:
+            self._ends -= {source, sink}
+        for end in (source, sink):
+            _end(end)
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
