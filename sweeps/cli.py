@@ -3,64 +3,34 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
+from sweeps.check_command import run_check
+from sweeps.cli_options import (
+    Group,
+    executor_option,
+    json_option,
+    sweep_argument,
+    sweep_file_argument,
+    workspace_option,
+    yes_option,
+)
+from sweeps.compare_command import margin_option, run_compare
+from sweeps.import_command import import_figures
+from sweeps.phone_commands import devices, virtual_phone
 from sweeps.recipe_command import recipe_spec, run_recipe
-from sweeps.run_command import EXIT_INTERRUPTED, load_sweep, make_plan, outcome_of, print_json, roots_of, run_sweep
+from sweeps.run_command import load_sweep, make_plan, outcome_of, print_json, roots_of, run_sweep
+from sweeps.simulate_command import run_simulate
 from sweeps.support_command import run_support
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
-if TYPE_CHECKING:
-    from sweeps.journal import Journal
-    from sweeps.store import SweepResults
-
 SPECS = Path(__file__).parent / "specs"
 
 
-class _Group(click.Group):
-    """Prints an expected error as one red line and its next step; a traceback is for bugs only."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except EdgeSweepError as error:
-            click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
-            if error.next_step:
-                click.echo(f"  next: {plain(error.next_step)}", err=True)
-            ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
-            click.echo("Stopped at once. What was measured is kept: the same command goes on from there.", err=True)
-            ctx.exit(EXIT_INTERRUPTED)
-
-
-workspace_option = click.option(
-    "--workspace",
-    "root",
-    type=click.Path(file_okay=False, path_type=Path),
-    callback=lambda _context, _option, root: root.expanduser().resolve(),
-    default=Path("edgesweep-data"),
-    envvar="EDGESWEEP_WORKSPACE",
-    show_default=True,
-    help="Folder of results, artifacts and logs (or EDGESWEEP_WORKSPACE).",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
-sweep_file_argument = click.argument("sweep_file", type=click.Path(dir_okay=False, path_type=Path))
-yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
-executor_option = click.option(
-    "--executor",
-    type=click.Choice(["ray", "inline"]),
-    default="ray",
-    show_default=True,
-    help="Where builds and measurements run; inline needs no Ray.",
-)
-sweep_argument = click.argument("sweep", required=False)
-
-
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="edgesweep", prog_name="edgesweep")
 def main() -> None:
     """Which build of my model do I ship on which phone, and how sure are we?
@@ -72,6 +42,10 @@ def main() -> None:
       edgesweep dashboard           the same in the browser
       edgesweep export              the winner's file, ready to ship
     """
+
+
+main.add_command(devices)
+main.add_command(virtual_phone)
 
 
 @main.command()
@@ -88,14 +62,14 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     from sweeps import terminal
     from sweeps.journal import Journal
     from sweeps.plan import estimate_seconds
-    from sweeps.protocol import resolve
+    from sweeps.protocol import protocol_of
     from sweeps.records import Failed
     from workers.build import ArtifactStore
 
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
     planned = make_plan(spec, roots_of(sweep_file), workspace)
-    protocol = resolve(spec.protocol)
+    protocol = protocol_of(spec)
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
@@ -118,16 +92,27 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
 @workspace_option
 @executor_option
 @yes_option
-@click.option("--retry-failed", is_flag=True, help="Try failed jobs again.")
+@click.option(
+    "--retry-failed", is_flag=True, help="Try failed jobs again, and measure again what a trust label disqualified."
+)
+@click.option(
+    "--settle",
+    type=click.IntRange(1, 1_000),
+    metavar="ROUNDS",
+    help="Then measure so many rounds more of what is tied in the first place, and of nothing else.",
+)
 @json_option
-def run(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool) -> None:
+def run(
+    sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, settle: int | None, as_json: bool
+) -> None:
     """Build, measure and rank. Interrupted, the same command goes on where it was.
 
     \b
     Ctrl-C once finishes what runs and stops; twice stops at once.
+    Exit code: 0 something was measured (also where nothing may win), 1 nothing was, 2 a bad sweep file, 130 stopped.
     Example: edgesweep run sweep.yaml --workspace results
     """
-    run_sweep(sweep_file, root, executor, yes, retry_failed, as_json)
+    run_sweep(sweep_file, root, executor, yes, retry_failed, as_json, settle or 0)
 
 
 @main.command()
@@ -209,10 +194,10 @@ def status(sweep: str | None, root: Path, as_json: bool) -> None:
     """
     from sweeps import terminal
     from sweeps.status import read_status
+    from sweeps.which_sweep import open_journal, sweep_name
 
-    workspace = Workspace(root)
-    with _open_journal(workspace) as journal:
-        current = read_status(journal, _sweep_name(journal, sweep))
+    with open_journal(Workspace(root)) as journal:
+        current = read_status(journal, sweep_name(journal, sweep))
     if as_json:
         print_json(current.document())
     else:
@@ -232,9 +217,13 @@ def rank(sweep: str | None, root: Path, device: str | None, as_json: bool) -> No
     """
     from sweeps import rank as ranking
     from sweeps import terminal
+    from sweeps.store import load_imported
+    from sweeps.which_sweep import results_of
 
-    results = _results(Workspace(root), sweep)
-    ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
+    workspace = Workspace(root)
+    results = results_of(workspace, sweep)
+    imported = load_imported(workspace.tracking_uri, results.name)
+    ranked = ranking.rank(results.frame, results.spec.objective, results.name, device, imported)
     if as_json:
         print_json(ranking.to_json(ranked))
     else:
@@ -266,9 +255,10 @@ def export(
     from sweeps import rank as ranking
     from sweeps.export import export_candidate
     from sweeps.manifest import FILE_NAME
+    from sweeps.which_sweep import results_of
 
     workspace = Workspace(root)
-    results = _results(workspace, sweep)
+    results = results_of(workspace, sweep)
     ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
     shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
     if as_json:
@@ -278,6 +268,44 @@ def export(
         click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
         timed = "" if shipped.expected.timed else f"; not timed, checked by {plain(shipped.expected.executor)}"
         click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")
+
+
+@main.command()
+@click.argument("a")
+@click.argument("b")
+@margin_option
+@workspace_option
+@json_option
+def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) -> None:
+    """Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.
+
+    \b
+    Only what both measured under like conditions is compared; what differs is named.
+    Exit code: 0 all is the same or faster, 3 something is slower, 4 something of A could not be compared,
+    5 something is unresolved: the rounds neither show it slower nor the same (1 or 2: an error).
+    Example: edgesweep compare before after
+             edgesweep compare shipped/manifest.json "nightly:mobilenet_v2 · cpu fp32 nchw script"
+    """
+    run_compare(a, b, margin_percent, root, as_json)
+
+
+@main.command()
+@click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--device", default="local", show_default=True, help="Where to measure.")
+@click.option("--rounds", type=click.IntRange(2, 100), help="Fresh processes; as many as then (3 to 10) if left out.")
+@margin_option
+@workspace_option
+@json_option
+def check(manifest: Path, device: str, rounds: int | None, margin_percent: float, root: Path, as_json: bool) -> None:
+    """Measure an exported winner again: does it still hold what its manifest says?
+
+    \b
+    The file beside the manifest is checked by its hash first. Accuracy is not measured again.
+    Exit code: 0 it holds: not resolved as slower, and at worst by less than --margin, 3 it is slower,
+    4 not comparable, 5 unresolved: the rounds show neither (1 or 2: an error).
+    Example: edgesweep check shipped/manifest.json --rounds 5
+    """
+    run_check(manifest, device, rounds, margin_percent, root, as_json)
 
 
 @main.command()
@@ -341,23 +369,48 @@ def support(
 
 
 @main.command()
-@workspace_option
+@click.argument("sweep_file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--phone", "phones", multiple=True, metavar="NAME", help="Only this one; may be given again.")
+@click.option(
+    "--variants",
+    type=click.IntRange(1, 1_000),
+    help="As many as the sweep file has jobs on a device, or 24, if left out.",
+)
+@click.option(
+    "--base-ms",
+    type=click.FloatRange(0.01, 60_000),
+    default=10.0,
+    show_default=True,
+    help="The variants' median latency, ms.",
+)
+@click.option(
+    "--sigma",
+    type=click.FloatRange(0, 2),
+    default=0.35,
+    show_default=True,
+    help="How far they lie apart: the standard deviation of their latencies' logarithms.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Sweeps of each kind on each phone."
+)
 @json_option
-def devices(root: Path, as_json: bool) -> None:
-    """List the devices that can measure here, with the facts that results depend on.
+def simulate(
+    sweep_file: Path | None,
+    phones: tuple[str, ...],
+    variants: int | None,
+    base_ms: float,
+    sigma: float,
+    seeds: int,
+    as_json: bool,
+) -> None:
+    """What a protocol would cost and find, on simulated phones. Builds and measures nothing.
 
     \b
-    Example: edgesweep devices --json
+    SWEEP_FILE's protocol and budget stand beside the presets full and race, and beside what others do:
+    180 s of sleep, 20 samples, their mean. Every figure is simulated, and none is one of a real phone.
+    Example: edgesweep simulate sweep.yaml --phone hot --seeds 20
     """
-    from sweeps import terminal
-    from workers.devices import registry
-
-    workspace = Workspace.open(root)
-    found = [registry.connect(name, workspace.root).facts() for name in registry.DEVICES]
-    if as_json:
-        print_json({"devices": [terminal.facts_document(facts) for facts in found]})
-    else:
-        terminal.print_devices(found)
+    run_simulate(sweep_file, phones, variants, base_ms=base_ms, sigma=sigma, seeds=seeds, as_json=as_json)
 
 
 @main.command()
@@ -410,28 +463,4 @@ def schema() -> None:
     print_json(json_schema())
 
 
-def _open_journal(workspace: Workspace) -> "Journal":
-    from sweeps.journal import Journal
-
-    if not workspace.journal.exists():
-        raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
-    return Journal.open(workspace.journal, read_only=True)
-
-
-def _sweep_name(journal: "Journal", sweep: str | None) -> str:
-    name = sweep or journal.latest_sweep()
-    if name is None or name not in {info.name for info in journal.sweeps()}:
-        known = ", ".join(info.name for info in journal.sweeps()) or "none"
-        raise StoreError(f"there is no sweep called {name!r} in this workspace", f"known sweeps: {known}")
-    return name
-
-
-def _results(workspace: Workspace, sweep: str | None) -> "SweepResults":
-    from sweeps.journal import Journal
-    from sweeps.store import load
-
-    if sweep is None and workspace.journal.exists():
-        # The latest sweep of this workspace, also where MLflow is shared with others.
-        with Journal.open(workspace.journal, read_only=True) as journal:
-            sweep = journal.latest_sweep()
-    return load(workspace.tracking_uri, sweep)
+main.add_command(import_figures)

@@ -6,37 +6,50 @@ Like `sweeps.cli`, which it is a part of, it imports upwards, inside its functio
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any, assert_never
 
 import click
 
+from sweeps.errors import StoreError
+from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
     from sweeps.journal import Journal
     from sweeps.plan import Plan
-    from sweeps.records import Failed, Job, Measured
+    from sweeps.records import DeviceFacts, Failed, Job, Measured
     from sweeps.spec import SweepSpec
     from sweeps.store import SweepResults
     from sweeps.terminal import RunProgress
-    from workers.drive import Event
+    from workers.events import Event
     from workers.executor import Executor
 
 EXIT_INTERRUPTED = 130
+_LAST_WORD_SECONDS = 1.0
+"""A terminal that takes no text holds up no end."""
 
 
-def run_sweep(sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool) -> None:
-    """Run a sweep file and print its ranking."""
+def run_sweep(
+    sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool, settle: int = 0
+) -> None:
+    """Run a sweep file, then `settle` rounds more of what is tied, and print the ranking."""
     from sweeps import rank as ranking
     from sweeps import terminal
+    from sweeps.store import load_imported
 
     spec = load_sweep(sweep_file, yes)
-    results = run_spec(spec, roots_of(sweep_file), Workspace.open(root), executor, retry_failed)
-    ranked = ranking.rank(results.frame, spec.objective, spec.name)
+    workspace = Workspace.open(root)
+    results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle)
+    ranked = ranking.rank(
+        results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
+    )
+    _attach(workspace, spec.name, ranking.to_json(ranked))
     if as_json:
         print_json(ranking.to_json(ranked))
     else:
@@ -46,13 +59,15 @@ def run_sweep(sweep_file: Path, root: Path, executor: str, yes: bool, retry_fail
 
 
 def run_spec(
-    spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool
+    spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool, settle: int = 0
 ) -> "SweepResults":
     """Measure what is not measured yet, and read all of it from the store. Ends the program where it is interrupted.
 
+    With `settle`, so many rounds more of what is tied in the first place then.
+
     The user's own modules are looked for in `roots` first.
     """
-    from sweeps.journal import Journal
+    from sweeps.journal import MENDED_KINDS, Journal
     from sweeps.records import Failed, Measured
     from sweeps.store import Store, load
     from workers.build import ArtifactStore
@@ -65,6 +80,8 @@ def run_spec(
             journal.save_plan(planned)
             if retry_failed:
                 journal.retry_failures(spec.name)
+            for kind in MENDED_KINDS:
+                journal.retry_failures(spec.name, kind=kind)
             outcomes = [outcome_of(journal, planned, job) for job in planned.jobs]
             failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
             measured = sum(isinstance(outcome, Measured) for outcome in outcomes)
@@ -83,21 +100,72 @@ def run_spec(
             interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor)
             if complete:
                 store.publish(journal, spec.name)
+            if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
+                click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
+                interrupted = _drive(planned, roots, workspace, journal, store, executor, again)
+            if settle and not interrupted:
+                more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
+                click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
+                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, more)
+            pending = sum(outcome_of(journal, planned, job) is None for job in planned.jobs)
     if interrupted:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
         sys.exit(EXIT_INTERRUPTED)
+    if pending:
+        click.echo(f"{pending} jobs wait for devices that are away: the same command measures them then", err=True)
     return load(workspace.tracking_uri, spec.name)
 
 
+def _attach(workspace: Workspace, sweep: str, document: "dict[str, Any]") -> None:
+    """Who won, who is tied and who was eliminated, for those who look into MLflow itself."""
+    from sweeps.store import Store
+
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    try:
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(sweep, {"ranking.json": text})
+    except StoreError as error:
+        click.echo(f"MLflow did not take the ranking: {error.message}", err=True)
+
+
+def _disqualified(journal: "Journal", planned: "Plan") -> dict[str, int]:
+    """Jobs whose timing can not win, with the rounds that they are given once more: enough to do without the bad."""
+    from sweeps.protocol import protocol_of
+    from sweeps.records import Measured
+    from sweeps.trust import disqualified
+
+    outcomes = [(job, outcome_of(journal, planned, job)) for job in planned.jobs]
+    return {
+        job.key: protocol_of(planned.sweep).rounds
+        for job, outcome in outcomes
+        if isinstance(outcome, Measured) and outcome.timing is not None and disqualified(outcome.timing.labels)
+    }
+
+
+def _tied(results: "SweepResults") -> list[str]:
+    """Keys of the jobs that share a first place, on any device."""
+    from sweeps import rank as ranking
+
+    ranked = ranking.rank(results.frame, results.spec.objective, results.name)
+    tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
+    return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
+
+
 def _drive(
-    planned: "Plan", roots: Sequence[Path], workspace: Workspace, journal: "Journal", store: Any, executor_name: str
+    planned: "Plan",
+    roots: Sequence[Path],
+    workspace: Workspace,
+    journal: "Journal",
+    store: Any,
+    executor_name: str,
+    more: Mapping[str, int] | None = None,
 ) -> bool:
     """Run what is pending. Returns whether it was stopped before the end."""
     from sweeps import terminal
-    from sweeps.protocol import resolve
+    from sweeps.protocol import protocol_of
     from workers import models
     from workers.build import ArtifactStore
     from workers.drive import Driver
+    from workers.sentinel import data_for
 
     spec = planned.sweep
     with (
@@ -108,13 +176,13 @@ def _drive(
     ):
         driver = Driver(
             planned,
-            resolve(spec.protocol),
+            protocol_of(spec),
             journal,
             ArtifactStore(workspace.artifacts),
             executor,
             prepare=lambda model: models.prepare(
                 model,
-                spec.data,
+                data_for(model, spec.data),
                 workspace,
                 planned.identities.versions,
                 progress.preparing,
@@ -122,6 +190,7 @@ def _drive(
             ),
             publish=lambda: store.publish(journal, spec.name),
             stop=stop,
+            more=more,
         )
         for event in driver.run():
             show(event, progress)
@@ -129,19 +198,29 @@ def _drive(
 
 
 def show(event: "Event", progress: "RunProgress") -> None:
-    from workers import drive
+    from workers import events
 
     match event:
-        case drive.Preparing(model):
+        case events.Preparing(model):
             progress.preparing(model, None)
-        case drive.Building(done, total, running):
+        case events.Building(done, total, running):
             progress.step("Building", done, total, ", ".join(running))
-        case drive.Measuring(device, done, total, running):
-            progress.step(f"Measuring on {device}", done, total, running)
-        case drive.Attempt(name, failed, final):
+        case events.Measuring(device, done, total, running):
+            progress.step(f"Measuring on {device}", done, total, running, beside="Measuring on ")
+        case events.Attempt(name, failed, final):
             again = "" if final else "; trying again"
             progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
-        case drive.TrackingDown(message):
+        case events.Waiting(device, lacking, waited):
+            progress.note(f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}")
+        case events.Left(name, settled):
+            progress.note(f"{name}: {settled.message}")
+        case events.DeviceChanged(device):
+            progress.note(f"{device} is not as fast as it was: the sentinel moved by more than 5 %")
+        case events.Away(device, failed, pending):
+            progress.note(
+                f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"
+            )
+        case events.TrackingDown(message):
             progress.note(f"MLflow does not take results now; the journal keeps them: {message}")
         case never:
             assert_never(never)
@@ -157,8 +236,7 @@ def open_executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator
     else:
         from workers.cluster import RayExecutor
 
-        local = next((facts.device_id for facts in planned.devices if facts.name == "local"), None)
-        executor = RayExecutor(workspace.root, local)
+        executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
     try:
         yield executor
     finally:
@@ -166,25 +244,38 @@ def open_executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator
 
 
 class CtrlC:
-    """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once."""
+    """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once.
+
+    A thread tells the user. The handler can not: it may run in the middle of a write, which no other may enter. Nor
+    can the work that asks for the end, which may take minutes until it asks again.
+    """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._asked = False
+        self._told: SimpleQueue[str | None] = SimpleQueue()  # its `put` may be interrupted by itself
 
     def __enter__(self) -> Callable[[], bool]:
+        self._teller = threading.Thread(target=self._tell, daemon=True)
+        self._teller.start()
         self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return lambda: self._asked
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        self._told.put(None)
+        self._teller.join(_LAST_WORD_SECONDS)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
-        self._note("stopping after what runs now; press Ctrl-C again to stop at once")
+        self._told.put("stopping after what runs now; press Ctrl-C again to stop at once")
+
+    def _tell(self) -> None:
+        for message in iter(self._told.get, None):
+            self._note(message)
 
 
 def load_sweep(sweep_file: Path, yes: bool) -> "SweepSpec":
@@ -197,9 +288,15 @@ def load_sweep(sweep_file: Path, yes: bool) -> "SweepSpec":
 
 
 def make_plan(spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace) -> "Plan":
+    from sweeps.journal import Journal
     from workers.planner import plan_sweep
 
-    return plan_sweep(spec, workspace.root, roots)
+    before: tuple[DeviceFacts, ...] = ()
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            if spec.name in {info.name for info in journal.sweeps()}:
+                before = journal.devices(spec.name)
+    return plan_sweep(spec, workspace.root, roots, before, lambda message: click.echo(plain(message), err=True))
 
 
 def roots_of(sweep_file: Path) -> tuple[Path, ...]:
@@ -209,11 +306,11 @@ def roots_of(sweep_file: Path) -> tuple[Path, ...]:
 
 def outcome_of(journal: "Journal", planned: "Plan", job: "Job") -> "Measured | Failed | None":
     """How one job of a plan ended so far; `None` while it is pending."""
-    from sweeps.protocol import resolve
+    from sweeps.protocol import protocol_of
 
     fingerprint = next(facts.fingerprint for facts in planned.devices if facts.device_id == job.device_id)
-    rounds = resolve(planned.sweep.protocol).rounds
-    return journal.outcome(job, rounds, planned.identities.evaluation_id, fingerprint)
+    protocol = protocol_of(planned.sweep)
+    return journal.outcome(job, protocol, planned.identities.evaluation_id, fingerprint)
 
 
 def print_json(document: Any) -> None:

@@ -1,12 +1,21 @@
 """What a machine lacks is listed as not run, with the line that would enable it; with --strict-machine it fails."""
 
+import os
+import secrets
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from tests.workers.runtimes import old_torch
+
+# Ray keeps the token of the home that it was first started in for as long as the process lives, and tests of phones
+# have a home of their own.
+os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("edgesweep", deadline=None)
@@ -17,6 +26,28 @@ REQUIREMENTS = {
     "browser": ("chromium", "apt-get install -y chromium"),
     "compiler": ("g++", "apt-get install -y g++"),
 }
+
+EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
+OWN_NET = """
+import torch
+
+
+def make_net(classes):
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
+        torch.nn.BatchNorm2d(8),
+        torch.nn.ReLU6(),
+        torch.nn.AdaptiveAvgPool2d(1),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8, classes),
+    )
+"""
+# Scripting refuses a list comprehension over *arguments; tracing takes it.
+ODD = """
+class Odd(torch.nn.Module):
+    def forward(self, *x):
+        return torch.stack([*x]).mean(0)
+"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +64,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         # In strict mode the tests install it themselves.
         lacks = not (old_torch.installed() or item.config.getoption("--strict-machine"))
         if lacks and item.get_closest_marker("old_torch"):
-            line = "python -m tests.workers.runtimes.old_torch (1.8 GB)"
+            line = "python -m tests.workers.runtimes.old_torch (3.1 GB)"
             item.add_marker(pytest.mark.skip(reason=f"an older torch is missing; enable with: {line}"))
 
 
@@ -52,3 +83,41 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("not run on this machine")
         for report in skipped:
             terminalreporter.write_line(f"{report.nodeid}: {report.longrepr[2]}")
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Path:
+    """A user's folder with a network of one's own, `my_net:make_net`. Its name needs quoting."""
+    home = tmp_path / "my 'work' $HOME"
+    home.mkdir()
+    (home / "my_net.py").write_text(OWN_NET)
+    return home
+
+
+@pytest.fixture
+def unscriptable_net(own_folder: Path) -> None:
+    """Makes the user's network one that can be traced and not scripted."""
+    odd = OWN_NET.replace("torch.nn.Linear(8, classes),", "torch.nn.Linear(8, classes), Odd(),")
+    (own_folder / "my_net.py").write_text(odd + ODD)
+
+
+@pytest.fixture
+def start(own_folder: Path) -> "Callable[..., subprocess.Popen[str]]":
+    """Start one command in the user's folder."""
+
+    def command(*words: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [EDGESWEEP, *words], cwd=own_folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    return command
+
+
+@pytest.fixture
+def edgesweep(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command in the user's folder."""
+
+    def command(*words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([EDGESWEEP, *words], cwd=own_folder, capture_output=True, text=True, timeout=timeout)
+
+    return command

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -17,22 +18,7 @@ import pytest
 import torch
 from PIL import Image
 
-EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
-
-NET = """
-import torch
-
-
-def make_net(classes):
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
-        torch.nn.BatchNorm2d(8),
-        torch.nn.ReLU(),
-        torch.nn.AdaptiveAvgPool2d(1),
-        torch.nn.Flatten(),
-        torch.nn.Linear(8, classes),
-    )
-"""
+from tests.workers.adb_server import kill_server
 
 SWEEP = """
 name: own
@@ -50,40 +36,28 @@ grids:
   - precision: [int8]
     layout: [nhwc]
     fuse: [false]
-protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.05, iterations: 5}
+protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.05, iterations: 5, gate: none}
 """
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A user's folder: a network, a checkpoint, 20 photos in two classes, a sweep file. Its name needs quoting."""
-    home = tmp_path / "my 'work' $HOME"
-    home.mkdir()
-    (home / "my_net.py").write_text(NET)
-    (home / "sweep.yaml").write_text(SWEEP)
+def folder(own_folder: Path) -> Path:
+    """The user's folder with a checkpoint, 20 photos in two classes and a sweep file."""
+    (own_folder / "sweep.yaml").write_text(SWEEP)
     scope: dict[str, Any] = {}
-    exec(compile(NET, "my_net.py", "exec"), scope)
+    exec((own_folder / "my_net.py").read_text(), scope)
     torch.manual_seed(0)
-    torch.save(scope["make_net"](2).state_dict(), home / "my net.pt")
+    torch.save(scope["make_net"](2).state_dict(), own_folder / "my net.pt")
     pixels = np.random.default_rng(0)
     for name, brightness in (("cat", 60), ("dog", 190)):
-        (home / "photos" / name).mkdir(parents=True)
+        (own_folder / "photos" / name).mkdir(parents=True)
         for number in range(10):
             image = pixels.normal(brightness, 30, (40, 50, 3)).clip(0, 255).astype(np.uint8)
-            Image.fromarray(image).save(home / "photos" / name / f"{number}.png")
-    return home
-
-
-@pytest.fixture
-def edgesweep(folder: Path) -> Command:
-    """Run one command in the user's folder."""
-
-    def command(*words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([EDGESWEEP, *words], cwd=folder, capture_output=True, text=True, timeout=timeout)
-
-    return command
+            Image.fromarray(image).save(own_folder / "photos" / name / f"{number}.png")
+    return own_folder
 
 
 def _blocks(folder: Path) -> int:
@@ -91,6 +65,8 @@ def _blocks(folder: Path) -> int:
     if not journal.exists():
         return 0
     with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as database:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'attempts'").fetchone():
+            return 0  # it is just being made
         return int(database.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()[0])
 
 
@@ -127,14 +103,10 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, ed
     assert shipped["artifact"]["file_bytes"] == (folder / "out put" / "model.pt").stat().st_size
 
 
-def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(folder: Path, edgesweep: Command) -> None:
-    process = subprocess.Popen(
-        [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
+    folder: Path, edgesweep: Command, start: Start
+) -> None:
+    process = start("run", "sweep.yaml", "--executor", "inline")
     deadline = time.monotonic() + 120
     while _blocks(folder) < 1:
         assert process.poll() is None, process.communicate()
@@ -162,15 +134,9 @@ def _runners(folder: Path) -> list[int]:
     ]
 
 
-def _measuring(folder: Path) -> "subprocess.Popen[str]":
+def _measuring(folder: Path, start: Start) -> "subprocess.Popen[str]":
     """A run that is just measuring: its first block is done, and a runner runs."""
-    process = subprocess.Popen(
-        [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start("run", "sweep.yaml", "--executor", "inline")
     deadline = time.monotonic() + 120
     while _blocks(folder) < 1 or not _runners(folder):
         assert process.poll() is None, process.communicate()
@@ -180,26 +146,73 @@ def _measuring(folder: Path) -> "subprocess.Popen[str]":
 
 
 def _no_runner_is_left(folder: Path) -> bool:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while _runners(folder) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not _runners(folder)
 
 
-def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path) -> None:
-    process = _measuring(folder)
+def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, start: Start) -> None:
+    process = _measuring(folder, start)
     process.send_signal(signal.SIGINT)
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr
+    assert "press Ctrl-C again" in stderr
     assert "Traceback" not in stderr
     assert _blocks(folder) >= 1
     assert _no_runner_is_left(folder)
 
 
-def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(folder: Path, edgesweep: Command) -> None:
-    process = _measuring(folder)
+def _under_ctrl_c(work: str) -> "subprocess.Popen[str]":
+    """A process whose work runs as the command's does, and that has begun."""
+    program = (
+        "import sys, time\nfrom sweeps.run_command import CtrlC\n"
+        "with CtrlC(lambda text: print(text, flush=True)) as stop:\n"
+        f"    print('ready', flush=True)\n    {work}\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()
+    return process
+
+
+def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -> None:
+    process = _under_ctrl_c("time.sleep(600)")
+    assert process.stdout is not None
+    process.send_signal(signal.SIGINT)
+    assert "press Ctrl-C again" in process.stdout.readline()
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT, stderr
+
+
+def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
+    # More than a pipe holds: it is in the write until the other end reads on.
+    process = _under_ctrl_c("print('x' * 1_000_000, flush=True); print('stops:', stop())")
+    assert process.stdout is not None
+    assert process.stdout.read(1) == "x"
+    process.send_signal(signal.SIGINT)
+    stdout = process.stdout.read()
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert stdout.count("x") == 999_999
+    assert "stops: True" in stdout
+    assert "press Ctrl-C again" in stdout
+
+
+def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(
+    folder: Path, edgesweep: Command, start: Start
+) -> None:
+    process = _measuring(folder, start)
     process.kill()
     process.communicate()
     assert _no_runner_is_left(folder)
@@ -221,17 +234,8 @@ def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Pa
     assert edgesweep("export", "--variant", name).returncode == 0
 
 
+@pytest.mark.usefixtures("unscriptable_net")
 def test_a_variant_that_can_not_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
-    # Scripting refuses a list comprehension over *arguments; tracing takes it.
-    (folder / "my_net.py").write_text(
-        NET.replace(
-            "def make_net",
-            "class Odd(torch.nn.Module):\n"
-            "    def forward(self, *x):\n"
-            "        return torch.stack([*x]).mean(0)\n\n\n"
-            "def make_net",
-        ).replace("torch.nn.Linear(8, classes),", "torch.nn.Linear(8, classes), Odd(),")
-    )
     sweep = folder / "sweep.yaml"
     sweep.write_text(
         SWEEP.replace("precision: [fp32, int8]", "precision: [fp32]\n    fuse: [false]\n    capture: [script, trace]")
@@ -325,9 +329,16 @@ def test_commands_without_a_sweep_say_what_to_do(edgesweep: Command) -> None:
         assert "Traceback" not in done.stderr
 
 
-def test_what_is_here_can_be_asked_by_machines(edgesweep: Command) -> None:
-    [device] = json.loads(edgesweep("devices", "--json").stdout)["devices"]
-    assert device["name"] == "local"
+def test_what_is_here_can_be_asked_by_machines(edgesweep: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+    try:
+        listed = json.loads(edgesweep("devices", "--json").stdout)
+    finally:
+        kill_server(port)
+    # A phone on a cable of this machine is found by any server.
+    assert listed["devices"][0]["name"] == "local"
     checks = {check["name"]: check["ok"] for check in json.loads(edgesweep("doctor", "--json").stdout)["checks"]}
     assert checks["torch"]
     assert checks["XNNPACK"]

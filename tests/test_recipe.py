@@ -4,7 +4,7 @@ import itertools
 import json
 import sqlite3
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,9 @@ import pytest
 import torch
 
 from sweeps.errors import SpecError
+from sweeps.protocol import protocol_of
 from sweeps.recipe_command import STEPS, recipe_spec
 
-EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
-
-NET = """
-import torch
-
-
-def make_net(classes):
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False),
-        torch.nn.BatchNorm2d(8),
-        torch.nn.ReLU6(),
-        torch.nn.AdaptiveAvgPool2d(1),
-        torch.nn.Flatten(),
-        torch.nn.Linear(8, classes),
-    )
-"""
 SWEEP = """
 name: own
 models:
@@ -38,8 +23,10 @@ data:
   evaluation: {source: digits, images: 100}
 grids:
   - precision: [fp32]
-protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.05, iterations: 5}
+protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.05, iterations: 5, gate: none}
 """
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def options(**given: Any) -> dict[str, Any]:
@@ -48,17 +35,16 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    home = tmp_path / "my 'work' $HOME"
-    home.mkdir()
-    (home / "my_net.py").write_text(NET)
-    (home / "sweep.yaml").write_text(SWEEP)
-    return home
+def folder(own_folder: Path) -> Path:
+    """The user's folder with a sweep file."""
+    (own_folder / "sweep.yaml").write_text(SWEEP)
+    return own_folder
 
 
-def recipe(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    argv = [EDGESWEEP, "recipe", *words, "--executor", "inline"]
-    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=500)
+@pytest.fixture
+def recipe(folder: Path, edgesweep: Command) -> Command:
+    """Run `edgesweep recipe` there."""
+    return lambda *words: edgesweep("recipe", *words, "--executor", "inline", timeout=500)
 
 
 def attempts(folder: Path) -> int:
@@ -66,8 +52,8 @@ def attempts(folder: Path) -> int:
         return int(database.execute("SELECT count(*) FROM attempts").fetchone()[0])
 
 
-def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path) -> None:
-    done = recipe(folder, "sweep.yaml", "--json")
+def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path, recipe: Command) -> None:
+    done = recipe("sweep.yaml", "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert document["sweep"] == "recipe-own"
@@ -92,7 +78,7 @@ def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path) -> None
     assert json.loads(stored.read_text()) == document
 
     before = attempts(folder)
-    again = recipe(folder, "sweep.yaml")
+    again = recipe("sweep.yaml")
     assert again.returncode == 0, again.stderr
     assert attempts(folder) == before, "a second call measures nothing"
     assert "7 done before" in again.stderr
@@ -102,14 +88,9 @@ def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path) -> None
     assert "All steps: 7-input-reuse over 1-eager" in again.stdout
 
 
-def test_a_model_that_can_not_be_scripted_keeps_its_eager_step_and_says_why(folder: Path) -> None:
-    # Scripting refuses a list comprehension over *arguments.
-    odd = "class Odd(torch.nn.Module):\n    def forward(self, *x):\n        return torch.stack([*x]).mean(0)\n\n\n"
-    text = NET.replace("def make_net", odd + "def make_net").replace(
-        "torch.nn.Flatten(),", "torch.nn.Flatten(), Odd(),"
-    )
-    (folder / "my_net.py").write_text(text)
-    done = recipe(folder, "sweep.yaml", "--json")
+@pytest.mark.usefixtures("unscriptable_net")
+def test_a_model_that_can_not_be_scripted_keeps_its_eager_step_and_says_why(recipe: Command) -> None:
+    done = recipe("sweep.yaml", "--json")
     assert done.returncode == 0, done.stderr
     steps = json.loads(done.stdout)["recipes"][0]["steps"]
     assert steps[0]["outcome"] == "measured"
@@ -126,21 +107,22 @@ def test_a_model_that_can_not_be_scripted_keeps_its_eager_step_and_says_why(fold
         (("resnet18", "--input-shape", "3,224"), "input_shape", 2),
         (("resnet18", "--input-shape", "big"), "--input-shape 'big'", 2),
         (("resnet18", "--argument", "num_classes"), "KEY=VALUE", 2),
-        (("resnet18", "--device", "adb:1"), "adb:1", 2),
+        (("resnet18", "--device", "tag:1"), "tag:1", 2),
         (("sweep.yaml", "--weights", "random"), "--weights: the sweep file says that", 2),
         (("gone.yaml",), "gone.yaml", 2),
     ],
 )
-def test_bad_input_is_named_before_anything_runs(folder: Path, words: tuple[str, ...], named: str, code: int) -> None:
-    done = recipe(folder, *words)
+def test_bad_input_is_named_before_anything_runs(
+    recipe: Command, words: tuple[str, ...], named: str, code: int
+) -> None:
+    done = recipe(*words)
     assert done.returncode == code, done.stderr
     assert named in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_help_has_an_example() -> None:
-    shown = subprocess.run([EDGESWEEP, "recipe", "--help"], capture_output=True, text=True, check=True).stdout
-    assert "Example: edgesweep recipe mobilenet_v2" in shown
+def test_help_has_an_example(edgesweep: Command) -> None:
+    assert "Example: edgesweep recipe mobilenet_v2" in edgesweep("recipe", "--help").stdout
 
 
 def test_each_step_adds_one_thing() -> None:
@@ -159,7 +141,8 @@ def test_without_labels_there_is_no_bound_on_the_accuracy() -> None:
     assert (spec.data.evaluation.source, spec.objective.constraints) == ("synthetic", ())
     spec, _ = recipe_spec("mobilenet_v2", **options(weights="demo", rounds=7))
     assert (spec.data.evaluation.source, len(spec.objective.constraints)) == ("digits", 1)
-    assert (spec.protocol.preset, spec.protocol.rounds) == ("quick", 7)
+    protocol = protocol_of(spec)
+    assert (protocol.preset, protocol.rounds) == ("quick", 7)
 
 
 def test_a_checkpoint_is_looked_for_where_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

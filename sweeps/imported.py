@@ -1,0 +1,144 @@
+"""Figures of tools that someone ran by hand: shown beneath the ranking with where they are from, never in it.
+
+Nothing is known of how such a tool was run (which artifact, how warm the device was, what else ran), and a mean has no
+interval. So an imported figure has a record of its own, which nothing that ranks, compares or exports ever reads.
+"""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweeps.errors import EdgeSweepError
+from sweeps.records import DeviceFacts, canonical_key
+from sweeps.stats import median
+from sweeps.text import plain
+from sweeps.tool_logs import ToolLog
+
+NOTE = "Hand-run, imported, not in the ranking"
+MAX_WORDS = 200
+"""Of a text that the user gives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """One run of a tool, as its log and the one who imported it tell it."""
+
+    model: str
+    """Its name in the sweep file."""
+    variant: str
+    """In the user's words."""
+    device: str
+    """For people: the class of the sweep's device, else the user's words."""
+    device_id: str
+    """Empty where the sweep has no such device."""
+    tool: str
+    mean_ms: float
+    iterations: int | None
+    """That the mean is over; `None` where neither the log nor the user says."""
+    p50_ms: float | None
+    """Where the log has every iteration."""
+    log: str
+    """The file's name, without its folder."""
+    log_sha256: str
+    imported: str
+    """When: ISO 8601, UTC."""
+
+    @property
+    def key(self) -> str:
+        """The same log as the same variant on the same device is the same figure, whenever it is imported."""
+        about = (self.model, self.variant, self.device_id or self.device, self.log_sha256)
+        return canonical_key({"imported": about})
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The ranking that it stands beneath, as `ResultRow.place`."""
+        return self.device_id, self.model
+
+    @property
+    def source(self) -> str:
+        """Where it is from, for people."""
+        return f"{self.tool}, {self.log} ({self.log_sha256[:12]}), {self.imported[:10]}"
+
+
+def describe(
+    log: ToolLog,
+    *,
+    variant: str,
+    device: str,
+    model: str | None,
+    iterations: int | None,
+    models: Sequence[str],
+    devices: Sequence[DeviceFacts],
+    file_name: str,
+    sha256: str,
+    now: str,
+) -> Imported:
+    """The record of a log. `models` and `devices` are the sweep's.
+
+    `variant` may begin with the model as jobs' names do; without that, `model` may be left out where the sweep has one.
+    Raises `EdgeSweepError` where a text is empty or too long, the model is not clear or not one of the sweep, several
+    devices go by that name, or `iterations` is not what the log says.
+    """
+    variant = _words("--variant", variant)
+    name = _model_of(variant, model, models)
+    shown, device_id = _device_of(_words("--device", device), devices)
+    if iterations is not None and log.iterations not in (None, iterations):
+        raise EdgeSweepError(
+            f"the log has {log.iterations} iterations, and --iterations says {iterations}",
+            "leave --iterations out: this log tells",
+        )
+    return Imported(
+        model=name,
+        variant=_words("--variant", variant.removeprefix(f"{name} · ")),
+        device=shown,
+        device_id=device_id,
+        tool=log.tool,
+        mean_ms=log.mean_ms,
+        iterations=log.iterations or iterations,
+        p50_ms=median(log.samples_ns) / 1e6 if log.samples_ns else None,
+        log=_line(file_name)[:MAX_WORDS],
+        log_sha256=sha256,
+        imported=now,
+    )
+
+
+def in_order(found: Sequence[Imported]) -> tuple[Imported, ...]:
+    """By device and model, the fastest first."""
+    return tuple(sorted(found, key=lambda one: (one.device, one.model, one.mean_ms, one.imported)))
+
+
+def _words(option: str, text: str) -> str:
+    words = _line(text)
+    if not 0 < len(words) <= MAX_WORDS:
+        raise EdgeSweepError(f"{option} has {len(words)} characters", f"give 1 to {MAX_WORDS}")
+    return words
+
+
+def _line(text: str) -> str:
+    return plain(" ".join(text.split()))
+
+
+def _model_of(variant: str, model: str | None, models: Sequence[str]) -> str:
+    named = [name for name in models if variant.startswith(f"{name} · ")] if model is None else [model]
+    found = named or list(models)
+    if len(found) > 1:
+        raise EdgeSweepError(f"the sweep has {len(found)} models", f"say which with --model: {', '.join(found)}")
+    if found[0] not in models:
+        close = difflib.get_close_matches(found[0], models, n=1)
+        raise EdgeSweepError(
+            f"the sweep has no model {found[0]!r}",
+            f"did you mean {close[0]!r}?" if close else f"it has: {', '.join(models)}",
+        )
+    return found[0]
+
+
+def _device_of(text: str, devices: Sequence[DeviceFacts]) -> tuple[str, str]:
+    """What is shown, and the id where it is one of the sweep's devices (by its id, its name, or its class)."""
+    for names in ("device_id", "name", "device_class"):
+        found = [facts for facts in devices if plain(getattr(facts, names)).casefold() == text.casefold()]
+        if len(found) > 1:
+            ids = ", ".join(facts.device_id for facts in found)
+            raise EdgeSweepError(f"the sweep has {len(found)} devices {text!r}", f"say which by its id: {ids}")
+        if found:
+            return found[0].device_class, found[0].device_id
+    return text, ""

@@ -1,0 +1,194 @@
+"""Phones are asked for their accelerators through the real adb daemon, with real artifacts and the real runner."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sweeps.accelerators_table import Answer
+from sweeps.errors import SpecError
+from sweeps.spec import GridSpec, ModelSpec
+from tests.workers.tiny_sweep import Sweep
+from workers.accelerators import Inquiry, nnapi_only
+from workers.devices.local import host_abi
+from workers.events import Attempt, Building, Event
+from workers.executor import InlineExecutor
+from workers.runtimes.torchscript import native_runner, references
+from workers.runtimes.torchscript.programs import FOLDER_VARIABLE
+from workers.virtual_phone import VirtualPhone, up
+
+pytestmark = pytest.mark.compiler
+
+BOTH = GridSpec(backend=("nnapi",), layout=("nhwc",))
+FP32 = GridSpec(backend=("nnapi",), precision=("fp32",), layout=("nhwc",))
+EVIL = "<script>npu</script> [red]x[/red] \x1b[31m\x1b]0;t\x07"
+
+
+@pytest.fixture(scope="module")
+def phones(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:
+    with up(2, tmp_path_factory.mktemp("phones")) as phones:
+        yield phones
+
+
+@dataclass(frozen=True)
+class Asked:
+    answers: list[Answer]
+    events: list[Event]
+
+
+def names(phones: list[VirtualPhone]) -> tuple[str, ...]:
+    return tuple(f"adb:{phone.serial}" for phone in phones)
+
+
+def ask(sweep: Sweep, before_asking: Callable[[], None] = lambda: None) -> Asked:
+    inquiry = Inquiry(sweep.plan, sweep.workspace.root)
+    with closing(InlineExecutor(sweep.workspace.root)) as executor:
+        events: list[Event] = list(inquiry.build(executor, sweep.prepare, lambda: False))
+    before_asking()
+    return Asked(list(inquiry.answers()), events)
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Have phones run this shell script as their runner."""
+
+    def runner(script: str) -> None:
+        folder = tmp_path / "runners" / host_abi()
+        folder.mkdir(parents=True)
+        for interpreter in ("full", "lite"):
+            (folder / f"edgesweep_runner_{interpreter}").write_text(f"#!/bin/sh\n{script}\n")
+        monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "runners"))
+
+    return runner
+
+
+def test_a_phone_without_nnapi_says_so_and_the_reference_answers_in_its_place(
+    phones: list[VirtualPhone], tmp_path: Path
+) -> None:
+    model = ModelSpec(source="squeezenet1_1", weights="random", input_shape=(1, 3, 64, 64))
+    sweep = Sweep(tmp_path, BOTH, devices=names(phones[:1]), models=(model,))
+    asked = ask(sweep)
+    assert [(one.precision, one.note) for one in asked.answers] == [
+        ("fp32", "no NNAPI here"),
+        ("int8", "no NNAPI here"),
+    ]
+    for one in asked.answers:
+        assert one.reference == references.names()["nnapi"]
+        assert "CONV_2D" in one.operations
+        assert [sum(accelerator.accepts) for accelerator in one.accelerators][1] == len(one.operations)
+    # The reference's accelerator takes convolutions in int8 alone.
+    float_npu, int8_npu = (one.accelerators[0] for one in asked.answers)
+    assert not any(float_npu.accepts)
+    assert any(int8_npu.accepts)
+    assert [event for event in asked.events if isinstance(event, Building)]
+    again = ask(sweep)
+    assert again.answers == asked.answers
+    assert again.events == []
+    assert Inquiry(sweep.plan, sweep.workspace.root).pending() == 0
+
+
+def test_a_phone_with_nnapi_answers_itself(
+    phones: list[VirtualPhone], tmp_path: Path, runner: Callable[[str], None]
+) -> None:
+    # The runner knows the reference when it sees it, so that it is never taken for a phone's own NNAPI in silence.
+    runner(f'exec "{native_runner.program()}" "$@" --reference "{references.library("nnapi")}"')
+    sweep = Sweep(tmp_path, FP32, devices=names(phones[:1]))
+    (answer,) = ask(sweep).answers
+    assert (answer.note, answer.reference) == ("", "")
+    assert len(answer.accelerators) == 2
+    assert all(len(one.accepts) == len(answer.operations) for one in answer.accelerators)
+    (job,) = sweep.plan.jobs
+    assert list((phones[0].data / "local/tmp/edgesweep/run").glob(f"{job.build_key[:16]}-*"))
+
+
+def test_one_that_is_unplugged_says_so_and_the_next_phone_answers(phones: list[VirtualPhone], tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, FP32, devices=names(phones))
+    try:
+        gone, there = ask(sweep, phones[0].unplug).answers
+    finally:
+        phones[0].plug()
+    assert phones[0].serial in gone.note
+    assert (gone.accelerators, gone.reference) == ((), "")
+    assert there.operations
+    assert there.phone == f"adb:{phones[1].serial}"
+
+
+def test_a_runner_that_dies_or_lies_costs_an_answer_and_no_more(
+    phones: list[VirtualPhone], tmp_path: Path, runner: Callable[[str], None]
+) -> None:
+    start = {"event": "start", "runner": "r", "runner_version": "1", "torch": "2", "engines": ["qnnpack"]}
+    runner(f'echo \'{json.dumps(start)}\'; case "$*" in *--model*) exit 139 ;; esac; echo \'{{"event": "end"}}\'')
+    sweep = Sweep(tmp_path, FP32, devices=names(phones[:1]))
+    (answer,) = ask(sweep).answers
+    assert answer.note == "crashed: the runner ended with exit code -11"
+    assert answer.accelerators == ()
+
+
+def test_a_model_that_nnapi_can_not_have_says_why(phones: list[VirtualPhone], tmp_path: Path) -> None:
+    (tmp_path / "sorts.py").write_text(
+        "import torch\n"
+        "class Sorts(torch.nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.linear = torch.nn.Linear(16, 4)\n"
+        "    def forward(self, x):\n"
+        "        return self.linear(torch.cumsum(x, 2).mean((1, 2)))\n"
+        "def make():\n"
+        "    return Sorts()\n"
+    )
+    model = ModelSpec(source="sorts:make", weights="random", input_shape=(1, 3, 16, 16), name="sorts")
+    sweep = Sweep(tmp_path, FP32, devices=names(phones[:1]), models=(model,))
+    asked = ask(sweep)
+    assert [event.failed.kind for event in asked.events if isinstance(event, Attempt)] == ["unsupported_operator"]
+    (answer,) = asked.answers
+    assert answer.note.startswith("its build failed (unsupported_operator): ")
+    assert answer.operations == ()
+
+
+def test_of_a_sweep_only_what_is_for_nnapi_is_asked_about(tmp_path: Path) -> None:
+    spec = Sweep(tmp_path, GridSpec(backend=("cpu", "nnapi")), GridSpec()).spec
+    (grid,) = nnapi_only(spec).grids
+    assert grid.backend == ("nnapi",)
+    with pytest.raises(SpecError, match="no grid has the backend nnapi"):
+        nnapi_only(spec.model_copy(update={"grids": (GridSpec(),)}))
+
+
+def test_the_command_prints_a_hostile_driver_s_name_to_the_letter_and_harmless(
+    phones: list[VirtualPhone], tmp_path: Path, runner: Callable[[str], None]
+) -> None:
+    start = {"event": "start", "runner": "r", "runner_version": "1", "torch": "2.12.1", "engines": ["qnnpack"]}
+    device = {"event": "nnapi_device", "name": EVIL, "type": "gpu", "version": EVIL, "feature_level": 29}
+    plain = [start, device, {"event": "end"}]
+    model = {"event": "nnapi_model", "operations": ["CONV_2D", "SOFTMAX"]}
+    asked = [start, model, device | {"accepts": [True, False]}, {"event": "end"}]
+    for name, events in (("plain", plain), ("asked", asked)):
+        (tmp_path / name).write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    runner(f'case "$*" in *--model*) exec cat "{tmp_path}/asked" ;; esac; exec cat "{tmp_path}/plain"')
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(
+        "name: asked\n"
+        "models: [{source: squeezenet1_1, weights: random, input_shape: [1, 3, 32, 32]}]\n"
+        "data: {calibration: {source: synthetic}, evaluation: {source: synthetic, images: 4, seed: 1}}\n"
+        "grids: [{backend: [cpu, nnapi], precision: [fp32], layout: [nhwc]}]\n"
+        f'devices: ["adb:{phones[0].serial}"]\n'
+    )
+
+    def edgesweep(*words: str) -> str:
+        argv = [Path(sys.executable).with_name("edgesweep"), "devices", "accelerators", sweep, *words]
+        argv += ["--executor", "inline", "--workspace", tmp_path / "ws"]
+        return subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300).stdout
+
+    (answer,) = json.loads(edgesweep("--json"))["answers"]
+    (told,) = answer["supported_by"]
+    assert told["name"] == EVIL
+    assert (told["accepted"], told["not_accepted"]) == ({"CONV_2D": 1}, {"SOFTMAX": 1})
+    text = edgesweep()
+    assert "1 of 2 (not: SOFTMAX)" in " ".join(text.split())
+    assert "supported by" in text
+    assert "<script>npu</script>" in text
+    assert "\x1b" not in text

@@ -1,0 +1,206 @@
+"""A shipped file, measured again on this machine."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps.cli import main
+from sweeps.compare import Result
+from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.export import BlockProtocol, Expected, GateLimits, Shipped, read_shipped
+from sweeps.protocol import PRESETS, resolve
+from sweeps.records import Block, Variant
+from sweeps.spec import ProtocolSpec
+from sweeps.workspace import Workspace
+from tests.workers.tiny_model import tiny_inputs
+from workers.build import ArtifactStore
+from workers.check import Check, _judged, check
+from workers.devices.local import local_facts
+
+PROTOCOL = resolve(
+    ProtocolSpec(
+        preset="quick", warmup_seconds=0.02, min_seconds=0.05, iterations=5, gate="none", fixed_performance=False
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shipped, bytes]:
+    """A real artifact with made-up figures: 1 ms a block, on this very machine."""
+    store = ArtifactStore(tmp_path_factory.mktemp("built"))
+    artifact = store.build("a" * 64, Variant(), tiny_inputs())
+    facts = local_facts()
+    expected = Expected(
+        sweep="s",
+        job="tiny · cpu fp32",
+        job_key="k",
+        timed=True,
+        executor=facts.fingerprint,
+        device=facts.device_class,
+        device_id=facts.device_id,
+        device_fingerprint=facts.fingerprint,
+        preset="quick",
+        rounds=3,
+        threads=1,
+        cpus="all",
+        reuse_input=True,
+        runner="python-torchscript 1",
+        runtime_version=dict(facts.runtime_versions)["torchscript"],
+        exec_context=facts.exec_context,
+        gate="none",
+        protocol=BlockProtocol(**PROTOCOL.comparable()),
+        block_medians_ms=(1e8, 1.01e8, 0.99e8),
+        verdict="pass",
+        trust=("ungated",),
+        figures={"latency_p50_ms": 1e8},
+    )
+    return Shipped(artifact=artifact, expected=expected), store.model(artifact).read_bytes()
+
+
+@pytest.fixture
+def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
+    """Puts manifest and file into a folder, maybe changed, and checks them; a workspace beside it."""
+    made, content = shipped
+    workspace = Workspace.open(tmp_path / "workspace")
+
+    def run(
+        file: bytes | None = content, rounds: int = 2, margin_percent: float = 5.0, **changes: object
+    ) -> tuple[Check, list[Block]]:
+        folder = tmp_path / "out"
+        folder.mkdir()
+        expected = made.expected.model_copy(update=changes)
+        path = folder / "manifest.json"
+        path.write_text(made.model_copy(update={"expected": expected}).model_dump_json())
+        if file is not None:
+            (folder / made.artifact.file).write_bytes(file)
+        blocks: list[Block] = []
+        return check(read_shipped(path), path, "local", workspace, rounds, margin_percent, blocks.append), blocks
+
+    return run
+
+
+def test_a_file_that_is_faster_than_its_manifest_says_holds(again, shipped, tmp_path: Path) -> None:
+    found, blocks = again()
+    assert (found.finding, found.why, found.exit_code) == ("holds", "", 0)
+    assert found.expected_p50_ms == 1e8
+    assert 0 < found.p50_ms < 1000
+    assert len(blocks) == 2
+    assert {block.artifact_sha256 for block in blocks} == {hashlib.sha256(shipped[1]).hexdigest()}
+    assert "accuracy was not measured again" in found.note
+    json.dumps(found.document(), allow_nan=False)
+
+
+def test_a_file_that_is_slower_than_its_manifest_says_does_not_hold(again) -> None:
+    found, _ = again(block_medians_ms=(1e-5, 1.01e-5, 0.99e-5))
+    assert (found.finding, found.exit_code) == ("slower", 3)
+    assert found.ratio_low > 1.02
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"device": "Maker Phone (SoC)"}, "device class: Maker Phone (SoC) and "),
+        ({"device_fingerprint": "0" * 16}, "device fingerprint"),
+        ({"runtime_version": "1.13.1"}, "runtime version: 1.13.1 and "),
+        ({"gate": "gated"}, "gate: gated and none"),
+        ({"trust": ("throttled",)}, "then: throttled"),
+        ({"block_medians_ms": (1.0,)}, "an interval needs 2 blocks"),
+    ],
+)
+def test_unlike_conditions_are_named_and_the_figures_still_given(
+    shipped, changes: dict[str, object], words: str
+) -> None:
+    made = shipped[0]
+    now = made.comparable(Path("manifest.json"))
+    other = made.model_copy(update={"expected": made.expected.model_copy(update=changes)})
+    found = _judged(other.comparable(Path("manifest.json")), now, 5.0)
+    assert (found.finding, found.exit_code) == ("not comparable", 4)
+    assert words in found.why
+    assert found.p50_ms == 1e8
+
+
+def test_a_device_that_never_becomes_ready_ends_after_one_wait_and_not_after_one_each_round(
+    shipped, tmp_path: Path
+) -> None:
+    made, content = shipped
+    # The room is warmer than this gate lets a phone be.
+    gate = GateLimits(max_battery_temp_c=0.0, max_cpu_temp_c=0.0, max_thermal_status=0)
+    protocol = made.expected.protocol.model_copy(update={"gate": gate})
+    never = made.model_copy(update={"expected": made.expected.model_copy(update={"protocol": protocol})})
+    (tmp_path / made.artifact.file).write_bytes(content)
+    blocks: list[Block] = []
+    workspace = Workspace.open(tmp_path / "workspace")
+    found = check(never, tmp_path / "manifest.json", "fake:cool", workspace, 3, 5.0, blocks.append)
+    wait_seconds = PRESETS["quick"].gate.wait_seconds
+    assert [block.conditions.waited_seconds for block in blocks] == pytest.approx([wait_seconds, 0.0, 0.0], abs=0.1)
+    assert found.trust[0] == "gate_timeout"
+    assert (found.finding, found.exit_code) == ("not comparable", 4)
+    assert "now: gate_timeout" in found.why
+
+
+def test_a_changed_file_is_refused_before_anything_opens_it(again, shipped, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="not the file that the manifest is about"):
+        again(file=shipped[1] + b"x")
+    assert not list((tmp_path / "workspace").iterdir())
+
+
+def test_a_missing_file_is_an_error_with_its_path(again) -> None:
+    with pytest.raises(StoreError, match=r"model\.pt"):
+        again(file=None)
+
+
+def test_an_unknown_device_is_refused(shipped, tmp_path: Path) -> None:
+    made, content = shipped
+    (tmp_path / made.artifact.file).write_bytes(content)
+    with pytest.raises(EdgeSweepError, match="toaster"):
+        check(made, tmp_path / "manifest.json", "toaster", Workspace.open(tmp_path / "w"), 2, 5.0, lambda _: None)
+
+
+def test_the_file_never_becomes_an_artifact_of_the_workspace(again, tmp_path: Path) -> None:
+    again()
+    store = ArtifactStore(tmp_path / "workspace/artifacts")
+    assert store.look("a" * 64) is None
+    assert not list(store.root.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("factor", "finding"), [(1.0, "holds"), (1.015, "holds"), (1.04, "slower"), (1.5, "slower"), (0.5, "holds")]
+)
+def test_it_is_slower_by_the_rule_of_compare(shipped, factor: float, finding: str) -> None:
+    path = Path("manifest.json")
+    then: Result = shipped[0].comparable(path)
+    now = replace(then, medians_ms=tuple(factor * ms for ms in then.medians_ms))
+    assert _judged(then, now, 5.0).finding == finding
+
+
+def test_a_difference_that_the_rounds_do_not_resolve_is_no_pass(shipped) -> None:
+    then: Result = shipped[0].comparable(Path("manifest.json"))
+    found = _judged(then, replace(then, medians_ms=(0.8e8, 1.9e8)), 5.0)
+    assert (found.finding, found.exit_code, found.ratio > 1.02) == ("unresolved", 5, True)
+    assert found.why == "it may be slower by more than 5 %: measure more with --rounds, or allow more with --margin"
+    assert json.loads(json.dumps(found.document()))["margin_percent"] == 5.0
+
+
+def test_the_command_ends_with_five_where_the_rounds_leave_it_open(shipped, tmp_path: Path) -> None:
+    made, content = shipped
+    vague = made.expected.model_copy(update={"block_medians_ms": (1e-3, 1e3)})
+    (tmp_path / "manifest.json").write_text(made.model_copy(update={"expected": vague}).model_dump_json())
+    (tmp_path / made.artifact.file).write_bytes(content)
+    command = ["check", str(tmp_path / "manifest.json"), "--rounds", "2", "--workspace", str(tmp_path / "workspace")]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 5
+    assert done.stdout.startswith("unresolved: p50 ")
+    assert "measure more with --rounds, or allow more with --margin" in done.stdout
+
+
+def test_it_holds_where_only_how_much_faster_it_is_stays_open(shipped) -> None:
+    then: Result = shipped[0].comparable(Path("manifest.json"))
+    faster = replace(then, medians_ms=(0.85e8, 0.9e8, 0.99e8, 0.95e8))
+    found = _judged(then, faster, 5.0)
+    assert found.ratio_low < 1 / 1.05 < 1 < found.ratio_high < 1.05
+    assert (found.finding, found.why) == ("holds", "")
+    assert _judged(then, faster, 0.5).finding == "unresolved"

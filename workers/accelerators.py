@@ -1,0 +1,212 @@
+"""Asks phones which accelerators NNAPI has there, and which operators of a model each accepts. Measures nothing.
+
+One NNAPI artifact of each model and precision is enough: what the workspace holds already is taken, else one is built.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.accelerators_table import Accelerator, Answer
+from sweeps.errors import BuildError, DeviceError, RunnerError, SpecError
+from sweeps.manifest import Manifest
+from sweeps.plan import Plan
+from sweeps.records import DeviceFacts, Failed, Job, Skipped
+from sweeps.spec import ModelSpec, SweepSpec
+from workers.attach import Attached, attach
+from workers.build import ArtifactStore
+from workers.devices.interface import Device
+from workers.devices.local import LocalDevice, from_os_error
+from workers.events import Attempt, Building, Preparing
+from workers.executor import BuildRequest, Executor
+from workers.models import PreparedModel
+from workers.runtimes import registry
+from workers.runtimes.torchscript import native_runner, report
+from workers.runtimes.torchscript.nnapi_devices import NnapiListing
+
+_DEADLINE_S = 120.0
+
+
+def nnapi_only(spec: SweepSpec) -> SweepSpec:
+    """The sweep with nothing but its NNAPI variants. Raises `SpecError` where it has none."""
+    grids = tuple(grid.model_copy(update={"backend": ("nnapi",)}) for grid in spec.grids if "nnapi" in grid.backend)
+    if not grids:
+        raise SpecError(f"{spec.name}: no grid has the backend nnapi", "write backend: [nnapi] into one of its grids")
+    return spec.model_copy(update={"grids": grids})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Question:
+    """One model in one precision on one device."""
+
+    facts: DeviceFacts
+    model: str
+    precision: str
+    job: Job | None
+    """With the artifact to ask with; `None` where nothing is built for this device."""
+    reason: str
+    """Why nothing is; else empty."""
+
+
+class Inquiry:
+    """The questions of one plan (of `nnapi_only`), and their answers: `build` to its end, then `answers`."""
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._store = ArtifactStore(folder / "artifacts")
+        self._questions = [one for facts in plan.devices for one in self._of(facts)]
+        self._failures: dict[str, Failed] = {}
+
+    def pending(self) -> int:
+        """Builds that are still to be made."""
+        return len(self._missing())
+
+    def build(
+        self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
+    ) -> Iterator[Preparing | Building | Attempt]:
+        """What is not in the workspace yet. Raises what `prepare` does."""
+        missing = self._missing()
+        done = 0
+        for model in self._plan.sweep.models:
+            wanted = {key: job for key, job in missing.items() if job.model == model.name}
+            if not wanted or stop():
+                continue
+            yield Preparing(model.name)
+            inputs = prepare(model).build_inputs
+            requests = [BuildRequest(key, job.variant, inputs) for key, job in wanted.items()]
+            for request, outcome in executor.build(requests, stop):
+                name = wanted[request.build_key].name
+                if outcome is None:
+                    yield Building(done, len(missing), (name,))
+                    continue
+                done += 1
+                if isinstance(outcome, Failed):
+                    self._failures[request.build_key] = outcome
+                    yield Attempt(name, outcome, final=True)
+                else:
+                    self._store.unpack(outcome)
+                yield Building(done, len(missing), ())
+
+    def answers(self) -> Iterator[Answer]:
+        """One per device, model and precision. A device that can not be asked says why, and the next follows."""
+        for facts in self._plan.devices:
+            questions = [one for one in self._questions if one.facts == facts]
+            if all(one.job is None for one in questions):
+                yield from (_answer(one, note=one.reason) for one in questions)
+                continue
+            try:
+                attached = attach(facts.name, self._folder)
+            except DeviceError as error:
+                yield from (_answer(one, note=error.message) for one in questions)
+                continue
+            try:
+                yield from (self._asked(attached, one) for one in questions)
+            finally:
+                attached.device.release()
+
+    def _missing(self) -> dict[str, Job]:
+        """By build key, what is not in the workspace."""
+        jobs = [one.job for one in self._questions if one.job is not None]
+        return {job.build_key: job for job in jobs if self._store.find(job.build_key) is None}
+
+    def _of(self, facts: DeviceFacts) -> Iterator[_Question]:
+        jobs = [job for job in self._plan.jobs if job.device_id == facts.device_id]
+        skipped = [one for one in self._plan.skipped if one.device_id == facts.device_id]
+        planned: list[Job | Skipped] = [*jobs, *skipped]
+        for model, precision in sorted({(one.model, one.variant.precision) for one in planned}):
+            fitting = [job for job in jobs if (job.model, job.variant.precision) == (model, precision)]
+            # What is built already first; else the plan's order.
+            fitting.sort(key=lambda job: self._store.look(job.build_key) is None)
+            why = [one.reason for one in skipped if (one.model, one.variant.precision) == (model, precision)]
+            yield _Question(
+                facts=facts,
+                model=model,
+                precision=precision,
+                job=fitting[0] if fitting else None,
+                reason="" if fitting else "; ".join(dict.fromkeys(why)),
+            )
+
+    def _asked(self, attached: Attached, question: _Question) -> Answer:
+        job = question.job
+        if job is None:
+            return _answer(question, note=question.reason)
+        if job.build_key in self._failures:
+            failed = self._failures[job.build_key]
+            return _answer(question, note=f"its build failed ({failed.kind}): {failed.message}")
+        manifest = self._store.find(job.build_key)
+        if manifest is None:
+            return _answer(question, note="it was stopped before its build")
+        try:
+            return _answer(question, self._on_device(attached, job, manifest))
+        except DeviceError as error:
+            if error.kind != "backend_missing":
+                return _answer(question, note=f"{error.kind}: {error.message}")
+        missing = "no NNAPI here"
+        if not job.emulated:
+            return _answer(question, note=missing)
+        try:
+            return _answer(question, self._by_reference(job, manifest), note=missing, reference=job.reference)
+        except (BuildError, DeviceError) as error:
+            return _answer(question, note=f"{missing}; the reference library does not answer either: {error.message}")
+
+    def _on_device(self, attached: Attached, job: Job, manifest: Manifest) -> NnapiListing:
+        """Raises `DeviceError`: of kind `backend_missing` where there is no NNAPI."""
+        program = attached.programs.get((job.variant.runtime, job.variant.format))
+        if program is None:
+            raise RunnerError("backend_missing", f"{attached.facts.name} is this computer")
+        if program.tool is not None:
+            raise RunnerError("not_told", f"{Path(program.path).name} can not be asked; the device runner can")
+        model = self._store.model(manifest)
+        path = attached.device.push(model, f"{job.build_key[:16]}-{manifest.file}")
+        return _listing(attached.device, program.path, path, job, manifest)
+
+    def _by_reference(self, job: Job, manifest: Manifest) -> NnapiListing:
+        """What the library that stands in for NNAPI accepts, on this host. Raises `BuildError`, `DeviceError`."""
+        library = registry.get(job.variant.runtime).reference("nnapi")
+        host = LocalDevice(self._folder / "references")
+        model = str(self._store.model(manifest))
+        return _listing(host, str(native_runner.program()), model, job, manifest, "--reference", library)
+
+
+def _listing(device: Device, program: str, model: str, job: Job, manifest: Manifest, *words: str) -> NnapiListing:
+    argv = [program, "--nnapi-devices", "--model", model, *words]
+    if job.variant.flexible_batch:
+        argv += ["--input-dims", ",".join(map(str, manifest.input.shape))]
+    try:
+        completed = device.run(argv, _DEADLINE_S)
+    except OSError as error:
+        raise from_os_error(error) from error
+    try:
+        return report.listing(completed.stdout)
+    except RunnerError as error:
+        if completed.exit_code != 0 and error.kind in ("no_report", "truncated"):
+            raise RunnerError("crashed", f"the runner ended with exit code {completed.exit_code}") from error
+        raise
+
+
+def _answer(question: _Question, listing: NnapiListing | None = None, *, note: str = "", reference: str = "") -> Answer:
+    facts, job = question.facts, question.job
+    return Answer(
+        phone=facts.name,
+        device=facts.device_class,
+        device_id=facts.device_id,
+        model=question.model,
+        precision=question.precision,
+        variant=job.variant.label if job is not None and listing is not None else "",
+        operations=(listing.operations or ()) if listing is not None else (),
+        accelerators=()
+        if listing is None
+        else tuple(
+            Accelerator(
+                name=one.name,
+                type=one.type,
+                version=one.version,
+                feature_level=one.feature_level,
+                accepts=one.accepts or (),
+            )
+            for one in listing.devices
+        ),
+        reference=reference,
+        note=note,
+    )

@@ -1,0 +1,225 @@
+"""A shipped winner measured once more: does it still hold what its manifest says?
+
+The file beside the manifest may be anybody's. Its bytes are held against the manifest's hash, then only the runner, a
+process of its own, opens it. It lies in the workspace under a key that no plan can have, so it can never be taken for
+an artifact that was built here.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from sweeps import manifest as manifests
+from sweeps.compare import (
+    EXIT_NOT_COMPARED,
+    EXIT_SLOWER,
+    EXIT_UNRESOLVED,
+    Result,
+    conditions,
+    differing,
+    judge,
+    welch,
+)
+from sweeps.errors import DeviceError, EdgeSweepError, StoreError
+from sweeps.export import Shipped
+from sweeps.protocol import Gate, Protocol
+from sweeps.records import Block, Failed, Job, RunAxes, canonical_key
+from sweeps.run_content import fixed_performance_of, gate_of
+from sweeps.stats import median
+from sweeps.ties import Ratio
+from sweeps.trust import disqualified
+from sweeps.verdict import UNSHIPPABLE
+from sweeps.workspace import Workspace
+from workers.attach import attach
+from workers.bench import Bench
+from workers.build import ArtifactStore, PackedArtifact
+from workers.patience import Patience
+from workers.readiness import Readiness
+
+NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"
+_TO_RESOLVE = "it may be slower by more than {margin:g} %: measure more with --rounds, or allow more with --margin"
+
+Finding = Literal["holds", "slower", "unresolved", "not comparable"]
+_EXIT_CODES: dict[Finding, int] = {
+    "holds": 0,
+    "slower": EXIT_SLOWER,
+    "not comparable": EXIT_NOT_COMPARED,
+    "unresolved": EXIT_UNRESOLVED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What the manifest expects, and what is there now."""
+
+    job: str
+    device: str
+    """That it was measured on now."""
+    finding: Finding
+    """It holds where it is known to be slower by less than the margin, if at all; nothing found is no pass."""
+    why: str
+    """What differs, where it is not comparable; what to do, where it is unresolved; else empty."""
+    margin_percent: float
+    """As `sweeps.compare.judge` was told."""
+    expected_p50_ms: float
+    p50_ms: float
+    block_medians_ms: tuple[float, ...]
+    ratio: float | None
+    """Latency now as a multiple of then, with Welch's 95 % interval; `None` where one of them has a single block."""
+    ratio_low: float | None
+    ratio_high: float | None
+    trust: tuple[str, ...]
+    note: str = NOT_MEASURED
+
+    @property
+    def exit_code(self) -> int:
+        return _EXIT_CODES[self.finding]
+
+    def document(self) -> dict[str, Any]:
+        """`edgesweep check --json`."""
+        return {**asdict(self), "exit_code": self.exit_code}
+
+
+def check(
+    shipped: Shipped,
+    path: Path,
+    device: str,
+    workspace: Workspace,
+    rounds: int,
+    margin_percent: float,
+    tell: Callable[[Block], None],
+) -> Check:
+    """Measure what `path` (the manifest, read as `shipped`) describes on the device of that name.
+
+    `tell` is given each block as it ends. Raises `EdgeSweepError` where the manifest does not hold enough, where the
+    file is not the one that it names, and where it can not be measured.
+    """
+    then = shipped.comparable(path)
+    expected = shipped.expected
+    assert expected.protocol is not None
+    packed = _packed(shipped, path.parent)
+    protocol = expected.protocol.resolve()
+    attached = attach(device, workspace.root)
+    facts = attached.facts
+    bench = Bench(attached.device, workspace.root, facts, attached.programs)
+    job = Job(
+        key=canonical_key({"check": packed.build_key, "device": facts.device_id}),
+        build_key=packed.build_key,
+        name=expected.job,
+        model=shipped.artifact.model,
+        grid=expected.grid,
+        variant=shipped.artifact.axes,
+        run=RunAxes(threads=expected.threads, cpus=expected.cpus, reuse_input=expected.reuse_input),
+        device_id=facts.device_id,
+    )
+    try:
+        ArtifactStore(workspace.artifacts).unpack(packed)
+        blocks = []
+        patience = Patience(protocol)
+        for round_ in range(rounds):
+            blocks.append(_block(bench, job, round_, protocol, patience))
+            tell(blocks[-1])
+    finally:
+        bench.close()
+        shutil.rmtree(workspace.artifact(packed.build_key), ignore_errors=True)
+    now = Result(
+        name=then.name,
+        model=then.model,
+        setup=then.setup,
+        device=facts.device_class,
+        device_id=facts.device_id,
+        fingerprint=facts.fingerprint,
+        conditions=conditions(
+            preset=protocol.preset,
+            runtime_version=blocks[-1].runtime_version,
+            exec_context=blocks[-1].conditions.exec_context,
+            gate=gate_of(blocks),
+            fixed_performance=fixed_performance_of(blocks),
+            protocol=expected.protocol.model_dump_json(),
+        ),
+        medians_ms=tuple(median(block.samples_ns) / 1e6 for block in blocks),
+        trust=tuple(dict.fromkeys(label for block in blocks for label in block.labels)),
+    )
+    return _judged(then, now, margin_percent)
+
+
+def _judged(then: Result, now: Result, margin_percent: float) -> Check:
+    why = differing(then, now)
+    why += [f"{when}: {label}" for when, side in (("then", then), ("now", now)) for label in disqualified(side.trust)]
+    ratio = welch(now.medians_ms, then.medians_ms)
+    if ratio is None:
+        why.append("an interval needs 2 blocks or more of both")
+    finding: Finding = "not comparable"
+    if not why and ratio is not None:
+        finding = _finding(ratio, margin_percent)
+        if finding == "unresolved":
+            why.append(_TO_RESOLVE.format(margin=margin_percent))
+    return Check(
+        job=then.name,
+        device=now.device,
+        finding=finding,
+        why="; ".join(why),
+        margin_percent=margin_percent,
+        expected_p50_ms=median(then.medians_ms),
+        p50_ms=median(now.medians_ms),
+        block_medians_ms=now.medians_ms,
+        ratio=None if ratio is None else ratio.value,
+        ratio_low=None if ratio is None else ratio.low,
+        ratio_high=None if ratio is None else ratio.high,
+        trust=now.trust,
+    )
+
+
+def _finding(ratio: Ratio, margin_percent: float) -> Finding:
+    """As `edgesweep compare` judges, but of one side: how much faster it may have become is not asked."""
+    judgement = judge(ratio, margin_percent)
+    if judgement == "unresolved" and ratio.high is not None and ratio.high <= 1.0 + margin_percent / 100:
+        return "holds"
+    return judgement if judgement in ("slower", "unresolved") else "holds"
+
+
+def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
+    artifact = shipped.artifact
+    if artifact.axes.runtime in UNSHIPPABLE:
+        raise EdgeSweepError(f"{shipped.expected.job} is not checked: {UNSHIPPABLE[artifact.axes.runtime]}")
+    path = folder / artifact.file
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"{path}, which the manifest is about, can not be read: {error.strerror}",
+            "put the exported file beside its manifest",
+        ) from error
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != artifact.file_sha256:
+        raise StoreError(
+            f"{path} is not the file that the manifest is about: its sha256 is {digest[:12]}…, "
+            f"not {artifact.file_sha256[:12]}…",
+            "export it again; a file that was changed is not opened",
+        )
+    key = canonical_key({"shipped": digest, "manifest": artifact.model_dump(mode="json")})
+    manifest = artifact.model_copy(update={"build_key": key, "eval": None})
+    return PackedArtifact(key, {manifests.FILE_NAME: manifest.model_dump_json().encode(), manifest.file: content})
+
+
+def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, patience: Patience) -> Block:
+    readiness = _await_ready(bench, job, protocol.gate, patience)
+    found = readiness if isinstance(readiness, Failed) else bench.block(job, round_, protocol, readiness)
+    if isinstance(found, Failed):
+        raise DeviceError(found.kind, f"{job.name} could not be measured: {found.message}")
+    return found
+
+
+def _await_ready(bench: Bench, job: Job, gate: Gate | None, patience: Patience) -> Readiness | Failed:
+    waited = seconds = 0.0
+    while True:
+        found = bench.make_ready(job, gate, seconds)
+        if isinstance(found, Failed):
+            return found
+        waited += found.waited_seconds
+        seconds = patience.next_wait_s(found, waited)
+        if not seconds:
+            return patience.ended(replace(found, waited_seconds=waited))
