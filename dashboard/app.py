@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 import streamlit as st
@@ -12,7 +13,7 @@ from dashboard.data import Ranked
 from dashboard.inert import inert, line
 from dashboard.views import ranking as ranking_view
 from sweeps.errors import EdgeSweepError
-from sweeps.rank import DeviceRanking
+from sweeps.ranking import DeviceRanking
 from sweeps.store import SweepInfo
 from sweeps.workspace import Workspace
 
@@ -73,6 +74,7 @@ def _page(tracking_uri: str, root: Path) -> None:
         return
     st.caption(
         f"Preset {inert(device.preset)} · runtime {inert(device.runtime_version)} · "
+        f"{inert(_readiness(device))} · "
         f"device fingerprint {inert(device.fingerprint)} · updated {info.updated:%Y-%m-%d %H:%M} UTC"
     )
     ranking_view.show(ranked, device)
@@ -89,7 +91,9 @@ def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerato
     rankings, sweep = ranked.ranking.devices, ranked.results.name
     if not rankings:
         return None
-    names = {ranking.device_id: ranking.device for ranking in rankings}
+    classes = {ranking.device_id: ranking.device for ranking in rankings}
+    units = Counter(classes.values())
+    names = {key: name if units[name] == 1 else f"{name} · {key}" for key, name in classes.items()}
     with places[0]:
         device_id = st.selectbox(
             "Device", list(names), format_func=lambda key: line(names[key]), key=f"device of {sweep}"
@@ -110,9 +114,14 @@ def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerato
 
 def _conditions(ranking: DeviceRanking) -> str:
     return line(
-        f"preset {ranking.preset}, runtime {ranking.runtime_version}, {ranking.exec_context}, "
+        f"preset {ranking.preset}, runtime {ranking.runtime_version}, {ranking.exec_context}, {_readiness(ranking)}, "
         f"fingerprint {ranking.fingerprint}"
     )
+
+
+def _readiness(ranking: DeviceRanking) -> str:
+    mode = f", fixed performance {ranking.fixed_performance}" if ranking.fixed_performance else ""
+    return ("waited for a ready device" if ranking.gate == "gated" else "no gate") + mode
 
 
 def _problem(error: EdgeSweepError) -> None:

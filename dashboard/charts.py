@@ -14,11 +14,14 @@ import pandas as pd
 Chart = alt.LayerChart | alt.FacetChart
 """What `alt.layer` is typed to make; a layer chart here."""
 
-STATUS = ("recommended", "tied", "ranked behind", "unresolved", "constraint missed", "disqualified")
+STATUS = ("recommended", "tied", "ranked behind", "eliminated", "unresolved", "constraint missed", "disqualified")
 """What a ranked variant is, in the order of legends."""
 
 CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
 """What a variant is that was only checked, in the order of legends."""
+
+BACKENDS = ("CPU", "NNAPI")
+"""What `backends` compares, in the order of its bars."""
 
 STEP_PX = 27
 """Height of one bar with its gap."""
@@ -26,10 +29,10 @@ STEP_PX = 27
 TOO_CLOSE = (0.12, 0.05)
 """Shares of the chart's width and height below which two ranks would be written over each other."""
 
-_COLOURS = ("#0072B2", "#56B4E9", "#8A94A0", "#E69F00", "#D55E00", "#CC79A7")
-_SHAPES = ("diamond", "circle", "circle", "square", "triangle-up", "cross")
-_CHECK_COLOURS = ("#009E73", *_COLOURS[3:])
-_CHECK_SHAPES = ("circle", *_SHAPES[3:])
+_COLOURS = ("#0072B2", "#56B4E9", "#8A94A0", "#C3CAD1", "#E69F00", "#D55E00", "#CC79A7")
+_SHAPES = ("diamond", "circle", "circle", "triangle-down", "square", "triangle-up", "cross")
+_CHECK_COLOURS = ("#009E73", *_COLOURS[4:])
+_CHECK_SHAPES = ("circle", *_SHAPES[4:])
 _INK = "#6B7785"
 """Intervals, lines and small print: readable on the light and on the dark background."""
 _TOOLTIP = [
@@ -80,13 +83,11 @@ def latency(rows: pd.DataFrame) -> Chart:
         x=alt.X("latency_p50_ms:Q", title="p50 latency (ms), whisker: 95 % interval", scale=alt.Scale(zero=True)),
         color=_colour(shown, STATUS, _COLOURS),
     )
-    whiskers = base.mark_errorbar(ticks={"color": "#17212E", "height": 9}, rule={"color": "#17212E"}).encode(
-        x=alt.X("latency_ci_low_ms:Q", title=""), x2="latency_ci_high_ms:Q"
-    )
+    interval = base.encode(x=alt.X("latency_ci_low_ms:Q", title=""), x2="latency_ci_high_ms:Q")
     figures = base.mark_text(align="left", dx=7, color=_INK, fontSize=12).encode(
         x="latency_end_ms:Q", text="latency_short:N"
     )
-    return alt.layer(bars, whiskers, figures).properties(height=alt.Step(STEP_PX))
+    return alt.layer(bars, *_whiskers(interval), figures).properties(height=alt.Step(STEP_PX))
 
 
 def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart:
@@ -101,6 +102,9 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart
         title=axis.title,
         scale=alt.Scale(domain=_span(shown, axis), zero=False, nice=False, padding=14),
     )
+    # An interval from the normal distribution does not know that there is no accuracy above 100 %.
+    ends = {name: shown[name].clip(0.0, 100.0) for name in ("accuracy_low", "accuracy_high")}
+    shown = shown.assign(**ends)
     # The recommended one is drawn last, over those that it hides.
     shown = shown.iloc[::-1].assign(places=places_beside(shown.iloc[::-1]))
     base = alt.Chart(shown)
@@ -122,7 +126,7 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart
             shape=alt.Shape("status:N", scale=_scale(shown, STATUS, _SHAPES), legend=None),
             size=alt.Size(
                 "status:N",
-                scale=alt.Scale(domain=list(STATUS), range=[420, 130, 110, 120, 120, 120]),
+                scale=alt.Scale(domain=list(STATUS), range=[420, 130, 110, 110, 120, 120, 120]),
                 legend=None,
             ),
             tooltip=_TOOLTIP,
@@ -157,6 +161,39 @@ def drops(rows: pd.DataFrame, most_points: float | None) -> Chart:
         ),
     ]
     return alt.layer(*layers).properties(height=alt.Step(STEP_PX))
+
+
+def backends(rows: pd.DataFrame) -> Chart:
+    """Bars of p50 latency in milliseconds with their 95 % intervals: for each label NNAPI's beneath the CPU's."""
+    side = alt.YOffset("backend:N", sort=list(BACKENDS))
+    base = alt.Chart(rows).encode(
+        y=alt.Y(
+            "label:N",
+            sort=list(dict.fromkeys(rows["label"])),
+            title=None,
+            axis=alt.Axis(labelLimit=330, labelPadding=8, ticks=False, domain=False),
+        ),
+        yOffset=side,
+        tooltip=[
+            alt.Tooltip("backend:N", title="Backend"),
+            alt.Tooltip("variant:N", title="Variant"),
+            alt.Tooltip("p50_ms:Q", title="p50 (ms)", format=".3f"),
+        ],
+    )
+    bars = base.mark_bar(cornerRadiusEnd=3).encode(
+        x=alt.X("p50_ms:Q", title="p50 latency (ms), whisker: 95 % interval", scale=alt.Scale(zero=True)),
+        color=alt.Color(
+            "backend:N",
+            scale=alt.Scale(domain=list(BACKENDS), range=[_COLOURS[2], _COLOURS[0]]),
+            legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=110, offset=6),
+        ),
+    )
+    return alt.layer(bars, *_whiskers(base.encode(x="low_ms:Q", x2="high_ms:Q"))).properties(height=alt.Step(STEP_PX))
+
+
+def _whiskers(interval: alt.Chart) -> tuple[alt.Chart, alt.Chart]:
+    """Dark with a light edge: seen on the bars and on the light and the dark background beside them."""
+    return interval.mark_rule(color="white", strokeWidth=4), interval.mark_rule(color="#17212E", strokeWidth=1.5)
 
 
 def places_beside(rows: pd.DataFrame) -> list[str]:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import streamlit as st
 
 from sweeps import store
-from sweeps.rank import Ranking, rank
+from sweeps.rank import rank
+from sweeps.ranking import Ranking
 from sweeps.store import SweepInfo, SweepResults
 from sweeps.tracking_uri import dialect, sqlite_path
 
@@ -33,7 +34,8 @@ def sweeps(tracking_uri: str) -> list[SweepInfo]:
 def ranked(tracking_uri: str, sweep: str, updated: object) -> Ranked:
     """The sweep and its ranking. `updated` is `SweepInfo.updated`: another one reads again. Raises `StoreError`."""
     results = store.load(tracking_uri, sweep)
-    return Ranked(results, rank(results.frame, results.spec.objective, results.name))
+    imported = store.load_imported(tracking_uri, sweep)
+    return Ranked(results, rank(results.frame, results.spec.objective, results.name, imported=imported))
 
 
 def forget() -> None:

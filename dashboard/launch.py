@@ -51,10 +51,12 @@ _OPTIONS: dict[str, str] = {
 def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[str]:
     """The argv that serves `workspace` at `http://host:port` until it is ended.
 
-    The default host is this machine alone: the page has no login. Raises `EdgeSweepError` without Streamlit.
+    The default host is this machine alone: the page has no login. Raises `EdgeSweepError` without Streamlit, and where
+    the address can not be had.
     """
     if importlib.util.find_spec("streamlit") is None:
         raise EdgeSweepError("the dashboard is not installed", "pip install 'edgesweep[dashboard]'")
+    _check_free(host, port)
     options = {**_OPTIONS, "server.address": host, "server.port": str(port)}
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
     return [sys.executable, "-m", "streamlit", "run", str(APP), *flags, "--", "--workspace", str(workspace)]
@@ -91,6 +93,20 @@ def serving(workspace: Path) -> Iterator[int]:
                 process.wait(timeout=3)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def _check_free(host: str, port: int) -> None:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            # As a server does, which may follow one that has just ended.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        raise EdgeSweepError(
+            f"the dashboard can not listen on {host}:{port}: {error.strerror}",
+            f"end what listens there, or take another port: edgesweep dashboard --port {port % 65535 + 1}",
+        ) from error
 
 
 def _free_port() -> int:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from dashboard.inert import line
+from dashboard.inert import NOTHING, line
+from sweeps.backend_figure import BackendFigure
+from sweeps.device_classes import ClassEntry, ClassRanking
+from sweeps.imported import Imported
 from sweeps.metrics import METRICS
-from sweeps.rank import Candidate, DeviceRanking, NotRanked
+from sweeps.ranking import Candidate, DeviceRanking, NotRanked
 from sweeps.verdict import Verdict
 
 _FLOATS = (
@@ -48,7 +51,8 @@ def ranked(ranking: DeviceRanking) -> pd.DataFrame:
     """One row per ranked candidate, in order of rank. Columns:
 
     job_key, place (of those that pass), variant (unique here), label (place and variant), status (one of
-    `dashboard.charts.STATUS`), verdict, why, trust (a tuple); latency_p50_ms with latency_ci_low_ms and
+    `dashboard.charts.STATUS`), verdict (or that a race eliminated it), why, settling (what would settle its tie), front
+    ("front" where it is on it), trust (a tuple); latency_p50_ms with latency_ci_low_ms and
     latency_ci_high_ms, latency_end_ms (where the interval ends), ratio (to the winner), accuracy with accuracy_low and
     accuracy_high (percent), drop_points with drop_low_points and drop_high_points, artifact_mb: floats, NaN unknown;
     emulated_by ("" where the device answered itself); and as text with units: latency_short, latency_text,
@@ -72,8 +76,10 @@ def ranked(ranking: DeviceRanking) -> pd.DataFrame:
                 "variant": shown,
                 "label": f"{place}  {shown}" if place else shown,
                 "status": _status(candidate, winner),
-                "verdict": candidate.verdict,
-                "why": line(candidate.why),
+                "verdict": candidate.state,
+                "why": line("; ".join(filter(None, (candidate.why, candidate.eliminated)))),
+                "settling": line(candidate.settling.text if candidate.settling else ""),
+                "front": line("front" if candidate.on_front else ""),
                 "trust": candidate.trust,
                 "latency_p50_ms": p50,
                 "latency_ci_low_ms": low,
@@ -104,6 +110,25 @@ def ranked(ranking: DeviceRanking) -> pd.DataFrame:
     table["accuracy_low"] = known - table["drop_high_points"]
     table["accuracy_high"] = known - table["drop_low_points"]
     return table
+
+
+def pooled(ranking: ClassRanking) -> pd.DataFrame:
+    """One row per variant of a device class, in its order: place, variant, units, passes_on, ratio; and as text:
+    between_units, interval_text."""
+    return pd.DataFrame(
+        {
+            "place": _class_place(number, entry, ranking),
+            "variant": line(entry.variant),
+            "units": entry.units,
+            "passes_on": entry.passes_on,
+            "ratio": entry.ratio,
+            "between_units": f"{entry.ratio_least:.2f} to {entry.ratio_most:.2f}",
+            "interval_text": "none"
+            if entry.ratio_low is None or entry.ratio_high is None
+            else f"{entry.ratio_low:.2f} to {entry.ratio_high:.2f}",
+        }
+        for number, entry in enumerate(ranking.entries, 1)
+    )
 
 
 def checked(ranking: DeviceRanking) -> pd.DataFrame:
@@ -145,6 +170,67 @@ def checked(ranking: DeviceRanking) -> pd.DataFrame:
     return pd.DataFrame(rows).astype(dict.fromkeys(_CHECKED_FLOATS, "float64")) if rows else pd.DataFrame()
 
 
+def imported(figures: Sequence[Imported]) -> pd.DataFrame:
+    """One row per figure of a hand-run tool, in the order given: mean_ms; and as text device, model, variant,
+    iterations, p50_text, source. Without any: no columns."""
+    return pd.DataFrame(
+        {
+            "device": line(one.device),
+            "model": line(one.model),
+            "variant": line(one.variant),
+            "mean_ms": one.mean_ms,
+            "iterations": NOTHING if one.iterations is None else str(one.iterations),
+            "p50_text": NOTHING if one.p50_ms is None else f"{one.p50_ms:.3f}",
+            "source": line(one.source),
+        }
+        for one in figures
+    )
+
+
+def backends(figure: BackendFigure) -> pd.DataFrame:
+    """One row per pair, in order: cpu_ms, nnapi_ms, ratio (floats, NaN unknown); and as text device (with its id),
+    model, precision, interval_text, finding, cpu_variant, nnapi_variant, note."""
+    found = pd.DataFrame(
+        {
+            "device": line(f"{pair.device} {pair.device_id}"),
+            "model": line(pair.model),
+            "precision": line(pair.precision),
+            "cpu_ms": pair.cpu and pair.cpu.p50_ms,
+            "nnapi_ms": pair.nnapi and pair.nnapi.p50_ms,
+            "ratio": pair.ratio and pair.ratio.value,
+            "interval_text": NOTHING
+            if pair.ratio is None or pair.ratio.low is None
+            else f"{pair.ratio.low:.2f} to {pair.ratio.high:.2f}",
+            "finding": line(pair.finding),
+            "cpu_variant": line(pair.cpu.variant if pair.cpu else ""),
+            "nnapi_variant": line(pair.nnapi.variant if pair.nnapi else ""),
+            "note": line(pair.note),
+        }
+        for pair in figure.pairs
+    )
+    return found.astype(dict.fromkeys(("cpu_ms", "nnapi_ms", "ratio"), "float64"))
+
+
+def backend_bars(figure: BackendFigure) -> pd.DataFrame:
+    """What `dashboard.charts.backends` draws: one row per timed side of a pair, in order: label (device, model,
+    precision), backend (`CPU` or `NNAPI`), variant, p50_ms, low_ms, high_ms (NaN unknown). Columns always."""
+    columns = ["label", "backend", "variant", "p50_ms", "low_ms", "high_ms"]
+    rows = [
+        (
+            line(f"{pair.precision} · {pair.model} · {pair.device} {pair.device_id}"),
+            backend,
+            line(best.variant),
+            best.p50_ms,
+            best.ci_low_ms,
+            best.ci_high_ms,
+        )
+        for pair in figure.pairs
+        for backend, best in (("CPU", pair.cpu), ("NNAPI", pair.nnapi))
+        if best is not None
+    ]
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[3:], "float64"))
+
+
 def interval(metric: str, low: float | None, high: float | None) -> str:
     """`3.412 to 3.620 ms`, or `none` where nothing was repeated."""
     if low is None or high is None or low != low or high != high:
@@ -154,12 +240,20 @@ def interval(metric: str, low: float | None, high: float | None) -> str:
 
 
 def _place(number: int, candidate: Candidate) -> str:
-    if candidate.verdict != "pass":
+    if candidate.state != "pass":
         return ""
     return "1=" if candidate.tied else str(number)
 
 
+def _class_place(number: int, entry: ClassEntry, ranking: ClassRanking) -> str:
+    if entry.tied:
+        return "1=" if sum(other.tied for other in ranking.entries) > 1 else "1"
+    return str(number) if entry.passes_on == len(ranking.units) else ""
+
+
 def _status(candidate: Candidate, winner: bool) -> str:
+    if candidate.state == "eliminated":
+        return "eliminated"
     if candidate.verdict == "pass":
         return "recommended" if winner else "tied" if candidate.tied else "ranked behind"
     return _STATUS_OF_VERDICT[candidate.verdict]

@@ -8,12 +8,13 @@ import streamlit as st
 from dashboard.inert import line
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
-from sweeps.records import RunAxes, Variant
+from sweeps.records import RunAxes, Settled, Variant
 
 _AXES = ("model", "grid", *(field.name for field in fields(Variant)), *(field.name for field in fields(RunAxes)))
 _CONDITIONS = (
     *("device", "device_id", "fingerprint", "preset", "exec_context", "runtime_version", "runner", "backend_ran"),
-    *("engine_ran", "executor", "emulated", "trust", "rounds", "samples", "images"),
+    *("engine_ran", "gate", "fixed_performance", "executor", "emulated", "trust", "rounds", "samples", "images"),
+    *("device_seconds", "waited_seconds"),
     *("job_key", "build_key", "run_id"),
 )
 
@@ -40,6 +41,8 @@ def show(here: pd.DataFrame, first: str | None) -> None:
         with conditions:
             st.markdown("**Conditions**")
             _pairs([(column, _text(job[column])) for column in _CONDITIONS], "details-conditions")
+        if isinstance(job["settled"], Settled):
+            st.text(line(f"Why its rounds ended: {job['settled'].message}"))
         if job["block_medians_ms"]:
             rounds = ", ".join(
                 f"round {round_}: {ms:.3f} ms" for round_, (_, ms) in enumerate(job["block_medians_ms"], 1)

@@ -1,20 +1,24 @@
 """The first view: what to ship on one device, why, and what else was tried."""
 
+from typing import Literal
+
 import pandas as pd
 import streamlit as st
 
 from dashboard import charts, rows
 from dashboard.data import Ranked
 from dashboard.inert import NOTHING, inert, line
-from dashboard.views import details
+from dashboard.views import backends, details
+from sweeps.device_classes import ClassRanking
+from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
-from sweeps.protocol import TRUST
-from sweeps.rank import Candidate, DeviceRanking
+from sweeps.ranking import Candidate, DeviceRanking
+from sweeps.trust import TRUST
 from sweeps.verdict import reference_text
 
 CHECKED = "Checked on this host, not timed"
 
-_VERDICTS = {
+_VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
     "pass": ("constraints kept", "green", ":material/check_circle:"),
     "unresolved": ("constraints unresolved", "orange", ":material/help:"),
     "fail": ("constraint missed", "red", ":material/cancel:"),
@@ -36,8 +40,16 @@ def show(ranked: Ranked, device: DeviceRanking) -> None:
         metric = rows.accuracy_metric(device)
         _charts(table, metric, _bounds(ranked, table, metric))
         _table(table, metric)
+        _reasons(device, table)
+    _imported(device.imported, NOTE, "imported-table")
     if not checked.empty:
         _checked(checked, _most_drop(ranked))
+    for number, pooled in enumerate(ranked.ranking.classes):
+        if (pooled.model, pooled.fingerprint) == (device.model, device.fingerprint):
+            _class(pooled, number)
+    if ranked.ranking.backends is not None:
+        backends.show(ranked.ranking.backends)
+    _imported(ranked.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table")
     _explain_references((*device.ranking, *device.checked))
     _explain_trust(device)
     _not_ranked(device)
@@ -60,13 +72,23 @@ def _recommendation(device: DeviceRanking, objective: str, table: pd.DataFrame) 
         _headline(device, winner, row)
         _badges(winner)
         if device.tied:
-            others = ", ".join(inert(name) for name in _names(device.tied, table))
-            st.markdown(
-                f"**Tied with {_count(len(device.tied), 'other')}:** {others}. "
-                "The difference is not resolved at 95 %, or is under 2 %; "
-                "the more accurate goes first, then the smaller file."
-            )
+            _ties(device, table)
         st.caption(f"Objective: {inert(objective)}")
+
+
+def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
+    others = ", ".join(
+        inert(name) + (f" ({tie.settling.text})" if tie.settling else "")
+        for name, tie in zip(_names(device.tied, table), device.tied, strict=True)
+    )
+    st.markdown(
+        f"**Tied with {_count(len(device.tied), 'other')}:** {others}. "
+        "The difference is not resolved at 95 %, or is under 2 %; "
+        "the more accurate goes first, then the smaller file (by 2 % or more)."
+    )
+    if device.settle_command:
+        st.markdown("To measure just these until the tie is settled:")
+        st.code(device.settle_command, language=None)
 
 
 def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
@@ -93,7 +115,7 @@ def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
 def _badges(winner: Candidate) -> None:
     text, colour, icon = _VERDICTS[winner.verdict]
     with st.container(horizontal=True, gap="small"):
-        st.badge(text, color=colour, icon=icon)  # type: ignore[arg-type]  # the colours of _VERDICTS
+        st.badge(text, color=colour, icon=icon)
         for name in winner.trust:
             # Only names of the closed list may win, and only they become Markdown.
             st.badge(name, color="gray", icon=":material/info:", help=TRUST[name].advice)
@@ -162,24 +184,94 @@ def _table(table: pd.DataFrame, metric: str) -> None:
             "Trust": table["trust_text"],
         }
     )
-    if (table["why"] != NOTHING).any():
-        shown["Why"] = table["why"]
+    for column, title in (("front", "Front"), ("settling", "To settle the tie"), ("why", "Why")):
+        if (table[column] != NOTHING).any():
+            shown[title] = table[column]
     if (table["emulated_by"] != "").any():
         shown.insert(6, "Accuracy from", table["emulated_by"].map(lambda by: f"emulated: {by}" if by else "the device"))
-    column = st.column_config
+    configure = st.column_config
     st.dataframe(
         shown,
         hide_index=True,
         height=_height(len(shown)),
         key="ranking-table",
         column_config={
-            "Rank": column.TextColumn(width=50),
-            "Variant": column.TextColumn(width=290),
-            "p50 (ms)": column.NumberColumn(format="%.3f"),
-            "× best": column.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
-            f"{METRICS[metric].title} (%)": column.NumberColumn(format="%.2f"),
-            "Drop (points)": column.NumberColumn(format="%.2f"),
-            "Size (MB)": column.NumberColumn(format="%.2f"),
+            "Rank": configure.TextColumn(width=50),
+            "Variant": configure.TextColumn(width=290),
+            "p50 (ms)": configure.NumberColumn(format="%.3f"),
+            "× best": configure.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
+            f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f"),
+            "Drop (points)": configure.NumberColumn(format="%.2f"),
+            "Verdict": configure.TextColumn(width=90),
+            "Size (MB)": configure.NumberColumn(format="%.2f"),
+        },
+    )
+
+
+def _reasons(device: DeviceRanking, table: pd.DataFrame) -> None:
+    """What measuring cost; why the others can not win, or why a race was not decided."""
+    if device.cost_text:
+        st.caption(device.cost_text)
+    if device.reasons:
+        with st.expander("Why not the others", expanded=True):
+            for reason, candidates in device.reasons.items():
+                st.text(line(f"{', '.join(_names(tuple(candidates), table))}: {reason}"))
+
+
+def _class(pooled: ClassRanking, number: int) -> None:
+    st.subheader("All units of this class", anchor=False)
+    st.caption(
+        f"{len(pooled.units)} units of {inert(pooled.device)}, each a replicate: p50 as a multiple of the class "
+        "winner's, paired by round on each unit; the median over units."
+    )
+    if not pooled.winner:
+        st.text("No variant may win on every unit.")
+        return
+    st.markdown(f"**Ship on all of them:** {inert(pooled.winner)}")
+    table = rows.pooled(pooled)
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "Rank": table["place"].replace("", NOTHING),
+                "Variant": table["variant"],
+                "Units": table["units"],
+                "May win on": table["passes_on"],
+                "× best of class": table["ratio"],
+                "Between units": table["between_units"],
+                "95 % interval": table["interval_text"],
+            }
+        ),
+        hide_index=True,
+        height=_height(len(table)),
+        key=f"class-table-{number}",
+        column_config={"× best of class": st.column_config.NumberColumn(format="%.2f×")},
+    )
+
+
+def _imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
+    if not figures:
+        return
+    table = rows.imported(figures)
+    st.subheader(title, anchor=False)
+    st.caption("Means of PyTorch's own benchmark tools: one run each, conditions unknown, so no interval and no rank.")
+    st.dataframe(
+        pd.DataFrame(
+            {
+                "Device": table["device"],
+                "Model": table["model"],
+                "Variant": table["variant"],
+                "Mean (ms)": table["mean_ms"],
+                "Iterations": table["iterations"],
+                "p50 of them (ms)": table["p50_text"],
+                "From": table["source"],
+            }
+        ),
+        hide_index=True,
+        height=_height(len(table)),
+        key=key,
+        column_config={
+            "Variant": st.column_config.TextColumn(width=290),
+            "Mean (ms)": st.column_config.NumberColumn(format="%.3f"),
         },
     )
 

@@ -10,11 +10,12 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import data
 from dashboard.launch import APP
+from sweeps.imported import Imported
 from sweeps.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Manifest, TensorSpec, Verification
 from sweeps.plan import Identities, ModelIdentity, Plan, expand
-from sweeps.protocol import resolve
-from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Variant
+from sweeps.protocol import protocol_of
+from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Settled, Variant
 from sweeps.spec import DataSpec, DigitsData, GridSpec, ModelSpec, ObjectiveSpec, SweepSpec
 from sweeps.store import Store
 from sweeps.workspace import Workspace
@@ -55,10 +56,13 @@ class Recorder:
         edit: Callable[[Plan], Plan] = lambda plan: plan,
         drop_points: Callable[[Job], float] = lambda job: 0.2 if job.variant.precision == "int8" else 0.0,
         message: str = "the process was ended by signal 11",
+        settle: Callable[[Job], Settled | None] = lambda job: None,
+        pace: Callable[[Job, int], float] = lambda job, round_: (1.0, 1.004, 0.996)[round_ % 3],
+        imported: tuple[Imported, ...] = (),
     ) -> Plan:
         """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device."""
         plan = edit(expand(_spec(name, grid), devices, _supports, _IDENTITIES))
-        rounds = resolve(plan.sweep.protocol).rounds
+        rounds = protocol_of(plan.sweep).rounds
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
@@ -70,8 +74,12 @@ class Recorder:
                         journal.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
                     continue
                 for round_ in range(0 if job.emulated else rounds):
-                    journal.add_block(_block(job, round_, ms * (1.0, 1.004, 0.996)[round_ % 3]))
+                    journal.add_block(_block(job, round_, ms * pace(job, round_)))
+                if (settled := settle(job)) is not None:
+                    journal.add_settled(settled)
                 journal.add_accuracy(_accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job)))
+            for one in imported:
+                journal.add_imported(name, one)
             Store(self.workspace.tracking_uri, self.workspace.mlflow_artifacts).publish(journal, name)
         return plan
 
@@ -105,8 +113,43 @@ def by_accuracy(plan: Plan) -> Plan:
     return replace(plan, sweep=plan.sweep.model_copy(update={"objective": objective}))
 
 
+def with_front(plan: Plan) -> Plan:
+    objective = ObjectiveSpec(constraints=(), front="artifact_mb")
+    return replace(plan, sweep=plan.sweep.model_copy(update={"objective": objective}))
+
+
 def least(job: Job) -> float:
     return 0.0 if job.variant.label == "nnapi fp32 nhwc" else 8.0
+
+
+UNITS = tuple(replace(PHONE, device_id=f"unit-{letter}", name=f"adb:{letter}") for letter in "ab")
+
+
+def raced(job: Job) -> Settled | None:
+    """Who was sent away, by whom, under a name that means to do harm; the others ran out of time."""
+    gone = job.variant.layout == "nchw"
+    return Settled(
+        job_key=job.key,
+        budget="race",
+        rounds=3,
+        reason="slower" if gone else "out_of_time",
+        message=f"{EVIL} ended it",
+        by=f"digits · {EVIL}" if gone else "",
+        ratio=2.3 if gone else None,
+        ratio_low=2.017 if gone else None,
+        error=0.02,
+    )
+
+
+def around(job: Job) -> float:
+    """Two units: on one of them what is traced is a little slower."""
+    ms = 9.0 if job.variant.layout == "nchw" else 3.0
+    return ms * (1.04 if job.variant.capture == "trace" and job.device_id == "unit-a" else 1.0)
+
+
+def uneven(job: Job, round_: int) -> float:
+    """No two variants take turns alike, so that nothing is resolved."""
+    return 1.0 + 0.2 * ((round_ + job.variant.optimize) % 3)
 
 
 HARMFUL = replace(BOARD, device_id="board-2", model=EVIL)
@@ -122,6 +165,24 @@ def hostile(plan: Plan) -> Plan:
     return replace(plan, jobs=tuple(evil.get(job.key, job) for job in plan.jobs))
 
 
+def by_hand(facts: DeviceFacts | None, **changes: object) -> Imported:
+    """A figure of a tool that was run by hand on that device, or on one that no sweep has."""
+    made = Imported(
+        model="digits",
+        variant="metal fp32",
+        device=facts.device_class if facts else "iPhone X",
+        device_id=facts.device_id if facts else "",
+        tool="TestApp",
+        mean_ms=0.767,
+        iterations=None,
+        p50_ms=None,
+        log="log.txt",
+        log_sha256="a" * 64,
+        imported="2026-11-21T22:00:00.000000+00:00",
+    )
+    return replace(made, **changes)
+
+
 @pytest.fixture(scope="session")
 def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
     """A workspace with several sweeps; `phones`, the one with two devices, is the latest."""
@@ -129,11 +190,15 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         made = Recorder(Workspace.open(tmp_path_factory.mktemp("it's a workspace")))
         made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),))
-        made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
+        evil = (by_hand(HARMFUL, variant=EVIL, log=f"{EVIL}.txt"), by_hand(None, device=EVIL, log_sha256="b" * 64))
+        made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL, imported=evil)
         made.record("checked", by_axes, devices=(HOST,), grid=EVERY_BACKEND, drop_points=drops)
         made.record("by-accuracy", by_axes, devices=(HOST,), grid=EVERY_BACKEND, edit=by_accuracy, drop_points=least)
         made.record("only-checked", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",)))
-        made.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE)
+        made.record("raced", around, devices=UNITS, grid=WIDE, settle=raced, edit=with_front)
+        made.record("open", by_axes, devices=(replace(BOARD, device_id="board-4"),), grid=WIDE, pace=uneven)
+        hand_run = (by_hand(PHONE), by_hand(PHONE, log_sha256="b" * 64, mean_ms=0.5, p50_ms=0.4, iterations=20))
+        made.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, imported=(*hand_run, by_hand(None)))
     return made
 
 
@@ -211,6 +276,7 @@ def _block(job: Job, round_: int, ms: float) -> Block:
         warmup_ns=(9_000_000,),
         first_inference_ns=50_000_000,
         load_ns=20_000_000,
+        device_seconds=50.0,
         rss_before_load_bytes=400_000_000,
         rss_peak_bytes=450_000_000,
         backend_ran="cpu",

@@ -8,6 +8,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.inert import line
+from sweeps.imported import NOTE
 from sweeps.manifest import Coverage
 
 Page = Callable[[Path], AppTest]
@@ -64,7 +65,7 @@ def test_the_table_lists_every_measured_variant_with_its_figures(page: Page, wor
 
 
 def test_trust_labels_come_with_their_advice(page: Page, workspace: Path) -> None:
-    assert "**ungated** (advisory): the block started without waiting" in texts(page(workspace))
+    assert "**ungated** (advisory): nothing told whether the device was cool" in texts(page(workspace))
 
 
 def test_failed_and_skipped_variants_are_listed_with_their_reasons(page: Page, workspace: Path) -> None:
@@ -198,6 +199,87 @@ def test_details_show_what_nnapi_covers_where_the_store_has_it() -> None:
         assert "Covered by the accelerator" not in texts(shown)
 
 
+def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_rank(
+    page: Page, workspace: Path, evil: str
+) -> None:
+    shown = choose(page(workspace), "Sweep", "raced")
+    assert not shown.exception
+    ranking = table(shown, "Rank")
+    gone = ranking[ranking["Verdict"] == "eliminated"]
+    assert len(gone) == 7
+    assert set(gone["Rank"]) == {"–"}
+    assert gone["p50 (ms)"].notna().all()
+    assert set(gone["Why"]) == {f"left after 3 rounds: at least 2.01 times as slow as {line(evil)}"}
+    assert "device time: 35 min, and 0 s of waiting; 7 of 14 left the race early" in texts(shown)
+    reasons = [part.value for part in shown.text]
+    assert any(reason.startswith("cpu fp32 nhwc") and reason.endswith(f": {line(evil)} ended it") for reason in reasons)
+    left = f"eliminated: left after 3 rounds: at least 2.01 times as slow as {line(evil)}"
+    assert any(reason.startswith("cpu fp32 nchw") and reason.endswith(left) for reason in reasons)
+
+
+def test_each_tie_says_what_would_settle_it(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Sweep", "raced")
+    assert list(table(shown, "Rank")["To settle the tie"])[:2] == ["–", "equal for practice: within 2 % at 95 %"]
+    assert "`cpu fp32 nhwc script fused` (equal for practice: within 2 % at 95 %)" in texts(shown)
+    assert not shown.code
+
+
+def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Sweep", "open")
+    assert not shown.exception
+    (command,) = [part.value for part in shown.code]
+    assert command.startswith("edgesweep run SWEEP.yaml --settle ")
+    rounds = command.split()[-1]
+    assert f"about {rounds} more rounds would tell them apart" in texts(shown)
+
+
+def test_the_front_is_marked_where_it_is_asked_for(page: Page, workspace: Path) -> None:
+    ranking = table(choose(page(workspace), "Sweep", "raced"), "Rank")
+    assert set(ranking[ranking["Front"] == "front"]["Variant"]) == {
+        "cpu int8-qnnpack nhwc script fused optimized",
+        "cpu int8-qnnpack nhwc script fused",
+    }
+    assert "Front" not in table(page(workspace), "Rank")
+
+
+def test_units_of_one_class_are_pooled_beneath_each_of_them(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Sweep", "raced")
+    assert next(box for box in shown.selectbox if box.label == "Device").options == [
+        "Globex Phone 9 (SoC X) · unit-a",
+        "Globex Phone 9 (SoC X) · unit-b",
+    ]
+    pooled = table(shown, "Between units").set_index("Variant")
+    traced = pooled.loc["cpu fp32 nhwc trace fused"]
+    assert (traced["Units"], traced["Rank"], traced["Between units"]) == (2, "1=", "1.00 to 1.04")
+    assert pooled.loc["cpu fp32 nchw script fused"]["May win on"] == 0
+    assert "All units of this class" not in [part.value for part in page(workspace).subheader]
+
+
+def test_figures_of_hand_run_tools_stand_beneath_the_ranking_of_their_device_alone(page: Page, workspace: Path) -> None:
+    board = page(workspace)
+    phone = choose(board, "Device", "phone-1")
+    titles = [part.value for part in phone.subheader]
+    assert titles.index("Ranking") < titles.index(NOTE) < titles.index(f"{NOTE}; there is no ranking of these devices")
+    beneath, apart = (frame.value for frame in phone.dataframe if "Mean (ms)" in frame.value)
+    assert list(beneath["Mean (ms)"]) == [0.5, 0.767]
+    assert list(beneath["Iterations"]) == ["20", "–"]
+    assert list(beneath["p50 of them (ms)"]) == ["0.400", "–"]
+    assert list(beneath["From"]) == [f"TestApp, log.txt ({letter * 12}), 2026-11-21" for letter in ("b", "a")]
+    assert list(apart["Device"]) == ["iPhone X"]
+    # Faster than all that was measured, and yet nowhere in the ranking.
+    assert "metal fp32" not in set(table(phone, "Rank")["Variant"])
+    assert phone.subheader[0].value == f"`{BEST_ON_PHONE}`"
+
+
+def test_a_device_without_imported_figures_shows_only_those_of_no_device(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace), "Device", "board-1")
+    (apart,) = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
+    assert list(apart["Device"]) == ["iPhone X"]
+    assert NOTE not in [part.value for part in shown.subheader]
+    other = choose(page(workspace), "Sweep", "checked")
+    assert not [frame for frame in other.dataframe if "Mean (ms)" in frame.value]
+
+
 def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: str) -> None:
     shown = choose(page(workspace), "Sweep", "hostile")
     assert not shown.exception
@@ -208,6 +290,9 @@ def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: s
     assert line(evil) in variant
     assert line(evil) in table(shown, "Outcome")["Reason"][0]
     assert line(f"reference:{evil}") == table(shown, "Checked by")["Checked by"][0]
+    beneath, apart = (frame.value for frame in shown.dataframe if "Mean (ms)" in frame.value)
+    assert (beneath["Variant"][0], apart["Device"][0]) == (line(evil), line(evil))
+    assert line(f"{evil}.txt") in beneath["From"][0]
     assert line(evil) in next(box for box in shown.selectbox if box.label == "Device").options[0]
 
 

@@ -70,6 +70,17 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     expect(checked).to_contain_text("reference:nnapi@1", timeout=LIMIT_MS)
     expect(opened.locator(".st-key-checked-chart :is(canvas, svg.marks)")).to_have_count(1, timeout=LIMIT_MS)
 
+    choose(opened, "Sweep", "raced")
+    expect(opened.get_by_role("heading", name="All units of this class")).to_be_visible(timeout=LIMIT_MS)
+    expect(card).to_contain_text("equal for practice: within 2 % at 95 %", timeout=LIMIT_MS)
+    evidence = f"left after 3 rounds: at least 2.01 times as slow as {evil}"
+    reasons = opened.get_by_test_id("stExpander").filter(has_text="Why not the others")
+    expect(reasons).to_contain_text(evidence, timeout=LIMIT_MS)
+    assert opened.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
+    choose(opened, "Sweep", "open")
+    expect(card.get_by_test_id("stCode")).to_contain_text("edgesweep run SWEEP.yaml --settle ", timeout=LIMIT_MS)
+    assert dialogs == []
+
     choose(opened, "Sweep", "broken")
     expect(card.get_by_role("heading")).to_have_text("No winner", timeout=LIMIT_MS)
     picture = tmp_path / "broken.png"

@@ -64,11 +64,22 @@ def test_bars_stand_in_order_of_rank_and_start_at_zero() -> None:
 
 
 def test_bars_carry_their_intervals_with_the_unit_on_the_axis() -> None:
-    (whisker,) = layers(charts.latency(THREE), "errorbar")
-    assert whisker["encoding"]["x"]["field"] == "latency_ci_low_ms"
-    assert whisker["encoding"]["x2"]["field"] == "latency_ci_high_ms"
+    edge, whisker = layers(charts.latency(THREE), "rule")
+    for rule in (edge, whisker):
+        assert rule["encoding"]["x"]["field"] == "latency_ci_low_ms"
+        assert rule["encoding"]["x2"]["field"] == "latency_ci_high_ms"
+    colours = [rule["mark"]["color"] for rule in (edge, whisker)]
+    assert colours[0] != colours[1], "seen on a light background and on a dark one"
     (bar,) = layers(charts.latency(THREE), "bar")
     assert "(ms)" in bar["encoding"]["x"]["title"]
+
+
+def test_no_interval_of_an_accuracy_leaves_its_axis() -> None:
+    chart = charts.tradeoff(
+        rows(("a", "recommended", 3.0, 99.9), ("b", "tied", 4.0, 99.0)), charts.AccuracyAxis("Top-1 (%)")
+    )
+    drawn = [row for part in chart.to_dict()["datasets"].values() for row in part if "accuracy_high" in row]
+    assert {row["accuracy_high"] for row in drawn} == {99.5, 100.0}
 
 
 def test_a_variant_without_a_time_has_no_bar() -> None:

@@ -1,13 +1,16 @@
 """The dashboard as a real server process."""
 
 import http.client
+import socket
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 
 from dashboard import launch
+from sweeps.cli import main
 from sweeps.errors import EdgeSweepError
 
 
@@ -50,3 +53,13 @@ def test_a_server_that_can_not_start_says_why(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(launch, "APP", tmp_path / "missing.py")
     with pytest.raises(EdgeSweepError, match=r"missing\.py"), launch.serving(tmp_path):
         pass
+
+
+def test_a_port_that_is_taken_is_named_with_the_way_to_another(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = CliRunner().invoke(main, ["dashboard", "--workspace", str(tmp_path), "--port", str(port)])
+    assert ended.exit_code == 1
+    assert f"can not listen on 127.0.0.1:{port}" in ended.stderr
+    assert "--port" in ended.stderr
+    assert "EdgeSweep listens" not in ended.stderr

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
+from dashboard.charts import STATUS
 from dashboard.rows import accuracy_metric, checked, ranked, shown_names
 from sweeps.frame import ResultRow, to_frame
-from sweeps.rank import DeviceRanking, rank
-from sweeps.records import RunAxes, Variant
+from sweeps.rank import rank
+from sweeps.ranking import DeviceRanking
+from sweeps.records import RunAxes, Settled, Variant
 from sweeps.spec import ObjectiveSpec
 
 
@@ -162,3 +164,14 @@ def test_variants_that_differ_in_run_axes_only_go_by_their_whole_names() -> None
 def test_no_candidates_make_an_empty_table() -> None:
     failed = replace(row("a", None), outcome="failed", metrics={})
     assert ranked(ranking(failed)).empty
+
+
+def test_who_was_eliminated_has_a_status_of_its_own_no_place_and_the_evidence() -> None:
+    left = Settled(job_key="", budget="race", rounds=4, reason="slower", message="", by="a", ratio=1.1, ratio_low=1.07)
+    table = ranked(ranking(row("a", 3.0), replace(row("b", 2.0), settled=left), row("c", 9.0)))
+    assert list(table["job_key"]) == ["key a", "key c", "key b"]
+    assert list(table["place"]) == ["1", "2", ""]
+    gone = table.iloc[2]
+    assert (gone["status"], gone["verdict"]) == ("eliminated", "eliminated")
+    assert gone["why"] == "left after 4 rounds: at least 1.07 times as slow as a"
+    assert set(table["status"]) <= set(STATUS)
