@@ -1,6 +1,7 @@
 """`make bench`: every benchmark in turn; each prints its table and one JSON line. Fails if a bound is missed.
 
-`make bench` takes about half an hour on two cores; `python tests/benchmarks/bench_NAME.py` runs one.
+`make bench` takes one to two hours on two cores that have nothing else to do;
+`python tests/benchmarks/bench_NAME.py` runs one.
 """
 
 import subprocess
