@@ -6,6 +6,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 WORKSPACE ?= edgesweep-data
+PORT ?= 8501
 STAMP := $(VENV)/.installed
 
 .PHONY: demo test dashboard bench lint fmt docs clean
@@ -15,7 +16,7 @@ demo: $(STAMP)
 	$(BIN)/edgesweep demo --workspace $(WORKSPACE)
 
 dashboard: $(STAMP)
-	$(BIN)/edgesweep dashboard --workspace $(WORKSPACE)
+	$(BIN)/edgesweep dashboard --workspace $(WORKSPACE) --port $(PORT)
 
 test: $(STAMP) lint
 	$(BIN)/python -m pytest $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)

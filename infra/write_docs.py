@@ -1,19 +1,37 @@
-"""Write the parts of the README that come from the code: the axes of a grid, and the tree with each module's sentence.
+"""Write the parts of the documents that come from the code: the README's axes and tree, the protocol page's tables.
 
-`make docs` runs it; a test fails where the README is not what it would write.
+`make docs` runs it; a test fails where a document is not what it would write. With `--simulate` it also runs the
+simulator for the protocol page, which takes about two minutes.
 """
 
 import ast
+import inspect
+import platform
 import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from sweeps.spec import GridSpec
+from sweeps import protocol, racing, sentinel, stats, ties
+from sweeps.protocol import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.spec import GateSpec, GridSpec
+from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+PROTOCOL = ROOT / "infra" / "protocol.md"
 _WIDTH = 120
+
+SIMULATIONS = {
+    "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
+    "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
+}
+"""Headings of the protocol page, and what `edgesweep simulate` is given for each."""
 
 
 def tree() -> str:
@@ -45,13 +63,156 @@ def axes() -> str:
     return "| axis | values | |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
+def presets() -> str:
+    """Every preset of the measurement protocol, a column each."""
+    rows: dict[str, Callable[[Protocol], str]] = {
+        "for": lambda one: _PURPOSES[one.preset],
+        "rounds of a job": lambda one: (
+            f"{one.rounds}" if one.last_round == one.rounds else f"{one.rounds} to {one.last_round}"
+        ),
+        "warm-up, at least": lambda one: _amount(one.warmup_iterations, one.warmup_seconds),
+        "then timed, at least": lambda one: _amount(one.iterations, one.min_seconds),
+        "a block ends after": lambda one: f"{one.max_seconds:g} s",
+        "budget": lambda one: one.budget,
+        "waits for the device": lambda one: "no" if one.gate is None else f"up to {one.gate.wait_seconds:g} s a block",
+        "not ready in time": lambda one: "no gate" if one.gate is None else one.on_not_ready,
+        "fixed-performance mode": lambda one: "asked for" if one.fixed_performance else "left alone",
+        "sentinel": lambda one: f"every {one.sentinel_every} blocks" if one.sentinel_every else "never",
+    }
+    return _table(
+        ("preset", *(f"`{name}`" for name in PRESETS)),
+        [(name, *(cell(one) for one in PRESETS.values())) for name, cell in rows.items()],
+    )
+
+
+def gates() -> str:
+    """What a gate asks for, with its defaults."""
+    return _table(
+        ("`protocol.gate`", "default", "meaning"),
+        [
+            (f"`{name}`", f"{getattr(DEFAULT_GATE, name):g}", str(field.description))
+            for name, field in GateSpec.model_fields.items()
+        ],
+    )
+
+
+def labels() -> str:
+    """The trust labels, each with its advice."""
+    return _table(
+        ("label", "may win", "what it says, and what to do"),
+        [(f"`{one.name}`", "no" if one.disqualifying else "yes", one.advice) for one in TRUST.values()],
+    )
+
+
+def figures() -> str:
+    """The figures that rules decide by, as the code has them."""
+    looks = ", ".join(map(str, racing.LOOKS))
+    error = inspect.signature(racing.Race).parameters["error"].default
+    rows = [
+        ("Interval and ties: confidence", f"{100 * stats.CONFIDENCE:g} %", "convention"),
+        ("Not worth a difference, in latency", f"{100 * racing.NEGLIGIBLE:g} %", "judged"),
+        (
+            "Stable: the last 3 medians agree within",
+            f"{100 * protocol.STABLE_WITHIN:g} %",
+            "judged; what it does to intervals: `sweeps.stats.stable`",
+        ),
+        ("A race: error of all pairs and looks together", f"{100 * error:g} %", "judged"),
+        ("A race looks after these rounds", looks, "judged: fixed, so that the same rounds decide the same"),
+        ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
+        ("`outliers`: share of a block", f"{100 * protocol.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
+        (
+            "`busy_host`: CPU time that others take",
+            f"{100 * protocol.BUSY_LOAD:g} %",
+            "judged; an idle host shows 1 to 3 %",
+        ),
+        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * protocol.STEAL_SHARE:g} %", "judged"),
+        (
+            "p90 from so many samples",
+            f"{protocol.P90_FROM_SAMPLES}",
+            "0.9^64 = 0.12 %: the chance that none lies above it",
+        ),
+        ("p99 from so many samples", f"{protocol.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
+        ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
+        (
+            "Processes of one look at the sentinel",
+            f"{sentinel.LOOK_BLOCKS}",
+            "judged: one alone differs by more than is looked for",
+        ),
+        (
+            "Unrepeated times are tied within a factor of",
+            f"{ties.UNREPEATED_SPREAD:g}",
+            "seen: 17 to 25 ms, one file in fresh processes",
+        ),
+        ("Rounds that a tie may ask for, at most", f"{ties.MOST_ROUNDS:,}", "judged"),
+    ]
+    return _table(("figure", "value", "source"), rows)
+
+
+def simulator() -> str:
+    """The tables of `edgesweep simulate`, each under the command that prints the same figures."""
+    from sweeps import simulation_text
+    from sweeps.cli import main
+    from sweeps.simulate_command import PHONES, VARIANTS, simulation, standard_methods
+    from sweeps.terminal import RunProgress
+
+    command = main.commands["simulate"]
+    versions = ", ".join(f"{name} {version(name)}" for name in ("edgesweep", "numpy", "scipy"))
+    parts = [f"Written {time.strftime('%Y-%m-%d')} with {versions}, Python {platform.python_version()}.\n"]
+    with RunProgress() as progress:
+        for title, words in SIMULATIONS.items():
+            given = command.make_context("simulate", list(words)).params
+            found = simulation(
+                PHONES,
+                standard_methods(),
+                variants=VARIANTS,
+                base_ms=given["base_ms"],
+                sigma=given["sigma"],
+                seeds=given["seeds"],
+                progress=partial(progress.step, title),
+            )
+            shown = f"```console\n.venv/bin/edgesweep simulate {' '.join(words)}\n```\n"
+            parts.append(f"### {title}\n\n{shown}\n{simulation_text.markdown(found)}")
+    return "\n".join([*parts, simulation_text.legend(found)])
+
+
 def rendered(readme: str) -> str:
     """The README's text with its generated parts made anew."""
-    for name, text in (("axes", axes()), ("tree", tree())):
-        opened, closed = f"<!-- {name}: written by make docs -->\n", f"<!-- /{name} -->"
-        pattern = re.escape(opened) + ".*?" + re.escape(closed)
-        readme = re.sub(pattern, lambda _: opened + text + closed, readme, flags=re.DOTALL)  # noqa: B023  # called at once
-    return readme
+    return _filled(readme, {"axes": axes(), "tree": tree()})
+
+
+def rendered_protocol(page: str) -> str:
+    """The protocol page's text with its generated parts made anew, all but the simulator's."""
+    return _filled(page, {"presets": presets(), "gates": gates(), "labels": labels(), "figures": figures()})
+
+
+def _filled(document: str, parts: Mapping[str, str], by: str = "make docs") -> str:
+    """Raises `ValueError` where a part's markers are missing."""
+    for name, text in parts.items():
+        opened, closed = f"<!-- {name}: written by {by} -->\n", f"<!-- /{name} -->"
+        before, begins, rest = document.partition(opened)
+        _, ends, after = rest.partition(closed)
+        if not (begins and ends):
+            raise ValueError(f"the document has no part called {name}")
+        document = before + opened + text + closed + after
+    return document
+
+
+_PURPOSES = {
+    "quick": "the demo, a first look",
+    "full": "figures that each have to hold",
+    "race": "the winner among many",
+    "recipe": "figures beside those of the recipes; no interval",
+}
+
+
+def _amount(iterations: int, seconds: float) -> str:
+    counted = f"{iterations} iteration{'s' * (iterations > 1)}" if iterations else ""
+    return " and ".join(filter(None, (counted, f"{seconds:g} s" if seconds else ""))) or "nothing"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def _values(kind: Any, default: tuple[Any, ...]) -> str:
@@ -85,3 +246,7 @@ def _line(name: str, module: Path) -> str:
 
 if __name__ == "__main__":
     README.write_text(rendered(README.read_text(encoding="utf-8")), encoding="utf-8")
+    written = rendered_protocol(PROTOCOL.read_text(encoding="utf-8"))
+    if "--simulate" in sys.argv[1:]:
+        written = _filled(written, {"simulator": simulator()}, by="python infra/write_docs.py --simulate")
+    PROTOCOL.write_text(written, encoding="utf-8")

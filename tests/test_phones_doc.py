@@ -1,0 +1,179 @@
+"""The phone page explains every error that a phone can end with, and none that there is not."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import ABSENT_KINDS
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "infra" / "phones.md").read_text(encoding="utf-8")
+NATIVE = sorted((ROOT / "workers" / "native").glob("runner*"))
+# What runs on the way from a sweep file to a phone and back; what only builds, simulates or serves a host is left out.
+_ELSEWHERE = {"build", "demo_training", "doctor", "executor", "simulation", "support"}
+_TORCHSCRIPT = ("native_runner", "printed_tensor", "programs", "report", "speed_benchmark*")
+SOURCES = sorted(
+    {
+        *(path for path in (ROOT / "workers").glob("*.py") if path.stem not in _ELSEWHERE),
+        *(ROOT / "workers" / "devices").glob("adb*.py"),
+        ROOT / "workers" / "devices" / "local.py",
+        ROOT / "workers" / "native" / "compiler.py",
+        *(path for name in _TORCHSCRIPT for path in (ROOT / "workers/runtimes/torchscript").glob(f"{name}.py")),
+        *(ROOT / "sweeps").glob("*phone*.py"),
+        ROOT / "sweeps" / "tool_logs.py",
+    }
+)
+ERRORS = ("DeviceError", "RunnerError", "BuildError", "Failed")
+KIND = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+|[a-z]{4,}")
+# `local.py` is the device of this host: only what it makes of an `OSError` happens with phones too.
+NOT_OF_PHONES = {"workers/devices/local.py": {"timeout", "bad_name", "no_output"}}
+
+
+class UnknownKindError(Exception):
+    """The kind of an error that these tests can not read from the source."""
+
+
+def kinds_of(path: Path) -> set[str]:
+    """The kinds of the errors that a module makes."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
+    found: set[str] = set()
+    for function, call in _calls(tree):
+        name = _name(call)
+        given = {word.arg: word.value for word in call.keywords}
+        if name not in ERRORS or not (call.args or given):
+            continue
+        if _is_text(given.get("stage"), "build"):
+            continue  # of a build, which happens on a host
+        kind = given.get("kind") if name == "Failed" else call.args[0]
+        assert kind is not None, ast.unparse(call)
+        found |= set(_words(kind, function, tree, functions))
+    return found
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[ast.FunctionDef | None, ast.Call]]:
+    """Each call with the innermost function that it stands in."""
+    stack: list[tuple[ast.AST, ast.FunctionDef | None]] = [(tree, None)]
+    while stack:
+        node, function = stack.pop()
+        if isinstance(node, ast.FunctionDef):
+            function = node
+        if isinstance(node, ast.Call):
+            yield function, node
+        stack += [(child, function) for child in ast.iter_child_nodes(node)]
+
+
+def _words(
+    kind: ast.expr, function: ast.FunctionDef | None, tree: ast.Module, functions: dict[str, ast.FunctionDef]
+) -> Iterator[str]:
+    match kind:
+        case ast.Constant(value=str(word)):
+            yield word
+        case ast.IfExp(body=body, orelse=other):
+            yield from _words(body, function, tree, functions)
+            yield from _words(other, function, tree, functions)
+        case ast.Attribute(attr="kind"):
+            return  # another error's, which was made elsewhere
+        case ast.Call(func=ast.Name(id=name)):
+            for one in ast.walk(functions[name]):
+                if isinstance(one, ast.Return) and one.value is not None:
+                    yield from _words(one.value, functions[name], tree, functions)
+        case ast.Name(id=name) if function is not None and name in (names := [one.arg for one in function.args.args]):
+            defaults = function.args.defaults
+            if (place := names.index(name) - len(names) + len(defaults)) >= 0:
+                yield from _words(defaults[place], None, tree, functions)
+            yield from _given(function.name, name, names.index(name) - (names[0] == "self"))
+        case ast.Name(id="kind") if function is not None and function.name == "_whole":
+            return  # the runner's own: `native_kinds`
+        case _:
+            raise UnknownKindError(ast.unparse(kind))
+
+
+def _given(function: str, parameter: str, place: int) -> Iterator[str]:
+    """What all sources give a function for its parameter."""
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for caller, call in _calls(tree):
+            if _name(call) == function:
+                words = [word.value for word in call.keywords if word.arg == parameter]
+                for one in (call.args[place : place + 1]) or words:
+                    yield from _words(one, caller, tree, {})
+
+
+def _name(call: ast.Call) -> str:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _is_text(node: ast.expr | None, text: str) -> bool:
+    return isinstance(node, ast.Constant) and node.value == text
+
+
+def native_kinds() -> set[str]:
+    """What the C++ runner itself tells."""
+    text = "".join(path.read_text(encoding="utf-8") for path in NATIVE)
+    told = set(re.findall(r'(?:GiveUp|return) ?\{"([a-z_]+)"', text))
+    told |= set(re.findall(r'with\("kind", "([a-z_]+)"\)', text))
+    return told | {word for pair in re.findall(r'\? "(\w+)" : "(\w+)", text\}', text) for word in pair}
+
+
+def all_kinds() -> set[str]:
+    found = native_kinds()
+    for path in SOURCES:
+        found |= kinds_of(path) - NOT_OF_PHONES.get(str(path.relative_to(ROOT)), set())
+    return found
+
+
+def documented() -> dict[str, list[str]]:
+    """By kind, the cells of its row: kind, meaning, what to do."""
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in PAGE.partition("<!-- kinds:")[2].splitlines()
+        if re.match(r"\| \**`", line)
+    ]
+    kinds = [row[0].strip("*`") for row in rows]
+    assert len(kinds) == len(set(kinds)), "a kind has two rows"
+    return dict(zip(kinds, rows, strict=True))
+
+
+def test_every_error_of_a_phone_is_explained() -> None:
+    assert sorted(all_kinds() - documented().keys()) == []
+
+
+def test_no_error_is_explained_that_there_is_not() -> None:
+    assert sorted(documented().keys() - all_kinds()) == []
+
+
+def test_every_explanation_says_what_it_means_and_what_to_do() -> None:
+    incomplete = [kind for kind, row in documented().items() if len(row) != 3 or min(map(len, row[1:])) < 10]
+    assert incomplete == []
+
+
+def test_the_kinds_that_wait_for_the_phone_are_the_bold_ones() -> None:
+    bold = {kind for kind, row in documented().items() if row[0].startswith("**")}
+    assert bold == ABSENT_KINDS
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_every_kind_in_the_sources_is_read(path: Path) -> None:
+    assert all(KIND.fullmatch(kind) for kind in kinds_of(path))
+
+
+def test_kinds_that_are_handed_through_functions_are_found() -> None:
+    link = kinds_of(ROOT / "workers" / "devices" / "adb_link.py")
+    assert {"offline", "disconnected", "no_exit_code", "no_output", "os_error", "timeout"} <= link
+    assert {"crashed", "killed"} <= set().union(*map(kinds_of, (ROOT / "workers").glob("*.py")))
+    assert {"nnapi_run_failed", "runtime_skew", "out_of_memory"} <= native_kinds()
+
+
+def test_the_udev_rule_that_the_page_installs_is_there() -> None:
+    (named,) = set(re.findall(r"infra/udev/\S+\.rules", PAGE))
+    lines = (ROOT / named).read_text(encoding="utf-8").splitlines()
+    (rule,) = [line for line in lines if line and not line.startswith("#")]
+    assert named in "\n".join(lines)
+    assert re.fullmatch(r'([A-Z]+(\{\w+\})?(==|=|\+=)"[^"]*"(, |$))+', rule)

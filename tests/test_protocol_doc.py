@@ -1,0 +1,131 @@
+"""infra/protocol.md says what the code does: its tables are the code's, its references exist, no figure is missing."""
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.cli import main
+from sweeps.protocol import PRESETS, STABLE_WITHIN
+from sweeps.racing import NEGLIGIBLE
+from sweeps.sentinel import MOVED
+from sweeps.simulate_command import PHONES, VARIANTS, simulation, standard_methods
+from sweeps.simulation_text import markdown
+from sweeps.spec import GateSpec
+from sweeps.trust import TRUST
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "infra" / "protocol.md").read_text(encoding="utf-8")
+SIMULATED = PAGE.partition("<!-- simulator: ")[2].partition("<!-- /simulator -->")[0]
+COMMANDS = re.findall(r"^\.venv/bin/edgesweep simulate (.+)$", SIMULATED, re.MULTILINE)
+
+
+def rows_of(text: str) -> list[list[str]]:
+    lines = re.findall(r"^\| (.+) \|$", text, re.MULTILINE)
+    return [[cell.strip() for cell in line.split(" | ")] for line in lines if not line.startswith("---")]
+
+
+@pytest.fixture(scope="module")
+def write_docs() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "infra" / "write_docs.py"))
+
+
+def test_the_tables_are_the_code_s(write_docs: dict[str, Any]) -> None:
+    assert write_docs["rendered_protocol"](PAGE) == PAGE, "make docs writes it anew"
+
+
+def test_every_preset_gate_and_label_stands_in_them(write_docs: dict[str, Any]) -> None:
+    assert rows_of(write_docs["presets"]())[0][1:] == [f"`{name}`" for name in PRESETS]
+    assert [row[0] for row in rows_of(write_docs["gates"]())[1:]] == [f"`{name}`" for name in GateSpec.model_fields]
+    written = {row[0].strip("`"): (row[1] == "no", row[2]) for row in rows_of(write_docs["labels"]())[1:]}
+    assert written == {name: (label.disqualifying, label.advice) for name, label in TRUST.items()}
+
+
+def test_a_page_without_the_markers_of_a_part_is_refused(write_docs: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="no part called gates"):
+        write_docs["rendered_protocol"](PAGE.replace("<!-- /gates -->", ""))
+
+
+def test_no_cell_of_any_table_is_blank() -> None:
+    rows = rows_of(PAGE)
+    assert len(rows) > 60
+    assert [row for row in rows if not all(row) or any(cell in ("-", "–", "nan", "None") for cell in row)] == []
+
+
+def test_the_simulator_s_tables_have_every_phone_and_method_and_every_figure(write_docs: dict[str, Any]) -> None:
+    commands = [" ".join(words) for words in write_docs["SIMULATIONS"].values()]
+    assert commands == COMMANDS
+    tables = re.split(r"^### .+$", SIMULATED, flags=re.MULTILINE)[1:]
+    assert len(tables) == len(COMMANDS)
+    for table, command in zip(tables, COMMANDS, strict=True):
+        head, *rows = rows_of(table)
+        assert len(head) == 12
+        assert [row[:2] for row in rows] == [[phone, one.name] for phone in PHONES for one in standard_methods()]
+        seeds = command.rpartition("--seeds ")[2]
+        for row in rows:
+            assert len(row) == len(head)
+            assert all(re.search(r"\d|nobody leaves|no interval|no race", cell) for cell in row[2:]), row
+            assert row[5].endswith(f" of {seeds}")
+        assert table.count("No figure here is one of a real phone.") == 1
+
+
+def test_the_simulator_s_tables_say_when_and_with_which_versions_they_were_made() -> None:
+    assert re.search(
+        r"^Written \d{4}-\d{2}-\d{2} with edgesweep \S+, numpy \S+, scipy \S+, Python \S+$", SIMULATED, re.M
+    )
+
+
+def test_the_commands_of_the_simulator_s_tables_are_taken() -> None:
+    for words in COMMANDS:
+        assert main.commands["simulate"].make_context("simulate", words.split()).params["variants"] is None
+
+
+def test_a_row_of_the_simulator_s_table_is_what_the_simulator_says_now() -> None:
+    given = main.commands["simulate"].make_context("simulate", COMMANDS[0].split()).params
+    found = simulation(
+        ["steady"],
+        [one for one in standard_methods() if one.name == "race"],
+        variants=VARIANTS,
+        base_ms=given["base_ms"],
+        sigma=given["sigma"],
+        seeds=given["seeds"],
+        progress=lambda *_: None,
+    )
+    (row,) = (line for line in markdown(found).splitlines() if line.startswith("| steady"))
+    assert row in SIMULATED, "python infra/write_docs.py --simulate writes it anew"
+
+
+def test_the_figures_in_the_sentences_are_the_code_s(write_docs: dict[str, Any]) -> None:
+    text = " ".join(PAGE.split())
+    assert f"resolved at 95 % and is at least {100 * NEGLIGIBLE:g} %" in text
+    assert f"medians of its last 3 rounds agree within {100 * STABLE_WITHIN:g} %" in text
+    assert f"If it moved by more than {100 * MOVED:g} %" in text
+    figures = dict(row[:2] for row in rows_of(write_docs["figures"]()))
+    error = int(figures["A race: error of all pairs and looks together"].removesuffix(" %"))
+    assert f"a probability of at least {100 - error} % per race" in text
+    assert f"p90 from {figures['p90 from so many samples']} samples" in text
+    assert f"p99 from {figures['p99 from so many samples']} on" in text
+
+
+def test_every_reference_is_cited_and_every_citation_is_a_reference() -> None:
+    body, _, references = PAGE.partition("## References")
+    listed = re.findall(r"^\* \[([^\]]+)\]", references, re.MULTILINE)
+    # A reader meets a link as `[words](place)`.
+    cited = re.findall(r"\[([^\]\n]+)\](?!\()", " ".join(body.split()))
+    assert sorted(set(cited)) == sorted(listed)
+    assert len(listed) == len(set(listed)) > 8
+
+
+def test_links_inside_the_page_lead_somewhere() -> None:
+    headings = {
+        re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in re.findall(r"^#+ (.+)$", PAGE, re.M)
+    }
+    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= headings
+
+
+def test_every_command_that_is_shown_exists() -> None:
+    shown = set(re.findall(r"edgesweep ([a-z]+)", PAGE.replace("edgesweep 0", "")))
+    assert shown - {"simulate", "run", "compare", "check"} == set()
+    assert shown <= set(main.commands)

@@ -1,0 +1,90 @@
+"""infra/support.md is the whole table: every model of the list in every part of it, and no cell without an answer."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sweeps.spec import SweepSpec
+from sweeps.support_table import column_of, group_of
+from workers.planner import plan_sweep
+from workers.runtimes import registry
+from workers.runtimes.torchscript import references
+from workers.support import LISTED, grids, subject
+
+DOCUMENT = (Path(__file__).parents[1] / "infra" / "support.md").read_text(encoding="utf-8")
+ANSWER = re.compile(r"-?\d+\.\d|equal|skipped|failed")
+
+Table = tuple[list[str], dict[str, list[str]]]
+"""Titles of the columns, and by model its cells."""
+
+
+def written() -> dict[str, Table]:
+    """By their headings, the tables that the document shows."""
+    found: dict[str, Table] = {}
+    for heading, lines in re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", DOCUMENT, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines.splitlines())
+        assert len({row[0] for row in rows}) == len(rows), f"a model stands twice in {heading}"
+        found[heading] = head[1:], {row[0]: row[1:] for row in rows}
+    return found
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """By group, the titles of the columns that `edgesweep support` makes."""
+    one = subject("mobilenet_v2")
+    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=grids())
+    plan = plan_sweep(spec, tmp_path_factory.mktemp("plan"))
+    groups: dict[str, list[str]] = {}
+    for variant in (*(job.variant for job in plan.jobs), *(skipped.variant for skipped in plan.skipped)):
+        groups.setdefault(group_of(variant), []).append(" ".join(filter(None, column_of(variant))))
+    return groups
+
+
+def test_every_part_has_its_table_with_all_columns(planned: dict[str, list[str]]) -> None:
+    assert {group: sorted(columns) for group, (columns, _) in written().items()} == {
+        group: sorted(columns) for group, columns in planned.items()
+    }
+
+
+def test_every_listed_model_stands_in_every_table(planned: dict[str, list[str]]) -> None:
+    names = [subject(source).model.name for source in LISTED]
+    tables = written()
+    assert {group: [name for name in names if name not in tables[group][1]] for group in planned} == {
+        group: [] for group in planned
+    }
+
+
+def test_the_page_is_of_the_builder_and_the_references_of_this_code() -> None:
+    """A table that an older builder or an older reference made says nothing of this one: write it again."""
+    (versions,) = re.findall(r"^\* (edgesweep .+)$", DOCUMENT, re.MULTILINE)
+    told = dict(entry.rsplit(" ", 1) for entry in versions.split(", "))
+    runtime, version = registry.get("torchscript").versions()["builder"].split()
+    assert told[f"builder {runtime}"] == version
+    assert set(re.findall(r"^Checked by (reference:[^,]+),", DOCUMENT, re.MULTILINE)) == set(
+        references.names().values()
+    )
+
+
+def test_no_cell_is_blank() -> None:
+    unanswered = [
+        (group, model, column)
+        for group, (columns, rows) in written().items()
+        for model, cells in rows.items()
+        for column, cell in zip(columns, cells, strict=True)
+        if ANSWER.fullmatch(cell) is None
+    ]
+    assert unanswered == []
+
+
+def test_what_was_skipped_or_failed_has_its_reason() -> None:
+    sections = dict(re.findall(r"^### (.+)\n((?:(?!#).*\n)*)", DOCUMENT, re.MULTILINE))
+    without = [
+        (model, state)
+        for _, rows in written().values()
+        for model, cells in rows.items()
+        for state in {"skipped", "failed"} & set(cells)
+        if f"\n* {state}: " not in sections.get(model, "")
+    ]
+    assert without == []
+    assert set(sections) >= {subject(source).model.name for source in LISTED}
