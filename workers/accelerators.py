@@ -22,7 +22,7 @@ from workers.executor import BuildRequest, Executor
 from workers.models import PreparedModel
 from workers.runtimes import registry
 from workers.runtimes.torchscript import native_runner, report
-from workers.runtimes.torchscript.nnapi_devices import NnapiListing
+from workers.runtimes.torchscript.nnapi.devices import NnapiListing
 
 _DEADLINE_S = 120.0
 

@@ -26,11 +26,13 @@ from sweeps.spec import DataSpec, DigitsData, ModelSpec
 from sweeps.workspace import Workspace
 from tests.workers.native.whole_biases import with_whole_biases
 from workers import models
-from workers.runtimes.torchscript import nnapi, quantize, references, runner_backend
+from workers.runtimes.torchscript import quantize, references
 from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.interfaces import split
-from workers.runtimes.torchscript.nnapi_rewrite import fit
+from workers.runtimes.torchscript.nnapi import lower as nnapi
+from workers.runtimes.torchscript.nnapi.rewrite import fit
 from workers.runtimes.torchscript.quantize.qconfigs import qconfig_mapping
+from workers.runtimes.torchscript.runner import backend
 from workers.runtimes.torchscript.scheme import Scheme
 from workers.runtimes.torchscript.torch_state import build_state
 
@@ -53,7 +55,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         say("training the model")
         prepared = models.prepare(MODEL, DATA, Workspace.open(Path(folder)), {}, lambda *_: None)
-    runner_backend.prepare("nnapi", references.library("nnapi"))
+    backend.prepare("nnapi", references.library("nnapi"))
     graph = fit(symbolic(models.load_eager(prepared.build_inputs.package)))
     calibration = torch.from_numpy(prepared.build_inputs.calibration)
     images = torch.from_numpy(prepared.evaluation.images)

@@ -1,6 +1,6 @@
 // The C++ runner of PyTorch Mobile, for phones, boards and virtual phones: loads one artifact and times it, or
 // evaluates it, in a process of its own. The same arguments, events, kinds of errors and exit codes as the Python
-// runner (workers/runtimes/torchscript/runner.py), which says what they mean.
+// runner (workers/runtimes/torchscript/runner/main.py), which says what they mean.
 //
 // Compiles against libtorch of the wheels (native_runner.py) and for Android (CMakeLists.txt). A libtorch for Android
 // holds one interpreter: EDGESWEEP_WITHOUT_FULL or EDGESWEEP_WITHOUT_LITE leaves the other out.

@@ -1,5 +1,5 @@
 // Backends other than the CPU: the library that a host evaluates them with, and what they say when they fail.
-// As runner_backend.py.
+// As runner/backend.py.
 #pragma once
 
 #include <dlfcn.h>

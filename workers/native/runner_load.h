@@ -1,5 +1,5 @@
 // Loads one artifact in the interpreter of its format, and says why where it can not: above all, whether the artifact
-// is newer than this runtime. As runner_load.py.
+// is newer than this runtime. As runner/load.py.
 #pragma once
 
 #include <ATen/Context.h>

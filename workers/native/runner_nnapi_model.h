@@ -1,4 +1,4 @@
-// Reads the models that PyTorch serializes for NNAPI, as workers/runtimes/torchscript/nnapi_model.py.
+// Reads the models that PyTorch serializes for NNAPI, as workers/runtimes/torchscript/nnapi/model.py.
 #pragma once
 
 #include <cstdint>

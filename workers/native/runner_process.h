@@ -120,7 +120,7 @@ inline void pin(const std::string& cpus) {
   }
 }
 
-// Let freed memory stay with the process, as the allocators of phones do. runner_process.py says what it is worth.
+// Let freed memory stay with the process, as the allocators of phones do. runner/process.py says what it is worth.
 inline void keep_memory() {
 #ifdef __GLIBC__
   mallopt(M_TRIM_THRESHOLD, 1 << 30);

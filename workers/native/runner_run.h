@@ -1,4 +1,4 @@
-// Times an artifact or evaluates it. What is in a time and what is not: runner_time.py.
+// Times an artifact or evaluates it. What is in a time and what is not: runner/timing.py.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>

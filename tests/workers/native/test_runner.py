@@ -28,9 +28,9 @@ from workers.native import compiler
 from workers.runtimes.interface import BuildInputs, Logits, RunReport, RunRequest
 from workers.runtimes.torchscript import native_runner, references, report
 from workers.runtimes.torchscript.capture import script, trace
-from workers.runtimes.torchscript.nnapi_devices import NnapiListing
-from workers.runtimes.torchscript.nnapi_model import OPERATIONS
-from workers.runtimes.torchscript.runner import ERROR_EXIT
+from workers.runtimes.torchscript.nnapi.devices import NnapiListing
+from workers.runtimes.torchscript.nnapi.model import OPERATIONS
+from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format, bundle, save
 from workers.runtimes.torchscript.torch_state import build_state
@@ -169,11 +169,11 @@ def logits(request: RunRequest) -> Logits:
 PYTHON_RUNNER = """
 import json, os, sys
 import torch
-from workers.runtimes.torchscript import runner
+from workers.runtimes.torchscript.runner.main import main
 for line in sys.stdin:
     if not (child := os.fork()):
         os.dup2(2, 1)
-        os._exit(runner.main(json.loads(line)))
+        os._exit(main(json.loads(line)))
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 

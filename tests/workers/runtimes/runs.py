@@ -13,7 +13,7 @@ from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from workers.runtimes.interface import Logits, RunReport, RunRequest
 from workers.runtimes.torchscript.report import parse
-from workers.runtimes.torchscript.runner import ERROR_EXIT
+from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 from workers.runtimes.torchscript.runtime import TorchScript
 
 RUNNER = (sys.executable, "-m", "workers.runtimes.torchscript.runner")

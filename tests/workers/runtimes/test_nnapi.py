@@ -20,9 +20,9 @@ from workers.runtimes.interface import BuildInputs
 from workers.runtimes.torchscript import capture, references
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.interfaces import Core, split, with_numbers
-from workers.runtimes.torchscript.nnapi import Lowered, Options, lower, serialized_model
-from workers.runtimes.torchscript.nnapi_model import parse
-from workers.runtimes.torchscript.nnapi_rewrite import fit
+from workers.runtimes.torchscript.nnapi.lower import Lowered, Options, lower, serialized_model
+from workers.runtimes.torchscript.nnapi.model import parse
+from workers.runtimes.torchscript.nnapi.rewrite import fit
 from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.save import save
 from workers.runtimes.torchscript.torch_state import build_state

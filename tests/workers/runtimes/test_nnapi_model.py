@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.backends._nnapi.serializer import serialize_model
 
 from sweeps.errors import BuildError
-from workers.runtimes.torchscript.nnapi_model import Buffer, Immediate, parse
+from workers.runtimes.torchscript.nnapi.model import Buffer, Immediate, parse
 
 
 def serialized() -> bytes:

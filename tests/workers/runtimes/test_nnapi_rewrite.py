@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from tests.workers.runtimes import nnapi_nets
 from workers.runtimes.torchscript.fuse import symbolic
-from workers.runtimes.torchscript.nnapi_rewrite import fit
+from workers.runtimes.torchscript.nnapi.rewrite import fit
 
 pytestmark = pytest.mark.usefixtures("no_gradients")
 

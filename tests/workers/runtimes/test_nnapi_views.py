@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import BuildError
-from workers.runtimes.torchscript.nnapi_views import MOST_DIMENSIONS, View
+from workers.runtimes.torchscript.nnapi.views import MOST_DIMENSIONS, View
 
 SHAPES = st.lists(st.sampled_from([1, 2, 3, 4, 6]), min_size=1, max_size=5).map(tuple)
 

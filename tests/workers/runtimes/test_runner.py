@@ -240,7 +240,7 @@ def test_what_the_request_gets_wrong_is_told(
 
 def test_nothing_but_the_standard_library_is_imported_before_the_cpus_are_chosen() -> None:
     program = (
-        "import sys, workers.runtimes.torchscript.runner\n"
+        "import sys, workers.runtimes.torchscript.runner.main\n"
         "print(sorted({'torch', 'numpy', 'pydantic'} & {name.partition('.')[0] for name in sys.modules}))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

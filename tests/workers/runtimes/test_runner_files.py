@@ -171,8 +171,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Format], bytes]
 
 LOADER = """
 import sys
-from workers.runtimes.torchscript.runner_events import GiveUp
-from workers.runtimes.torchscript.runner_load import load, look
+from workers.runtimes.torchscript.runner.events import GiveUp
+from workers.runtimes.torchscript.runner.load import load, look
 for path in sys.argv[1:]:
     try:
         load(path, look(path, "cpu"))

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.torchscript.runner import Load, Program, main
-from workers.runtimes.torchscript.runner_events import GiveUp
-from workers.runtimes.torchscript.runner_load import last_words
+from workers.runtimes.torchscript.runner.events import GiveUp
+from workers.runtimes.torchscript.runner.load import last_words
+from workers.runtimes.torchscript.runner.main import Load, Program, main
 
 NAME = "python-eager"
 VERSION = "1"

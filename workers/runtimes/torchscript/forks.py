@@ -109,9 +109,9 @@ def _run(command: dict[str, object]) -> int:
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT)
             os.dup2(file, descriptor)
-        from workers.runtimes.torchscript import runner
+        from workers.runtimes.torchscript.runner.main import main
 
-        exit_code = runner.main([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
+        exit_code = main([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
     except BaseException:  # noqa: BLE001  # nothing may return into the server's loop
         sys.excepthook(*sys.exc_info())
     finally:

@@ -14,11 +14,12 @@ from sweeps.manifest import Coverage, TensorSpec
 from sweeps.records import Variant
 from workers.models import load_eager
 from workers.runtimes.interface import BuildInputs, Images
-from workers.runtimes.torchscript import capture, metal, nnapi, quantize
+from workers.runtimes.torchscript import capture, metal, quantize
 from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.interfaces import Core, QParams, split
-from workers.runtimes.torchscript.nnapi_rewrite import fit
+from workers.runtimes.torchscript.nnapi import lower as nnapi
+from workers.runtimes.torchscript.nnapi.rewrite import fit
 from workers.runtimes.torchscript.stage_keys import Sources, code_id, stage_keys
 from workers.runtimes.torchscript.stages import Stages
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 from sweeps.errors import RunnerError
 from workers.runtimes.interface import Brought, RunReport
-from workers.runtimes.torchscript.nnapi_devices import NnapiDevice, NnapiListing
+from workers.runtimes.torchscript.nnapi.devices import NnapiDevice, NnapiListing
 
 MAX_BYTES = 64 * 1024 * 1024
 _MAX_INT = 2**63 - 1

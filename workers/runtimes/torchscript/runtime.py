@@ -9,7 +9,7 @@ from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
 from workers.runtimes.interface import Brought, BuildInputs, Program, RunReport, RunRequest
 from workers.runtimes.torchscript import programs, references, report
-from workers.runtimes.torchscript.runner import NAME, VERSION
+from workers.runtimes.torchscript.runner.main import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against
 
 BUILDER_VERSION = "2"

@@ -13,7 +13,7 @@ from sweeps.errors import BuildError
 from sweeps.manifest import TensorSpec
 from workers.runtimes.torchscript import archive
 from workers.runtimes.torchscript.failures import first_words
-from workers.runtimes.torchscript.runner_input import as_given
+from workers.runtimes.torchscript.runner.inputs import as_given
 
 Format = Literal["pt", "ptl"]
 

@@ -15,9 +15,15 @@ from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
 from sweeps.tool_logs import parse_speed_benchmark
 from workers.runtimes.interface import Brought, Images, RunReport, RunRequest
-from workers.runtimes.torchscript import runner_load
 from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.printed_tensor import read_matrix
+from workers.runtimes.torchscript.runner.load import (
+    NO_CLASS,
+    OPERATORS_NOT_FOUND,
+    OTHER_ARGUMENTS,
+    UNKNOWN_OPERATOR,
+    WAY_OUT,
+)
 
 NAME = "speed_benchmark_torch"
 
@@ -152,7 +158,7 @@ class SpeedBenchmark:
         if thrown := _THROWN.search(told):
             exception = told[thrown.end() :]
             if lacks := _lacks(exception):
-                return RunnerError("runtime_skew", f"{lacks}; {runner_load.WAY_OUT}")
+                return RunnerError("runtime_skew", f"{lacks}; {WAY_OUT}")
             return RunnerError("crashed", f"{NAME} ended with an exception: {first_words(exception)}")
         return None
 
@@ -168,12 +174,12 @@ def _lacks(exception: str) -> str | None:
     for what, pattern in _VERSIONS.items():
         if (found := pattern.search(exception)) and int(found["version"]) > int(found["highest"]):
             return f"the artifact has {what} version {found['version']}, this {NAME} reads up to {found['highest']}"
-    operators = runner_load.UNKNOWN_OPERATOR.findall(exception) + runner_load.OPERATORS_NOT_FOUND.findall(exception)
+    operators = UNKNOWN_OPERATOR.findall(exception) + OPERATORS_NOT_FOUND.findall(exception)
     if operators:
         return f"this {NAME} has no operator {', '.join(operators)[:300]}"
-    if changed := runner_load.OTHER_ARGUMENTS.search(exception):
+    if changed := OTHER_ARGUMENTS.search(exception):
         return f"this {NAME} knows {changed[1]} with other arguments"
-    if classes := runner_load.NO_CLASS.search(exception):
+    if classes := NO_CLASS.search(exception):
         return f"this {NAME} has no class {classes[1]}"
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch._C import Node
 
-from workers.runtimes.torchscript.nnapi_serializer import (
+from workers.runtimes.torchscript.nnapi.serializer import (
     CODE,
     NCHW,
     NHWC,
@@ -20,7 +20,7 @@ from workers.runtimes.torchscript.nnapi_serializer import (
     axis_of,
     like,
 )
-from workers.runtimes.torchscript.nnapi_windows import fully_connected
+from workers.runtimes.torchscript.nnapi.windows import fully_connected
 
 _BATCH_MATMUL = 102
 """An operation that torch's list does not know."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from workers.runtimes.torchscript import archive
 from workers.runtimes.torchscript.archive import Archive, NoArchive
-from workers.runtimes.torchscript.runner_events import GiveUp
+from workers.runtimes.torchscript.runner.events import GiveUp
 
 WAY_OUT = "export with a torch no newer than the runtime, put a newer runtime on the device"
 UNKNOWN_OPERATOR = re.compile(r"Unknown builtin op: ([\w.:]+?)\.?$", re.MULTILINE)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from sweeps.errors import BuildError
-from workers.runtimes.torchscript.nnapi_model import Buffer, NnapiModel, Operand, parse
-from workers.runtimes.torchscript.runner_backend import NNAPI_LIBRARY, meaning
-from workers.runtimes.torchscript.runner_events import GiveUp
+from workers.runtimes.torchscript.nnapi.model import Buffer, NnapiModel, Operand, parse
+from workers.runtimes.torchscript.runner.backend import NNAPI_LIBRARY, meaning
+from workers.runtimes.torchscript.runner.events import GiveUp
 
 _TYPES = {0: "unknown", 1: "other", 2: "cpu", 3: "gpu", 4: "accelerator"}
 

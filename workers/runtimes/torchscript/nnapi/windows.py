@@ -9,8 +9,8 @@ import torch
 from torch._C import Node, Value
 from torch.backends._nnapi.serializer import Operand
 
-from workers.runtimes.torchscript.nnapi_coverage import packed
-from workers.runtimes.torchscript.nnapi_serializer import (
+from workers.runtimes.torchscript.nnapi.coverage import packed
+from workers.runtimes.torchscript.nnapi.serializer import (
     CODE,
     FUSED,
     NCHW,

@@ -11,8 +11,8 @@ import gc
 import time
 from typing import IO, Any
 
-from workers.runtimes.torchscript.runner_events import tell
-from workers.runtimes.torchscript.runner_input import as_given, bundled_input
+from workers.runtimes.torchscript.runner.events import tell
+from workers.runtimes.torchscript.runner.inputs import as_given, bundled_input
 
 _LINE_OF_SAMPLES = 10_000
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from workers.runtimes.torchscript.runner_events import GiveUp
+from workers.runtimes.torchscript.runner.events import GiveUp
 
 if TYPE_CHECKING:
     import torch

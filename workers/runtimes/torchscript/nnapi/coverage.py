@@ -7,7 +7,7 @@ from typing import Any
 
 from torch._C import Node, Value
 
-from workers.runtimes.torchscript.nnapi_model import NnapiModel
+from workers.runtimes.torchscript.nnapi.model import NnapiModel
 
 _CONVOLUTIONS = (
     "aten::_convolution",

@@ -13,16 +13,15 @@ does not, so only `--eval-inputs` goes with it. `--nnapi-devices` lists accelera
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import IO, Any, NamedTuple, NoReturn
 
-from workers.runtimes.torchscript.runner_backend import as_on_device, failure, prepare
-from workers.runtimes.torchscript.runner_eval import evaluate
-from workers.runtimes.torchscript.runner_events import GiveUp, tell
-from workers.runtimes.torchscript.runner_load import choose_engine, load, look, versions_known
-from workers.runtimes.torchscript.runner_process import (
+from workers.runtimes.torchscript.runner.backend import as_on_device, failure, prepare
+from workers.runtimes.torchscript.runner.evaluate import evaluate
+from workers.runtimes.torchscript.runner.events import GiveUp, tell
+from workers.runtimes.torchscript.runner.load import choose_engine, load, look, versions_known
+from workers.runtimes.torchscript.runner.process import (
     cpus_now,
     forget_peak,
     keep_memory,
@@ -30,7 +29,7 @@ from workers.runtimes.torchscript.runner_process import (
     pin,
     resident_bytes,
 )
-from workers.runtimes.torchscript.runner_time import measure
+from workers.runtimes.torchscript.runner.timing import measure
 
 NAME = "python-torchscript"
 VERSION = "2"
@@ -189,7 +188,7 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
 
 
 def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
-    from workers.runtimes.torchscript.nnapi_devices import listing
+    from workers.runtimes.torchscript.nnapi.devices import listing
 
     model = None
     if given.model is not None:
@@ -201,7 +200,3 @@ def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
         tell(report, "nnapi_model", operations=found.operations)
     for device in found.devices:
         tell(report, "nnapi_device", **asdict(device))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -14,10 +14,10 @@ from sweeps.errors import BuildError
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.interfaces import Core, FloatEnds, with_numbers, wrap_core
-from workers.runtimes.torchscript.nnapi_coverage import Coverage, coverage
-from workers.runtimes.torchscript.nnapi_model import parse
-from workers.runtimes.torchscript.nnapi_operators import CONVERTERS
-from workers.runtimes.torchscript.nnapi_serializer import Refusal, Serializer
+from workers.runtimes.torchscript.nnapi.coverage import Coverage, coverage
+from workers.runtimes.torchscript.nnapi.model import parse
+from workers.runtimes.torchscript.nnapi.operators import CONVERTERS
+from workers.runtimes.torchscript.nnapi.serializer import Refusal, Serializer
 
 PREFERENCES = {
     "low_power": prepare.ANEURALNETWORKS_PREFER_LOW_POWER,

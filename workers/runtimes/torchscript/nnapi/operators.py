@@ -4,10 +4,10 @@ Each takes the serializer and the node. It raises `Refused`, or anything else, w
 as it is used; the serializer names both.
 """
 
-from workers.runtimes.torchscript.nnapi_elements import ELEMENTS
-from workers.runtimes.torchscript.nnapi_reductions import REDUCTIONS
-from workers.runtimes.torchscript.nnapi_serializer import Converter
-from workers.runtimes.torchscript.nnapi_shapes import SHAPES
-from workers.runtimes.torchscript.nnapi_windows import WINDOWS
+from workers.runtimes.torchscript.nnapi.elements import ELEMENTS
+from workers.runtimes.torchscript.nnapi.reductions import REDUCTIONS
+from workers.runtimes.torchscript.nnapi.serializer import Converter
+from workers.runtimes.torchscript.nnapi.shapes import SHAPES
+from workers.runtimes.torchscript.nnapi.windows import WINDOWS
 
 CONVERTERS: dict[str, Converter] = {**WINDOWS, **ELEMENTS, **REDUCTIONS, **SHAPES}

@@ -4,7 +4,7 @@
 import torch
 from torch._C import Node
 
-from workers.runtimes.torchscript.nnapi_serializer import (
+from workers.runtimes.torchscript.nnapi.serializer import (
     CODE,
     NCHW,
     NHWC,

@@ -25,8 +25,8 @@ from torch.backends._nnapi.serializer import (
 )
 
 from workers.runtimes.torchscript.failures import first_words
-from workers.runtimes.torchscript.nnapi_coverage import multiply_adds, sizes_of
-from workers.runtimes.torchscript.nnapi_views import MOST_DIMENSIONS, Steps, View
+from workers.runtimes.torchscript.nnapi.coverage import multiply_adds, sizes_of
+from workers.runtimes.torchscript.nnapi.views import MOST_DIMENSIONS, Steps, View
 
 NCHW, NHWC = DimOrder.PRESUMED_CONTIGUOUS, DimOrder.CHANNELS_LAST
 FLOAT32, QUANT8 = NNAPI_OperandCode.TENSOR_FLOAT32, NNAPI_OperandCode.TENSOR_QUANT8_ASYMM

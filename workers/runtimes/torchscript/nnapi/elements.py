@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch._C import Node, Value
 
-from workers.runtimes.torchscript.nnapi_serializer import (
+from workers.runtimes.torchscript.nnapi.serializer import (
     CODE,
     FLOAT32,
     FUSED,

@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from workers.runtimes.torchscript.runner_events import GiveUp, tell
-from workers.runtimes.torchscript.runner_input import as_given, images_of
+from workers.runtimes.torchscript.runner.events import GiveUp, tell
+from workers.runtimes.torchscript.runner.inputs import as_given, images_of
 
 if TYPE_CHECKING:
     import torch

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from workers.runtimes.torchscript.runner_events import GiveUp
-from workers.runtimes.torchscript.runner_load import last_words
+from workers.runtimes.torchscript.runner.events import GiveUp
+from workers.runtimes.torchscript.runner.load import last_words
 
 NNAPI_LIBRARY = "libneuralnetworks.so"
 _MEANING = {
