@@ -100,8 +100,10 @@ def test_a_listing_of_accelerators_is_read_whole() -> None:
         (MODEL, DEVICE | {"accepts": [1, 0]}),
         (MODEL | {"operations": "CONV_2D"}, DEVICE),
         (MODEL | {"operations": [4]}, DEVICE | {"accepts": [True]}),
-        (MODEL, DEVICE | {"accepts": [True, True], "name": ""}),
-        (MODEL, DEVICE | {"accepts": [True, True], "feature_level": -1}),
+        (MODEL, DEVICE | {"accepts": [True, True], "name": None}),
+        (MODEL, DEVICE | {"accepts": [True, True], "version": 7}),
+        (MODEL, DEVICE | {"accepts": [True, True], "feature_level": 2**63}),
+        (MODEL, DEVICE | {"accepts": [True, True], "feature_level": True}),
     ],
 )
 def test_a_listing_that_makes_no_sense_is_refused(model: dict[str, Any], device: dict[str, Any]) -> None:
@@ -114,6 +116,53 @@ def test_a_listing_without_an_end_is_truncated() -> None:
     with pytest.raises(RunnerError) as caught:
         report.listing(transcript(START, DEVICE))
     assert caught.value.kind == "truncated"
+
+
+ENGINES = START | {"engines": ["qnnpack", "none"]}
+
+
+def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
+    silent = DEVICE | {"name": "", "version": "", "feature_level": 0}
+    loud = DEVICE | {"name": "n" * 5000, "version": "v" * 5000, "feature_level": -(2**63)}
+    silent_one, loud_one = report.listing(transcript(START, silent, loud, END)).devices
+    assert (silent_one.name, silent_one.version, silent_one.feature_level) == ("", "", 0)
+    assert (loud_one.name, loud_one.version, loud_one.feature_level) == ("n" * 200, "v" * 200, -(2**63))
+    assert report.brought(transcript(ENGINES, silent, loud, END)).accelerators == ("n" * 200,)
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        transcript({"event": "error", "kind": "backend_missing", "message": "no NNAPI"}),
+        transcript({"event": "error", "kind": "nnapi_compile_failed", "message": "getDeviceCount returned error 4"}),
+        transcript({"event": "error", "kind": "Oh no", "message": ""}),
+        transcript(DEVICE, DEVICE | {"feature_level": "30"}, END),
+        transcript(DEVICE) + b'{"event": "nnapi_dev',
+        transcript(DEVICE) + b"\xff\n",
+        b"",
+    ],
+)
+def test_a_runner_whose_list_of_accelerators_can_not_be_read_is_one_without_accelerators(rest: bytes) -> None:
+    brought = report.brought(b"\n" + transcript(ENGINES) + rest)
+    assert brought.runner == "python-torchscript 1"
+    assert (brought.runtime_version, brought.qengines, brought.accelerators) == ("2.12.1+cu130", ("qnnpack",), ())
+
+
+@pytest.mark.parametrize(
+    ("stdout", "kind"),
+    [
+        (b"", "no_report"),
+        (b"CANNOT LINK EXECUTABLE\n", "garbled"),
+        (transcript(END), "garbled"),
+        (transcript(ENGINES)[:-1], "truncated"),
+        (transcript(START, END), "garbled"),
+        (transcript({"event": "error", "kind": "bad_arguments", "message": "--nnapi-devices"}), "bad_arguments"),
+    ],
+)
+def test_a_runner_that_does_not_introduce_itself_is_refused(stdout: bytes, kind: str) -> None:
+    with pytest.raises(RunnerError) as caught:
+        report.brought(stdout)
+    assert caught.value.kind == kind
 
 
 def test_samples_on_several_lines_add_up_in_order() -> None:

@@ -24,6 +24,7 @@ from workers.runtimes.torchscript.nnapi.devices import NnapiDevice, NnapiListing
 
 MAX_BYTES = 64 * 1024 * 1024
 _MAX_INT = 2**63 - 1
+_MAX_TEXT = 200
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _ONCE = ("start", "load", "first_inference", "eval", "ran", "nnapi_model", "error", "end")
 _REPEATED = ("warmup", "sample", "nnapi_device")
@@ -69,17 +70,12 @@ def parse(stdout: bytes) -> RunReport:
 
 
 def brought(stdout: bytes) -> Brought:
-    """Who a runner is, from what it prints before `--nnapi-devices`: also where the device has no NNAPI.
+    """Who a runner is, from its start line before `--nnapi-devices`.
 
-    Raises `RunnerError` as `parse` does.
+    What is wrong with the list of accelerators, the device's drivers may be to blame for: then none is known. Raises
+    `RunnerError` as `parse` does.
     """
-    events = _events(stdout)
-    if "start" not in events:
-        _whole(stdout)
-        _garbled("there is no start line")
-    missing = "error" in events and events["error"][0].get("kind") == "backend_missing"
-    accelerators = () if missing else tuple(device.name for device in listing(stdout).devices)
-    start = events["start"][0]
+    start = _introduced(stdout)
     engines = start.get("engines")
     if not isinstance(engines, list) or not all(isinstance(name, str) for name in engines):
         _garbled("start without the names of its engines")
@@ -87,8 +83,28 @@ def brought(stdout: bytes) -> Brought:
         runner=f"{_text(start, 'runner')} {_text(start, 'runner_version')}",
         runtime_version=_text(start, "torch"),
         qengines=tuple(sorted({*engines} - {"none"})),
-        accelerators=accelerators,
+        accelerators=_accelerators(stdout),
     )
+
+
+def _introduced(stdout: bytes) -> dict[str, Any]:
+    """The start line, whatever follows it."""
+    first, newline, _ = stdout.lstrip().partition(b"\n")
+    try:
+        event = _event(first.decode("utf-8"), 1) if newline else {}
+    except (UnicodeDecodeError, RunnerError):
+        event = {}
+    if event.get("event") != "start":
+        _whole(stdout)
+        _garbled("there is no start line")
+    return event
+
+
+def _accelerators(stdout: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(device.name for device in listing(stdout).devices if device.name)
+    except RunnerError:
+        return ()
 
 
 def listing(stdout: bytes) -> NnapiListing:
@@ -111,10 +127,10 @@ def _device(event: dict[str, Any], operations: tuple[str, ...] | None) -> NnapiD
     if (None if accepts is None else len(accepts)) != (None if operations is None else len(operations)):
         _garbled("accepts does not go with the model's operations")
     return NnapiDevice(
-        name=_text(event, "name"),
+        name=_drivers_words(event, "name"),
         type=_text(event, "type"),
-        version=_text(event, "version"),
-        feature_level=_positive(event.get("feature_level"), "feature_level"),
+        version=_drivers_words(event, "version"),
+        feature_level=_drivers_number(event, "feature_level"),
         accepts=None if accepts is None else tuple(accepts),
     )
 
@@ -199,8 +215,24 @@ def _optional(event: dict[str, Any], name: str) -> int | None:
 
 def _text(event: dict[str, Any], name: str) -> str:
     value = event.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= 200:
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_TEXT:
         _garbled(f"{name} is no text: {value!r:.40}")
+    return value
+
+
+def _drivers_words(event: dict[str, Any], name: str) -> str:
+    """What a driver says of itself, which may be nothing or too much."""
+    value = event.get(name)
+    if not isinstance(value, str):
+        _garbled(f"{name} is no text: {value!r:.40}")
+    return value[:_MAX_TEXT]
+
+
+def _drivers_number(event: dict[str, Any], name: str) -> int:
+    """A whole number that a driver says, sensible or not."""
+    value = event.get(name)
+    if type(value) is not int or not -_MAX_INT - 1 <= value <= _MAX_INT:
+        _garbled(f"{name} is no whole number: {value!r:.40}")
     return value
 
 
