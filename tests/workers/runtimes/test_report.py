@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.errors import RunnerError
+from sweeps.errors import ABSENT_KINDS, RunnerError
+from sweeps.journal import FINAL_KINDS
+from tests.test_phones_doc import ROOT, kinds_of, native_kinds
 from workers.runtimes.torchscript import report
 
 START: dict[str, Any] = {
@@ -183,6 +185,27 @@ def test_an_error_line_keeps_the_runners_own_kind() -> None:
     with pytest.raises(RunnerError, match="the file is of version 11") as caught:
         report.parse(transcript(START, told))
     assert caught.value.kind == "runtime_skew"
+
+
+OF_DEVICES = set().union(
+    *map(kinds_of, (ROOT / "workers" / "devices").glob("adb*.py")),
+    *(kinds_of(ROOT / "workers" / f"{name}.py") for name in ("cluster", "lane", "patience")),
+)
+
+
+@pytest.mark.parametrize("kind", sorted(OF_DEVICES | ABSENT_KINDS | FINAL_KINDS))
+def test_a_runner_can_not_pass_for_an_absent_device(kind: str) -> None:
+    told = {"event": "error", "kind": kind, "message": "the phone is away"}
+    with pytest.raises(RunnerError, match="the phone is away") as caught:
+        report.parse(transcript(START, told))
+    assert caught.value.kind == "garbled"
+
+
+@pytest.mark.parametrize("kind", sorted(native_kinds()))
+def test_every_kind_of_the_runner_itself_is_taken(kind: str) -> None:
+    with pytest.raises(RunnerError) as caught:
+        report.parse(transcript(START, {"event": "error", "kind": kind, "message": ""}))
+    assert caught.value.kind == kind
 
 
 @pytest.mark.parametrize("stdout", [b"", b"\n \n"])

@@ -18,7 +18,8 @@ import json
 import re
 from typing import Any, NoReturn
 
-from sweeps.errors import RunnerError
+from sweeps.errors import ABSENT_KINDS, RunnerError
+from sweeps.journal import FINAL_KINDS
 from workers.runtimes.interface import Brought, RunReport
 from workers.runtimes.torchscript.nnapi.devices import NnapiDevice, NnapiListing
 
@@ -26,6 +27,27 @@ MAX_BYTES = 64 * 1024 * 1024
 _MAX_INT = 2**63 - 1
 _MAX_TEXT = 200
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_NOT_OF_RUNNERS = (
+    ABSENT_KINDS
+    | FINAL_KINDS
+    | {
+        "bad_name",
+        "corrupt_push",
+        "disconnected",
+        "no_artifact",
+        "no_exit_code",
+        "no_output",
+        "no_space",
+        "os_error",
+        "rebooted",
+        "timeout",
+        "too_much_output",
+        "worker_error",
+        "worker_lost",
+    }
+)
+"""Kinds that devices and their hosts give, some of which decide whether the job is tried again, and when: a runner that
+tells one would pass for them."""
 _ONCE = ("start", "load", "first_inference", "eval", "ran", "nnapi_model", "error", "end")
 _REPEATED = ("warmup", "sample", "nnapi_device")
 
@@ -142,6 +164,8 @@ def _whole(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
         kind, message = told.get("kind"), told.get("message")
         if not (isinstance(kind, str) and _KIND.fullmatch(kind) and isinstance(message, str)):
             _garbled("an error without kind and message")
+        if kind in _NOT_OF_RUNNERS:
+            _garbled(f"{kind} is no error of a runner: {message[:200]}")
         raise RunnerError(kind, message[:1000])
     if "end" not in events:
         raise RunnerError("truncated", "the runner's report has no end line")
