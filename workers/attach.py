@@ -9,6 +9,7 @@ from sweeps.errors import BuildError, DeviceError, RunnerError
 from sweeps.records import DeviceFacts
 from workers.devices import registry as devices
 from workers.devices.interface import Device
+from workers.devices.local import from_os_error
 from workers.runtimes import registry as runtimes
 from workers.runtimes.interface import Brought, Program, Runtime
 
@@ -61,9 +62,13 @@ def _with_programs(device: Device, facts: DeviceFacts) -> Attached:
 
 
 def _push(device: Device, file: Path) -> str:
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
-    return device.push(file, f"{file.name}-{digest[:16]}")
+    try:
+        with file.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        return device.push(file, f"{file.name}-{digest[:16]}")
+    except OSError as error:
+        told = from_os_error(error)
+        raise DeviceError(told.kind, f"{device.facts().name} can not be brought {file.name}: {told.message}") from error
 
 
 def _introduction(device: Device, runtime: Runtime, program: Program) -> Brought:

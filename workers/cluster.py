@@ -20,10 +20,10 @@ from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from sweeps.protocol import Gate
 from sweeps.protocol import Protocol as MeasurementProtocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Stage, Variant
-from workers.bench import Evaluation, failed
+from workers.bench import Evaluation
 from workers.build import ArtifactStore, PackedArtifact, build_packed
 from workers.executor import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
-from workers.lane import Lane
+from workers.lane import Lane, failed_by
 from workers.readiness import Readiness
 from workers.runtimes.interface import BuildInputs, Logits
 
@@ -185,9 +185,9 @@ class _RayLane:
             self._actor = None
             return Failed(stage=stage, kind="worker_lost", message=f"the device's worker process ended: {error}"[:500])
         except exceptions.RayTaskError as error:
-            return _failed(stage, error.cause)
+            return failed_by(stage, error.cause)
         except (exceptions.RayError, EdgeSweepError, OSError) as error:
-            return _failed(stage, error)
+            return failed_by(stage, error)
 
     def _shared(self, evaluation: Evaluation) -> Any:
         key = f"{evaluation.evaluation_id}{evaluation.images.shape}"
@@ -265,17 +265,6 @@ class _DeviceActor:
 
     def close(self) -> None:
         self._lane.close()
-
-
-def _failed(stage: Stage, error: Exception) -> Failed:
-    match error:
-        case DeviceError():
-            return failed(stage, error)
-        case EdgeSweepError():
-            return Failed(stage=stage, kind="worker_error", message=error.message)
-        case _:
-            words = next((line for line in str(error).splitlines() if line.strip()), "")
-            return Failed(stage=stage, kind="worker_error", message=f"{type(error).__name__}: {words}"[:500])
 
 
 def _build_result(reference: Any) -> PackedArtifact | Failed:

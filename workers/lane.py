@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
-from sweeps.errors import DeviceError
+from sweeps.errors import DeviceError, EdgeSweepError
 from sweeps.protocol import Gate, Protocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Stage, canonical_key
 from workers.attach import attach
@@ -63,11 +63,11 @@ class Lane:
     def _with(self, stage: Stage, call: Callable[[Bench], Answer | Failed]) -> Answer | Failed:
         try:
             bench = self._bench = self._bench or self._attached()
-        except DeviceError as error:
-            return failed(stage, error)
+            answer = call(bench)
         except OSError as error:
             return failed(stage, from_os_error(error))
-        answer = call(bench)
+        except Exception as error:  # noqa: BLE001  # of any kind: others are in the middle of a block
+            return failed_by(stage, error)
         if isinstance(answer, Failed) and answer.kind == "rebooted":
             # It may have been updated meanwhile, or be another phone under the same address.
             self.close()
@@ -88,13 +88,30 @@ class Lane:
         try:
             # Only here, where the phone is about to be measured: whoever lists or plans ends nothing.
             found.device.end_orphans()
+            # Lanes of one host are side by side. The id is text from the device, so it names no folder itself.
+            scratch = self._folder / "lanes" / canonical_key({"device": asked.device_id})[:16]
+            scratch.mkdir(parents=True, exist_ok=True)
+            return Bench(found.device, scratch, found.facts, found.programs, self._store)
         except BaseException:
             found.device.release()
             raise
-        # Lanes of one host are side by side. The id is text from the device, so it names no folder itself.
-        scratch = self._folder / "lanes" / canonical_key({"device": asked.device_id})[:16]
-        scratch.mkdir(parents=True, exist_ok=True)
-        return Bench(found.device, scratch, found.facts, found.programs, self._store)
+
+
+def failed_by(stage: Stage, error: Exception) -> Failed:
+    """Whatever was raised on the way to a device and back, as the end of that try of one job."""
+    match error:
+        case DeviceError():
+            return failed(stage, error)
+        case EdgeSweepError():
+            return Failed(stage=stage, kind="worker_error", message=error.message)
+        case _:
+            return Failed(stage=stage, kind="worker_error", message=in_one_line(error))
+
+
+def in_one_line(error: Exception) -> str:
+    """An error that nobody expected."""
+    words = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {words}"[:500]
 
 
 def _difference(asked: DeviceFacts, found: DeviceFacts) -> str:

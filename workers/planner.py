@@ -13,6 +13,7 @@ from sweeps.records import VIRTUAL_PHONE, DeviceFacts, Variant
 from sweeps.spec import SweepSpec
 from workers import data, models
 from workers.attach import attach
+from workers.lane import in_one_line
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
 
@@ -123,6 +124,10 @@ def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts 
         return device_facts(name, folder, references)
     except DeviceError as error:
         return error
+    except Exception as error:  # noqa: BLE001  # of any kind: what one phone says of itself must not end the others
+        return DeviceError(
+            "worker_error", f"{name} can not be planned for: {in_one_line(error)}", "take it out of the sweep"
+        )
 
 
 def _all_phones(

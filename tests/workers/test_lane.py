@@ -13,9 +13,11 @@ import pytest
 
 from sweeps.records import Failed, Variant
 from tests.workers.tiny_model import tiny_inputs, tiny_job
-from workers.attach import attach
+from workers.attach import Attached, attach
 from workers.bench import Evaluation
 from workers.build import ArtifactStore
+from workers.devices.fake import FakeDevice
+from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice
 from workers.lane import Lane
 from workers.side_by_side import Ask, Steps, side_by_side
@@ -73,6 +75,49 @@ def test_a_device_that_can_not_be_attached_is_left_alone_for_as_long_as_was_aske
     began = time.monotonic()
     lane.rest(0.3)
     assert time.monotonic() - began >= 0.3
+
+
+def test_a_phone_whose_nonsense_nobody_expected_fails_its_own_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ArtifactStore(tmp_path / "artifacts").build(KEY, Variant(), tiny_inputs())
+    facts = attach("fake:steady", tmp_path).facts
+    lane = Lane(facts, tmp_path)
+    job = tiny_job(KEY, key="d" * 64, device_id=facts.device_id)
+
+    def nonsense(*_: object, **__: object) -> Sensors:
+        raise ValueError("\ninvalid literal for int(): 'forty'\nmore")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FakeDevice, "sensors", nonsense)
+        failed = lane.make_ready(job, None, 0.0)
+    assert failed == Failed(stage="run", kind="worker_error", message="ValueError: invalid literal for int(): 'forty'")
+    assert not isinstance(lane.make_ready(job, None, 0.0), Failed), "it is as usable as before"
+
+
+def test_a_phone_that_can_not_be_attached_for_a_reason_that_nobody_expected_fails_its_own_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = attach("fake:steady", tmp_path).facts
+
+    def nonsense(*_: object) -> Attached:
+        raise KeyError("ro.product.model")
+
+    monkeypatch.setattr("workers.lane.attach", nonsense)
+    failed = Lane(facts, tmp_path).make_ready(tiny_job(KEY, key="e" * 64, device_id=facts.device_id), None, 0.0)
+    assert isinstance(failed, Failed)
+    assert (failed.stage, failed.kind) == ("run", "worker_error")
+
+
+def test_a_phone_that_this_host_has_no_room_for_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = attach("fake:steady", tmp_path).facts
+    (tmp_path / "lanes").write_text("in the way")
+    released: list[str] = []
+    monkeypatch.setattr(FakeDevice, "release", lambda self: released.append(self.facts().name))
+    failed = Lane(facts, tmp_path).make_ready(tiny_job(KEY, key="f" * 64, device_id=facts.device_id), None, 0.0)
+    assert isinstance(failed, Failed)
+    assert failed.kind == "os_error"
+    assert released == ["fake:steady"]
 
 
 @pytest.mark.parametrize("count", [1, 2])
