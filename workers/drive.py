@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from sweeps import sentinel
-from sweeps.errors import DataError, ModelError, StoreError
+from sweeps.errors import ClusterError, DataError, ModelError, StoreError
 from sweeps.journal import Journal, build_failure_keys
 from sweeps.json_records import to_json
 from sweeps.plan import Plan
@@ -16,7 +16,7 @@ from sweeps.records import DeviceFacts, Failed, Job, Measured
 from sweeps.spec import ModelSpec
 from workers.build import TRANSIENT_KINDS, ArtifactStore
 from workers.device_run import DeviceRun, Surroundings, told_once
-from workers.events import Attempt, Building, Event, Preparing, TrackingDown
+from workers.events import Attempt, Away, Building, Event, Preparing, TrackingDown
 from workers.executor import BuildRequest, DeviceLane, Executor
 from workers.models import PreparedModel
 from workers.side_by_side import Ask, Steps, side_by_side
@@ -63,15 +63,13 @@ class Driver:
             pending = [job for job in self._plan.jobs if job.key in self._more]
         else:
             pending = [job for job in self._plan.jobs if self._outcome(job) is None]
+        # Before anything is built: a device that no host has is known at once, and nothing is built for it alone.
+        lanes, away = self._lanes(pending)
+        yield from away
+        pending = [job for job in pending if any(job.device_id == facts.device_id for facts in lanes)]
         # Measured, but its file is gone or damaged: it is built again, so that it can be exported.
         timed = {job.device_id for job in pending if not job.emulated}
         lost = [job for job in self._plan.jobs if self._is_measured(job) and self._store.look(job.build_key) is None]
-        # Before anything is built: a device that no host has is known at once.
-        lanes = {
-            facts: self._executor.lane(facts)
-            for facts in self._plan.devices
-            if any(job.device_id == facts.device_id for job in pending)
-        }
         try:
             wanted = [*pending, *lost, *(job for job in self._plan.sentinels if job.device_id in timed)]
             yield from self._prepare_models(wanted)
@@ -86,6 +84,20 @@ class Driver:
             for lane in lanes.values():
                 lane.close()
         yield from self._publish_now(force=True)
+
+    def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
+        """Of the devices that have something to do, and those that are at no host today: their jobs wait."""
+        lanes: dict[DeviceFacts, DeviceLane] = {}
+        away: list[Away] = []
+        for facts in self._plan.devices:
+            jobs = [job for job in pending if job.device_id == facts.device_id]
+            try:
+                if jobs:
+                    lanes[facts] = self._executor.lane(facts)
+            except ClusterError as error:
+                failed = Failed(stage="run", kind="offline", message=error.one_line)
+                away.append(Away(facts.name, failed, sum(self._outcome(job) is None for job in jobs)))
+        return lanes, away
 
     def _device_runs(self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job]) -> Iterator[Steps[None]]:
         """Of the devices that have something to do."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweeps.errors import ClusterError
 from sweeps.journal import Journal
 from sweeps.protocol import Gate, Protocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Measured, Timing
@@ -338,6 +339,30 @@ def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_pa
     assert "away" in asked
     blocks = [place for place, what in enumerate(asked) if what != "ready"]
     assert all(asked[place - 1] == "ready" for place in blocks), "no block starts on what was seen before an absence"
+
+
+def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_go_on(tmp_path: Path) -> None:
+    class WithoutOne(SimulatedPhones):
+        def lane(self, facts: DeviceFacts) -> DeviceLane:
+            if facts.name == "fake:steady":
+                raise ClusterError("no node of the Ray cluster has the device", "start its host")
+            return super().lane(facts)
+
+    sweep = Sweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY)
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
+        [away] = [event for event in events if isinstance(event, Away)]
+        assert events[0] is away, "known before anything is built"
+        assert (away.device, away.failed.kind, away.pending) == ("fake:steady", "offline", 2)
+        assert "start its host" in away.failed.message
+        outcomes = [(job.device_id, journal.sweep_outcome("tiny", job)) for job in sweep.plan.jobs]
+        assert [outcome for device, outcome in outcomes if device == "fake-steady"] == [None, None]
+        assert all(isinstance(outcome, Measured) for device, outcome in outcomes if device == "fake-cool")
+        # Only the one that is away has something to do: it is told of, and nothing else happens.
+        again = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
+        assert again == [away]
+        sweep.run(journal)
+        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
 def test_a_phone_that_stays_away_leaves_its_jobs_pending_and_the_others_go_on(tmp_path: Path) -> None:
