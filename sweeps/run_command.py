@@ -97,23 +97,32 @@ def run_spec(
                 for job, outcome in zip(planned.jobs, outcomes, strict=True)
                 if isinstance(outcome, Measured)
             )
-            interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor)
+            away: dict[str, int] = {}
+            interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor, away)
             if complete:
                 store.publish(journal, spec.name)
             if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
                 click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
-                interrupted = _drive(planned, roots, workspace, journal, store, executor, again)
+                interrupted = _drive(planned, roots, workspace, journal, store, executor, away, again)
             if settle and not interrupted:
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
-                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, more)
+                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, away, more)
             pending = sum(outcome_of(journal, planned, job) is None for job in planned.jobs)
     if interrupted:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    if pending:
-        click.echo(f"{pending} jobs wait for devices that are away: the same command measures them then", err=True)
+    for line in _still_to_do(pending, sum(away.values())):
+        click.echo(line, err=True)
     return load(workspace.tracking_uri, spec.name)
+
+
+def _still_to_do(pending: int, waiting: int) -> Iterator[str]:
+    """What is said of jobs that are pending at the end; so many of them wait for devices."""
+    if waiting := min(waiting, pending):
+        yield f"{waiting} jobs wait for devices that are away: the same command measures them then"
+    if again := pending - waiting:
+        yield f"{again} jobs are to be tried again: run it again"
 
 
 def _attach(workspace: Workspace, sweep: str, document: "dict[str, Any]") -> None:
@@ -157,14 +166,19 @@ def _drive(
     journal: "Journal",
     store: Any,
     executor_name: str,
+    away: dict[str, int],
     more: Mapping[str, int] | None = None,
 ) -> bool:
-    """Run what is pending. Returns whether it was stopped before the end."""
+    """Run what is pending. Returns whether it was stopped before the end.
+
+    `away` is given, by the names of devices that went away, how many jobs wait for each.
+    """
     from sweeps import terminal
     from sweeps.protocol import protocol_of
     from workers import models
     from workers.build import ArtifactStore
     from workers.drive import Driver
+    from workers.events import Away
     from workers.sentinel import data_for
 
     spec = planned.sweep
@@ -194,6 +208,8 @@ def _drive(
         )
         for event in driver.run():
             show(event, progress)
+            if isinstance(event, Away):
+                away[event.device] = max(event.pending, away.get(event.device, 0))
         return stop()
 
 
