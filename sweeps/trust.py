@@ -19,8 +19,8 @@ TRUST: dict[str, TrustLabel] = {
         TrustLabel(
             name="throttled",
             disqualifying=True,
-            advice="the device slowed itself down during a block: let it cool, shade it; edgesweep run SWEEP.yaml "
-            "--retry-failed measures it again",
+            advice="the device slowed itself down during a block, or no longer told whether it did: let it cool, "
+            "shade it; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="gate_timeout",

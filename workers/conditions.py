@@ -40,11 +40,14 @@ def _gate_state(gate: Gate | None, readiness: Readiness) -> GateState:
 
 
 def _throttled(before: Sensors, after: Sensors) -> bool | None:
-    """Whether the device says that it slowed itself down; `None` where it says nothing of it."""
+    """Whether the device slowed itself down, as far as it says; `None` where it says nothing of it.
+
+    A sign that it gave before the block and does not give after it counts as one: the block is not known to be sound.
+    """
     signs: list[bool] = []
-    if before.throttle_count is not None and after.throttle_count is not None:
-        signs.append(after.throttle_count > before.throttle_count)
-    if after.thermal_status is not None:
+    if before.throttle_count is not None:
+        signs.append(after.throttle_count is None or after.throttle_count > before.throttle_count)
+    if before.thermal_status is not None or after.thermal_status is not None:
         # Whatever the gate puts up with: from 1 on Android slows the phone down.
-        signs.append(after.thermal_status > 0 or (before.thermal_status or 0) > 0)
+        signs.append(after.thermal_status is None or after.thermal_status > 0 or (before.thermal_status or 0) > 0)
     return any(signs) if signs else None
