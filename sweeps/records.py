@@ -198,7 +198,7 @@ class Conditions:
     """The CPUs that it ran on, by number; as it was asked for where the runner does not tell."""
     throttled: bool | None = None
     fixed_performance: bool | None = None
-    """Whether the mode was on; `None` where the device has none."""
+    """Whether the mode was on; `None` where the device has none, or it was left alone."""
     exec_context: str = "shell"
     gate: GateState = "none"
     lacking: tuple[str, ...] = ()

@@ -20,7 +20,8 @@ from workers.devices.local import from_os_error
 
 
 class FixedPerformance:
-    """A context manager, for one block or many. Inside it `on` says whether the mode is on; `None`: there is none.
+    """A context manager, for one block or many. Inside it `on` says whether the mode is on; `None`: there is none, or
+    it is not wanted and was left alone.
 
     Entering and leaving raise `DeviceError`. Leaving does so only where the block itself ended well; the marker stays
     as long as the mode may be on.
@@ -30,41 +31,54 @@ class FixedPerformance:
         self.on: bool | None = None
         self._device = device
         self._device_id = device_id
+        self._folder = folder
         self._marker = _marker(device_id, folder)
-        self._wanted = wanted
-        self._has: bool | None = None
+        self._has: bool | None = None if wanted else False
+        self._was_on = False
 
     def __enter__(self) -> Self:
+        self.on = None
+        restore_leftovers(self._device, self._device_id, self._folder)
         if self._has is None:
             # Switching off tells it too, harms nothing, and ends what somebody left behind.
-            self._has = _switch_off(self._device, self._marker)
-        self.on = False if self._has else None
-        if self._has and self._wanted:
-            _write(self._marker, self._device_id)
-            self.on = self._device.set_fixed_performance(True)
+            self._has = self._device.set_fixed_performance(False)
+        if self._has:
+            self._switch_on()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not (self._has and self._wanted):
+        if not self.on:
             return
         try:
-            _switch_off(self._device, self._marker)
+            _switch_off(self._device, self._device_id, self._marker)
         except DeviceError:
             if error is None:
                 raise
+
+    def _switch_on(self) -> None:
+        _write(self._marker, self._device_id)
+        if self._device.set_fixed_performance(True):
+            self.on = self._was_on = True
+        elif self._was_on:
+            # Blocks with the mode and blocks without it are not alike.
+            raise DeviceError("os_error", f"{self._device_id} does not take its fixed-performance mode any more")
+        else:
+            # It lets the mode be switched off only: it has none.
+            self._has = False
+            _forget(self._marker)
 
 
 def restore_leftovers(device: Device, device_id: str, folder: Path) -> bool:
     """At the first contact with a device: switch off what an earlier run left on. Whether there was anything.
 
-    Raises `DeviceError` where the device does not answer; the marker stays then.
+    Raises `DeviceError` where the device does not answer, or refuses; the marker stays then.
     """
     marker = _marker(device_id, folder)
     if not marker.exists():
         return False
-    _switch_off(device, marker)
+    _switch_off(device, device_id, marker)
     return True
 
 
@@ -90,9 +104,17 @@ def _write(marker: Path, device_id: str) -> None:
         raise from_os_error(error) from error
 
 
-def _switch_off(device: Device, marker: Path) -> bool:
-    """Whether the device has the mode at all."""
-    has = device.set_fixed_performance(False)
+def _switch_off(device: Device, device_id: str, marker: Path) -> None:
+    """Of a device that was asked to switch it on, so that it has the mode whatever it says now."""
+    if not device.set_fixed_performance(False):
+        raise DeviceError(
+            "os_error",
+            f"{device_id} does not leave its fixed-performance mode",
+            f"restart the device; where it has the mode no more, delete {marker}",
+        )
+    _forget(marker)
+
+
+def _forget(marker: Path) -> None:
     with suppress(OSError):  # a marker that stays costs one more switch at the next contact
         marker.unlink(missing_ok=True)
-    return has

@@ -210,6 +210,11 @@ class VirtualPhone:
         else:
             path.write_text(text, encoding="utf-8")
 
+    def refuse_fixed_performance(self, words: str | None) -> None:
+        """With these, from now on, whatever is asked of the mode; `None`: it is switched again."""
+        path = self._folder / "power_says"
+        path.write_text(words, encoding="utf-8") if words is not None else path.unlink(missing_ok=True)
+
     def fill_storage(self, leave_bytes: int) -> None:
         """With files that are not ours, until so much is free, or less where others write beside it."""
         with (self.data / "local" / "others").open("ab") as file:

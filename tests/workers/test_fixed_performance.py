@@ -35,6 +35,14 @@ def markers(folder: Path) -> list[Path]:
     return sorted((folder / "fixed-performance").glob("*"))
 
 
+def left_on(folder: Path) -> None:
+    """By a phone that went away within a block."""
+    phone = FakeDevice(folder, "steady", faults=Faults(gone_from_s=10))
+    with pytest.raises(DeviceError), FixedPerformance(phone, ID, folder):
+        phone.rest(20)
+    assert is_on(folder)
+
+
 def test_the_mode_is_on_inside_and_off_after(tmp_path: Path) -> None:
     phone = FakeDevice(tmp_path, "steady")
     with FixedPerformance(phone, ID, tmp_path) as fixed:
@@ -60,10 +68,73 @@ def test_a_device_without_the_mode_is_left_alone(tmp_path: Path) -> None:
         assert markers(tmp_path) == []
 
 
-def test_a_mode_that_is_not_wanted_stays_off_and_is_told_apart_from_none(tmp_path: Path) -> None:
-    with FixedPerformance(FakeDevice(tmp_path, "steady"), ID, tmp_path, wanted=False) as fixed:
-        assert fixed.on is False
+class Stubborn(FakeDevice):
+    """Notes what is asked of its mode; answers that it has none to what it `refuses`."""
+
+    def __init__(self, folder: Path, refuses: tuple[bool, ...] = ()) -> None:
+        super().__init__(folder, "steady")
+        self.refuses = refuses
+        self.asked: list[bool] = []
+
+    def set_fixed_performance(self, on: bool) -> bool:
+        self.asked.append(on)
+        return on not in self.refuses and super().set_fixed_performance(on)
+
+
+def test_a_mode_that_is_not_wanted_is_left_alone(tmp_path: Path) -> None:
+    phone = Stubborn(tmp_path)
+    with FixedPerformance(phone, ID, tmp_path, wanted=False) as fixed:
+        assert fixed.on is None
+    assert phone.asked == []
+
+
+def test_a_mode_that_is_not_wanted_but_was_left_on_is_ended(tmp_path: Path) -> None:
+    left_on(tmp_path)
+    phone = Stubborn(tmp_path)
+    with FixedPerformance(phone, ID, tmp_path, wanted=False) as fixed:
+        assert fixed.on is None
         assert not is_on(tmp_path)
+        assert markers(tmp_path) == []
+    assert phone.asked == [False]
+
+
+@pytest.mark.parametrize("refuses", [(True, False), (True,)])
+def test_a_device_that_refuses_the_mode_is_measured_without_it(tmp_path: Path, refuses: tuple[bool, ...]) -> None:
+    phone = Stubborn(tmp_path, refuses)
+    fixed = FixedPerformance(phone, ID, tmp_path)
+    with fixed:
+        assert fixed.on is None
+        assert markers(tmp_path) == []
+    asked = len(phone.asked)
+    with fixed:
+        assert fixed.on is None
+    assert len(phone.asked) == asked, "that is asked once"
+
+
+def test_a_mode_that_is_refused_after_a_block_had_it_fails_the_next_block(tmp_path: Path) -> None:
+    phone = Stubborn(tmp_path)
+    fixed = FixedPerformance(phone, ID, tmp_path)
+    with fixed:
+        assert fixed.on
+    phone.refuses = (True,)
+    with pytest.raises(DeviceError) as caught, fixed:
+        pytest.fail("it went in")
+    assert caught.value.kind == "os_error"
+
+
+def test_a_device_that_does_not_leave_the_mode_keeps_its_marker(tmp_path: Path) -> None:
+    phone = Stubborn(tmp_path)
+
+    def block() -> None:
+        phone.refuses = (False,)
+
+    with pytest.raises(DeviceError) as caught, FixedPerformance(phone, ID, tmp_path):
+        block()
+    assert caught.value.kind == "os_error"
+    assert is_on(tmp_path)
+    with pytest.raises(DeviceError):
+        restore_leftovers(phone, ID, tmp_path)
+    assert len(markers(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyboardInterrupt(), DeviceError("timeout", "it hangs")])

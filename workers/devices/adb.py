@@ -138,12 +138,13 @@ class AdbDevice:
     def set_fixed_performance(self, on: bool) -> bool:
         done = self._link.shell(f"cmd power set-fixed-performance-mode-enabled {'true' if on else 'false'}")
         words = (done.stdout + done.stderr).lower()
-        # Before Android 11, or without the service.
-        if any(one in words for one in (b"unknown command", b"can't find service", b"not found")):
-            return False
-        if done.exit_code != 0:
+        # The service did not answer, which says nothing of the mode.
+        if b"failure calling service" in words:
             raise DeviceError("os_error", f"adb:{self.serial}: the fixed-performance mode was not switched{told(done)}")
-        return True
+        # Before Android 11, or without the service. Where the phone's Power HAL lacks the mode, or its maker keeps it
+        # from the shell, each phone has words of its own, but none of them ends well.
+        unknown = any(one in words for one in (b"unknown command", b"can't find service", b"not found"))
+        return done.exit_code == 0 and not unknown
 
     def boot_id(self) -> str:
         """Another one after each start of the phone; empty where the phone does not tell."""

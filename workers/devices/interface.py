@@ -95,8 +95,8 @@ class Device(Protocol):
         ...
 
     def set_fixed_performance(self, on: bool) -> bool:
-        """Switch the mode in which the device keeps a speed that it can hold. `False` where it has none.
+        """Switch the mode in which the device keeps a speed that it can hold. `False` where it has none, or refuses.
 
-        Off where it is off already is fine. Raises `DeviceError` where it may not have been switched.
+        Off where it is off already is fine. Raises `DeviceError` where the device did not answer.
         """
         ...

@@ -41,6 +41,7 @@ from workers.devices.adb import AdbDevice
 from workers.devices.adb_discovery import attached
 from workers.devices.adb_facts import parse_battery, parse_properties
 from workers.devices.adb_host import AdbHost, parse_devices, trouble
+from workers.fixed_performance import FixedPerformance
 from workers.virtual_phone import VirtualPhone
 
 RUN = "local/tmp/edgesweep/run"
@@ -62,6 +63,7 @@ def phone(shared_phone: VirtualPhone) -> Iterator[VirtualPhone]:
     shared_phone.start_daemon()
     shared_phone.heat(25.0)
     shared_phone.drain(80)
+    shared_phone.refuse_fixed_performance(None)
     shutil.rmtree(shared_phone.data / "local/tmp/edgesweep", ignore_errors=True)
     for left in ("others", "now"):
         (shared_phone.data / "local" / left).unlink(missing_ok=True)
@@ -718,6 +720,32 @@ def test_battery_figures_out_of_range_are_unknown(text: str, read: tuple[bool, f
 def test_a_phone_without_a_fixed_performance_mode_says_so(port: int, tmp_path: Path) -> None:
     with VirtualPhone(tmp_path / "old", "OLD", has_fixed_performance=False) as phone:
         assert AdbDevice(tmp_path, phone.serial).set_fixed_performance(True) is False
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        # As Android 11 and later say it.
+        "Failed to set FIXED_PERFORMANCE mode\n"
+        "This is likely because Power HAL AIDL is not implemented on this device\n",
+        "Exception occurred while executing: java.lang.SecurityException: not for the shell\n",
+    ],
+)
+def test_a_phone_that_refuses_the_mode_has_none(
+    device: AdbDevice, phone: VirtualPhone, tmp_path: Path, words: str
+) -> None:
+    phone.refuse_fixed_performance(words)
+    assert device.set_fixed_performance(False) is False
+    assert device.set_fixed_performance(True) is False
+    with FixedPerformance(device, "any", tmp_path) as fixed:
+        assert fixed.on is None
+    assert not phone.fixed_performance
+
+
+def test_a_service_that_fails_says_nothing_of_the_mode(device: AdbDevice, phone: VirtualPhone) -> None:
+    phone.refuse_fixed_performance("cmd: Failure calling service power: Broken pipe (32)\n")
+    error = failure(lambda: device.set_fixed_performance(False))
+    assert (error.kind, "Broken pipe" in error.message) == ("os_error", True)
 
 
 def test_the_mode_is_really_on(device: AdbDevice, phone: VirtualPhone) -> None:
