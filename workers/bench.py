@@ -20,6 +20,7 @@ from workers.conditions import conditions_around
 from workers.devices.interface import Completed, Device, Sensors
 from workers.devices.local import LocalDevice, from_os_error
 from workers.fixed_performance import FixedPerformance, restore_leftovers
+from workers.native.compiler import cache_folder
 from workers.readiness import Readiness, await_ready
 from workers.runtimes import registry
 from workers.runtimes.interface import Images, Logits, Program, RunReport, RunRequest, StockTool
@@ -59,6 +60,8 @@ class Bench:
         self._facts = facts or device.facts()
         self._programs = programs
         self._folder = folder
+        # What is left on a phone is seen to by the next run of this host, whatever workspace that is of.
+        self._marks = cache_folder() if programs else folder
         self._store = artifacts or ArtifactStore(folder / "artifacts")
         self._on_device: dict[str, tuple[Manifest, str]] = {}
         self._images: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -75,7 +78,7 @@ class Bench:
         """
         try:
             if self._first_look is None:
-                restore_leftovers(self._device, self._facts.device_id, self._folder)
+                restore_leftovers(self._device, self._facts.device_id, self._marks)
                 self._first_look = self._device.sensors()
             # Also what a stock tool takes: to build and push it would be in the block's own time.
             self._to_be_timed(job)
@@ -120,7 +123,8 @@ class Bench:
         self._device.rest(seconds)
 
     def close(self) -> None:
-        """Take the evaluation images, which are large, off the device, and what else is of no further use."""
+        """Take the evaluation images, which are large, off the device, and what else is of no further use; and take
+        the device out of a mode that the last block could not end."""
         if self._on_host is not None:
             self._on_host.close()
         for paths in (self._images, self._carriers):
@@ -128,6 +132,8 @@ class Bench:
                 _, path = paths.popitem()
                 with suppress(DeviceError, OSError):
                     self._device.remove(path)
+        with suppress(DeviceError, OSError):  # its marker stays, for the next contact
+            restore_leftovers(self._device, self._facts.device_id, self._marks)
         self._device.release()
 
     def _block(self, job: Job, round_: int, protocol: Protocol, readiness: Readiness) -> Block:
@@ -136,16 +142,19 @@ class Bench:
         before = readiness.sensors
         deadline_s = _START_DEADLINE_S + 3 * protocol.max_seconds + protocol.warmup_seconds
         with self._fixed_performance(protocol.fixed_performance) as fixed:
+            if fixed.on:
+                # Its clocks are others now.
+                before = replace(before, cpu_mhz=self._device.sensors(load=False).cpu_mhz)
             started_s = self._device.now_s()
             completed, report = self._timed(job, request, deadline_s)
             seconds = self._device.now_s() - started_s
+            after = self._device.sensors(load=False)
         if not seconds > 0:
             raise RunnerError("clock_went_back", f"by the device's own clock the block took {seconds:.3f} s")
         once_ns = (report.first_inference_ns or 0) + (report.load_ns or 0)
         told_s = (sum(report.samples_ns) + sum(report.warmup_ns) + once_ns) / 1e9
         if told_s > seconds * _CLOCK_SLACK + _CLOCK_SLACK_S:
             raise RunnerError("clock_jumped", f"the runner tells of {told_s:.3f} s of work within {seconds:.3f} s")
-        after = self._device.sensors(load=False)
         block = Block(
             job_key=job.key,
             round=round_,
@@ -177,7 +186,7 @@ class Bench:
     def _fixed_performance(self, wanted: bool) -> FixedPerformance:
         """Probed once: all blocks of a run want the same."""
         if self._fixed is None:
-            self._fixed = FixedPerformance(self._device, self._facts.device_id, self._folder, wanted=wanted)
+            self._fixed = FixedPerformance(self._device, self._facts.device_id, self._marks, wanted=wanted)
         return self._fixed
 
     def _logits(self, job: Job, evaluation: Evaluation) -> Logits:

@@ -2,21 +2,24 @@
 
 import errno
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from sweeps.errors import DeviceError
 from sweeps.protocol import resolve
 from sweeps.records import Failed, Variant
 from sweeps.spec import ProtocolSpec
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.bench import Bench, Evaluation
 from workers.build import ArtifactStore
+from workers.devices.fake import FakeDevice
 from workers.devices.interface import Completed, Sensors
 from workers.devices.local import LocalDevice
 from workers.readiness import Readiness
-from workers.runtimes.interface import BuildInputs
+from workers.runtimes.interface import BuildInputs, Program
 
 KEY = "a" * 64
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
@@ -90,6 +93,62 @@ def test_a_device_without_room_fails_the_job(tmp_path: Path, inputs: BuildInputs
         ("run", "no_space"),
         ("evaluate", "no_space"),
     ]
+
+
+class ClockedPhone(FakeDevice):
+    """Tells its clocks, which are those of its mode; does not let go of its mode as often as it is told to."""
+
+    def __init__(self, folder: Path, keeps_mode: int = 0) -> None:
+        super().__init__(folder, "steady")
+        self.keeps_mode = keeps_mode
+
+    def sensors(self, *, load: bool = True) -> Sensors:
+        return replace(super().sensors(load=load), cpu_mhz=1200.0 if self.fixed_performance else 2400.0)
+
+    def set_fixed_performance(self, on: bool) -> bool:
+        if self.fixed_performance and not on and self.keeps_mode > 0:
+            self.keeps_mode -= 1
+            raise DeviceError("disconnected", "the cable is loose")
+        return super().set_fixed_performance(on)
+
+
+@pytest.mark.parametrize(("wanted", "mhz"), [(True, 1200.0), (False, 2400.0)])
+def test_the_clocks_of_a_block_are_those_that_it_ran_at(
+    tmp_path: Path, inputs: BuildInputs, wanted: bool, mhz: float
+) -> None:
+    bench = Bench(ClockedPhone(tmp_path), tmp_path)
+    readiness = bench.make_ready(tiny_job(KEY), None, 0)
+    assert not isinstance(readiness, Failed), readiness
+    block = bench.block(tiny_job(KEY), 0, replace(QUICK, fixed_performance=wanted), readiness)
+    assert not isinstance(block, Failed), block
+    assert (block.conditions.cpu_mhz_start, block.conditions.cpu_mhz_end) == (mhz, mhz)
+
+
+def test_a_mode_that_a_block_could_not_end_is_ended_with_the_bench(tmp_path: Path, inputs: BuildInputs) -> None:
+    phone = ClockedPhone(tmp_path, keeps_mode=1)
+    bench = Bench(phone, tmp_path)
+    block = bench.block(tiny_job(KEY), 0, QUICK, READY)
+    assert isinstance(block, Failed)
+    assert block.kind == "disconnected"
+    assert phone.fixed_performance
+    bench.close()
+    assert not phone.fixed_performance
+
+
+def test_a_mode_that_another_workspace_left_on_is_ended_at_the_first_contact(
+    tmp_path: Path, inputs: BuildInputs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path / "cache"))
+    phone = ClockedPhone(tmp_path, keeps_mode=2)
+    programs = {("torchscript", Variant().format): Program(path="runner")}
+    store = ArtifactStore(tmp_path / "artifacts")
+    first, second = (Bench(phone, tmp_path / name, phone.facts(), programs, store) for name in ("first", "second"))
+    assert isinstance(first.block(tiny_job(KEY), 0, QUICK, READY), Failed)
+    first.close()
+    assert phone.fixed_performance
+    readiness = second.make_ready(tiny_job(KEY), None, 0)
+    assert not isinstance(readiness, Failed), readiness
+    assert not phone.fixed_performance
 
 
 def test_an_artifact_that_is_not_there_fails_the_job(tmp_path: Path) -> None:
