@@ -216,10 +216,11 @@ def places_beside(rows: pd.DataFrame) -> list[str]:
 
 
 def front_keys(rows: pd.DataFrame) -> frozenset[str]:
-    """Job keys of the rows that no other row beats on latency without losing accuracy."""
+    """Job keys of the rows that may win and that no other of these beats on latency without losing accuracy."""
     best = float("-inf")
     keys: list[str] = []
-    ordered = rows.sort_values(["latency_p50_ms", "accuracy"], ascending=[True, False], kind="stable")
+    may_win = rows[rows["verdict"] == "pass"]
+    ordered = may_win.sort_values(["latency_p50_ms", "accuracy"], ascending=[True, False], kind="stable")
     for key, accuracy in zip(ordered["job_key"], ordered["accuracy"], strict=True):
         if accuracy > best:
             best = accuracy

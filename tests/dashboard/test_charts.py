@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from dashboard import charts
+from sweeps.verdict import VERDICTS
 
 EVIL = "<img src=x onerror=alert(1)> datum.x || warn('y')"
 
@@ -132,6 +133,22 @@ def test_text_of_the_store_reaches_vega_only_as_data() -> None:
 def test_the_front_leaves_out_what_is_slower_and_no_more_accurate() -> None:
     table = rows(("a", "recommended", 3.0, 97.0), ("b", "tied", 4.0, 97.0), ("c", "tied", 5.0, 98.0))
     assert charts.front_keys(table) == {"a", "c"}
+
+
+@pytest.mark.parametrize("verdict", [*(one for one in VERDICTS if one != "pass"), "eliminated"])
+def test_the_line_of_best_trade_offs_joins_only_what_may_win(verdict: str) -> None:
+    table = rows(
+        ("a", "recommended", 3.0, 97.0),
+        ("c", "ranked behind", 5.0, 98.0),
+        ("fast and right", "disqualified", 2.0, 99.0),
+    ).assign(verdict=["pass", "pass", verdict])
+    assert charts.front_keys(table) == {"a", "c"}
+    chart = charts.tradeoff(table, charts.AccuracyAxis("Top-1 (%)"))
+    (line,) = layers(chart, "line")
+    joined = chart.to_dict()["datasets"][line["data"]["name"]]
+    assert {row["label"] for row in joined} == {"a", "c"}
+    (points,) = layers(chart, "point")
+    assert points["encoding"]["shape"]["scale"]["domain"] == ["recommended", "ranked behind", "disqualified"]
 
 
 def test_ranks_of_points_that_would_cover_each_other_stand_together() -> None:
