@@ -10,6 +10,7 @@ import numpy as np
 
 from sweeps.errors import RunnerError, SpecError
 from sweeps.metrics import METRICS
+from sweeps.racing import LAST_LOOK
 from sweeps.records import VIRTUAL_PHONE, Block, Settled, Timing, canonical_key
 from sweeps.spec import GateSpec, MinutesBudget, ProtocolSpec, SweepSpec
 from sweeps.stats import mad, median, outliers, p50_estimate
@@ -267,6 +268,13 @@ def _check(protocol: Protocol, spec: ProtocolSpec, to_the_end: bool) -> None:
         raise SpecError(
             "a race needs 2 rounds or more: one process says nothing of how processes differ",
             f"set protocol.rounds to 2 or more (the preset {protocol.preset} has {PRESETS[protocol.preset].rounds})",
+        )
+    if protocol.budget == "race" and protocol.last_round > LAST_LOOK:
+        name = "rounds" if protocol.rounds > LAST_LOOK else "max_rounds"
+        raise SpecError(
+            f"protocol: {name} ({protocol.last_round}) is more than the {LAST_LOOK} rounds of a race: it looks for the "
+            "last time after these, and no later round decides anything",
+            f"set protocol.{name} to {LAST_LOOK} or less, or write budget: full",
         )
 
 

@@ -43,6 +43,9 @@ LOOKS = (2, 3, 4, 6, 9, 14, 21, 32, 48)
 """The rounds after which decisions are made, each with the same share of the error. Fixed, so that the same rounds
 decide the same whatever the number of rounds allowed."""
 
+LAST_LOOK = LOOKS[-1]
+"""Rounds after it would decide nothing: no race has them."""
+
 _HUBER_CLIP = 2.0
 _HUBER_STEPS = 10
 _MAD_PER_SIGMA = 0.6744897501960817

@@ -257,7 +257,11 @@ class ProtocolSpec(_Part):
         default=None, ge=1, le=100, description="Blocks of each job at least, each its own process."
     )
     max_rounds: int | None = Field(
-        default=None, ge=1, le=1_000, description="And at most, for jobs that are not stable or not decided by then."
+        default=None,
+        ge=1,
+        le=1_000,
+        description="And at most, for jobs that are not stable or not decided by then; a race has none after its last "
+        "look.",
     )
     warmup_iterations: int | None = Field(default=None, ge=0, le=1_000_000, description="At least so many, untimed.")
     warmup_seconds: float | None = Field(default=None, ge=0, le=3600, description="At least so long, untimed.")

@@ -21,6 +21,7 @@ from sweeps.protocol import (
     resolve,
     summarize,
 )
+from sweeps.racing import LAST_LOOK
 from sweeps.records import VIRTUAL_PHONE, Block, Conditions
 from sweeps.spec import (
     ConstraintSpec,
@@ -361,6 +362,29 @@ def test_a_race_without_a_preset_has_the_blocks_of_the_race_preset() -> None:
     quick = resolve(ProtocolSpec(preset="quick"), MinutesBudget(device_minutes=3.0))
     assert (quick.preset, quick.budget, quick.device_minutes) == ("quick", "race", 3.0)
     assert quick.last_round > quick.rounds
+
+
+@pytest.mark.parametrize("budget", ["race", MinutesBudget(device_minutes=3.0)])
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"max_rounds": LAST_LOOK + 1}, "max_rounds"),
+        ({"rounds": LAST_LOOK + 1}, "rounds"),
+        ({"rounds": LAST_LOOK + 1, "max_rounds": LAST_LOOK + 1}, "rounds"),
+    ],
+)
+def test_a_race_has_no_round_after_its_last_look(budget: Any, given: dict[str, int], named: str) -> None:
+    with pytest.raises(SpecError, match=rf"protocol: {named} \({LAST_LOOK + 1}\) .* {LAST_LOOK} rounds") as caught:
+        resolve(ProtocolSpec(**given), budget)
+    assert f"protocol.{named} to {LAST_LOOK} or less" in caught.value.next_step
+    allowed = {name: rounds - 1 for name, rounds in given.items()}
+    assert resolve(ProtocolSpec(**allowed), budget).last_round == LAST_LOOK
+    assert resolve(ProtocolSpec(**given), "full").last_round == LAST_LOOK + 1
+
+
+def test_the_race_of_every_preset_ends_by_its_last_look() -> None:
+    for preset in PRESETS:
+        assert resolve(ProtocolSpec(preset=preset, rounds=2), "race").last_round <= LAST_LOOK
 
 
 @pytest.mark.parametrize(
