@@ -374,7 +374,7 @@ def support(
 @click.option(
     "--variants",
     type=click.IntRange(1, 1_000),
-    help="As many as the sweep file has jobs on a device, or 24, if left out.",
+    help="As many as the sweep file has jobs of one model on a device, or 24, if left out.",
 )
 @click.option(
     "--base-ms",

@@ -33,14 +33,28 @@ class Contest:
         """Keys, in the order of `names`."""
         return tuple(self._left)
 
+    @property
+    def race(self) -> Race | None:
+        """`None` where nobody races."""
+        return self._race
+
     def take(self, blocks: Iterable[Block]) -> list[Settled]:
         """The blocks of one round, at most one of each job; who leaves now. Those of who left before do not count."""
-        here = [block for block in blocks if block.job_key in self._left]
-        if not here:
+        return self.count(
+            {
+                block.job_key: None if disqualified(block.labels) else median(block.samples_ns) / 1e6
+                for block in blocks
+                if block.job_key in self._left
+            }
+        )
+
+    def count(self, round_: Mapping[str, float | None]) -> list[Settled]:
+        """One round's block medians in milliseconds, of contenders; `None`: a block that does not count. As `take`."""
+        if not round_:
             return []
-        for block in here:
-            self._blocks[block.job_key] += 1
-        medians = {block.job_key: median(block.samples_ns) / 1e6 for block in here if not disqualified(block.labels)}
+        for key in round_:
+            self._blocks[key] += 1
+        medians = {key: value for key, value in round_.items() if value is not None}
         for key, value in medians.items():
             self._medians[key].append(value)
         settled = self._raced(medians) if self._race else self._steadied()

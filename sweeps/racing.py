@@ -97,6 +97,7 @@ class Race:
         self._logs = np.empty((0, len(self._keys)))
         self._in = np.ones(len(self._keys), dtype=np.bool_)
         self._bounds: NDArray[np.float64] | None = None
+        self._eliminations: list[Elimination] = []
 
     @property
     def contending(self) -> tuple[str, ...]:
@@ -105,6 +106,11 @@ class Race:
     @property
     def rounds(self) -> int:
         return len(self._logs)
+
+    @property
+    def eliminations(self) -> tuple[Elimination, ...]:
+        """All so far, in the order in which they left."""
+        return tuple(self._eliminations)
 
     def look(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
         """Take one round's block medians and say who leaves now, the clearest case first.
@@ -121,7 +127,9 @@ class Race:
         if self.rounds not in LOOKS:
             return ()
         self._bounds = self._lower_bounds()
-        return (*self._failing(), *self._slower(self._bounds))
+        leaving = (*self._failing(), *self._slower(self._bounds))
+        self._eliminations += leaving
+        return leaving
 
     def withdraw(self, key: str) -> None:
         """Take a contender out for a reason of the caller's: it failed. Raises `ValueError` where it is not in."""

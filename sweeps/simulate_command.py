@@ -6,6 +6,7 @@ Like `sweeps.cli`, which it is a part of, it imports upwards, inside its functio
 import math
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -15,7 +16,7 @@ from sweeps.errors import EdgeSweepError, SpecError
 from sweeps.protocol import PRESETS, Protocol, protocol_of
 from sweeps.racing import NEGLIGIBLE
 from sweeps.run_command import EXIT_INTERRUPTED, load_sweep, make_plan, print_json, roots_of
-from sweeps.spec import SweepSpec
+from sweeps.spec import MinutesBudget, SweepSpec
 from sweeps.spec_errors import did_you_mean
 from sweeps.workspace import Workspace
 
@@ -44,7 +45,8 @@ def run_simulate(
     seeds: int,
     as_json: bool,
 ) -> None:
-    """Print the table of each phone. `variants` `None`: as many as the sweep file has jobs on a device, or 24.
+    """Print the table of each phone. `variants` `None`: as many as the sweep file has jobs of one model on a
+    device, or 24.
 
     Raises `SpecError` for a phone that does not exist and for a figure that is no number.
     """
@@ -170,22 +172,32 @@ def _of_sweep(spec: SweepSpec) -> "Method":
 
 
 def _jobs(spec: SweepSpec, sweep_file: Path, note: Callable[[str], None]) -> int:
-    """How many jobs the sweep file times on the device that has most of them."""
+    """How many jobs of one model the sweep file times on one device, where it has most of them.
+
+    Models do not meet: each has rounds and a winner of its own.
+    """
     with tempfile.TemporaryDirectory() as folder:
         try:
             planned = make_plan(spec, roots_of(sweep_file), Workspace(Path(folder)))
         except EdgeSweepError as error:
             note(f"How many jobs {spec.name} has is not known here ({error.message}): {VARIANTS} are taken.")
             return VARIANTS
-    timed = [job.device_id for job in planned.jobs if not job.emulated]
+    timed = Counter((job.device_id, job.model) for job in planned.jobs if not job.emulated)
     if not timed:
         note(f"{spec.name} times nothing on the devices that are here: {VARIANTS} variants are taken.")
         return VARIANTS
-    jobs = max(timed.count(device) for device in set(timed))
+    (_, model), jobs = max(timed.items(), key=lambda one: one[1])
     if jobs > _MOST_VARIANTS:
         raise SpecError(
-            f"{spec.name} has {jobs:,} jobs on one device, too many to simulate quickly",
+            f"{spec.name} has {jobs:,} jobs of one model on one device, too many to simulate quickly",
             f"say how many variants to simulate: --variants {_MOST_VARIANTS}",
+        )
+    models = len({name for _, name in timed})
+    if models > 1:
+        note(
+            f"{spec.name} has {models} models, and each is measured and decided for itself: the figures are those of "
+            f"one, {model} with {jobs} variants; the others add theirs"
+            f"{', and share the minutes of the device' if isinstance(spec.budget, MinutesBudget) else ''}."
         )
     return jobs
 

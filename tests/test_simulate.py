@@ -120,6 +120,22 @@ def test_a_sweep_file_brings_its_protocol_and_the_number_of_its_jobs(tmp_path: P
     assert list(tmp_path.iterdir()) == [Path(path)], "nothing is built, and nothing is kept"
 
 
+def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
+    path = Path(sweep_file(tmp_path, "protocol: {preset: quick, rounds: 4}"))
+    alone = run(str(path), "--phone", "cool", "--seeds", "1", "--json")
+    second = "input_shape: [1, 3, 64, 64]}, {name: other, source: mobilenet_v2, weights: random, seed: 1}]"
+    path.write_text(path.read_text().replace("input_shape: [1, 3, 64, 64]}]", second))
+    both = run(str(path), "--phone", "cool", "--seeds", "1", "--json")
+    assert json.loads(both.stdout) == json.loads(alone.stdout)
+    assert json.loads(both.stdout)["variants"] == 6
+    assert "mine has 2 models" in both.stderr
+    assert "share the minutes" not in both.stderr
+    path.write_text(path.read_text() + "budget: {device_minutes: 1}\n")
+    shared = run(str(path), "--phone", "cool", "--seeds", "1")
+    assert "share the minutes of the device" in " ".join(shared.stderr.split())
+    assert "models" not in alone.stderr
+
+
 def test_a_device_s_minutes_end_a_simulated_race_too(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, "budget: {device_minutes: 0.1}")
     document = found(path, "--phone", "noisy", "--seeds", "3", "--variants", "24", "--sigma", "0.02")

@@ -1,19 +1,21 @@
 """What a protocol would cost and find: one sweep on a simulated phone, in virtual time. Pure.
 
 The loop is the driver's, without its files and failures: rounds in the same shuffled order, a gate before every block,
-the same rules for when a job leaves the rounds. Blocks that the phone's thermal status marks as throttled are kept
-apart: they count as cost and never as a result.
+and the same `Contest` to say when a job leaves the rounds. It simulates the variants of one model: each model has a
+contest of its own. Blocks that the phone's thermal status marks as throttled are kept apart: they count as cost and
+never as a result.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from sweeps.protocol import STABLE_WITHIN, Protocol, order
-from sweeps.racing import Elimination, Race
-from sweeps.stats import Estimate, median, p50_estimate, stable
+from sweeps.contest import Contest
+from sweeps.protocol import Protocol, order
+from sweeps.racing import Elimination
+from sweeps.stats import Estimate, median, p50_estimate
 from workers.devices.simulated import Phone, SimulatedBlock, SimulatedPhone
 
 Rest = Literal["gate", "none"] | float
@@ -113,7 +115,6 @@ def simulate(
     rest: Rest = "gate",
     plain: bool = False,
     artifact_bytes: int = 10_000_000,
-    error: float = 0.02,
 ) -> SimulatedSweep:
     """Run one sweep of variants with the latencies `true_ms` (at the ambient temperature, without noise).
 
@@ -126,21 +127,16 @@ def simulate(
     for _ in true_ms:
         loop.device.push(artifact_bytes)
     pushed_s = loop.device.now_s
-    race = Race(dict.fromkeys(true_ms, 0.0), error) if protocol.budget == "race" else None
-    eliminations: list[Elimination] = []
-    for round in range(protocol.last_round):
-        if race is not None:
-            eliminations += race.look(loop.round(race.contending, round))
-            if race.decided and round + 1 >= protocol.rounds:
-                break
-        else:
-            contending = [key for key in true_ms if round < protocol.rounds or not loop.stable(key)]
-            if not contending:
-                break
-            loop.round(contending, round)
+    # Accuracy is not simulated: all have the same merit.
+    contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0))
+    round = 0
+    while contest.contending:
+        contest.count(loop.round(contest.contending, round))
         minutes = protocol.device_minutes
         if minutes is not None and loop.device.now_s - pushed_s >= 60 * minutes:
-            break
+            contest.expire()
+        round += 1
+    race = contest.race
     jobs = loop.results()
     smallest = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
     named = smallest if race is None else race.leader
@@ -150,7 +146,7 @@ def simulate(
         best=best,
         regret=np.inf if named is None else true_ms[named] / true_ms[best] - 1.0,
         decided="" if race is None else race.why,
-        eliminations=tuple(eliminations),
+        eliminations=() if race is None else race.eliminations,
         jobs=jobs,
         device_s=loop.device.now_s,
         timed_s=loop.timed_s,
@@ -189,9 +185,9 @@ class _Loop:
         self._plain = plain
         self._patient = True
 
-    def round(self, keys: tuple[str, ...] | list[str], round: int) -> dict[str, float]:
-        """One block of each; returns the medians (or means) of those that count."""
-        medians_ms = {}
+    def round(self, keys: Sequence[str], round: int) -> dict[str, float | None]:
+        """One block of each; returns the medians (or means), `None` where the block does not count."""
+        found: dict[str, float | None] = {}
         for key in order(keys, round, self._order_seed):
             ready = self._wait()
             block = self._block(self._true_ms[key])
@@ -201,16 +197,14 @@ class _Loop:
             self.timed_s += block.timed_s
             self.marked_blocks += marked
             self.throttled_blocks += block.throttled
+            found[key] = None
             if marked:
                 continue
             self.throttled_unmarked_blocks += block.throttled
-            medians_ms[key] = float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
-            self.medians_ms[key][round] = medians_ms[key]
+            value = float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
+            found[key] = self.medians_ms[key][round] = value
             self._truths_ms[key].append(block.true_p50_ms)
-        return medians_ms
-
-    def stable(self, key: str) -> bool:
-        return stable(list(self.medians_ms[key].values()), STABLE_WITHIN)
+        return found
 
     def results(self) -> dict[str, JobResult]:
         return {

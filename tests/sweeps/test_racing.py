@@ -46,6 +46,7 @@ def test_the_clearly_slower_leave_after_two_rounds_with_their_evidence():
     speeds = {key: 10.0 * 1.5**place for place, key in enumerate(KEYS)}
     gone = _run(race, _rounds(speeds, 2))
     assert {elimination.key for elimination in gone} == set(KEYS[1:])
+    assert list(race.eliminations) == gone
     assert race.contending == ("a",)
     assert race.why == "one variant is left"
     last = {elimination.key: elimination for elimination in gone}["b"]

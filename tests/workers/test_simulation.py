@@ -91,6 +91,22 @@ def test_a_phone_that_is_never_cool_enough_is_waited_for_once_names_nothing_and_
     assert sweep.waited_s == pytest.approx(protocol.gate.wait_seconds, abs=5.0)
 
 
+def test_a_race_none_of_whose_blocks_counts_ends_after_its_first_rounds_as_a_driver_ends_it():
+    oven = replace(PHONES["cool"], ambient_c=45.0)
+    sweep = simulate(oven, _latencies_ms(3), RACE, seed=0)
+    assert sweep.named is None
+    assert sweep.marked_blocks == sweep.blocks == 3 * RACE.rounds
+    assert sweep.eliminations == ()
+
+
+def test_rounds_that_do_not_count_make_no_job_stable():
+    protocol = replace(FULL, rounds=5, max_rounds=8)
+    sweep = simulate(PHONES["hot"], _latencies_ms(12), protocol, seed=0, rest="none")
+    counted = [len(job.medians_ms) for job in sweep.jobs.values()]
+    assert 3 <= max(counted) < protocol.rounds, "three that agree, and too few"
+    assert sweep.blocks == 12 * protocol.max_rounds
+
+
 def test_where_the_phone_has_the_mode_fixed_performance_is_used():
     true_ms = {"only": 10.0}
     steady = simulate(PHONES["steady"], true_ms, FULL, seed=0)
