@@ -106,7 +106,11 @@ class AdbDevice:
         self._files.remove(path)
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        """`load` of others takes a look of 0.2 s; without it, it is `None`."""
+        """`load` of others takes a look of 0.2 s; without it, it is `None`.
+
+        A program of ours that was lost with its connection is ended first: it is no benchmark of others.
+        """
+        self._end_leftover()
         stat = "grep '^cpu ' /proc/stat"
         battery, thermal, zones, mhz, before, after, processes = self._link.sections(
             "dumpsys battery",

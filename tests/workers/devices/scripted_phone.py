@@ -1,0 +1,63 @@
+"""A phone that says to each command what a test wants, over real sockets and without adb."""
+
+import re
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from workers.devices.adb import AdbDevice
+from workers.devices.adb_host import AdbHost, Attached
+from workers.devices.adb_wire import Deadline, Wire
+
+_STDOUT, _EXIT = 1, 3
+_PACKET = struct.Struct("<BI")
+_MARK = re.compile(r"\necho ([0-9a-f]{16})''([0-9a-f]{16})\n")
+
+Answer = Callable[[str], bytes | int | None]
+
+
+class ScriptedHost(AdbHost):
+    """An adb server with one phone. `answer` gives stdout or an exit code for each command; `None` is no answer."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(port=1)
+        self._answer = answer
+        self._ends: list[socket.socket] = []
+
+    def close(self) -> None:
+        for end in getattr(self, "_ends", ()):
+            end.close()
+
+    def meet(self) -> None:
+        self.met = 1
+
+    def gone(self) -> bool:
+        return False
+
+    def devices(self) -> tuple[Attached, ...]:
+        return (Attached(serial="R58M", state="device", usb=True),)
+
+    def features(self, serial: str, deadline: Deadline) -> frozenset[str]:
+        return frozenset({"shell_v2"})
+
+    def open(self, serial: str, service: str, deadline: Deadline) -> Wire:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            near = socket.create_connection(server.getsockname())
+            far, _ = server.accept()
+        self._ends.append(far)
+        _, _, script = service.partition(":")
+        marks = [f"{one}{other}\n".encode() for one, other in _MARK.findall(script)]
+        commands = _MARK.sub("\0", script).split("\0")
+        said = [self._answer(command) for command in commands]
+        if service.startswith("shell,") and None not in said:
+            pairs = zip(said, [*marks, b""], strict=True)
+            text = b"".join(part for pair in pairs for part in pair if isinstance(part, bytes))
+            status = next((one for one in said if isinstance(one, int)), 0)
+            # No more than the buffers of a connection take: nobody reads meanwhile.
+            far.sendall(_PACKET.pack(_STDOUT, len(text)) + text + _PACKET.pack(_EXIT, 1) + bytes([status]))
+        return Wire(near, deadline)
+
+
+def scripted(answer: Answer, *, answer_s: float = 5.0) -> AdbDevice:
+    return AdbDevice(Path(), "R58M", ScriptedHost(answer), answer_s=answer_s, backoff_s=())
