@@ -5,7 +5,7 @@ The rules:
 * What a device has no sensor for is not asked of it. That is not "cool": `Conditions.knows_heat` is false then, and the
   block is `ungated`.
 * What a device had a sensor for and does not tell any more is not ready: a battery that can not be read is too low, a
-  temperature that is gone is too high.
+  temperature that is gone is too high, also where another thermometer stands in for the battery's.
 * Other programs are waited for like heat, but apart (`Readiness.busy_only`): they seldom end because one waits.
 """
 
@@ -96,11 +96,11 @@ def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[str, ...]:
         "temperature": (earlier.temp_c, sensors.temp_c),
         "thermal status": (earlier.thermal_status, sensors.thermal_status),
     }
-    return tuple(
-        f"the {name} can not be read any more"
-        for name, (then, now) in known.items()
-        if then is not None and now is None
-    )
+    gone = [name for name, (then, now) in known.items() if then is not None and now is None]
+    # Another thermometer in its place has another limit, and tells nothing of the battery.
+    if earlier.temp_is_battery and not sensors.temp_is_battery and sensors.temp_c is not None:
+        gone.insert(0, "battery's temperature")
+    return tuple(f"the {name} can not be read any more" for name in gone)
 
 
 def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[str, ...]:

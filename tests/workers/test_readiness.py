@@ -168,6 +168,15 @@ def test_a_temperature_that_is_gone_while_it_is_waited_for_is_not_cool(tmp_path:
     assert await_ready(phone, gate(), 10).ready
 
 
+@pytest.mark.parametrize("temp_c", [30.0, 65.0])
+def test_another_thermometer_does_not_stand_in_for_the_battery_s(temp_c: float) -> None:
+    zones = replace(COOL, temp_c=temp_c, temp_is_battery=False)
+    assert judge(zones, gate()).ready
+    assert judge(zones, gate(), zones).ready
+    assert judge(COOL, gate(), zones).ready
+    assert judge(zones, gate(), COOL).lacking == ("the battery's temperature can not be read any more",)
+
+
 def test_a_battery_that_is_gone_is_too_low() -> None:
     gone = replace(COOL, has_battery=False, battery_percent=None)
     assert judge(gone, gate()).ready
