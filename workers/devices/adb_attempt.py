@@ -140,7 +140,7 @@ class Attempt:
         out, _, rest = output.stdout.partition(mark + b" ")
         ended, _, err = rest.removesuffix(mark + b"\n").partition(b"\n")
         code, _, boot = ended.partition(b" ")
-        if not code.isdigit():
+        if not re.fullmatch(rb"[0-9]{1,3}", code):
             raise DeviceError("no_exit_code", f"adb:{self._link.serial}: the report of {self._shown} is not whole")
         if len(out) > OUTPUT_LIMIT_BYTES:
             raise DeviceError(

@@ -15,9 +15,11 @@ from workers.devices.cores import clusters
 from workers.devices.interface import Sensors
 from workers.devices.linux_sensors import CpuSeconds, load_of_others
 
-_PROPERTY = re.compile(r"^\[([^\]\n]*)\]: \[(.*?)\]$", re.MULTILINE | re.DOTALL)
+_PROPERTY = re.compile(r"\[([^\]]*)\]: \[(.*)")
 _LONGEST_PROPERTY = 200
-_CPU = re.compile(r"/sys/devices/system/cpu/(cpu\d{1,4})(?:/(online|cpu_capacity|cpufreq/cpuinfo_max_freq):(\d+))?")
+_CPU = re.compile(
+    r"/sys/devices/system/cpu/(cpu\d{1,4})(?:/(online|cpu_capacity|cpufreq/cpuinfo_max_freq):(\d{1,15}))?", re.ASCII
+)
 # The instruction sets that decide which kernels run.
 _FEATURES = ("asimddp", "i8mm", "sve", "avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 _FIRST_NNAPI_SDK = 27
@@ -36,7 +38,18 @@ grep '' /dev/null "$PWD"/cpu[0-9]*/online "$PWD"/cpu[0-9]*/cpu_capacity "$PWD"/c
 
 def parse_properties(text: str) -> dict[str, str]:
     """What `getprop` prints: `[name]: [value]`, where a value may have lines of its own."""
-    return {name: value.strip()[:_LONGEST_PROPERTY] for name, value in _PROPERTY.findall(text)}
+    found: dict[str, str] = {}
+    name: str | None = None
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if name is not None:
+            lines.append(line)
+        elif match := _PROPERTY.fullmatch(line):
+            name, lines = match[1], [match[2]]
+        if name is not None and lines[-1].endswith("]"):
+            found[name] = "\n".join(lines)[:-1].strip()[:_LONGEST_PROPERTY]
+            name = None
+    return found
 
 
 def read_facts(
@@ -54,11 +67,11 @@ def read_facts(
     def get(*names: str) -> str:
         return next((value for one in names if (value := properties.get(one, ""))), "")
 
-    memory = re.search(r"^MemTotal:\s+(\d+) kB$", meminfo, re.MULTILINE)
+    memory = re.search(r"^MemTotal:[ \t]+([0-9]{1,15}) kB$", meminfo, re.MULTILINE)
     flags = re.search(r"^(?:Features|flags)\s*:(.*)$", cpuinfo, re.MULTILINE)
     flag_words = set(flags[1].split()) if flags else set()
     sdk = get("ro.build.version.sdk")
-    level = int(sdk) if has_nnapi and sdk.isascii() and sdk.isdecimal() else 0
+    level = (_number(sdk) or 0) if has_nnapi else 0
     release, build = get("ro.build.version.release"), get("ro.build.fingerprint", "ro.build.display.id")
     maker_of_soc, soc = get("ro.soc.manufacturer"), get("ro.soc.model", "ro.board.platform", "ro.hardware")
     kinds = parse_clusters(cpu_files)
@@ -96,7 +109,7 @@ def read_sensors(
 ) -> Sensors:
     """`stat_after` is empty where nobody asked for the load."""
     present, percent, temp_c = parse_battery(battery)
-    status = re.search(r"^\s*Thermal Status: ([0-6])\s*$", thermal, re.MULTILINE)
+    status = re.search(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", thermal, re.MULTILINE)
     hottest = max((value / 1000 for value in _numbers(zones) if 0 < value < 150_000), default=None)
     kilohertz = [value for value in _numbers(mhz) if value > 0]
     before, after = _cpu_seconds(stat_before), _cpu_seconds(stat_after)
@@ -138,7 +151,7 @@ def parse_benchmarks(processes: str) -> list[tuple[int, str, bool]]:
     """
     found = []
     for line in processes.splitlines():
-        if match := re.match(r"/proc/(\d{1,9})/cmdline:(.*)\0", line):
+        if match := re.match(r"/proc/([0-9]{1,9})/cmdline:(.*)\0", line):
             argv = match[2].split("\0")
             ours = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
             name = benchmark_name(argv) or ("a program of EdgeSweep" if ours else None)
@@ -148,10 +161,9 @@ def parse_benchmarks(processes: str) -> list[tuple[int, str, bool]]:
 
 
 def _cpu_seconds(stat: str) -> dict[str, float]:
-    line = re.search(r"^cpu +([\d ]+)$", stat, re.MULTILINE)
-    return (
-        {name: int(ticks) / _TICKS_PER_S for name, ticks in zip(_STAT, line[1].split(), strict=False)} if line else {}
-    )
+    line = re.search(r"^cpu ([0-9 ]+)$", stat, re.MULTILINE)
+    ticks = [_number(one) for one in line[1].split()] if line else []
+    return {name: one / _TICKS_PER_S for name, one in zip(_STAT, ticks, strict=False) if one is not None}
 
 
 def _numbers(text: str) -> list[int]:

@@ -43,7 +43,7 @@ class AdbFiles:
 
     def pull(self, path: str, target: Path) -> None:
         counted = self._link.shell(f"wc -c <{quoted([path])}")
-        if counted.exit_code != 0 or not (size := counted.stdout.strip()).isdigit():
+        if counted.exit_code != 0 or not re.fullmatch(rb"[0-9]{1,15}", size := counted.stdout.strip()):
             raise DeviceError("no_output", f"adb:{self._link.serial}: {path} was not written{told(counted)}")
         part = target.with_name(target.name + ".part")
         try:
@@ -69,7 +69,7 @@ class AdbFiles:
         )
         if there[:64] == digest or (there.split() == [_UNTOLD, str(size)] and self._hash(target, size) == digest):
             return False
-        columns = re.search(r"\s\d+\s+\d+\s+(\d+)\s+\d+%", space)
+        columns = re.search(r"\s[0-9]+\s+[0-9]+\s+([0-9]{1,15})\s+[0-9]+%", space)
         if columns is None:
             raise DeviceError("os_error", f"adb:{self._link.serial}: {_RUN} can not be made or its space not be told")
         have = int(columns[1]) * 1024
