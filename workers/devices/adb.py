@@ -9,8 +9,15 @@ from pathlib import Path, PurePosixPath
 
 from sweeps.errors import DeviceError
 from sweeps.records import DeviceFacts
-from workers.devices.adb_attempt import ATTEMPTS, BOOT_ID, Attempt, attempt_shells
-from workers.devices.adb_facts import CPU_FILES, parse_benchmarks, parse_properties, read_facts, read_sensors
+from workers.devices.adb_attempt import ATTEMPTS, BOOT_ID, Attempt, leads_attempt
+from workers.devices.adb_facts import (
+    CPU_FILES,
+    benchmark,
+    parse_processes,
+    parse_properties,
+    read_facts,
+    read_sensors,
+)
 from workers.devices.adb_files import AdbFiles
 from workers.devices.adb_host import AdbHost
 from workers.devices.adb_lease import HeldError, Hold
@@ -188,10 +195,15 @@ class AdbDevice:
         one does not end.
         """
         (text,) = self._link.sections(_PROCESSES)
-        shells = attempt_shells(text)
-        runners = [pid for pid, _, ours in parse_benchmarks(text) if ours]
+        suspects = sorted(
+            {pid for pid, cmdline in parse_processes(text) if leads_attempt(cmdline) or _is_ours(cmdline)}
+        )
+        # Each by itself: in the list, a word of one process may look like another.
+        told = {pid: self._link.sections(f"cat /proc/{pid}/cmdline")[0] for pid in suspects}
+        shells = [pid for pid, cmdline in told.items() if leads_attempt(cmdline)]
+        runners = [pid for pid, cmdline in told.items() if pid not in shells and _is_ours(cmdline)]
         # A shell leads the group of all that it started.
-        ended = [self._link.kill(str(target)) for target in (*(-pid for pid in shells), *runners)]
+        ended = [self._link.kill(pid, group=True) for pid in shells] + [self._link.kill(pid) for pid in runners]
         if not all(ended):
             raise DeviceError(
                 "orphan", f"adb:{self.serial}: programs of an earlier sweep can not be ended", "restart the phone"
@@ -266,6 +278,11 @@ def _unit(serialno: str) -> str:
     if _PLAIN.fullmatch(serialno):
         return serialno
     return f"phone-{hashlib.sha256(serialno.encode()).hexdigest()[:16]}"
+
+
+def _is_ours(cmdline: str) -> bool:
+    found = benchmark(cmdline)
+    return found is not None and found[1]
 
 
 def _shown(argv: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from workers.devices.interface import Completed
 ATTEMPTS = FOLDER / "attempts"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _BEGIN = f"trap '' HUP; d={ATTEMPTS}/"
-_SHELL = re.compile(rf"^/proc/(\d{{1,9}})/cmdline:[^\0\n]*\0-c\0{re.escape(_BEGIN)}", re.MULTILINE)
+_SHELL = re.compile(rf"[^\0\n]*\0-c\0{re.escape(_BEGIN)}")
 _STDERR_LIMIT_BYTES = 2**20
 _TRIES = 3
 _AT_ONCE = 16
@@ -28,9 +28,9 @@ class Report:
     completed: Completed
 
 
-def attempt_shells(processes: str) -> list[int]:
-    """The processes that lead attempts, in lines of `/proc/ID/cmdline:word NUL word NUL`."""
-    return [int(pid) for pid in _SHELL.findall(processes)]
+def leads_attempt(cmdline: str) -> bool:
+    """Whether the process with this command line, a NUL behind each word, leads an attempt."""
+    return _SHELL.match(cmdline) is not None
 
 
 class Attempt:
@@ -87,7 +87,8 @@ class Attempt:
         )
         pid, _, before = started.strip().partition(" ")
         # What ran before the phone was started anew has ended, and its id may be another's.
-        if pid.isdecimal() and before == boot.strip() and not self._link.kill(f"-{pid}"):
+        is_known = re.fullmatch(r"[0-9]{1,9}", pid) and before == boot.strip()
+        if is_known and not self._link.kill(int(pid), group=True):
             raise DeviceError(
                 "orphan",
                 f"adb:{self._link.serial}: process {pid}, which was lost, can not be ended",

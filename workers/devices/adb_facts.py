@@ -119,7 +119,7 @@ def read_sensors(
         thermal_status=int(status[1]) if status else None,
         has_battery=present,
         battery_percent=percent,
-        competing=tuple(f"{name} (process {pid})" for pid, name, _ in parse_benchmarks(processes)),
+        competing=tuple(f"{name} (process {pid})" for pid, name in parse_benchmarks(processes)),
         steal_seconds=(after or before).get("steal"),
         cpu_mhz=sum(kilohertz) / len(kilohertz) / 1000 if kilohertz else None,
         load=load_of_others(CpuSeconds(of_all=before, of_own={}), CpuSeconds(of_all=after, of_own={}))
@@ -144,20 +144,31 @@ def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
     )
 
 
-def parse_benchmarks(processes: str) -> list[tuple[int, str, bool]]:
-    """Id, name and whether it is ours of each benchmark in lines of `/proc/ID/cmdline:word NUL word NUL`.
+def parse_processes(processes: str) -> list[tuple[int, str]]:
+    """Id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
+
+    A word may hold such lines too: before a process is ended, its command line is asked by itself.
+    """
+    lines = (re.fullmatch(r"/proc/([0-9]{1,9})/cmdline:(.*)", line) for line in processes.split("\n"))
+    return [(int(match[1]), match[2]) for match in lines if match]
+
+
+def parse_benchmarks(processes: str) -> list[tuple[int, str]]:
+    """Id and name of each benchmark in what `parse_processes` reads."""
+    told = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
+    return [(pid, found[0]) for pid, found in told if found]
+
+
+def benchmark(cmdline: str) -> tuple[str, bool] | None:
+    """Name and whether it is ours, if the command line, a NUL behind each word, is a benchmark's.
 
     Whatever was brought to the phone is ours, whoever wrote it.
     """
-    found = []
-    for line in processes.splitlines():
-        if match := re.match(r"/proc/([0-9]{1,9})/cmdline:(.*)\0", line):
-            argv = match[2].split("\0")
-            ours = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
-            name = benchmark_name(argv) or ("a program of EdgeSweep" if ours else None)
-            if name is not None:
-                found.append((int(match[1]), name, ours))
-    return found
+    words, nul, _ = cmdline.rpartition("\0")
+    argv = words.split("\0")
+    ours = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
+    name = benchmark_name(argv) or ("a program of EdgeSweep" if ours else None)
+    return (name, ours) if nul and name is not None else None
 
 
 def _cpu_seconds(stat: str) -> dict[str, float]:

@@ -129,7 +129,12 @@ class AdbLink:
             )
         self._knows_shell = True
 
-    def kill(self, target: str) -> bool:
+    def kill(self, pid: int, *, group: bool = False) -> bool:
+        """End a process, or the group that it leads; `False` where it goes on."""
+        if pid < 2:
+            # The group of 1 is, to `kill`, every process there is.
+            return False
+        target = f"-{pid}" if group else str(pid)
         # adbd starts each program as the leader of a group. The dead stay until somebody asks after them.
         alive = f"kill -s 0 -- {target} 2>/dev/null"
         script = (

@@ -15,7 +15,7 @@ from sweeps import cli
 from sweeps.errors import DeviceError
 from workers.devices import registry
 from workers.devices.adb import AdbDevice
-from workers.devices.adb_facts import parse_benchmarks
+from workers.devices.adb_facts import benchmark, parse_processes
 from workers.virtual_phone import VirtualPhone
 
 RUN = "/data/local/tmp/edgesweep/run"
@@ -62,7 +62,8 @@ def test_only_what_lies_in_our_folder_is_ours() -> None:
     programs = [f"{RUN}/speed_benchmark_torch-{HASH}", "/data/local/tmp/speed_benchmark_torch", "/data/local/tmp/mine"]
     programs.append("/data/local/tmp/edgesweep2/mine")
     lines = "".join(f"/proc/{pid}/cmdline:{program}\0--model=m.pt\0\n" for pid, program in enumerate(programs))
-    assert [(pid, ours) for pid, _, ours in parse_benchmarks(lines)] == [(0, True), (1, False)]
+    told = [(pid, benchmark(cmdline)) for pid, cmdline in parse_processes(lines)]
+    assert [(pid, found[1]) for pid, found in told if found] == [(0, True), (1, False)]
 
 
 def test_a_program_of_ours_that_can_not_be_ended_is_said(port: int, tmp_path: Path) -> None:
