@@ -28,6 +28,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "offline",
         "orphan",
         "unauthorized",
+        "unresponsive",
     }
 )
 """Kinds of `DeviceError` that say: the device can not be used now. No job is to blame, and none fails by it."""

@@ -33,9 +33,9 @@ class AdbDevice:
     """One phone, by adb's serial number of it; of the network, it is `ADDRESS:PORT`, reached again where it is lost.
 
     All methods raise `DeviceError` with the serial number in its message. Its kind is `offline`, `unauthorized`,
-    `no_permissions`, `ambiguous_serial`, `disconnected` or `rebooted` where the phone is to be looked after,
-    `adb_server` or `adb_version` where this host is, `timeout` where no answer came in time, `no_exit_code` where a
-    program's end is not known, and what `Device` says.
+    `no_permissions`, `ambiguous_serial`, `disconnected`, `unresponsive` or `rebooted` where the phone is to be looked
+    after, `adb_server` or `adb_version` where this host is, `timeout` where a program or a file took too long,
+    `no_exit_code` where a program's end is not known, and what `Device` says.
     """
 
     def __init__(

@@ -38,7 +38,13 @@ class AdbLink:
             with self.open("sync:", deadline) as wire:
                 transfer(wire)
         except DeadlineError as error:
-            raise self.late(f"{name[:100]} ({size / 1e6:.1f} MB) was on its way") from error
+            # A way that is too slow for this file is no phone that hangs: that would not answer this either.
+            self.shell(":")
+            raise DeviceError(
+                "timeout",
+                f"adb:{self.serial}: {name[:100]} ({size / 1e6:.1f} MB) was too long on its way",
+                "use another cable or port, or a cable instead of Wi-Fi",
+            ) from error
         except RefusedError as error:
             if "no space" in str(error).lower():
                 raise self.no_space(f"{name[:100]} did not fit") from error
@@ -70,7 +76,7 @@ class AdbLink:
             self.shell(":")
 
     def shell(self, script: str) -> Completed:
-        """A few lines for the phone's own shell, to their end."""
+        """A few lines for the phone's own shell, to their end. They are ours: that no answer came is no job's fault."""
         output = Output(OUTPUT_LIMIT_BYTES, bytearray(), bytearray())
         what = f"{script.strip().splitlines()[0][:100]} ran"
         self._host.meet()
@@ -78,9 +84,13 @@ class AdbLink:
             with self.open(f"shell,v2,raw:{script}", Deadline(self._answer_s)) as wire:
                 status = read_shell(wire, output)
         except DeadlineError as error:
-            raise self.late(what) from error
+            raise DeviceError(
+                "unresponsive",
+                f"adb:{self.serial} did not answer in time while {what}",
+                "plug it in again, or restart it",
+            ) from error
         except WireError as error:
-            self.lost(error, what, "disconnected")
+            self.lost(error, what, "unresponsive")
         return Completed(exit_code=status, stdout=bytes(output.stdout), stderr=bytes(output.stderr))
 
     def open(self, service: str, deadline: Deadline, *, patient: bool = False) -> Wire:
@@ -155,18 +165,13 @@ class AdbLink:
             ) from error
         if seen is None:
             raise DeviceError(
-                "offline" if isinstance(error, NoTransportError) else "disconnected",
+                "offline" if isinstance(error, NoTransportError) or kind == "unresponsive" else "disconnected",
                 f"adb:{self.serial} is not attached (any more): {what}",
                 "plug it in, or see that it is on the same network; `adb devices` must list it",
             ) from error
         if (found := trouble(seen, self._host.devices())) is not None:
             raise DeviceError(found.kind, f"{found.message}: {what}", found.next_step) from error
         raise DeviceError(kind, f"adb:{self.serial}: {error} while {what}", "see that the cable is firm") from error
-
-    def late(self, what: str) -> DeviceError:
-        return DeviceError(
-            "timeout", f"adb:{self.serial} did not answer in time while {what}", "plug it in again, or restart it"
-        )
 
     def no_space(self, why: str) -> DeviceError:
         return DeviceError(

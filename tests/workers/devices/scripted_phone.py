@@ -18,7 +18,8 @@ Answer = Callable[[str], bytes | int | None]
 
 
 class ScriptedHost(AdbHost):
-    """An adb server with one phone. `answer` gives stdout or an exit code for each command; `None` is no answer."""
+    """An adb server with one phone. `answer` gives stdout or an exit code for each command; `None` is no answer, and
+    a `ConnectionError` a connection that breaks."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__(port=1)
@@ -49,7 +50,11 @@ class ScriptedHost(AdbHost):
         _, _, script = service.partition(":")
         marks = [f"{one}{other}\n".encode() for one, other in _MARK.findall(script)]
         commands = _MARK.sub("\0", script).split("\0")
-        said = [self._answer(command) for command in commands]
+        try:
+            said = [self._answer(command) for command in commands]
+        except ConnectionError:
+            far.close()
+            return Wire(near, deadline)
         if service.startswith("shell,") and None not in said:
             pairs = zip(said, [*marks, b""], strict=True)
             text = b"".join(part for pair in pairs for part in pair if isinstance(part, bytes))
