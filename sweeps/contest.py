@@ -13,6 +13,8 @@ from sweeps.records import Block, Settled, SettledReason
 from sweeps.stats import median, stable
 from sweeps.trust import disqualified
 
+_NONE_COUNTS = "none of its blocks counts; see its trust labels"
+
 
 class Contest:
     """The rounds of the timed jobs of one device."""
@@ -85,10 +87,16 @@ class Contest:
             if len(medians) >= protocol.rounds and (fixed or stable(medians, STABLE_WITHIN)):
                 settled.append(self._end(key, "stable", f"its last rounds agree, after {len(medians)}"))
             elif self._blocks[key] >= protocol.last_round:
-                settled.append(
-                    self._end(key, "unstable", f"its last 3 rounds do not agree after {self._blocks[key]} rounds")
-                )
+                settled.append(self._unsteady(key, len(medians)))
         return settled
+
+    def _unsteady(self, key: str, sound: int) -> Settled:
+        blocks = self._blocks[key]
+        if not sound:
+            return self._end(key, "disqualified", _NONE_COUNTS)
+        if sound < self._protocol.rounds:
+            return self._end(key, "unstable", f"only {sound} of its {blocks} blocks count; see its trust labels")
+        return self._end(key, "unstable", f"its last 3 rounds do not agree after {blocks} rounds")
 
     def _raced(self, medians: Mapping[str, float]) -> list[Settled]:
         assert self._race is not None
@@ -121,12 +129,12 @@ class Contest:
         ]
         for key in found:
             self._race.withdraw(key)
-        return [self._end(key, "disqualified", "none of its blocks counts; see its trust labels") for key in found]
+        return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
 
     def _lost(self, one: Elimination) -> Settled:
         by = self._names[one.by]
         if one.reason == "constraint":
-            message = f"left after {one.rounds} rounds: it fails a constraint that {by} passes"
+            message = f"left after {one.rounds} rounds: it can not win whatever its latency is, and {by} can"
         else:
             message = (
                 f"left after {one.rounds} rounds: {one.ratio:.3f} times as slow as {by}, and at least "
@@ -139,6 +147,7 @@ class Contest:
             reason=one.reason,
             message=message,
             by=by,
+            by_key=one.by,
             ratio=one.ratio if one.common else None,
             ratio_low=one.ratio_low,
             error=one.error,

@@ -13,7 +13,8 @@ from sweeps.journal_file import FIRST_STEP
 from sweeps.journal_plans import PlanTables, now
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
-from sweeps.protocol import Protocol, settles, summarize
+from sweeps.plan import Plan
+from sweeps.protocol import Protocol, protocol_of, same_question, settles, summarize
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled
 from sweeps.sentinel import Placed, changed_spans
 from sweeps.trust import in_order
@@ -124,14 +125,27 @@ class Journal(PlanTables):
         rows = self._rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
         return tuple(from_json(Failed, record) for (record,) in rows)
 
+    def save_plan(self, plan: Plan) -> None:
+        """See `PlanTables.save_plan`. Who lost a race to a job that the sweep no longer has is back in it."""
+        super().save_plan(plan)
+        protocol = protocol_of(plan.sweep)
+        if protocol.budget != "race":
+            return
+        keys = {job.key for job in plan.jobs}
+        for key in keys:
+            settled = self.settled(key, protocol)
+            if settled is not None and settled.eliminated and settled.by_key not in keys:
+                self.add_settled(settled.reopened())
+
     def add_settled(self, settled: Settled) -> None:
         """Where a job's rounds ended before, the newer reason counts."""
         self._append(settled.job_key, "settled", to_json(settled))
 
-    def settled(self, job_key: str) -> Settled | None:
-        """Why the rounds of this job ended, as it was last said."""
-        row = self._row("SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key)
-        return None if row is None else from_json(Settled, row[0])
+    def settled(self, job_key: str, protocol: Protocol | None = None) -> Settled | None:
+        """Why the rounds of this job ended, as it was last said: where a protocol is given, to its question."""
+        rows = self._rows("SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key)
+        found = (from_json(Settled, record) for (record,) in rows)
+        return next((one for one in found if protocol is None or same_question(one, protocol)), None)
 
     def add_imported(self, sweep: str, imported: Imported) -> bool:
         """Accept a figure from a log; `False`, and nothing changes, where the sweep has the same one already."""
@@ -201,7 +215,7 @@ class Journal(PlanTables):
         [blocks] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job.key)
         if blocks >= protocol.last_round:
             return True
-        settled = self.settled(job.key)
+        settled = self.settled(job.key, protocol)
         return blocks > 0 and settled is not None and settles(settled, protocol)
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:

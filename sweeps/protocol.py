@@ -238,7 +238,9 @@ def protocol_of(sweep: SweepSpec) -> Protocol:
             f"a race can not hold a bound on {', '.join(late)}: who may win is known before it",
             "write budget: full, or bound accuracy, artifact_mb or latency_p50_ms",
         )
-    return replace(protocol, question=canonical_key(sweep.objective.model_dump(mode="json")))
+    # Jobs are shared between sweeps, but who lost to whom is true only among the jobs of one sweep.
+    asked = sweep.model_dump(mode="json", include={"name", "objective", "data"})
+    return replace(protocol, question=canonical_key(asked))
 
 
 def _check(protocol: Protocol, spec: ProtocolSpec, to_the_end: bool) -> None:
@@ -280,9 +282,11 @@ def _check(protocol: Protocol, spec: ProtocolSpec, to_the_end: bool) -> None:
 
 def settles(settled: Settled, protocol: Protocol) -> bool:
     """Whether the end of a job's rounds, as it was stored, is one under this protocol too."""
-    if (settled.budget, settled.question) != (protocol.budget, protocol.question):
+    if not same_question(settled, protocol):
         return False
     match settled.reason:
+        case "reopened":
+            return False
         case "unstable" | "undecided":
             return settled.rounds >= protocol.last_round
         case "out_of_time":
@@ -290,6 +294,11 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
             return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
         case _:
             return settled.rounds >= protocol.rounds
+
+
+def same_question(settled: Settled, protocol: Protocol) -> bool:
+    """Whether it was said in the same race, or of rounds that nobody races in."""
+    return (settled.budget, settled.question) == (protocol.budget, protocol.question)
 
 
 def order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 SCHEMA_VERSION = 1
@@ -12,7 +12,7 @@ GateState = Literal["none", "ready", "busy", "timed_out"]
 """Of one block: no gate was asked for; it was passed; only other programs were in the way; the wait was in vain."""
 
 SettledReason = Literal[
-    "stable", "unstable", "slower", "constraint", "disqualified", "best", "undecided", "out_of_time"
+    "stable", "unstable", "slower", "constraint", "disqualified", "best", "undecided", "out_of_time", "reopened"
 ]
 
 Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
@@ -263,11 +263,14 @@ class Settled:
     rounds: int
     """Blocks that it has by then."""
     reason: SettledReason
-    """`best`: it is not told apart from the best of the decided race. The others: as they say."""
+    """`best`: it is not told apart from the best of the decided race. `reopened`: who beat it can not any more, so its
+    rounds go on. The others: as they say."""
     message: str
     """For people."""
     by: str = ""
     """Name of the job that it lost to; empty where it lost to none."""
+    by_key: str = ""
+    """That job's key."""
     ratio: float | None = None
     """Its latency as a multiple of that one's, paired by rounds ..."""
     ratio_low: float | None = None
@@ -283,6 +286,19 @@ class Settled:
     @property
     def eliminated(self) -> bool:
         return self.reason in ("slower", "constraint")
+
+    def reopened(self) -> "Settled":
+        """The same job after whoever beat it left the race."""
+        return replace(
+            self,
+            reason="reopened",
+            message=f"back in the race: {self.by}, which it lost to, is out of it",
+            by="",
+            by_key="",
+            ratio=None,
+            ratio_low=None,
+            error=None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,7 +244,9 @@ def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _W
             continue
         blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
         manifest = journal.artifact(job.build_key)
-        content = run_content.of_job(sweep, job, planned, outcome, blocks, manifest, journal.settled(job.key))
+        content = run_content.of_job(
+            sweep, job, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol)
+        )
         new = _bring(client, written, content, blocks, manifest)
         changed |= _mark(client, written, job.key, planned.stale) or new
         count += new

@@ -107,7 +107,7 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
     by = settled.by.removeprefix(f"{row.model} · ") or "another"
     if settled.reason == "constraint":
-        return f"{left}: it misses a constraint that {by} keeps" if judgement.verdict != "pass" else ""
+        return f"{left}: it can not win whatever its latency is, and {by} can" if judgement.verdict != "pass" else ""
     if "latency_p50_ms" not in (direction(objective)[0], objective.front):
         return ""
     if settled.ratio_low is None:

@@ -116,10 +116,9 @@ class DeviceRun:
 
     def _rounds(self, timed: Sequence[Job]) -> Steps[None]:
         by_key = {job.key: job for job in timed}
-        contests = self._contests(timed)
-        before = [self._journal.settled(key) for key in by_key]
-        # Newcomers make the bounds wider: who was beaten beyond doubt without them stays out.
-        self._beaten = {one.job_key for one in before if one and one.eliminated and settles(one, self._protocol)}
+        worth = merits(self._journal, self._plan, timed) if self._protocol.budget == "race" else {}
+        contests = self._contests(timed, worth)
+        self._beaten = self._still_beaten(list(by_key), worth)
         for blocks in self._visits(by_key):
             self._spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
             yield from self._taken(contests, blocks)
@@ -151,9 +150,22 @@ class DeviceRun:
                         yield from self._settle(settled)
             round_ += 1
 
-    def _contests(self, timed: Sequence[Job]) -> list[Contest]:
+    def _still_beaten(self, keys: Sequence[str], worth: Mapping[str, float]) -> set[str]:
+        """Newcomers make the bounds wider: who was beaten beyond doubt without them stays out, while whoever beat it is
+        in the race and worth no less. The others come back."""
+        found = set()
+        for key in keys:
+            before = self._journal.settled(key, self._protocol)
+            if before is None or not before.eliminated or not settles(before, self._protocol):
+                continue
+            if before.by_key in worth and worth[before.by_key] >= worth[key]:
+                found.add(key)
+            else:
+                self._journal.add_settled(before.reopened())
+        return found
+
+    def _contests(self, timed: Sequence[Job], worth: Mapping[str, float]) -> list[Contest]:
         """One for each model: what is asked is which of its variants to ship, not which model."""
-        worth = merits(self._journal, self._plan, timed) if self._protocol.budget == "race" else {}
         front = self._plan.sweep.objective.front is not None
         found: list[Contest] = []
         for model in dict.fromkeys(job.model for job in timed):
@@ -202,7 +214,7 @@ class DeviceRun:
     def _settle(self, settled: Settled) -> Steps[None]:
         if settled.budget == "full" and self._protocol.last_round == self._protocol.rounds:
             return  # it has all the rounds that there are: nothing was decided
-        if settled.job_key not in self._beaten and self._journal.settled(settled.job_key) != settled:
+        if settled.job_key not in self._beaten and self._journal.settled(settled.job_key, self._protocol) != settled:
             self._journal.add_settled(settled)
             yield Left(self._names[settled.job_key], settled)
 

@@ -51,6 +51,20 @@ def test_a_block_with_a_disqualifying_label_is_no_reason_to_stop(records):
     assert rounds.contending == ("a",)
 
 
+@pytest.mark.parametrize(
+    ("sound", "reason", "message"),
+    [(0, "disqualified", "none of its blocks counts"), (2, "unstable", "only 2 of its 10 blocks count")],
+)
+def test_a_job_whose_blocks_do_not_count_is_not_said_to_be_unsteady(records, sound, reason, message):
+    rounds = contest(FULL, "a")
+    found = []
+    for number in range(10):
+        labels = () if number < sound else ("gate_timeout",)
+        found += rounds.take([replace(block, labels=labels) for block in blocks(records, number, a=10.0)])
+    assert [one.reason for one in found] == [reason]
+    assert found[0].message.startswith(message)
+
+
 def race(records, rounds, slow=12.0, count=6):
     """`count` equal variants and one that is slower; block medians differ by up to 1 %."""
     left = []

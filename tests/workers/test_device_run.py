@@ -1,7 +1,7 @@
 """Rounds, gates, races and the sentinel on simulated phones: real builds, real answers, simulated time."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +10,12 @@ import torch
 
 from sweeps.errors import ClusterError
 from sweeps.journal import Journal
-from sweeps.protocol import Gate, Protocol
+from sweeps.plan import Plan
+from sweeps.protocol import Gate, Protocol, protocol_of
 from sweeps.records import Block, DeviceFacts, Failed, Job, Measured, Timing
 from sweeps.spec import GateSpec, GridSpec, MinutesBudget, ObjectiveSpec, ProtocolSpec
 from tests.workers.tiny_sweep import Sweep
+from workers import device_run
 from workers.bench import Bench
 from workers.devices.fake import FakeDevice, Faults
 from workers.events import Attempt, Away, DeviceChanged, Left, Waiting
@@ -95,6 +97,63 @@ def test_a_newcomer_races_against_whoever_was_undefeated(tmp_path: Path) -> None
         visits = {block.visit for block in journal.blocks(best[0].key)[before:]}
         newcomers = [job for job in wider.plan.jobs if job.key not in {job.key for job in first.plan.jobs}]
         assert visits & {block.visit for block in journal.blocks(newcomers[0].key)}, "rounds that both were in"
+
+
+def test_who_lost_to_a_job_that_left_the_sweep_file_races_again(tmp_path: Path) -> None:
+    first = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
+    with Journal.open(first.workspace.journal) as journal:
+        first.run(journal)
+        settled = {job.key: journal.settled(job.key) for job in first.plan.jobs}
+        winner = next(key for key, one in settled.items() if one and one.leads)
+        [gone] = [job.run.threads for job in first.plan.jobs if job.key == winner]
+        lost = {key for key, one in settled.items() if one and one.by_key == winner}
+        assert lost
+        fewer = GRID.model_copy(update={"threads": tuple(n for n in (1, 2, 3, 4) if n != gone)})
+        second = sweep_of(tmp_path, "steady", fewer, budget="race", protocol=ProtocolSpec())
+        here = {job.key for job in second.plan.jobs}
+        journal.save_plan(second.plan)
+        for key in lost & here:
+            assert journal.sweep_outcome("tiny", next(job for job in second.plan.jobs if job.key == key)) is None
+        second.run(journal)
+        after = {key: journal.settled(key) for key in here}
+        assert sum(bool(one and one.leads) for one in after.values()) == 1, "it has a winner of its own"
+        assert all(one and (not one.eliminated or one.by_key in here) for one in after.values())
+
+
+def test_another_sweep_of_the_same_jobs_has_a_race_of_its_own(tmp_path: Path) -> None:
+    one = GRID.model_copy(update={"threads": (1,)})
+    first = sweep_of(tmp_path, "steady", one, budget="race", protocol=ProtocolSpec())
+    wider = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(), name="wider")
+    with Journal.open(first.workspace.journal) as journal:
+        first.run(journal)
+        before = {job.key: journal.settled(job.key) for job in first.plan.jobs}
+        wider.run(journal)
+        lost = [key for key in before if (one := journal.settled(key)) and one.eliminated]
+        assert set(lost) == set(before), "one thread is slowest"
+        protocol = protocol_of(first.spec)
+        assert {key: journal.settled(key, protocol) for key in before} == before
+        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in first.plan.jobs)
+
+
+def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = GRID.model_copy(update={"threads": (1, 4)})
+    first = sweep_of(tmp_path, "steady", few, budget="race", protocol=ProtocolSpec())
+    wider = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec())
+    with Journal.open(first.workspace.journal) as journal:
+        first.run(journal)
+        lost = {job.key: one for job in first.plan.jobs if (one := journal.settled(job.key)) and one.eliminated}
+        assert lost
+        beaters = {one.by_key for one in lost.values()}
+
+        def judged_anew(journal: Journal, plan: Plan, jobs: Sequence[Job]) -> dict[str, float]:
+            return {job.key: 0.0 if job.key in beaters else 2.0 for job in jobs}
+
+        monkeypatch.setattr(device_run, "merits", judged_anew)
+        wider.run(journal)
+        for key in lost:
+            after = journal.settled(key)
+            assert after is not None
+            assert after.by_key not in beaters
 
 
 def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
