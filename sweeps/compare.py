@@ -141,32 +141,33 @@ def compare(
     a: tuple[str, Sequence[Result]], b: tuple[str, Sequence[Result]], margin_percent: float, *, named: bool = False
 ) -> Comparison:
     """`a` and `b` with their names for people. `margin_percent`: as in `judge`. `named`: one result each was asked for
-    (on one device or more), so they are compared whatever variants they are; else each variant is with itself."""
+    (on one device or more), so they are compared whatever variants they are; else each variant is with itself.
+
+    A result is compared once, with the nearest that no nearer one has: a unit that only one side has stands in for one
+    that only the other has, and is in `only_a` or `only_b` where there is none.
+    """
     there: dict[tuple[str, ...], list[Result]] = defaultdict(list)
-    for result in a[1]:
-        there[() if named else (result.model, *result.setup)].append(result)
+    for one in a[1]:
+        there[() if named else (one.model, *one.setup)].append(one)
+    candidates = [(one, other) for other in b[1] for one in there[() if named else (other.model, *other.setup)]]
     pairs: list[tuple[Result, Result]] = []
-    only_b: list[str] = []
-    met: set[int] = set()
-    for result in b[1]:
-        candidates = there.get(() if named else (result.model, *result.setup), [])
-        if not candidates:
-            only_b.append(result.name)
-            continue
-        other = _counterpart(result, candidates)
-        met.add(id(other))
-        pairs.append((other, result))
+    met_a: set[int] = set()
+    met_b: set[int] = set()
+    for one, other in sorted(candidates, key=_likeness, reverse=True):
+        if id(one) not in met_a and id(other) not in met_b:
+            met_a.add(id(one))
+            met_b.add(id(other))
+            pairs.append((one, other))
     # Bonferroni: of many variants that did not change, one would be told apart at 95 % each time.
     confidence = 1.0 - (1.0 - CONFIDENCE) / max(1, len(pairs))
-    results = [_compared(other, result, margin_percent, confidence) for other, result in pairs]
+    results = [_compared(one, other, margin_percent, confidence) for one, other in pairs]
     results.sort(key=lambda one: (FINDINGS.index(one.finding), one.device, one.name))
-    only_a = tuple(result.name for result in a[1] if id(result) not in met)
     return Comparison(
         a=a[0],
         b=b[0],
         results=tuple(results),
-        only_a=only_a,
-        only_b=tuple(only_b),
+        only_a=tuple(one.name for one in a[1] if id(one) not in met_a),
+        only_b=tuple(other.name for other in b[1] if id(other) not in met_b),
         margin_percent=margin_percent,
     )
 
@@ -246,17 +247,10 @@ def _compared(a: Result, b: Result, margin_percent: float, confidence: float) ->
     )
 
 
-def _counterpart(result: Result, candidates: Sequence[Result]) -> Result:
-    """The one on the same unit, else on a unit like it, else on any device: its differences are named."""
-
-    def likeness(other: Result) -> tuple[bool, bool, bool]:
-        return (
-            other.device_id == result.device_id,
-            other.fingerprint == result.fingerprint,
-            other.device == result.device,
-        )
-
-    return max(candidates, key=likeness)
+def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
+    """More is nearer: the same unit, else a unit like it, else any device, whose differences are named."""
+    a, b = pair
+    return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device
 
 
 def _canonical(protocol: str) -> str:

@@ -226,6 +226,27 @@ def test_another_unit_of_the_same_fingerprint_stands_in_for_one_that_is_not_ther
     assert one.finding == "the same"
 
 
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("fingerprint", ["f1", "f2"])
+def test_a_unit_that_only_b_has_takes_nothing_from_what_was_compared(named, fingerprint):
+    here = result("a", STEADY)
+    new = replace(here, name="new", device_id="unit-2", fingerprint=fingerprint)
+    for units in ([here, new], [new, here]):
+        found = against([here], units, named=named)
+        assert [(one.name, one.finding) for one in found.results] == [("net · a", "the same")]
+        assert (found.only_a, found.only_b, found.exit_code) == ((), ("new",), 0)
+        found = against(units, [here], named=named)
+        assert (found.only_a, found.only_b, found.exit_code) == (("new",), (), EXIT_NOT_COMPARED)
+
+
+def test_units_that_only_one_side_has_stand_in_for_each_other_once_the_nearest_are_matched():
+    a = [result("a", STEADY, device_id="left"), result("a", STEADY, device_id="both")]
+    b = [result("a", [2 * ms for ms in STEADY], device_id=unit) for unit in ("right", "both", "late")]
+    found = against(a, [replace(one, name=one.device_id) for one in b])
+    assert [(one.name, one.finding) for one in found.results] == [("both", "slower"), ("right", "slower")]
+    assert (found.only_a, found.only_b) == ((), ("late",))
+
+
 def test_two_results_that_are_named_are_compared_though_they_are_two_variants():
     a, b = result("a", STEADY), result("b", [2 * ms for ms in STEADY])
     assert against([a], [b]).results == ()
