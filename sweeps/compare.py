@@ -50,8 +50,8 @@ class Result:
     device: str
     device_id: str
     fingerprint: str
-    conditions: tuple[tuple[str, str], ...]
-    """What has to agree beside the device, for people, with its value."""
+    conditions: tuple[tuple[str, str | None], ...]
+    """What has to agree beside the device, for people, with its value; `None` is not known and differs from nothing."""
     medians_ms: tuple[float, ...]
     trust: tuple[str, ...]
 
@@ -67,6 +67,7 @@ class Result:
             conditions=conditions(
                 preset=row.preset,
                 runtime_version=row.runtime_version,
+                runner=row.runner,
                 exec_context=row.exec_context,
                 gate=row.gate,
                 fixed_performance=row.fixed_performance,
@@ -124,12 +125,21 @@ class Comparison:
 
 
 def conditions(
-    *, preset: str, runtime_version: str, exec_context: str, gate: str, fixed_performance: str, protocol: str
-) -> tuple[tuple[str, str], ...]:
-    """`protocol` is JSON of `Protocol.comparable`, or empty."""
+    *,
+    preset: str,
+    runtime_version: str,
+    runner: str,
+    exec_context: str,
+    gate: str,
+    fixed_performance: str,
+    protocol: str,
+) -> tuple[tuple[str, str | None], ...]:
+    """`runner` is its name and version, empty where that was not recorded; `protocol` is JSON of `Protocol.comparable`,
+    or empty."""
     return (
         ("preset", preset),
         ("runtime version", runtime_version),
+        ("runner", runner or None),
         ("execution context", exec_context),
         ("gate", gate),
         ("fixed-performance mode", fixed_performance or "none"),
@@ -198,7 +208,7 @@ def differing(a: Result, b: Result) -> list[str]:
     elif a.fingerprint != b.fingerprint:
         found.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
     for (what, one), (_, other) in zip(a.conditions, b.conditions, strict=True):
-        if one != other:
+        if one is not None and other is not None and one != other:
             found.append(f"{what}: {_difference(one, other)}")
     return found
 

@@ -133,6 +133,7 @@ class Shipped(BaseModel):
             conditions=conditions(
                 preset=expected.preset,
                 runtime_version=expected.runtime_version,
+                runner=expected.runner,
                 exec_context=expected.exec_context,
                 gate=expected.gate,
                 fixed_performance=expected.fixed_performance,

@@ -135,6 +135,7 @@ def check(
         conditions=conditions(
             preset=protocol.preset,
             runtime_version=blocks[-1].runtime_version,
+            runner=blocks[-1].runner,
             exec_context=blocks[-1].conditions.exec_context,
             gate=gate_of(blocks),
             fixed_performance=fixed_performance_of(blocks),

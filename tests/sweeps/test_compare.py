@@ -28,6 +28,7 @@ def like(**changes):
     usual = {
         "preset": "quick",
         "runtime_version": "2.12.1",
+        "runner": "edgesweep-torchscript 1",
         "exec_context": "shell",
         "gate": "gated",
         "fixed_performance": "on",
@@ -144,6 +145,10 @@ def test_the_interval_is_welchs_on_logarithms():
         ),
         ({"fingerprint": "f2"}, "device fingerprint (OS build, runtimes): f1 and f2"),
         ({"conditions": like(runtime_version="2.13.0")}, "runtime version: 2.12.1 and 2.13.0"),
+        (
+            {"conditions": like(runner="speed_benchmark_torch 0f")},
+            "runner: edgesweep-torchscript 1 and speed_benchmark_torch 0f",
+        ),
         ({"conditions": like(preset="full")}, "preset: quick and full"),
         ({"conditions": like(exec_context="app")}, "execution context: shell and app"),
         ({"conditions": like(gate="none")}, "gate: gated and none"),
@@ -162,6 +167,13 @@ def test_unlike_results_are_not_compared_and_it_is_said_why(changes, words):
     assert one.finding == "not comparable"
     assert words in one.why
     assert found.exit_code == EXIT_NOT_COMPARED
+
+
+def test_a_runner_that_was_not_recorded_is_no_other_runner():
+    before = result("a", STEADY, conditions=like(runner=""))
+    for a, b in ((before, result("a", STEADY)), (result("a", STEADY), before)):
+        (one,) = against([a], [b]).results
+        assert (one.finding, one.why) == ("the same", "")
 
 
 def test_a_limit_is_the_same_however_its_number_is_written():

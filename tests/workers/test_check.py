@@ -20,6 +20,7 @@ from tests.workers.tiny_model import tiny_inputs
 from workers.build import ArtifactStore
 from workers.check import Check, _judged, check
 from workers.devices.local import local_facts
+from workers.runtimes import registry
 
 PROTOCOL = resolve(
     ProtocolSpec(
@@ -48,7 +49,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shipped, bytes]:
         threads=1,
         cpus="all",
         reuse_input=True,
-        runner="python-torchscript 1",
+        runner=registry.get("torchscript").runner(),
         runtime_version=dict(facts.runtime_versions)["torchscript"],
         exec_context=facts.exec_context,
         gate="none",
@@ -100,12 +101,19 @@ def test_a_file_that_is_slower_than_its_manifest_says_does_not_hold(again) -> No
     assert found.ratio_low > 1.02
 
 
+def test_another_runner_than_the_manifest_s_is_another_instrument(again, shipped) -> None:
+    found, blocks = again(runner="another 7")
+    assert (found.finding, found.exit_code) == ("not comparable", 4)
+    assert found.why == f"runner: another 7 and {blocks[-1].runner}"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"device": "Maker Phone (SoC)"}, "device class: Maker Phone (SoC) and "),
         ({"device_fingerprint": "0" * 16}, "device fingerprint"),
         ({"runtime_version": "1.13.1"}, "runtime version: 1.13.1 and "),
+        ({"runner": "another 7"}, "runner: another 7 and python-torchscript "),
         ({"gate": "gated"}, "gate: gated and none"),
         ({"trust": ("throttled",)}, "then: throttled"),
         ({"block_medians_ms": (1.0,)}, "an interval needs 2 blocks"),
