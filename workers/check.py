@@ -25,7 +25,7 @@ from sweeps.compare import (
 )
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
 from sweeps.export import Shipped
-from sweeps.protocol import Gate, Protocol
+from sweeps.protocol import Gate, Protocol, summarize
 from sweeps.records import Block, Failed, Job, RunAxes, canonical_key
 from sweeps.run_content import fixed_performance_of, gate_of
 from sweeps.stats import median
@@ -67,6 +67,8 @@ class Check:
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
+    """Of the blocks that count: as in a sweep, those with a disqualifying label do not, where there are others
+    enough."""
     ratio: float | None
     """Latency now as a multiple of then, with Welch's 95 % interval; `None` where one of them has a single block."""
     ratio_low: float | None
@@ -125,6 +127,7 @@ def check(
     finally:
         bench.close()
         shutil.rmtree(workspace.artifact(packed.build_key), ignore_errors=True)
+    timing = summarize(job.key, blocks, protocol)
     now = Result(
         name=then.name,
         model=then.model,
@@ -141,8 +144,8 @@ def check(
             fixed_performance=fixed_performance_of(blocks),
             protocol=expected.protocol.model_dump_json(),
         ),
-        medians_ms=tuple(median(block.samples_ns) / 1e6 for block in blocks),
-        trust=tuple(dict.fromkeys(label for block in blocks for label in block.labels)),
+        medians_ms=tuple(ms for _, ms in timing.block_medians_ms),
+        trust=timing.labels,
     )
     return _judged(then, now, margin_percent)
 

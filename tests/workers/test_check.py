@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from sweeps.workspace import Workspace
 from tests.workers.tiny_model import tiny_inputs
 from workers.build import ArtifactStore
 from workers.check import Check, _judged, check
+from workers.devices import fake_runner
+from workers.devices import registry as devices
+from workers.devices.fake import FakeDevice
+from workers.devices.interface import Completed, Sensors
 from workers.devices.local import local_facts
 from workers.runtimes import registry
 
@@ -82,6 +87,27 @@ def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
         return check(read_shipped(path), path, "local", workspace, rounds, margin_percent, blocks.append), blocks
 
     return run
+
+
+def check_gated(shipped: tuple[Shipped, bytes], folder: Path, rounds: int, blocks: list[Block]) -> Check:
+    """On a simulated phone, under the gate of `quick`, against a manifest that says that such a phone was slow."""
+    made, content = shipped
+    facts = FakeDevice(folder, "cool").facts()
+    expected = made.expected.model_copy(
+        update={
+            "device": facts.device_class,
+            "device_id": facts.device_id,
+            "device_fingerprint": facts.fingerprint,
+            "exec_context": facts.exec_context,
+            "runner": f"{fake_runner.NAME} {fake_runner.VERSION}",
+            "gate": "gated",
+            "protocol": BlockProtocol(**replace(PROTOCOL, gate=PRESETS["quick"].gate).comparable()),
+        }
+    )
+    (folder / made.artifact.file).write_bytes(content)
+    workspace = Workspace.open(folder / "workspace")
+    manifest = made.model_copy(update={"expected": expected})
+    return check(manifest, folder / "manifest.json", "fake:cool", workspace, rounds, 5.0, blocks.append)
 
 
 def test_a_file_that_is_faster_than_its_manifest_says_holds(again, shipped, tmp_path: Path) -> None:
@@ -148,6 +174,33 @@ def test_a_device_that_never_becomes_ready_ends_after_one_wait_and_not_after_one
     assert found.trust[0] == "gate_timeout"
     assert (found.finding, found.exit_code) == ("not comparable", 4)
     assert "now: gate_timeout" in found.why
+
+
+class WarmAtFirst(FakeDevice):
+    """Too warm until the end of its first block."""
+
+    _warm = True
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        completed = super().run(argv, deadline_s)
+        self._warm = False
+        return completed
+
+    def sensors(self, *, load: bool = True) -> Sensors:
+        found = super().sensors(load=load)
+        return replace(found, temp_c=60.0) if self._warm else found
+
+
+@pytest.mark.parametrize(("rounds", "finding", "counted"), [(4, "holds", 3), (3, "not comparable", 3)])
+def test_a_bad_block_is_left_out_where_there_are_enough_without_it_as_in_a_sweep(
+    shipped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int, finding: str, counted: int
+) -> None:
+    monkeypatch.setitem(devices.NAMED, "fake", f"{__name__}:WarmAtFirst")
+    blocks: list[Block] = []
+    found = check_gated(shipped, tmp_path, rounds, blocks)
+    assert [("gate_timeout" in block.labels) for block in blocks] == [True, *[False] * (rounds - 1)]
+    assert (found.finding, "gate_timeout" in found.trust) == (finding, finding != "holds")
+    assert len(found.block_medians_ms) == counted
 
 
 def test_a_changed_file_is_refused_before_anything_opens_it(again, shipped, tmp_path: Path) -> None:
