@@ -118,6 +118,7 @@ def check(
         device_id=facts.device_id,
     )
     try:
+        attached.device.end_orphans()
         ArtifactStore(workspace.artifacts).unpack(packed)
         blocks = []
         patience = Patience(protocol)

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from sweeps.cli import main
 from sweeps.compare import Result
-from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.errors import DeviceError, EdgeSweepError, StoreError
 from sweeps.export import BlockProtocol, Expected, GateLimits, Shipped, read_shipped
 from sweeps.protocol import PRESETS, resolve
 from sweeps.records import Block, Variant
@@ -201,6 +201,48 @@ def test_a_bad_block_is_left_out_where_there_are_enough_without_it_as_in_a_sweep
     assert [("gate_timeout" in block.labels) for block in blocks] == [True, *[False] * (rounds - 1)]
     assert (found.finding, "gate_timeout" in found.trust) == (finding, finding != "holds")
     assert len(found.block_medians_ms) == counted
+
+
+class Orphaned(FakeDevice):
+    """What an earlier, killed check left on it runs until somebody ends it."""
+
+    stays = False
+    released = 0
+    _ended = False
+
+    def sensors(self, *, load: bool = True) -> Sensors:
+        return replace(super().sensors(load=load), competing=() if self._ended else ("1234 runner",))
+
+    def end_orphans(self) -> tuple[str, ...]:
+        if self.stays:
+            raise DeviceError("orphan", "1234 runner does not end", "start the phone anew")
+        self._ended = True
+        return ("1234 runner",)
+
+    def release(self) -> None:
+        type(self).released += 1
+
+
+def test_what_an_earlier_run_left_on_the_device_is_ended_and_not_waited_for(
+    shipped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(devices.NAMED, "fake", f"{__name__}:Orphaned")
+    blocks: list[Block] = []
+    found = check_gated(shipped, tmp_path, 2, blocks)
+    assert [block.conditions.waited_seconds for block in blocks] == [0.0, 0.0]
+    assert "gate_timeout" not in found.trust
+
+
+def test_a_device_whose_orphan_does_not_end_is_given_back(
+    shipped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(devices.NAMED, "fake", f"{__name__}:Orphaned")
+    monkeypatch.setattr(Orphaned, "stays", True)
+    monkeypatch.setattr(Orphaned, "released", 0)
+    blocks: list[Block] = []
+    with pytest.raises(DeviceError, match="does not end"):
+        check_gated(shipped, tmp_path, 2, blocks)
+    assert (Orphaned.released, blocks) == (1, [])
 
 
 def test_a_changed_file_is_refused_before_anything_opens_it(again, shipped, tmp_path: Path) -> None:
