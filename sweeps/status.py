@@ -3,6 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from sweeps.journal import Journal
+from sweeps.protocol import settles
 from sweeps.records import Failed, Measured
 
 STATES = ("measured", "failed", "pending", "stale")
@@ -11,7 +12,7 @@ STATES = ("measured", "failed", "pending", "stale")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """One job; `reason` says why it failed."""
+    """One job; `reason` says why it failed, `settled` why its rounds ended where that was decided."""
 
     name: str
     job_key: str
@@ -19,20 +20,30 @@ class JobStatus:
     emulated: bool
     """Only checked, by a reference implementation of its backend: it has no rounds."""
     rounds: int
+    """Blocks that it has."""
     reason: str
+    settled: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """All jobs of one sweep; `rounds` is how many blocks each job gets that is timed."""
+    """All jobs of one sweep; each that is timed gets `rounds` blocks at least and `last_round` at most."""
 
     sweep: str
     rounds: int
+    last_round: int
     jobs: tuple[JobStatus, ...]
     skipped: int
 
     def count(self, state: str) -> int:
         return sum(job.state == state for job in self.jobs)
+
+    def rounds_text(self, job: JobStatus) -> str:
+        """How many blocks a job that is timed has, and of how many as long as there may be more of them."""
+        if job.state == "stale" or job.settled or job.rounds > self.last_round:
+            return str(job.rounds)
+        wanted = f"{self.rounds}" if self.rounds == self.last_round else f"{self.rounds} to {self.last_round}"
+        return f"{job.rounds} of {wanted}"
 
     def document(self) -> dict[str, object]:
         """`edgesweep status --json`."""
@@ -40,6 +51,7 @@ class SweepStatus:
         return {
             "sweep": self.sweep,
             "rounds": self.rounds,
+            "last_round": self.last_round,
             **counts,
             "skipped": self.skipped,
             "jobs": [asdict(job) for job in self.jobs],
@@ -48,7 +60,7 @@ class SweepStatus:
 
 def read_status(journal: Journal, sweep: str) -> SweepStatus:
     """The status of a sweep that is in the journal."""
-    rounds = journal.protocol(sweep).rounds
+    protocol = journal.protocol(sweep)
     jobs = []
     for job, stale in journal.jobs(sweep):
         outcome = journal.sweep_outcome(sweep, job)
@@ -59,6 +71,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
             state = "measured"
         elif isinstance(outcome, Failed):
             state, reason = "failed", f"{outcome.stage}, {outcome.kind}: {outcome.message}"
+        settled = None if stale else journal.settled(job.key)
         jobs.append(
             JobStatus(
                 name=job.name,
@@ -67,6 +80,13 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
                 emulated=job.emulated,
                 rounds=len(journal.blocks(job.key)),
                 reason=reason,
+                settled=settled.message if settled is not None and settles(settled, protocol) else "",
             )
         )
-    return SweepStatus(sweep=sweep, rounds=rounds, jobs=tuple(jobs), skipped=len(journal.skipped(sweep)))
+    return SweepStatus(
+        sweep=sweep,
+        rounds=protocol.rounds,
+        last_round=protocol.last_round,
+        jobs=tuple(jobs),
+        skipped=len(journal.skipped(sweep)),
+    )

@@ -185,8 +185,8 @@ def print_status(status: SweepStatus) -> None:
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
-        rounds = _ONLY_CHECKED if job.emulated else f"{job.rounds} of {status.rounds}"
-        table.add_row(*cells(job.name, job.state, rounds, job.reason))
+        rounds = _ONLY_CHECKED if job.emulated else status.rounds_text(job)
+        table.add_row(*cells(job.name, job.state, rounds, job.reason or job.settled))
     console.print(table)
     counts = []
     for state in STATES:

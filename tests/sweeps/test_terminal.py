@@ -7,9 +7,10 @@ import pytest
 
 from sweeps.frame import ResultRow, to_frame
 from sweeps.journal import Journal
+from sweeps.protocol import protocol_of
 from sweeps.rank import rank
 from sweeps.records import Settled
-from sweeps.spec import ConstraintSpec, ObjectiveSpec
+from sweeps.spec import ConstraintSpec, ObjectiveSpec, ProtocolSpec
 from sweeps.status import read_status
 from sweeps.terminal import RunProgress, plan_document, print_plan, print_ranking, print_status
 from sweeps.trust import TRUST
@@ -147,6 +148,37 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     assert [cells(lines, name)[2] for name in (timed.name, checked.name)] == ["1 of 2", "only checked"]
     assert "1 measured (1 only checked), 0 failed, 2 pending (1 only checked), 0 stale, 0 combinations skipped" in lines
     assert [job["emulated"] for job in status.document()["jobs"]] == [False, True, True]
+
+
+def test_status_tells_the_range_of_rounds_and_why_they_ended(
+    records, tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    going, steady, added, gone = (records.job(number) for number in range(4))
+    plan = records.plan(going, steady, added)
+    full = plan.sweep.model_copy(update={"protocol": ProtocolSpec(preset="full")})
+    protocol = protocol_of(full)
+    most = protocol.last_round
+    why = "its last rounds agree, after 7"
+    settled = Settled(job_key=steady.key, budget="full", rounds=7, reason="stable", message=why)
+    blocks = {going: 2, steady: 7, added: most + 2, gone: 4}
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        journal.save_plan(replace(plan, sweep=full, jobs=(*plan.jobs, gone)))
+        journal.save_plan(replace(plan, sweep=full))
+        for job, count in blocks.items():
+            for round_ in range(count):
+                journal.add_block(records.block(job, round_))
+        for one in (settled, replace(settled, job_key=going.key, budget="race")):
+            journal.add_settled(one)
+        status = read_status(journal, "phones")
+    print_status(status)
+    lines = said(capsys)
+    assert cells(lines, going.name)[2:] == [f"2 of {protocol.rounds} to {most}"], "another budget's end is none here"
+    assert cells(lines, steady.name)[2:] == ["7", why]
+    assert cells(lines, added.name)[2:] == [f"{most + 2}"]
+    assert cells(lines, gone.name)[1:] == ["stale", "4"]
+    document = status.document()
+    assert (document["rounds"], document["last_round"]) == (protocol.rounds, most)
+    assert [job["settled"] for job in document["jobs"]] == ["", why, "", ""]
 
 
 LEFT = Settled(
