@@ -99,7 +99,7 @@ class Journal(PlanTables):
         spans = changed_spans(sorted(self._placed(sentinel), key=lambda one: one.position)) if sentinel else []
         return tuple(
             replace(one.block, labels=in_order((*one.block.labels, "device_changed")))
-            if any(span.after < one.position < span.until for span in spans)
+            if any(span.holds(one) for span in spans)
             else one.block
             for one in rows
         )

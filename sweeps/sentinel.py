@@ -36,11 +36,15 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What was measured after `after` and before `until` was measured on a changed device."""
+    """What one run (session) of the driver measured after `after` and before `until`: on a changed device."""
 
+    session: int
     after: int
     until: float
-    """Infinite where nothing was looked at since."""
+    """Infinite where that run did not look again, or found no good device any more."""
+
+    def holds(self, one: Placed) -> bool:
+        return one.block.session == self.session and self.after < one.position < self.until
 
 
 def round_of(look: int, number: int) -> int:
@@ -64,10 +68,10 @@ def changed_spans(placed: Sequence[Placed]) -> list[Span]:
     """When the device was not what it was at the start of its run; `placed` in the order of measuring.
 
     From the last good look to the next one. A look that was broken off says nothing. Each run (session) of the driver
-    is judged by its own first look.
+    is judged by its own first look; one that had none is not judged.
     """
     spans: list[Span] = []
-    for _, run in groupby(placed, key=lambda one: one.block.session):
+    for session, run in groupby(placed, key=lambda one: one.block.session):
         looks = [list(look) for _, look in groupby(run, key=lambda one: one.block.round // _ROUNDS_PER_LOOK)]
         whole = [look for look in looks if len(look) >= LOOK_BLOCKS]
         changed_after: int | None = None
@@ -77,15 +81,9 @@ def changed_spans(placed: Sequence[Placed]) -> list[Span]:
                 changed_after = last_good if changed_after is None else changed_after
                 continue
             if changed_after is not None:
-                spans.append(Span(changed_after, look[0].position))
+                spans.append(Span(session, changed_after, look[0].position))
                 changed_after = None
             last_good = look[-1].position
         if changed_after is not None:
-            spans.append(Span(changed_after, math.inf))
-    return _within_runs(spans, placed)
-
-
-def _within_runs(spans: Sequence[Span], placed: Sequence[Placed]) -> list[Span]:
-    """An open end ends where the next run begins."""
-    begins = sorted(next(run).position for _, run in groupby(placed, key=lambda one: one.block.session))
-    return [Span(span.after, min([span.until, *(begin for begin in begins if begin > span.after)])) for span in spans]
+            spans.append(Span(session, changed_after, math.inf))
+    return spans

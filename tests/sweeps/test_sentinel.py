@@ -22,13 +22,13 @@ def test_a_steady_device_marks_nothing(records):
 
 
 def test_a_moved_sentinel_marks_all_since_the_last_good_look(records):
-    assert changed_spans(looks(records, 5.0, 5.1, 5.6, 5.0)) == [Span(112, 130)]
+    assert changed_spans(looks(records, 5.0, 5.1, 5.6, 5.0)) == [Span(1, 112, 130)]
 
 
 def test_a_device_that_stays_changed_marks_all_from_the_last_good_look_on(records):
-    assert changed_spans(looks(records, 5.0, 6.0, 6.0)) == [Span(102, math.inf)]
+    assert changed_spans(looks(records, 5.0, 6.0, 6.0)) == [Span(1, 102, math.inf)]
     next_run = looks(records, 6.0, session=2, start=3)
-    assert changed_spans([*looks(records, 5.0, 6.0, 6.0), *next_run]) == [Span(102, 200)]
+    assert changed_spans([*looks(records, 5.0, 6.0, 6.0), *next_run]) == [Span(1, 102, math.inf)]
 
 
 def test_the_noise_of_processes_is_no_change(records):
@@ -63,3 +63,16 @@ def test_the_journal_labels_what_was_measured_on_a_changed_device(tmp_path, reco
         assert before.labels == ("device_changed", "ungated")
         assert after.labels == before.labels, "it was changed when it was looked at last"
         assert replace(before, labels=("ungated",)) == journal.blocks(job.key)[0], "what is stored stays as it is"
+
+
+def test_a_later_run_without_a_sentinel_is_not_marked_with_what_an_earlier_one_found(tmp_path, records):
+    job = records.job(0, sentinel="s" * 64)
+    watch = records.job(9, key="s" * 64)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        for look, ms in enumerate((5.0, 7.0)):
+            for part in range(LOOK_BLOCKS):
+                journal.add_block(records.block(watch, round_of(look, part), ms=ms, session=1))
+            journal.add_block(records.block(job, look, session=1))
+        journal.add_block(records.block(job, 2, session=2))
+        marked = ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
+    assert marked == [True, True, False]
