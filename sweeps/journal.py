@@ -17,7 +17,7 @@ from sweeps.plan import Plan
 from sweeps.protocol import Protocol, protocol_of, same_question, settles, summarize
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled
 from sweeps.sentinel import Placed, changed_spans
-from sweeps.trust import in_order
+from sweeps.trust import stored_in_order
 
 MAX_ATTEMPTS = 3
 """One and two retries: a job that failed so often without being finished has failed."""
@@ -98,7 +98,7 @@ class Journal(PlanTables):
         rows = self._placed(job_key)
         spans = changed_spans(sorted(self._placed(sentinel), key=lambda one: one.position)) if sentinel else []
         return tuple(
-            replace(one.block, labels=in_order((*one.block.labels, "device_changed")))
+            replace(one.block, labels=stored_in_order((*one.block.labels, "device_changed")))
             if any(span.holds(one) for span in spans)
             else one.block
             for one in rows

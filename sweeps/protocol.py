@@ -14,7 +14,7 @@ from sweeps.racing import LAST_LOOK
 from sweeps.records import VIRTUAL_PHONE, Block, Settled, Timing, canonical_key
 from sweeps.spec import GateSpec, MinutesBudget, ProtocolSpec, SweepSpec
 from sweeps.stats import mad, median, outliers, p50_estimate
-from sweeps.trust import disqualified, in_order
+from sweeps.trust import disqualified, in_order, stored_in_order
 
 STABLE_WITHIN = 0.05
 """The medians of the last 3 rounds agree when (max - min) / median is at most this."""
@@ -389,7 +389,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         block_medians_ms=tuple(zip((block.visit for block in blocks), medians_ms, strict=True)),
         temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
         temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
-        labels=in_order(labels),
+        labels=stored_in_order(labels),
     )
 
 

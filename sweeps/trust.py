@@ -110,8 +110,14 @@ def disqualified(labels: Iterable[str]) -> list[str]:
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Trust labels once each, in the order of `TRUST`. Raises `ValueError` for one that is not in the list."""
+    """New trust labels once each, in the order of `TRUST`. Raises `ValueError` for one that is not in the list."""
     found = set(labels)
     if unknown := found - TRUST.keys():
         raise ValueError(f"no such trust labels: {', '.join(sorted(unknown))}")
-    return tuple(name for name in TRUST if name in found)
+    return stored_in_order(found)
+
+
+def stored_in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """Like `in_order`, for labels that were stored: another version's stay, after those that this one knows."""
+    found = set(labels)
+    return (*(name for name in TRUST if name in found), *sorted(found - TRUST.keys()))

@@ -34,7 +34,7 @@ from sweeps.spec import (
     SweepSpec,
     json_schema,
 )
-from sweeps.trust import TRUST
+from sweeps.trust import TRUST, disqualified, in_order
 
 QUICK = resolve(ProtocolSpec(preset="quick"))
 RECIPE = resolve(ProtocolSpec(preset="recipe"))
@@ -308,6 +308,18 @@ def test_missing_rounds_are_few_samples():
 def test_a_label_of_any_block_is_one_of_the_job_in_the_order_of_the_list():
     blocks = [block(0, labels=("busy_host", "ungated")), block(1, labels=("throttled",)), block(2)]
     assert summarize("job", blocks, QUICK).labels == ("throttled", "ungated", "busy_host")
+
+
+def test_a_stored_label_of_another_version_is_kept_after_the_known_ones_and_distrusted():
+    blocks = [block(number, labels=("haunted", "ungated")) for number in range(3)]
+    labels = summarize("job", blocks, QUICK).labels
+    assert labels == ("ungated", "haunted")
+    assert disqualified(labels) == ["haunted"]
+
+
+def test_a_label_that_is_made_has_to_be_one_of_the_list():
+    with pytest.raises(ValueError, match="no such trust labels: haunted"):
+        in_order(["ungated", "haunted"])
 
 
 def test_unknown_sensors_stay_unknown_and_known_ones_are_kept():

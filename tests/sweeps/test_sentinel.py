@@ -76,3 +76,15 @@ def test_a_later_run_without_a_sentinel_is_not_marked_with_what_an_earlier_one_f
         journal.add_block(records.block(job, 2, session=2))
         marked = ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
     assert marked == [True, True, False]
+
+
+def test_a_block_with_a_label_of_another_version_is_marked_too(tmp_path, records):
+    job = records.job(0, sentinel="s" * 64)
+    watch = records.job(9, key="s" * 64)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        for look, ms in enumerate((5.0, 7.0)):
+            for part in range(LOOK_BLOCKS):
+                journal.add_block(records.block(watch, round_of(look, part), ms=ms))
+            journal.add_block(records.block(job, look, labels=("haunted", "ungated")))
+        (before, _) = journal.blocks(job.key, job.sentinel)
+    assert before.labels == ("device_changed", "ungated", "haunted")
