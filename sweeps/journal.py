@@ -16,7 +16,7 @@ from sweeps.manifest import Manifest
 from sweeps.plan import Plan
 from sweeps.protocol import Protocol, protocol_of, same_question, settles, summarize
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled
-from sweeps.sentinel import Placed, changed_spans
+from sweeps.sentinel import changed_spans
 from sweeps.trust import stored_in_order
 
 MAX_ATTEMPTS = 3
@@ -95,18 +95,13 @@ class Journal(PlanTables):
 
         With the key of the device's sentinel, those that it found a changed device around have `device_changed`.
         """
-        rows = self._placed(job_key)
-        spans = changed_spans(sorted(self._placed(sentinel), key=lambda one: one.position)) if sentinel else []
+        spans = changed_spans(self._looks(sentinel)) if sentinel else []
         return tuple(
             replace(one.block, labels=stored_in_order((*one.block.labels, "device_changed")))
             if any(span.holds(one) for span in spans)
             else one.block
-            for one in rows
+            for one in self._placed(job_key)
         )
-
-    def _placed(self, job_key: str) -> list[Placed]:
-        rows = self._rows("SELECT id, record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", job_key)
-        return [Placed(position, from_json(Block, record)) for position, record in rows]
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""

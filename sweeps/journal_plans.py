@@ -1,5 +1,9 @@
-"""The part of the journal that knows what was planned: sweeps, their jobs, and what each job was planned under."""
+"""The part of the journal that knows what was planned: sweeps, their jobs, and what each job was planned under.
 
+It also finds which of these jobs a reader has to look at again.
+"""
+
+import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -12,7 +16,8 @@ from sweeps.journal_file import FIRST_STEP, JournalFile
 from sweeps.json_records import from_json, to_json
 from sweeps.plan import Plan
 from sweeps.protocol import Protocol, protocol_of
-from sweeps.records import DeviceFacts, Job, Skipped, canonical_key
+from sweeps.records import Block, DeviceFacts, Job, Skipped, canonical_key
+from sweeps.sentinel import Placed, changed_spans
 from sweeps.spec import SweepSpec
 
 Planned = TypeVar("Planned", Job, Skipped)
@@ -162,18 +167,22 @@ class PlanTables(JournalFile):
         return self._circumstances(row[0], row[1], row[0] != plan_id)
 
     def jobs_since(self, sweep: str, position: Position | None) -> list[tuple[Job, Circumstances]]:
-        """The jobs with new attempts since `position`; all of them where there is a new plan or no position."""
+        """The jobs with new attempts since `position`, and those of a device of which its sentinel says something else
+        since; all of them where there is a new plan or no position."""
         present = self._plan_id(sweep)
         everything = position is None or position.plan_id != present
         newer = 0 if position is None else position.attempt_id
+        sentinels = [] if everything else self._sentinels_with_news(sweep, newer)
         rows = self._rows(
             "SELECT record, plan_id FROM jobs WHERE sweep = ? AND (? OR"
             " job_key IN (SELECT key FROM attempts WHERE id > ?) OR"
-            " build_key IN (SELECT key FROM attempts WHERE id > ?)) ORDER BY position",
+            " build_key IN (SELECT key FROM attempts WHERE id > ?) OR"
+            " json_extract(record, '$.sentinel') IN (SELECT value FROM json_each(?))) ORDER BY position",
             sweep,
             everything,
             newer,
             newer,
+            json.dumps(sentinels),
         )
         jobs = [(from_json(Job, record), plan_id) for record, plan_id in rows]
         return self._with_circumstances(jobs, present)
@@ -185,6 +194,31 @@ class PlanTables(JournalFile):
             return []
         rows = self._rows("SELECT record, plan_id FROM skipped WHERE sweep = ? ORDER BY position", sweep)
         return self._with_circumstances([(from_json(Skipped, record), plan_id) for record, plan_id in rows], present)
+
+    def _sentinels_with_news(self, sweep: str, newer: int) -> list[str]:
+        """Those whose blocks after `newer` change what is said of the ones measured before them. Most looks do not, and
+        all jobs of a device would be worked out again after each of them."""
+        rows = self._rows(
+            "SELECT DISTINCT json_extract(record, '$.sentinel') FROM jobs WHERE sweep = ?"
+            " AND json_extract(record, '$.sentinel') IN (SELECT key FROM attempts WHERE id > ? AND kind = 'block')",
+            sweep,
+            newer,
+        )
+        found = []
+        for (key,) in rows:
+            looks = self._looks(key)
+            if changed_spans(looks) != changed_spans([one for one in looks if one.position <= newer]):
+                found.append(key)
+        return found
+
+    def _looks(self, sentinel: str) -> list[Placed]:
+        """Its blocks in the order of measuring."""
+        return sorted(self._placed(sentinel), key=lambda one: one.position)
+
+    def _placed(self, job_key: str) -> list[Placed]:
+        """The blocks of a job, or of a sentinel, in order of rounds."""
+        rows = self._rows("SELECT id, record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", job_key)
+        return [Placed(position, from_json(Block, record)) for position, record in rows]
 
     def _with_circumstances(
         self, planned: list[tuple[Planned, int]], present: int

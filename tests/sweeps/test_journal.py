@@ -33,6 +33,7 @@ from sweeps.records import (
     Skipped,
     Variant,
 )
+from sweeps.sentinel import LOOK_BLOCKS, round_of
 from sweeps.spec import DataSpec, FolderData, ProtocolSpec
 
 RECORDS = (Accuracy, Block, Conditions, DeviceFacts, Failed, Job, RunAxes, Skipped, Variant)
@@ -460,6 +461,30 @@ def test_only_jobs_with_news_are_read_again(journal, records):
 
     assert [planned.stale for _, planned in journal.jobs_since("phones", start)] == [False, False, True]
     assert len(journal.skipped_since("phones", start)) == 1
+
+
+def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, records):
+    mine, other = records.job(0, sentinel="s" * 64), records.job(1, sentinel="t" * 64)
+    journal.save_plan(records.plan(mine, other))
+
+    def look(number, ms):
+        for part in range(LOOK_BLOCKS):
+            journal.add_block(records.block(mine, round_of(number, part), ms=ms, job_key=mine.sentinel))
+
+    look(0, 5.0)
+    for job in (mine, other):
+        journal.add_block(records.block(job, 0))
+    start = journal.position("phones")
+    look(1, 5.1)
+    assert journal.jobs_since("phones", start) == []
+
+    start = journal.position("phones")
+    look(2, 7.0)
+    assert [job for job, _ in journal.jobs_since("phones", start)] == [mine]
+
+    start = journal.position("phones")
+    look(3, 7.0)
+    assert journal.jobs_since("phones", start) == [], "it was changed all the time"
 
 
 # The file

@@ -30,6 +30,7 @@ from sweeps.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.rank import rank
+from sweeps.sentinel import LOOK_BLOCKS, round_of
 from sweeps.spec import ObjectiveSpec
 from sweeps.store import Store, list_sweeps, load, load_imported
 from sweeps.verdict import TIMED
@@ -491,6 +492,31 @@ def test_more_rounds_replace_the_row(sqlite_uri, name, journal, new_store, recor
     (row,) = rows(sqlite_uri, name).values()
     assert (row["rounds"], row["latency_p50_ms"]) == (3, pytest.approx(6.003))
     assert tag_counts(sqlite_uri, name) == {job.key: 1}
+
+
+def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(
+    sqlite_uri, name, journal, new_store, records
+):
+    job = records.job(0, sentinel="s" * 64)
+
+    def look(number, ms):
+        for part in range(LOOK_BLOCKS):
+            journal.add_block(records.block(job, round_of(number, part), ms=ms, job_key=job.sentinel))
+
+    journal.save_plan(records.plan(job, name=name))
+    look(0, 5.0)
+    measure(journal, records, job)
+    store = new_store(sqlite_uri)
+    assert store.publish(journal, name) == 1
+    assert "device_changed" not in rows(sqlite_uri, name)[job.name]["trust"]
+
+    look(1, 7.0)
+    assert store.publish(journal, name) == 1
+    assert "device_changed" in rows(sqlite_uri, name)[job.name]["trust"]
+    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+
+    look(2, 7.0)
+    assert store.publish(journal, name) == 0
 
 
 @pytest.mark.parametrize("restarted", [False, True])
