@@ -71,7 +71,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
             state = "measured"
         elif isinstance(outcome, Failed):
             state, reason = "failed", f"{outcome.stage}, {outcome.kind}: {outcome.message}"
-        settled = None if stale else journal.settled(job.key)
+        settled = None if stale else journal.settled(job.key, protocol)
         jobs.append(
             JobStatus(
                 name=job.name,
