@@ -1,5 +1,6 @@
 """A phone that says to each command what a test wants, over real sockets and without adb."""
 
+import os
 import re
 import socket
 import struct
@@ -24,11 +25,12 @@ class ScriptedHost(AdbHost):
     def __init__(self, answer: Answer) -> None:
         super().__init__(port=1)
         self._answer = answer
-        self._ends: list[socket.socket] = []
+        # Bare descriptors: a socket that is forgotten together with this one may be the first to go, and then warns.
+        self._ends: list[int] = []
 
     def close(self) -> None:
-        for end in getattr(self, "_ends", ()):
-            end.close()
+        while ends := getattr(self, "_ends", None):
+            os.close(ends.pop())
 
     def meet(self) -> None:
         self.met = 1
@@ -46,7 +48,6 @@ class ScriptedHost(AdbHost):
         with socket.create_server(("127.0.0.1", 0)) as server:
             near = socket.create_connection(server.getsockname())
             far, _ = server.accept()
-        self._ends.append(far)
         _, _, script = service.partition(":")
         marks = [f"{one}{other}\n".encode() for one, other in _MARK.findall(script)]
         commands = _MARK.sub("\0", script).split("\0")
@@ -61,6 +62,7 @@ class ScriptedHost(AdbHost):
             status = next((one for one in said if isinstance(one, int)), 0)
             # No more than the buffers of a connection take: nobody reads meanwhile.
             far.sendall(_PACKET.pack(_STDOUT, len(text)) + text + _PACKET.pack(_EXIT, 1) + bytes([status]))
+        self._ends.append(far.detach())
         return Wire(near, deadline)
 
 
