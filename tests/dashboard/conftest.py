@@ -16,7 +16,16 @@ from sweeps.manifest import Manifest, TensorSpec, Verification
 from sweeps.plan import Identities, ModelIdentity, Plan, expand
 from sweeps.protocol import protocol_of
 from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Settled, Variant
-from sweeps.spec import DataSpec, DigitsData, GridSpec, ModelSpec, ObjectiveSpec, SweepSpec
+from sweeps.spec import (
+    DataSpec,
+    DigitsData,
+    GridSpec,
+    MinutesBudget,
+    ModelSpec,
+    ObjectiveSpec,
+    ProtocolSpec,
+    SweepSpec,
+)
 from sweeps.store import Store
 from sweeps.workspace import Workspace
 
@@ -62,7 +71,7 @@ class Recorder:
     ) -> Plan:
         """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device."""
         plan = edit(expand(_spec(name, grid), devices, _supports, _IDENTITIES))
-        rounds = protocol_of(plan.sweep).rounds
+        protocol = protocol_of(plan.sweep)
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
@@ -73,10 +82,10 @@ class Recorder:
                     for _ in range(MAX_ATTEMPTS):
                         journal.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
                     continue
-                for round_ in range(0 if job.emulated else rounds):
+                for round_ in range(0 if job.emulated else protocol.rounds):
                     journal.add_block(_block(job, round_, ms * pace(job, round_)))
                 if (settled := settle(job)) is not None:
-                    journal.add_settled(settled)
+                    journal.add_settled(replace(settled, question=protocol.question))
                 journal.add_accuracy(_accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job)))
             for one in imported:
                 journal.add_imported(name, one)
@@ -113,9 +122,14 @@ def by_accuracy(plan: Plan) -> Plan:
     return replace(plan, sweep=plan.sweep.model_copy(update={"objective": objective}))
 
 
-def with_front(plan: Plan) -> Plan:
-    objective = ObjectiveSpec(constraints=(), front="artifact_mb")
-    return replace(plan, sweep=plan.sweep.model_copy(update={"objective": objective}))
+def race(plan: Plan) -> Plan:
+    """With a front, for three rounds."""
+    asked = {
+        "objective": ObjectiveSpec(constraints=(), front="artifact_mb"),
+        "budget": MinutesBudget(device_minutes=35),
+        "protocol": ProtocolSpec(rounds=3),
+    }
+    return replace(plan, sweep=plan.sweep.model_copy(update=asked))
 
 
 def least(job: Job) -> float:
@@ -138,6 +152,7 @@ def raced(job: Job) -> Settled | None:
         ratio=2.3 if gone else None,
         ratio_low=2.017 if gone else None,
         error=0.02,
+        device_minutes=35,
     )
 
 
@@ -195,7 +210,7 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
         made.record("checked", by_axes, devices=(HOST,), grid=EVERY_BACKEND, drop_points=drops)
         made.record("by-accuracy", by_axes, devices=(HOST,), grid=EVERY_BACKEND, edit=by_accuracy, drop_points=least)
         made.record("only-checked", by_axes, devices=(HOST,), grid=GridSpec(backend=("nnapi",)))
-        made.record("raced", around, devices=UNITS, grid=WIDE, settle=raced, edit=with_front)
+        made.record("raced", around, devices=UNITS, grid=WIDE, settle=raced, edit=race)
         made.record("open", by_axes, devices=(replace(BOARD, device_id="board-4"),), grid=WIDE, pace=uneven)
         hand_run = (by_hand(PHONE), by_hand(PHONE, log_sha256="b" * 64, mean_ms=0.5, p50_ms=0.4, iterations=20))
         made.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, imported=(*hand_run, by_hand(None)))
