@@ -1,14 +1,12 @@
-"""MLflow: results are written from the journal and read by rankings and pages. The only module that imports mlflow.
+"""MLflow: results are written from the journal and read by rankings and pages.
 
-mlflow takes over a second to import, so that happens in the calls that need it.
+Only this module and `store_client` import mlflow. That takes over a second, so it happens in the calls that need it.
 """
 
 import json
-import os
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +23,8 @@ from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block, Measured
 from sweeps.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, STALE, TAG, RunContent
 from sweeps.spec import SweepSpec
-from sweeps.tracking_uri import check_schema, dialect, is_database, next_step, probe, redact, sqlite_path
+from sweeps.store_client import FIRST_STEP, active_runs, connect, translated
+from sweeps.tracking_uri import is_database, redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,20 +34,8 @@ __all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load", "load_im
 
 _SWEEP, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}updated", f"{TAG}runs"
 _DATA = f"{TAG}data_manifests"
-_PAGE = 5000
 _IMPORTED = f"{TAG}imported"
 _IS_SWEEP, _IS_IMPORTED = (f"tags.`{RECORD}` = '{kind}'" for kind in ("sweep", "imported"))
-_FIRST_STEP = "run `edgesweep run sweep.yaml` first"
-# A request whose reply was lost must not be repeated blindly: `publish` looks up what arrived before it writes again.
-_SETTINGS = {
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
-    "MLFLOW_LOGGING_LEVEL": "ERROR",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +73,8 @@ class Store:
 
     def check(self) -> None:
         """Raises `StoreError` within seconds where MLflow can not be used. Makes a sqlite database that is missing."""
-        with _translated(self._uri):
-            _connect(self._uri, make=True).search_experiments(max_results=1)
+        with translated(self._uri):
+            connect(self._uri, make=True).search_experiments(max_results=1)
 
     def publish(self, journal: Journal, sweep: str) -> int:
         """Write what the journal has and MLflow has not: finished jobs, skipped combinations. Returns how many.
@@ -98,8 +85,8 @@ class Store:
         key = (journal.path, sweep)
         # Not put back after an error of any kind: then only MLflow knows what it has.
         written = self._written.pop(key, None)
-        with _translated(self._uri):
-            client = _connect(self._uri, make=True)
+        with translated(self._uri):
+            client = connect(self._uri, make=True)
             looked_up = written is None
             if written is None:
                 written = self._look_up(client, journal, sweep)
@@ -114,18 +101,18 @@ class Store:
 
     def attach(self, sweep: str, files: dict[str, str]) -> None:
         """Put texts by their names beside the sweep file, on the sweep's own run. Raises `StoreError`."""
-        with _translated(self._uri):
-            client = _connect(self._uri, make=False)
+        with translated(self._uri):
+            client = connect(self._uri, make=False)
             experiment = client.get_experiment_by_name(sweep)
-            found = [] if experiment is None else _active_runs(client, [experiment.experiment_id], _IS_SWEEP)
+            found = [] if experiment is None else active_runs(client, [experiment.experiment_id], _IS_SWEEP)
             if not found:
-                raise StoreError(f"there is no sweep {sweep!r} in MLflow", _FIRST_STEP)
+                raise StoreError(f"there is no sweep {sweep!r} in MLflow", FIRST_STEP)
             _upload(client, found[0].info.run_id, files)
 
     def _look_up(self, client: "MlflowClient", journal: Journal, sweep: str) -> _Written:
         """What MLflow has now; the experiment and the sweep's own run are made where they are missing."""
         experiment_id = self._experiment(client, sweep)
-        runs = _active_runs(client, [experiment_id])
+        runs = active_runs(client, [experiment_id])
         known = {job.key for job, _ in journal.jobs(sweep)}
         known |= {skipped_key(skipped) for skipped, _ in journal.skipped_since(sweep, None)}
         found: dict[str, list[_WrittenRun]] = {}
@@ -180,8 +167,8 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
 
     Raises `NoResultsError` where there is no such sweep or nothing in it yet.
     """
-    with _translated(tracking_uri):
-        client = _connect(tracking_uri, make=False)
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
         experiments = _experiments(client)
         if sweep is None:
             sweep = next((info.name for info in _infos(client, experiments)), None)
@@ -190,9 +177,9 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
             known = ", ".join(sorted(entry.name for entry in experiments))
             raise NoResultsError(
                 f"there is no sweep {sweep!r} in MLflow" if sweep else "there is no sweep in MLflow yet",
-                f"it has: {known}" if known else _FIRST_STEP,
+                f"it has: {known}" if known else FIRST_STEP,
             )
-        runs = _active_runs(client, [experiment.experiment_id])
+        runs = active_runs(client, [experiment.experiment_id])
     parent = next((run for run in runs if run.data.tags.get(RECORD) == "sweep"), None)
     # Oldest first: where a run is just being replaced, the newer one stays.
     finished = {
@@ -201,7 +188,7 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
         if run.data.tags.get(RECORD) == "job" and run.info.status != "RUNNING"
     }
     if parent is None or not finished:
-        raise NoResultsError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {_FIRST_STEP}")
+        raise NoResultsError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {FIRST_STEP}")
     rows = sorted((_row(sweep, run) for run in finished.values()), key=lambda row: (row.name, row.job_key))
     return SweepResults(
         name=sweep,
@@ -213,18 +200,18 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
 
 def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
     """The figures of hand-run tools that MLflow has of a sweep, in the order of their imports. Raises `StoreError`."""
-    with _translated(tracking_uri):
-        client = _connect(tracking_uri, make=False)
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
         experiment = client.get_experiment_by_name(sweep)
-        runs = [] if experiment is None else _active_runs(client, [experiment.experiment_id], _IS_IMPORTED)
+        runs = [] if experiment is None else active_runs(client, [experiment.experiment_id], _IS_IMPORTED)
     found = (from_json(Imported, run.data.tags.get(_IMPORTED, "")) for run in runs)
     return tuple({one.key: one for one in found}.values())
 
 
 def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
     """All sweeps in MLflow, the last updated first. Raises `StoreError` where there is no store yet."""
-    with _translated(tracking_uri):
-        client = _connect(tracking_uri, make=False)
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
         return _infos(client, _experiments(client))
 
 
@@ -383,32 +370,6 @@ def _upload(client: "MlflowClient", run_id: str, files: dict[str, str]) -> None:
             ) from None
 
 
-def _active_runs(client: "MlflowClient", experiment_ids: list[str], condition: str = "") -> list["Run"]:
-    """Every run that is not deleted, the oldest first.
-
-    Deleted ones are asked for and left out here: pages are cut by number, so with a run deleted between two pages one
-    that is not would be missed.
-    """
-    from mlflow.entities import ViewType
-
-    runs: list[Run] = []
-    token: str | None = None
-    while experiment_ids:
-        page = client.search_runs(
-            experiment_ids,
-            filter_string=condition,
-            run_view_type=ViewType.ALL,
-            max_results=_PAGE,
-            order_by=["attributes.start_time ASC"],
-            page_token=token,
-        )
-        runs += [run for run in page if run.info.lifecycle_stage == "active"]
-        token = page.token
-        if not token:
-            break
-    return runs
-
-
 def _experiments(client: "MlflowClient") -> list["Experiment"]:
     found: list[Experiment] = []
     token: str | None = None
@@ -422,7 +383,7 @@ def _experiments(client: "MlflowClient") -> list["Experiment"]:
 
 def _infos(client: "MlflowClient", experiments: Iterable["Experiment"]) -> list[SweepInfo]:
     names = {experiment.experiment_id: experiment.name for experiment in experiments}
-    parents = _active_runs(client, list(names), _IS_SWEEP)
+    parents = active_runs(client, list(names), _IS_SWEEP)
     infos = {names[run.info.experiment_id]: _info(names[run.info.experiment_id], run) for run in reversed(parents)}
     return sorted(infos.values(), key=lambda info: info.updated, reverse=True)
 
@@ -445,57 +406,3 @@ def _row(sweep: str, run: "Run") -> ResultRow:
             f"run {run.info.run_id} of the sweep {sweep!r} in MLflow is damaged: {error}",
             "delete that run; the next `edgesweep run` writes it again",
         ) from error
-
-
-def _connect(uri: str, *, make: bool) -> "MlflowClient":
-    """A client for an MLflow that answers and whose database fits. With `make` a missing sqlite database is made."""
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    missing = dialect(uri) == "sqlite" and not sqlite_path(uri).exists()
-    if missing and not make:
-        raise StoreError(f"there are no results at {redact(uri, uri)} yet", _FIRST_STEP)
-    if missing:
-        _make_database(sqlite_path(uri))
-    if uri not in _FITTING:
-        probe(uri)
-    from mlflow import MlflowClient
-
-    if is_database(uri) and uri not in _FITTING:
-        import mlflow
-
-        # MLflow itself would migrate some older databases unasked.
-        check_schema(uri, Path(mlflow.__file__).parent / "store" / "db_migrations", mlflow.__version__)
-        _FITTING.add(uri)
-    return MlflowClient(tracking_uri=uri)
-
-
-_FITTING: set[str] = set()
-"""Databases whose schema was checked by this process; MLflow too checks once."""
-
-
-def _make_database(path: Path) -> None:
-    """MLflow makes its tables in seconds, not in one transaction: under another name, so that a kill leaves nothing."""
-    new = Path(f"{path}.new")
-    probe(f"sqlite:///{new}")
-    for leftover in (new, Path(f"{new}-journal")):
-        leftover.unlink(missing_ok=True)
-    from mlflow import MlflowClient
-
-    MlflowClient(tracking_uri=f"sqlite:///{new}").search_experiments(max_results=1)
-    new.rename(path)
-
-
-@contextmanager
-def _translated(uri: str) -> Iterator[None]:
-    """Turn what MLflow and its database raise into `StoreError`, without secrets."""
-    try:
-        yield
-    except Exception as error:
-        from mlflow.exceptions import MlflowException
-        from sqlalchemy.exc import SQLAlchemyError
-
-        if not isinstance(error, (MlflowException, SQLAlchemyError, OSError, ImportError)):
-            raise
-        text = redact(str(error), uri)
-        # The cause would show in a traceback with the secrets that `text` is rid of.
-        raise StoreError(f"MLflow at {redact(uri, uri)}: {text:.500}", next_step(text)) from None

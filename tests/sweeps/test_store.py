@@ -21,8 +21,7 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import ViewType
 
-from sweeps import run_content
-from sweeps import store as store_module
+from sweeps import run_content, store_client
 from sweeps.errors import StoreError
 from sweeps.frame import FRAME_COLUMNS, to_frame
 from sweeps.imported import Imported
@@ -33,6 +32,7 @@ from sweeps.rank import rank
 from sweeps.sentinel import LOOK_BLOCKS, round_of
 from sweeps.spec import ObjectiveSpec
 from sweeps.store import Store, list_sweeps, load, load_imported
+from sweeps.tracking_uri import sqlite_path
 from sweeps.verdict import TIMED
 
 NAMES = (f"phones-{number}" for number in count())
@@ -359,7 +359,7 @@ def test_a_sweep_of_several_pages_is_read_whole(uri, name, journal, new_store, r
     journal.save_plan(records.plan(*jobs, name=name))
     for job in jobs:
         journal.add_failure(job.build_key, records.failed("build"))
-    monkeypatch.setattr(store_module, "_PAGE", 3)
+    monkeypatch.setattr(store_client, "_PAGE", 3)
 
     assert new_store(uri).publish(journal, name) == 8
     assert new_store(uri).publish(journal, name) == 0
@@ -909,7 +909,7 @@ def test_a_refusal_is_told_without_the_credentials(new_store, monkeypatch, statu
 
 
 def revision(uri: str, to: str | None = None) -> str:
-    with closing(sqlite3.connect(store_module.sqlite_path(uri), isolation_level=None)) as db:
+    with closing(sqlite3.connect(sqlite_path(uri), isolation_level=None)) as db:
         if to is not None:
             db.execute("UPDATE alembic_version SET version_num = ?", (to,))
         return str(db.execute("SELECT version_num FROM alembic_version").fetchone()[0])
@@ -927,7 +927,7 @@ def test_a_database_of_an_older_mlflow_is_not_migrated_and_the_command_is_named(
 def test_an_old_database_that_lacks_tables_is_not_migrated_either(sqlite_uri, new_store):
     # MLflow takes such a one for new and migrates it unasked.
     revision(sqlite_uri, "451aebb31d03")
-    with closing(sqlite3.connect(store_module.sqlite_path(sqlite_uri))) as db:
+    with closing(sqlite3.connect(sqlite_path(sqlite_uri))) as db:
         db.execute("DROP TABLE trace_tags")
     with pytest.raises(StoreError, match="mlflow db upgrade"):
         new_store(sqlite_uri).check()
@@ -954,7 +954,7 @@ def test_a_file_that_is_not_mlflows_is_refused(workspace, new_store):
 
 
 def test_a_database_that_is_locked_is_told_in_seconds(sqlite_uri, new_store):
-    with closing(sqlite3.connect(store_module.sqlite_path(sqlite_uri), isolation_level=None)) as db:
+    with closing(sqlite3.connect(sqlite_path(sqlite_uri), isolation_level=None)) as db:
         db.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreError, match="locked"):
             new_store(sqlite_uri).check()
