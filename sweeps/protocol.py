@@ -292,6 +292,11 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
         case "out_of_time":
             allowed = protocol.device_minutes
             return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
+        case "slower" | "constraint":
+            # However few rounds it had: no more of them let it win.
+            return True
+        case "disqualified" if settled.budget == "full":
+            return settled.rounds >= protocol.last_round
         case _:
             return settled.rounds >= protocol.rounds
 

@@ -91,6 +91,24 @@ def test_a_race_says_who_lost_to_whom_and_by_how_much(records):
     assert not rounds.contending
 
 
+def test_whoever_can_not_win_has_ended_however_few_rounds_it_had(records):
+    rounds = contest(RACE, "late", "good", merits={"late": 0.0, "good": 2.0})
+    assert rounds.take(blocks(records, 0, good=10.0)) == []
+    found = {one.job_key: one for one in rounds.take(blocks(records, 1, late=1.0, good=10.0))}
+    assert (found["late"].reason, found["late"].rounds) == ("constraint", 1)
+    assert settles(found["late"], RACE)
+
+
+def test_more_rounds_are_for_a_job_too_of_which_no_block_counted(records):
+    rounds = contest(FULL, "a")
+    throttled = [[replace(one, labels=("throttled",)) for one in blocks(records, n, a=10.0)] for n in range(10)]
+    [found] = [one for visit in throttled for one in rounds.take(visit)]
+    assert settles(found, FULL)
+    assert not settles(found, replace(FULL, max_rounds=20))
+    assert found.told(10) == found.message
+    assert found.told(12) == f"{found.message} (so it was after 10 rounds)"
+
+
 def test_the_recorded_rounds_shown_again_settle_the_same(records):
     def play():
         rounds = contest(RACE, "slow", *(f"k{n}" for n in range(6)))
