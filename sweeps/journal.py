@@ -121,15 +121,22 @@ class Journal(PlanTables):
         return tuple(from_json(Failed, record) for (record,) in rows)
 
     def save_plan(self, plan: Plan) -> None:
-        """See `PlanTables.save_plan`. Who lost a race to a job that the sweep no longer has is back in it."""
+        """See `PlanTables.save_plan`. Who lost a race to a job that is out of it is back in it (`reopen`)."""
         super().save_plan(plan)
+        self.reopen(plan)
+
+    def reopen(self, plan: Plan) -> None:
+        """Who lost a race to a job that the sweep no longer has, or that has failed since, is back in it."""
         protocol = protocol_of(plan.sweep)
         if protocol.budget != "race":
             return
-        keys = {job.key for job in plan.jobs}
-        for key in keys:
+        jobs = {job.key: job for job in plan.jobs}
+        for key in jobs:
             settled = self.settled(key, protocol)
-            if settled is not None and settled.eliminated and settled.by_key not in keys:
+            if settled is None or not settled.eliminated:
+                continue
+            winner = jobs.get(settled.by_key)
+            if winner is None or isinstance(self.sweep_outcome(plan.sweep.name, winner), Failed):
                 self.add_settled(settled.reopened())
 
     def add_settled(self, settled: Settled) -> None:

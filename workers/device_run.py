@@ -141,6 +141,8 @@ class DeviceRun:
                 if key in self._given_up:
                     for contest in contests:
                         contest.withdraw(key)
+                    if self._has_failed(by_key[key]):
+                        self._journal.reopen(self._plan)
                 self._done += 1
             yield from self._taken(contests, self._visit([by_key[key] for key in keys], round_))
             minutes = self._protocol.device_minutes
@@ -274,7 +276,7 @@ class DeviceRun:
     def _asked(self, call: Callable[[], Answer | Failed], *, once: bool = False) -> Steps[Answer | Failed | None]:
         """What the device answers. One that has gone away is waited for; `None` where that was in vain, which ends
         its run, or where the run is to stop; with `once`, where it has gone away at all."""
-        waited, began = 0.0, time.monotonic()
+        waited, began = 0.0, 0.0
         told: tuple[str, float] | None = None
         while True:
             answer: Answer | Failed = yield Ask(call)
@@ -283,6 +285,8 @@ class DeviceRun:
                 return answer
             if self._stop():
                 return None
+            # From its first silence: until then it answered, however long that took.
+            began = began or time.monotonic()
             # One that was never there in this run is not expected to come. What its host lacks tells nothing of it.
             self._expected |= answer.kind in HOST_KINDS
             if not self._expected or waited >= _AWAY_S:

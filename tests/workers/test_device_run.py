@@ -156,6 +156,45 @@ def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, mon
             assert after.by_key not in beaters
 
 
+@pytest.mark.parametrize("rounds", [3, 5])
+def test_who_leaves_a_race_before_its_first_rounds_are_over_has_ended(tmp_path: Path, rounds: int) -> None:
+    sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(rounds=rounds))
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal)
+        found = [one for job in sweep.plan.jobs if (one := journal.settled(job.key))]
+        assert any(one.eliminated and one.rounds < rounds for one in found), "this shows nothing"
+        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+        assert sweep.run(journal) == []
+
+
+def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
+    class Crashing(Bench):
+        def block(self, job: Job, round_: int, protocol: Protocol, readiness: Readiness) -> Block | Failed:
+            if job.run.threads == 4 and round_ >= 2:
+                return Failed(stage="run", kind="crashed", message="signal 11")
+            return super().block(job, round_, protocol, readiness)
+
+    class Phones(InlineExecutor):
+        def lane(self, facts: DeviceFacts) -> DeviceLane:
+            return Crashing(FakeDevice(sweep.workspace.root, "steady"), sweep.workspace.root)
+
+    sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(rounds=3))
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal, executor=Phones(sweep.workspace.root))
+        outcomes = {job.key: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
+        failed = {key for key, outcome in outcomes.items() if isinstance(outcome, Failed)}
+        assert failed
+        assert None in outcomes.values(), "who lost to these is pending again"
+        sweep.run(journal)
+        for job in sweep.plan.jobs:
+            if job.key not in failed:
+                settled = journal.settled(job.key)
+                assert settled is not None
+                assert settled.by_key not in failed
+                assert isinstance(journal.sweep_outcome("tiny", job), Measured)
+        assert sweep.run(journal) == []
+
+
 def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
     first = sweep_of(tmp_path, "steady").spec.models[0]
     models = (first, first.model_copy(update={"name": "other", "input_shape": (1, 3, 32, 32)}))
@@ -339,6 +378,28 @@ def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(
         broken = SimulatedPhones(sweep.workspace.root, Faults(times="zero"))
         events = sweep.run(journal, more=dict.fromkeys(keys, 5), executor=broken)
         assert sum(isinstance(event, Attempt) for event in events) == 3 * len(keys)
+        assert all(timing(journal, job).rounds == 3 for job in sweep.plan.jobs)
+
+
+def test_a_phone_that_does_not_leave_the_mode_keeps_its_block_and_its_jobs_wait(tmp_path: Path) -> None:
+    class Stubborn(FakeDevice):
+        def set_fixed_performance(self, on: bool) -> bool:
+            return (on or not self.fixed_performance) and super().set_fixed_performance(on)
+
+    class Phones(InlineExecutor):
+        def lane(self, facts: DeviceFacts) -> DeviceLane:
+            return Bench(Stubborn(sweep.workspace.root, "steady"), sweep.workspace.root)
+
+    sweep = sweep_of(tmp_path, "steady", protocol=ProtocolSpec(preset="quick", fixed_performance=True))
+    keys = [job.key for job in sweep.plan.jobs]
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = sweep.run(journal, executor=Phones(sweep.workspace.root))
+        [away] = [event for event in events if isinstance(event, Away)]
+        assert away.failed.kind == "mode_stays"
+        [block] = [block for key in keys for block in journal.blocks(key)]
+        assert block.conditions.fixed_performance is True
+        assert not any(journal.failures(key) for key in keys)
+        sweep.run(journal)
         assert all(timing(journal, job).rounds == 3 for job in sweep.plan.jobs)
 
 
