@@ -23,6 +23,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "ambiguous_serial",
         "another_device",
         "leased",
+        "mode_stays",
         "no_permissions",
         "no_shell_v2",
         "offline",
@@ -101,3 +102,9 @@ class StoreError(EdgeSweepError):
 
 class NoResultsError(StoreError):
     """There is no such sweep in MLflow, or nothing in it yet."""
+
+
+def in_one_line(error: Exception) -> str:
+    """An error that nobody expected, for people."""
+    words = next((line for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {words}"[:500]

@@ -112,9 +112,10 @@ def gate_of(blocks: Iterable[Block]) -> str:
 
 
 def fixed_performance_of(blocks: Iterable[Block]) -> str:
-    """`on`, `off`, or empty where the device has no such mode. A job that saw both is like neither."""
-    modes = {block.conditions.fixed_performance for block in blocks} - {None}
-    return " and ".join(sorted("on" if mode else "off" for mode in modes))
+    """`on`, `off`, or empty where the device has no such mode. A job that saw several is like none of them."""
+    modes = {block.conditions.fixed_performance for block in blocks}
+    words = {True: "on", False: "off", None: "none"}
+    return "" if modes <= {None} else " and ".join(sorted(words[mode] for mode in modes))
 
 
 def cut(text: str, length: int) -> str:

@@ -77,8 +77,8 @@ class Bench:
         Without a gate it is looked at once. The artifact must be on this host.
         """
         try:
+            restore_leftovers(self._device, self._facts.device_id, self._marks)
             if self._first_look is None:
-                restore_leftovers(self._device, self._facts.device_id, self._marks)
                 self._first_look = self._device.sensors()
             # Also what a stock tool takes: to build and push it would be in the block's own time.
             self._to_be_timed(job)

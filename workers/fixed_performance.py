@@ -23,8 +23,8 @@ class FixedPerformance:
     """A context manager, for one block or many. Inside it `on` says whether the mode is on; `None`: there is none, or
     it is not wanted and was left alone.
 
-    Entering and leaving raise `DeviceError`. Leaving does so only where the block itself ended well; the marker stays
-    as long as the mode may be on.
+    Entering raises `DeviceError`. Leaving does not: the block is as good as it was, and the marker stays as long as the
+    mode may be on, for the next contact.
     """
 
     def __init__(self, device: Device, device_id: str, folder: Path, *, wanted: bool = True) -> None:
@@ -49,13 +49,9 @@ class FixedPerformance:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self.on:
-            return
-        try:
-            _switch_off(self._device, self._device_id, self._marker)
-        except DeviceError:
-            if error is None:
-                raise
+        if self.on:
+            with suppress(DeviceError):
+                _switch_off(self._device, self._device_id, self._marker)
 
     def _switch_on(self) -> None:
         _write(self._marker, self._device_id)
@@ -63,7 +59,11 @@ class FixedPerformance:
             self.on = self._was_on = True
         elif self._was_on:
             # Blocks with the mode and blocks without it are not alike.
-            raise DeviceError("os_error", f"{self._device_id} does not take its fixed-performance mode any more")
+            raise DeviceError(
+                "os_error",
+                f"{self._device_id} does not take its fixed-performance mode any more",
+                "restart the device, or measure without the mode: protocol: {fixed_performance: false}",
+            )
         else:
             # It lets the mode be switched off only: it has none.
             self._has = False
@@ -71,9 +71,9 @@ class FixedPerformance:
 
 
 def restore_leftovers(device: Device, device_id: str, folder: Path) -> bool:
-    """At the first contact with a device: switch off what an earlier run left on. Whether there was anything.
+    """Switch off what an earlier block or run left on. Whether there was anything.
 
-    Raises `DeviceError` where the device does not answer, or refuses; the marker stays then.
+    Raises `DeviceError` where the device does not answer, or refuses (`mode_stays`); the marker stays then.
     """
     marker = _marker(device_id, folder)
     if not marker.exists():
@@ -101,14 +101,18 @@ def _write(marker: Path, device_id: str) -> None:
         finally:
             os.close(entry)
     except OSError as error:
-        raise from_os_error(error) from error
+        raise DeviceError(
+            from_os_error(error).kind,
+            f"{marker}, which remembers that a phone is in its fixed-performance mode, can not be written: {error}",
+            "see that it can, or name another folder in EDGESWEEP_CACHE",
+        ) from error
 
 
 def _switch_off(device: Device, device_id: str, marker: Path) -> None:
     """Of a device that was asked to switch it on, so that it has the mode whatever it says now."""
     if not device.set_fixed_performance(False):
         raise DeviceError(
-            "os_error",
+            "mode_stays",
             f"{device_id} does not leave its fixed-performance mode",
             f"restart the device; where it has the mode no more, delete {marker}",
         )

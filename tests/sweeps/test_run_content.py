@@ -79,7 +79,13 @@ def test_device_time_and_waits_are_summed_over_the_blocks(run, records):
 
 @pytest.mark.parametrize(
     ("modes", "shown"),
-    [((None, None), ""), ((True, True), "on"), ((False, False), "off"), ((True, False), "off and on")],
+    [
+        ((None, None), ""),
+        ((True, True), "on"),
+        ((False, False), "off"),
+        ((True, False), "off and on"),
+        ((True, None), "none and on"),
+    ],
 )
 def test_fixed_performance_mode_is_that_of_all_blocks(run, records, modes, shown):
     blocks = [records.block(records.job(0), round_) for round_ in range(2)]
