@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
-from sweeps.errors import DeviceError, EdgeSweepError
+from sweeps.errors import DeviceError, EdgeSweepError, in_one_line
 from sweeps.protocol import Gate, Protocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Stage, canonical_key
 from workers.attach import attach
@@ -103,15 +103,9 @@ def failed_by(stage: Stage, error: Exception) -> Failed:
         case DeviceError():
             return failed(stage, error)
         case EdgeSweepError():
-            return Failed(stage=stage, kind="worker_error", message=error.message)
+            return Failed(stage=stage, kind="worker_error", message=error.one_line)
         case _:
             return Failed(stage=stage, kind="worker_error", message=in_one_line(error))
-
-
-def in_one_line(error: Exception) -> str:
-    """An error that nobody expected."""
-    words = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {words}"[:500]
 
 
 def _difference(asked: DeviceFacts, found: DeviceFacts) -> str:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from sweeps import sentinel
 from sweeps.axes import is_calibrated
-from sweeps.errors import HOST_KINDS, BuildError, DeviceError
+from sweeps.errors import HOST_KINDS, BuildError, DeviceError, in_one_line
 from sweeps.plan import Identities, Plan, expand
 from sweeps.protocol import protocol_of
 from sweeps.records import VIRTUAL_PHONE, DeviceFacts, Variant
 from sweeps.spec import SweepSpec
 from workers import data, models
 from workers.attach import attach
-from workers.lane import in_one_line
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from sweeps.errors import DeviceError
+from sweeps.errors import DeviceError, in_one_line
 from sweeps.records import DeviceFacts
 from workers.devices.adb_attempt import ATTEMPTS, BOOT_ID, Attempt, leads_attempt
 from workers.devices.adb_facts import (
@@ -25,6 +25,8 @@ from workers.devices.adb_link import FOLDER, AdbLink, quoted, told
 from workers.devices.adb_wire import Deadline, DeadlineError
 from workers.devices.interface import Completed, Sensors
 
+_PROCESSES_AT_ONCE = 100
+"""Asked for in one exchange: a command has 64 kB at most."""
 _PROCESSES = "grep -a '' /dev/null /proc/[0-9]*/cmdline"
 _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
@@ -63,7 +65,16 @@ class AdbDevice:
     def facts(self) -> DeviceFacts:
         """Asked once per boot of the phone: what `run` finds started anew is asked again."""
         if self._facts is None:
-            self._facts = self._read_facts()
+            try:
+                self._facts = self._read_facts()
+            except DeviceError:
+                raise
+            except Exception as error:  # of any kind: what one phone says must not end the others
+                raise DeviceError(
+                    "worker_error",
+                    f"adb:{self.serial}: what it says of itself can not be read: {in_one_line(error)}",
+                    "take it out of the sweep",
+                ) from error
         return self._facts
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
@@ -199,7 +210,10 @@ class AdbDevice:
             {pid for pid, cmdline in parse_processes(text) if leads_attempt(cmdline) or _is_ours(cmdline)}
         )
         # Each by itself: in the list, a word of one process may look like another.
-        told = {pid: self._link.sections(f"cat /proc/{pid}/cmdline")[0] for pid in suspects}
+        told: dict[int, str] = {}
+        for start in range(0, len(suspects), _PROCESSES_AT_ONCE):
+            some = suspects[start : start + _PROCESSES_AT_ONCE]
+            told |= zip(some, self._link.sections(*(f"cat /proc/{pid}/cmdline" for pid in some)), strict=True)
         shells = [pid for pid, cmdline in told.items() if leads_attempt(cmdline)]
         runners = [pid for pid, cmdline in told.items() if pid not in shells and _is_ours(cmdline)]
         # A shell leads the group of all that it started.

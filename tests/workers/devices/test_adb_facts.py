@@ -4,12 +4,14 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from sweeps.errors import DeviceError
 from sweeps.records import DeviceFacts
 from tests.workers.devices.scripted_phone import Answer, scripted
+from workers.devices import adb
 from workers.devices.adb_facts import parse_battery, parse_clusters, parse_properties, read_facts, read_sensors
 from workers.devices.interface import Sensors
 
@@ -122,3 +124,14 @@ def test_an_exit_code_that_is_one_is_told() -> None:
         return b"out\n%s 139 boot\n\n%s\n" % (mark[1].encode(), mark[1].encode()) if mark else b""
 
     assert scripted(answer).run(["runner"], 5).exit_code == -11
+
+
+def test_facts_that_nobody_can_read_are_an_error_that_names_the_phone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise ValueError("invalid literal for int(): 'many'\nTraceback")
+
+    monkeypatch.setattr(adb, "read_facts", fail)
+    with pytest.raises(DeviceError, match=r"R58M.*ValueError: invalid literal") as caught:
+        scripted(lambda command: b"").facts()
+    assert caught.value.kind == "worker_error"
+    assert "Traceback" not in str(caught.value)

@@ -7,6 +7,7 @@ import pytest
 from sweeps.errors import DeviceError
 from tests.workers.devices.scripted_phone import scripted
 from workers.devices.adb_attempt import ATTEMPTS
+from workers.devices.adb_link import AdbLink
 
 LEADER = f"sh\0-c\0trap '' HUP; d={ATTEMPTS}/0f-1; true\0"
 RUNNER = "/data/local/tmp/edgesweep/run/runner-0f0f0f0f0f0f0f0f\0--model\0m.pt\0"
@@ -40,6 +41,21 @@ def test_what_leads_an_attempt_or_was_brought_is_ended() -> None:
     phone = Phone({300: "sh\0", 400: LEADER, 500: RUNNER, 600: f"evil\0\n/proc/300/cmdline:{LEADER}"})
     assert len(scripted(phone).end_orphans()) == 2
     assert phone.kills == ["-400", "500"]
+
+
+def test_a_thousand_forged_lines_take_few_exchanges(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    sections = AdbLink.sections
+
+    def counted(link: AdbLink, *commands: str) -> list[str]:
+        asked.append(len(commands))
+        return sections(link, *commands)
+
+    monkeypatch.setattr(AdbLink, "sections", counted)
+    lines = "".join(f"/proc/{pid}/cmdline:{RUNNER}\n" for pid in range(1000, 2000))
+    assert scripted(Phone({400: f"evil\0\n{lines}\0"})).end_orphans() == ()
+    assert sum(asked) > 1000
+    assert len(asked) <= 12
 
 
 @pytest.mark.parametrize("words", [LEADER, RUNNER])

@@ -21,8 +21,10 @@ class Phone:
     def __call__(self, command: str) -> bytes | int | None:
         if "exec " in command:
             self.runs, self.there = True, False
-        if not self.there:
+        if "exec " in command:
             return None
+        if not self.there:
+            raise ConnectionResetError
         if "kill -s KILL -- -4242" in command:
             self.runs = self.runs and not self.ends
             return 1 if self.runs else 0
@@ -36,7 +38,7 @@ class Phone:
 
 
 def lost(phone: Phone) -> AdbDevice:
-    device = scripted(phone, answer_s=0.3)
+    device = scripted(phone)
     with pytest.raises(DeviceError, match="not known whether it ended"):
         device.run(["runner", "--model", "m.pt"], 0.3)
     assert phone.runs

@@ -79,4 +79,4 @@ def test_a_file_that_takes_too_long_is_told_apart_from_a_phone_that_hangs(
 
     file = tmp_path / "model"
     file.write_bytes(b"any")
-    assert kind_of(lambda: scripted(answer, answer_s=0.3).push(file, "model")) == kind
+    assert kind_of(lambda: scripted(answer, answer_s=1.0).push(file, "model")) == kind
