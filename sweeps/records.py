@@ -287,6 +287,11 @@ class Settled:
     def eliminated(self) -> bool:
         return self.reason in ("slower", "constraint")
 
+    def told(self, blocks: int) -> str:
+        """The message for people, of a job that has so many blocks now."""
+        past = f" (so it was after {self.rounds} rounds)" if blocks != self.rounds and not self.eliminated else ""
+        return self.message + past
+
     def reopened(self) -> "Settled":
         """The same job after whoever beat it left the race."""
         return replace(

@@ -101,19 +101,22 @@ def run_spec(
             interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor, away)
             if complete:
                 store.publish(journal, spec.name)
+            late: dict[str, int] = {}
             if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
                 click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
-                interrupted = _drive(planned, roots, workspace, journal, store, executor, away, again)
+                interrupted = _drive(planned, roots, workspace, journal, store, executor, late, again)
             if settle and not interrupted:
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
-                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, away, more)
+                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, late, more)
             pending = sum(outcome_of(journal, planned, job) is None for job in planned.jobs)
     if interrupted:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
         sys.exit(EXIT_INTERRUPTED)
     for line in _still_to_do(pending, sum(away.values())):
         click.echo(line, err=True)
+    if late:
+        click.echo(f"{', '.join(sorted(late))} had no more rounds: the same command measures them then", err=True)
     return load(workspace.tracking_uri, spec.name)
 
 

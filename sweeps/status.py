@@ -72,15 +72,16 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         elif isinstance(outcome, Failed):
             state, reason = "failed", f"{outcome.stage}, {outcome.kind}: {outcome.message}"
         settled = None if stale else journal.settled(job.key, protocol)
+        blocks = len(journal.blocks(job.key))
         jobs.append(
             JobStatus(
                 name=job.name,
                 job_key=job.key,
                 state=state,
                 emulated=job.emulated,
-                rounds=len(journal.blocks(job.key)),
+                rounds=blocks,
                 reason=reason,
-                settled=settled.message if settled is not None and settles(settled, protocol) else "",
+                settled=settled.told(blocks) if settled is not None and settles(settled, protocol) else "",
             )
         )
     return SweepStatus(
