@@ -176,7 +176,13 @@ class AdbHost:
 
     def _wire(self, deadline: Deadline) -> Wire:
         self.meet()
-        return Wire(self._connection(), deadline)
+        try:
+            connection = self._connection()
+        except DeviceError:
+            # It is ending just now: it closes its port before what its tracker of phones is told by.
+            self._greet()
+            connection = self._connection()
+        return Wire(connection, deadline)
 
     def _lives(self) -> bool:
         """The server writes to a tracker of phones whenever one comes or goes, and closes it only with its end."""

@@ -67,6 +67,18 @@ def test_several_that_start_a_server_at_once_all_reach_it(port: int) -> None:
         assert told == [()] * 4
 
 
+def test_a_server_that_closed_its_port_and_not_yet_the_rest_is_replaced(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = AdbHost(port)
+    assert host.devices() == ()
+    kill_server(port)
+    living = iter([True, True])
+    monkeypatch.setattr(host, "_lives", lambda: next(living, False))
+    assert host.devices() == ()
+    assert host.met == 2
+
+
 def test_a_server_that_does_not_come_up_is_named_with_what_adb_said(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
