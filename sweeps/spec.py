@@ -306,11 +306,7 @@ class ProtocolSpec(_Part):
 class MinutesBudget(_Part):
     """So much time on each device, and no more: what can not win any more leaves the rounds, as in a race."""
 
-    device_minutes: float = Field(
-        gt=0,
-        le=100_000,
-        description="With starts, warm-ups and waiting counted, also of blocks that another sweep shares.",
-    )
+    device_minutes: float = Field(gt=0, le=100_000, description="With starts, warm-ups and waiting counted.")
 
 
 def _one_of(first: str, second: str) -> Any:
