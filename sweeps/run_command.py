@@ -116,7 +116,7 @@ def run_spec(
     for line in _still_to_do(pending, sum(away.values())):
         click.echo(line, err=True)
     if late:
-        click.echo(f"{', '.join(sorted(late))} had no more rounds: the same command measures them then", err=True)
+        click.echo(f"{', '.join(sorted(late))} went away: the same command adds the rounds when it is back", err=True)
     return load(workspace.tracking_uri, spec.name)
 
 
