@@ -150,14 +150,18 @@ def files(phone: VirtualPhone, beginning: str) -> list[str]:
     return sorted(path.name for path in folder.rglob(f"{beginning}*") if path.is_file())
 
 
-def running_on(phone: VirtualPhone, word: str) -> list[str]:
-    """Command lines on the phone that hold it."""
+def programs_on(phone: VirtualPhone) -> list[tuple[psutil.Process, list[str]]]:
+    """What runs on the phone, with its argv. Whoever ends while it is asked is not among them."""
     found = []
     for one in phone.processes():
         with suppress(psutil.Error):
-            if word in (line := " ".join(one.cmdline())):
-                found.append(line)
+            found.append((one, one.cmdline()))
     return found
+
+
+def running_on(phone: VirtualPhone, word: str) -> list[str]:
+    """Command lines on the phone that hold it."""
+    return [line for _, argv in programs_on(phone) if word in (line := " ".join(argv))]
 
 
 def eventually(true: Callable[[], bool], seconds: float = 60.0) -> None:

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
 from sweeps.errors import DeviceError
-from tests.workers.phone_sweep import eventually
+from tests.workers.phone_sweep import eventually, running_on
 from workers.devices.adb import AdbDevice
 from workers.devices.adb_host import AdbHost
 from workers.virtual_phone import VirtualPhone, adbd, missing, up
@@ -111,7 +112,7 @@ def test_a_reboot_ends_programs_and_keeps_files(phones: list[VirtualPhone], tmp_
     path = device.push(source, "kept")
     device.run(["sh", "-c", "sleep 74.5 </dev/null >/dev/null 2>&1 &"], 20)
     phones[3].reboot()
-    assert not [one for one in phones[3].processes() if "74.5" in one.cmdline()]
+    assert not running_on(phones[3], "74.5")
     assert AdbDevice(tmp_path, phones[3].serial).run(["cat", path], 20).stdout == b"kept"
 
 
@@ -135,7 +136,10 @@ def test_phones_end_with_whoever_started_them(port: int, tmp_path: Path) -> None
     argv = [sys.executable, "-c", program, str(tmp_path / "phone")]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None
-        running = [psutil.Process(int(pid)) for pid in driver.stdout.readline().split()]
+        running = []
+        for pid in driver.stdout.readline().split():
+            with suppress(psutil.NoSuchProcess):
+                running.append(psutil.Process(int(pid)))
         assert running
         driver.send_signal(signal.SIGKILL)
     assert not psutil.wait_procs(running, timeout=60)[1]

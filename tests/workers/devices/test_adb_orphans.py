@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.errors import DeviceError
+from tests.workers.phone_sweep import programs_on
 from workers.devices import registry
 from workers.devices.adb import AdbDevice
 from workers.devices.adb_facts import benchmark, parse_processes
@@ -34,7 +35,8 @@ def device(phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
 
 
 def sleepers(phone: VirtualPhone) -> list[psutil.Process]:
-    return [one for one in phone.processes() if one.status() != psutil.STATUS_ZOMBIE and "73.5" in one.cmdline()]
+    # Not the shells that start them, which have these words too.
+    return [one for one, argv in programs_on(phone) if len(argv) == 2 and argv[1] == "73.5"]
 
 
 @pytest.mark.parametrize("name", [f"speed_benchmark_torch-{HASH}", f"anything-{HASH}"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -81,7 +82,12 @@ def test_what_is_forked_ends_with_the_builder(tmp_path: Path) -> None:
     builder = subprocess.Popen([sys.executable, "-c", program, *arguments(tmp_path / "model.pt")])
 
     def forks() -> list[psutil.Process]:
-        return [process for process in children if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+        alive = []
+        for process in children:
+            with suppress(psutil.NoSuchProcess):
+                if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                    alive.append(process)
+        return alive
 
     deadline = time.monotonic() + 120
     children: list[psutil.Process] = []
