@@ -249,7 +249,7 @@ class VirtualPhone:
         """Its connections end; its programs go on."""
         for program in self._running().children():
             with contextlib.suppress(psutil.Error):
-                if program.cmdline()[-1].endswith("/adbd"):
+                if any(word.endswith("/adbd") for word in program.cmdline()[-1:]):
                     program.kill()
                     program.wait(_START_DEADLINE_S)
         self._wait_for_daemon()
@@ -304,11 +304,12 @@ class VirtualPhone:
         deadline = time.monotonic() + _START_DEADLINE_S
         assert self._process is not None
         while self._process.poll() is None and time.monotonic() < deadline:
-            if self._init is None:
-                self._init = next(iter(psutil.Process(self._process.pid).children()), None)
-            # Before it is a process of the phone, its network is still the host's.
-            elif self._init.name() != "unshare" and self._cable.reaches(self._init.pid):
-                return
+            with contextlib.suppress(psutil.Error):  # it has just ended, and has said why
+                if self._init is None:
+                    self._init = next(iter(psutil.Process(self._process.pid).children()), None)
+                # Before it is a process of the phone, its network is still the host's.
+                elif self._init.name() != "unshare" and self._cable.reaches(self._init.pid):
+                    return
             time.sleep(0.02)
         words = (self._folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
         raise DeviceError(

@@ -26,6 +26,8 @@ class Cable:
         self.passing.set()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
+        self._port_kept: socket.socket | None = None
+        """Bound while the cable is not plugged in, so that nobody is given the port and whoever asks is refused."""
         self._ends: set[socket.socket] = set()
         self._cut_after: int | None = None
         self._network = -1
@@ -33,7 +35,8 @@ class Cable:
     def plug(self) -> None:
         if self._listener is not None:
             return
-        listener = socket.create_server(("127.0.0.1", self.port))
+        listener, self._port_kept = self._port_kept or _bound(self.port), None
+        listener.listen()
         self.port = listener.getsockname()[1]
         self._listener = listener
         self._cut_after = None
@@ -49,6 +52,7 @@ class Cable:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
+            self._port_kept = _bound(self.port)
         with self._lock:
             ends, self._ends = self._ends, set()
         for end in ends:
@@ -57,6 +61,9 @@ class Cable:
     def close(self) -> None:
         self.passing.set()
         self.unplug()
+        if self._port_kept is not None:
+            self._port_kept.close()
+            self._port_kept = None
         if self._network >= 0:
             os.close(self._network)
             self._network = -1
@@ -102,13 +109,18 @@ class Cable:
                 near, _ = listener.accept()
             except OSError:
                 return
-            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
+                near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 far = self._to_phone()
             except OSError:
                 near.close()
                 continue
             with self._lock:
+                if self._listener is not listener:
+                    # The cable was pulled meanwhile.
+                    near.close()
+                    far.close()
+                    return
                 self._ends |= {near, far}
             for source, sink, to_phone in ((near, far, True), (far, near, False)):
                 threading.Thread(target=self._carry, args=(source, sink, to_phone), daemon=True).start()
@@ -122,13 +134,25 @@ class Cable:
                     if self._cut_after <= 0:
                         self.unplug()
                         break
-                if self.bytes_per_s is not None:
-                    time.sleep(len(block) / self.bytes_per_s)
+                if (bytes_per_s := self.bytes_per_s) is not None:
+                    time.sleep(len(block) / bytes_per_s)
                 sink.sendall(block)
         with self._lock:
             self._ends -= {source, sink}
         for end in (source, sink):
             _end(end)
+
+
+def _bound(port: int) -> socket.socket:
+    """To a port of loopback, without listening yet; 0: any that is free."""
+    bound = socket.socket()
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
 
 
 def _end(connection: socket.socket) -> None:
