@@ -21,7 +21,7 @@ from workers.readiness import Readiness
 from workers.runtimes.interface import BuildInputs, Logits
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
-_GENTLE_END_S = 1.0
+_GENTLE_END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
