@@ -89,6 +89,8 @@ class _Program:
 
 def _programs() -> dict[int, _Program]:
     """All processes that this one may see, by id."""
+    # psutil would leave out whoever has the id of one that it remembers.
+    psutil.process_iter.cache_clear()
     found = (process.info for process in psutil.process_iter(["pid", "ppid", "cmdline"]))
     return {info["pid"]: _Program(info["ppid"] or 0, tuple(info["cmdline"] or ())) for info in found}
 
