@@ -37,8 +37,9 @@ def wait_until_drawn(page: Page) -> None:
 def take(workspace: Path, out: Path) -> None:
     """Write a PNG of the whole page, 1400 pixels wide, two pixels per point."""
     with serving(workspace) as port, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=TIMEOUT_MS)
         page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, device_scale_factor=2, color_scheme="light")
+        page.set_default_timeout(TIMEOUT_MS)
         page.goto(f"http://127.0.0.1:{port}")
         wait_until_drawn(page)
         # Streamlit scrolls inside the page, so that the window itself has to become as tall as what is in it.
