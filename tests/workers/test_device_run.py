@@ -17,6 +17,7 @@ from sweeps.spec import GateSpec, GridSpec, MinutesBudget, ObjectiveSpec, Protoc
 from tests.workers.tiny_sweep import Sweep
 from workers import device_run
 from workers.bench import Bench
+from workers.devices import registry
 from workers.devices.fake import FakeDevice, Faults
 from workers.events import Attempt, Away, DeviceChanged, Left, Waiting
 from workers.executor import DeviceLane, InlineExecutor
@@ -26,6 +27,29 @@ from workers.readiness import Readiness
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), threads=(1, 2, 3, 4))
 TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
 ANY = ObjectiveSpec(constraints=())
+
+
+class Latencies(dict[str, float]):
+    """By the order in which the files are first run. TorchScript writes into a file where the model's source lay, so
+    that what a simulated phone draws by a file's bytes is another figure each time."""
+
+    def get(self, digest: str, _: object = None) -> float:
+        return self.setdefault(digest, 10.0 * 1.12 ** len(self))
+
+
+class KnownPhone(FakeDevice):
+    """One on which two files are never equally fast by chance."""
+
+    latencies = Latencies()
+
+    def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
+        super().__init__(folder, name, true_ms=self.latencies, faults=faults)
+
+
+@pytest.fixture(autouse=True)
+def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownPhone, "latencies", Latencies())
+    monkeypatch.setitem(registry.NAMED, "fake", f"{__name__}:{KnownPhone.__name__}")
 
 
 class SimulatedPhones(InlineExecutor):
@@ -40,7 +64,7 @@ class SimulatedPhones(InlineExecutor):
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         faults = self._faults.get(facts.name) if isinstance(self._faults, dict) else self._faults
-        phone = FakeDevice(self._at, facts.name.partition(":")[2], faults=faults)
+        phone = KnownPhone(self._at, facts.name.partition(":")[2], faults)
         self.phones.append(phone)
         return Bench(phone, self._at)
 

@@ -90,7 +90,7 @@ class FakeDevice:
         self._name = name
         self._host = LocalDevice(folder / f"fake-{name}")
         self._mode = folder / f"fake-{name}" / "fixed-performance-is-on"
-        self._true_ms = true_ms or {}
+        self._true_ms = {} if true_ms is None else true_ms
         self._faults = faults or Faults()
         self._phone = SimulatedPhone(self._faults.on(PHONES[name]), seed)
         self._phone.fixed_performance = self._mode.exists()
