@@ -44,7 +44,7 @@ def folder(own_folder: Path) -> Path:
 @pytest.fixture
 def recipe(folder: Path, edgesweep: Command) -> Command:
     """Run `edgesweep recipe` there."""
-    return lambda *words: edgesweep("recipe", *words, "--executor", "inline", timeout=500)
+    return lambda *words: edgesweep("recipe", *words, "--executor", "inline")
 
 
 def attempts(folder: Path) -> int:

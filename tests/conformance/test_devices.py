@@ -83,7 +83,7 @@ def test_a_deadline_ends_the_program(device: Device, outside: Path) -> None:
     pid = outside / "pid"
     program = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     with pytest.raises(DeviceError) as caught:
-        device.run([sys.executable, "-c", program], 3)
+        device.run([sys.executable, "-c", program], 8)
     assert caught.value.kind == "timeout"
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)

@@ -184,7 +184,7 @@ def test_details_show_what_nnapi_covers_where_the_store_has_it() -> None:
     coverage = Coverage(
         operations={"ADD": 10, "CONV_2D": 35}, multiply_adds=6_100_000, multiply_adds_covered_percent=99.5
     )
-    shown = AppTest.from_function(script, kwargs={"coverage": coverage.model_dump_json()}).run()
+    shown = AppTest.from_function(script, kwargs={"coverage": coverage.model_dump_json()}, default_timeout=60).run()
     assert not shown.exception
     tables = [frame.value for frame in shown.dataframe]
     assert list(tables[2].itertuples(index=False, name=None)) == [
@@ -194,7 +194,7 @@ def test_details_show_what_nnapi_covers_where_the_store_has_it() -> None:
         ("ADD", "10 ×"),
     ]
     for nothing in ("", "–", "no JSON", '{"operations": {}}'):
-        shown = AppTest.from_function(script, kwargs={"coverage": nothing}).run()
+        shown = AppTest.from_function(script, kwargs={"coverage": nothing}, default_timeout=60).run()
         assert not shown.exception
         assert "Covered by the accelerator" not in texts(shown)
 

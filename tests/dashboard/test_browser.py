@@ -14,6 +14,7 @@ from dashboard.launch import serving
 pytestmark = pytest.mark.browser
 
 LIMIT_MS = 60_000
+expect.set_options(timeout=LIMIT_MS)
 SCREENSHOT = Path(__file__).parents[2] / "infra/screenshot.py"
 
 
@@ -23,6 +24,7 @@ def opened(workspace: Path) -> Iterator[Page]:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium",
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+            timeout=LIMIT_MS,
         )
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(LIMIT_MS)
@@ -44,19 +46,19 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     card = opened.locator(".st-key-recommendation")
 
     expect(opened.get_by_role("heading", name="EdgeSweep")).to_be_visible(timeout=LIMIT_MS)
-    expect(card.get_by_role("heading")).to_have_text("cpu int8-x86 nhwc script fused optimized", timeout=LIMIT_MS)
+    expect(card.get_by_role("heading")).to_have_text("cpu int8-x86 nhwc script fused optimized")
     expect(card).to_contain_text("3.003 ms")
     table = opened.get_by_test_id("stDataFrame").first
     expect(table).to_be_visible(timeout=LIMIT_MS)
     # Cells are painted; this is what a screen reader is given.
-    expect(table).to_contain_text("2.973 to 3.033 ms", timeout=LIMIT_MS)
-    expect(opened.locator('[data-testid="stVegaLiteChart"] :is(canvas, svg.marks)')).to_have_count(2, timeout=LIMIT_MS)
+    expect(table).to_contain_text("2.973 to 3.033 ms")
+    expect(opened.locator('[data-testid="stVegaLiteChart"] :is(canvas, svg.marks)')).to_have_count(2)
 
     choose(opened, "Device", "Globex Phone 9 (SoC X)")
-    expect(card.get_by_role("heading")).to_have_text("cpu int8-qnnpack nchw script fused optimized", timeout=LIMIT_MS)
+    expect(card.get_by_role("heading")).to_have_text("cpu int8-qnnpack nchw script fused optimized")
 
     choose(opened, "Sweep", "hostile")
-    expect(card.get_by_role("heading")).to_contain_text("<script>alert(1)</script>", timeout=LIMIT_MS)
+    expect(card.get_by_role("heading")).to_contain_text("<script>alert(1)</script>")
     # The word joiner that keeps `:material/` from matching has no width.
     assert evil in (card.get_by_role("heading").text_content() or "").replace("\u2060", "")
     assert card.locator("a, script").count() == 0
@@ -66,23 +68,23 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     choose(opened, "Sweep", "checked")
     expect(opened.get_by_role("heading", name="Checked on this host, not timed")).to_be_visible(timeout=LIMIT_MS)
     checked = opened.get_by_test_id("stDataFrame").filter(has_text="Checked by")
-    expect(checked).to_contain_text("nnapi int8-qnnpack nhwc", timeout=LIMIT_MS)
-    expect(checked).to_contain_text("reference:nnapi@1", timeout=LIMIT_MS)
-    expect(opened.locator(".st-key-checked-chart :is(canvas, svg.marks)")).to_have_count(1, timeout=LIMIT_MS)
+    expect(checked).to_contain_text("nnapi int8-qnnpack nhwc")
+    expect(checked).to_contain_text("reference:nnapi@1")
+    expect(opened.locator(".st-key-checked-chart :is(canvas, svg.marks)")).to_have_count(1)
 
     choose(opened, "Sweep", "raced")
-    expect(opened.get_by_role("heading", name="All units of this class")).to_be_visible(timeout=LIMIT_MS)
-    expect(card).to_contain_text("equal for practice: within 2 % at 95 %", timeout=LIMIT_MS)
+    expect(opened.get_by_role("heading", name="All units of this class").last).to_be_visible(timeout=LIMIT_MS)
+    expect(card).to_contain_text("equal for practice: within 2 % at 95 %")
     evidence = f"left after 3 rounds: at least 2.01 times as slow as {evil}"
-    reasons = opened.get_by_test_id("stExpander").filter(has_text="Why not the others")
-    expect(reasons).to_contain_text(evidence, timeout=LIMIT_MS)
+    reasons = opened.get_by_test_id("stExpander").filter(has_text="Why not the others").last
+    expect(reasons).to_contain_text(evidence)
     assert opened.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
     choose(opened, "Sweep", "open")
-    expect(card.get_by_test_id("stCode")).to_contain_text("edgesweep run SWEEP.yaml --settle ", timeout=LIMIT_MS)
+    expect(card.get_by_test_id("stCode")).to_contain_text("edgesweep run SWEEP.yaml --settle ")
     assert dialogs == []
 
     choose(opened, "Sweep", "broken")
-    expect(card.get_by_role("heading")).to_have_text("No winner", timeout=LIMIT_MS)
+    expect(card.get_by_role("heading")).to_have_text("No winner")
     picture = tmp_path / "broken.png"
     opened.screenshot(path=picture)
     assert picture.stat().st_size > 10_000
@@ -94,7 +96,7 @@ def test_the_readme_picture_is_taken_from_a_workspace(workspace: Path, tmp_path:
         [sys.executable, str(SCREENSHOT), "--workspace", str(workspace), "--out", str(picture)],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 import http.client
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -29,14 +30,21 @@ def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypa
     assert caught.value.next_step == "pip install 'edgesweep[dashboard]'"
 
 
+def argv_of(process: psutil.Process) -> list[str]:
+    """Nothing of one that has ended meanwhile."""
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
 def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:
     with launch.serving(tmp_path) as port:
-        server = next(child for child in psutil.Process().children() if str(port) in child.cmdline())
+        [server] = [child for child in psutil.Process().children() if str(port) in argv_of(child)]
+        pids = {server.pid, *(child.pid for child in server.children(recursive=True))}
         found = {
             connection.laddr.ip
-            for process in (server, *server.children(recursive=True))
-            for connection in process.net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
+            for connection in psutil.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN and connection.pid in pids
         }
         assert found == {"127.0.0.1"}
 

@@ -604,7 +604,7 @@ def test_what_is_no_sweep_file_at_all_is_refused_quickly(tmp_path: Path, case: s
     began = time.monotonic()
     with pytest.raises(SpecError) as caught:
         load(path)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert caught.value.message.startswith(f"{path}{line}")
     assert message in caught.value.message
 

@@ -45,6 +45,8 @@ _STARTS = "local/starts"
 _NOW = "local/now"
 # Until somebody has removed the file; not for ever, where whoever should has failed.
 PAUSE = f"touch /data/{_NOW}; i=0; while [ -e /data/{_NOW} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
+ATTEMPT = "trap '' HUP"
+"""In the command line of each shell that runs a program for us, until it has tidied up."""
 OURS = ("fault", "starts", "now", "others")
 _RUNNER = """#!/bin/sh
 program='{program}'
@@ -56,12 +58,13 @@ exec "$program" "$@"
 
 
 class ImpatientPhone(AdbDevice):
-    """Waits for answers as long as a test can."""
+    """Waits for answers, and for a phone that is away, as long as a test can."""
 
+    ANSWER_S = 10.0
     PAUSES_S = (0.1, 0.2, 0.4)
 
     def __init__(self, folder: Path, name: str) -> None:
-        super().__init__(folder, name, answer_s=3.0, backoff_s=self.PAUSES_S)
+        super().__init__(folder, name, answer_s=self.ANSWER_S, backoff_s=self.PAUSES_S)
 
 
 @pytest.fixture(scope="module")
@@ -144,10 +147,16 @@ def fault(phone: VirtualPhone, script: str, *, once: bool = False) -> None:
     (phone.data / _FAULT).write_text("rm /data/local/fault\n" * once + f"{script}\n")
 
 
+def sizes(folder: Path, pattern: str) -> dict[Path, int]:
+    """Files in it by their bytes, while some of them may be deleted."""
+    while True:
+        with suppress(FileNotFoundError):
+            return {path: path.stat().st_size for path in folder.glob(pattern) if path.is_file()}
+
+
 def files(phone: VirtualPhone, beginning: str) -> list[str]:
     """Of ours, on the phone."""
-    folder = phone.data / "local/tmp/edgesweep"
-    return sorted(path.name for path in folder.rglob(f"{beginning}*") if path.is_file())
+    return sorted(path.name for path in sizes(phone.data / "local/tmp/edgesweep", f"**/{beginning}*"))
 
 
 def programs_on(phone: VirtualPhone) -> list[tuple[psutil.Process, list[str]]]:
@@ -164,7 +173,7 @@ def running_on(phone: VirtualPhone, word: str) -> list[str]:
     return [line for _, argv in programs_on(phone) if word in (line := " ".join(argv))]
 
 
-def eventually(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def eventually(true: Callable[[], bool], seconds: float = 200.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
@@ -187,7 +196,13 @@ def in_a_push(phone: VirtualPhone, call: Callable[[], object]) -> threading.Thre
 
 
 def in_a_transfer(part: Path, call: Callable[[], object]) -> threading.Thread:
-    return once(lambda: part.exists() and part.stat().st_size > 500_000, call)
+    def arrives() -> bool:
+        # Smaller files arrive under this name too, and get one of their own.
+        with suppress(FileNotFoundError):
+            return part.stat().st_size > 500_000
+        return False
+
+    return once(arrives, call)
 
 
 def timed(phone: VirtualPhone) -> int:

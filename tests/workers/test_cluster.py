@@ -36,13 +36,14 @@ def cluster_of_two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[s
     root = tmp_path_factory.mktemp("cluster")
     folders = {name: root / name for name in ("builder", "phone-host", "driver")}
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    nodes.add_node(num_cpus=2, env_vars={NODE_FOLDER_VARIABLE: str(folders["builder"])})
+    nodes.add_node(wait=False, num_cpus=2, env_vars={NODE_FOLDER_VARIABLE: str(folders["builder"])})
     nodes.add_node(
+        wait=False,
         num_cpus=0,
         resources={f"device:{local_facts().device_id}": 1, "device:phone-18": 1},
         env_vars={NODE_FOLDER_VARIABLE: str(folders["phone-host"])},
     )
-    nodes.wait_for_nodes()
+    nodes.wait_for_nodes(timeout=180)
     yield nodes.address, folders
     ray.shutdown()
     nodes.shutdown()

@@ -8,15 +8,17 @@ import pytest
 
 from sweeps.journal import Journal
 from sweeps.records import Measured
-from tests.workers.phone_sweep import MANY_IMAGES, ImpatientPhone, PhoneSweep, fault
+from tests.workers.phone_sweep import MANY_IMAGES, PAUSE, ImpatientPhone, PhoneSweep, fault, in_a_pause
 from workers.devices.adb import AdbDevice
 from workers.virtual_phone import VirtualPhone
 
 Interval = tuple[float, float]
 
 LOG = "local/others"
+# The first run on each phone waits for the other phone's.
 _TIMED = f"""
 echo "$(date +%s.%N)" >>/data/{LOG}
+[ "$(wc -l </data/{LOG})" -eq 1 ] && {{ {PAUSE}; }}
 sleep 0.5
 "$program" "$@"
 ended=$?
@@ -53,7 +55,9 @@ def test_phones_measure_at_once_and_each_does_one_thing_at_a_time(
     for phone in pair:
         fault(phone, _TIMED)
     with Journal.open(sweep.workspace.journal) as journal:
+        met = in_a_pause(pair, lambda: None)
         sweep.run(journal)
+        met.join()
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
     first, second = (runs(phone) for phone in pair)
     assert len(first) == len(second) == 3, "two blocks and an evaluation"

@@ -3,13 +3,13 @@
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sweeps.errors import DeviceError
+from tests.workers.phone_sweep import in_a_push
 from workers.devices.adb import AdbDevice
 from workers.virtual_phone import VirtualPhone
 
@@ -65,16 +65,12 @@ def test_bytes_that_arrived_wrong_are_seen_on_a_phone_that_can_not_hash(
     spoiled = threading.Event()
 
     def spoil() -> None:
-        deadline = time.monotonic() + 10
-        while not (part.exists() and part.stat().st_size > 1_000_000) and time.monotonic() < deadline:
-            time.sleep(0.02)
         with part.open("r+b") as file:
             file.write(b"other")
         spoiled.set()
 
-    phone.slow_down(bytes_per_s=6e6)
-    spoiler = threading.Thread(target=spoil)
-    spoiler.start()
+    phone.slow_down(bytes_per_s=4e6)
+    spoiler = in_a_push(phone, spoil)
     try:
         with pytest.raises(DeviceError) as caught:
             device.push(source, "model.pt")

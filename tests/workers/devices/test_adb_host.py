@@ -15,7 +15,7 @@ from workers.devices.adb_host import AdbHost, Attached, parse_devices, trouble
 from workers.virtual_phone import VirtualPhone
 
 SLOW_ADB = """#!/bin/sh
-[ "$3" = start-server ] && sleep 2.5
+[ "$3" = start-server ] && sleep 5.5
 exec '{adb}' "$@"
 """
 
@@ -28,8 +28,8 @@ def slow(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     program.write_text(SLOW_ADB.format(adb=AdbHost(port).adb))
     program.chmod(0o755)
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(program))
-    monkeypatch.setattr(adb_host, "_ANSWER_S", 2.0)
-    monkeypatch.setattr(adb_host, "_CONNECT_S", 2.0)
+    monkeypatch.setattr(adb_host, "_ANSWER_S", 5.0)
+    monkeypatch.setattr(adb_host, "_CONNECT_S", 5.0)
     return port
 
 
@@ -41,7 +41,7 @@ def test_a_phone_is_reached_over_a_server_that_is_slow_to_start(slow: int, tmp_p
     with VirtualPhone(tmp_path / "phone") as phone:
         assert AdbHost(slow).connect(phone.serial)
         kill_server(slow)
-        device = AdbDevice(tmp_path, phone.serial, answer_s=2.0)
+        device = AdbDevice(tmp_path, phone.serial, answer_s=5.0)
         device.push(Path(__file__), "pushed")
         AdbHost(slow).disconnect(phone.serial)
 

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.errors import DeviceError
-from tests.workers.phone_sweep import programs_on
+from tests.workers.phone_sweep import ATTEMPT, eventually, programs_on, running_on
 from workers.devices import registry
 from workers.devices.adb import AdbDevice
 from workers.devices.adb_facts import benchmark, parse_processes
@@ -48,10 +47,8 @@ def test_a_program_that_was_brought_and_outlived_its_shell_is_ended(
     path = device.push(Path(program), name)
     device.run(["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", path, "73.5"], 10)
     device.run(["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", "sleep", "73.5"], 10)
-    deadline = time.monotonic() + 5
-    while len(sleepers(phone)) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    eventually(lambda: len(sleepers(phone)) == 2)
+    eventually(lambda: not running_on(phone, ATTEMPT))
     assert len(device.sensors().competing) == 1
     assert len(device.end_orphans()) == 1
     assert device.sensors().competing == ()

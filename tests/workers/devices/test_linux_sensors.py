@@ -115,13 +115,16 @@ def orphan(*argv: str, executable: str) -> int:
 
 def test_another_program_that_works_is_load(tmp_path: Path) -> None:
     pid = orphan(sys.executable, "-c", "while True: pass", executable=sys.executable)
+    half_a_core = 0.5 / (os.cpu_count() or 1)
+    deadline = time.monotonic() + 60
     try:
-        load = look(tmp_path).load
+        # In a look of 0.2 s the hypervisor may have had the core.
+        while (load := look(tmp_path).load) is not None and load < half_a_core:
+            assert time.monotonic() < deadline
     finally:
         psutil.Process(pid).kill()
     assert load is not None
-    # Half of a core at least, though others may want it too.
-    assert 0.5 / (os.cpu_count() or 1) <= load <= 1
+    assert load <= 1
 
 
 def test_a_foreign_benchmark_is_named_and_one_of_ours_is_not(tmp_path: Path) -> None:

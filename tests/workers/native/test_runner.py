@@ -270,7 +270,7 @@ def test_every_thread_stays_on_the_cpus_that_were_asked_for(
     artifact: Callable[[str], RunRequest], program: str, refused: Callable[[RunRequest], RunnerError]
 ) -> None:
     cpu = max(os.sched_getaffinity(0))
-    request = replace(artifact("fp32 nhwc pt"), threads=2, cpus=str(cpu), iterations=1, min_seconds=0.5)
+    request = replace(artifact("fp32 nhwc pt"), threads=2, cpus=str(cpu), iterations=1, min_seconds=3.0)
     seen: dict[str, set[int]] = {}
     argv = RUNTIME.command(request, program)
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
