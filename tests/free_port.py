@@ -10,6 +10,6 @@ def free_port() -> int:
     """None that the system gives away: the server binds it later, and anew after each time that it was killed."""
     given_from = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
-        port = random.randrange(given_from // 2, given_from)
+        port = random.randrange(max(1024, given_from // 2), given_from)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port

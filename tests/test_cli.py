@@ -159,8 +159,8 @@ def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, st
         assert line, stderr
         stderr += line
     process.send_signal(signal.SIGINT)
-    stderr += process.stderr.read()
-    assert process.wait(timeout=60) == 130, stderr
+    stderr += process.communicate(timeout=60)[1]
+    assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
     assert _blocks(folder) >= 1
     assert _no_runner_is_left(folder)

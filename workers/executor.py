@@ -22,6 +22,7 @@ from workers.runtimes.interface import BuildInputs, Logits
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
 _GENTLE_END_S = 5.0
+"""A busy host needs more than one to remove an unfinished folder."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -304,7 +304,8 @@ class VirtualPhone:
         deadline = time.monotonic() + _START_DEADLINE_S
         assert self._process is not None
         while self._process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(psutil.Error):  # it has just ended, and has said why
+            # It may have just ended, and has said why.
+            with contextlib.suppress(psutil.Error, FileNotFoundError):
                 if self._init is None:
                     self._init = next(iter(psutil.Process(self._process.pid).children()), None)
                 # Before it is a process of the phone, its network is still the host's.

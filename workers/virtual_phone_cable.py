@@ -27,7 +27,7 @@ class Cable:
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._port_kept: socket.socket | None = None
-        """Bound while the cable is not plugged in, so that nobody is given the port and whoever asks is refused."""
+        """Bound, and never listening: the port is nobody else's, and whoever asks an unplugged phone is refused."""
         self._ends: set[socket.socket] = set()
         self._cut_after: int | None = None
         self._network = -1
@@ -35,9 +35,11 @@ class Cable:
     def plug(self) -> None:
         if self._listener is not None:
             return
-        listener, self._port_kept = self._port_kept or _bound(self.port), None
+        if self._port_kept is None:
+            self._port_kept = _bound(self.port)
+            self.port = self._port_kept.getsockname()[1]
+        listener = _bound(self.port)
         listener.listen()
-        self.port = listener.getsockname()[1]
         self._listener = listener
         self._cut_after = None
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
@@ -52,7 +54,6 @@ class Cable:
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
-            self._port_kept = _bound(self.port)
         with self._lock:
             ends, self._ends = self._ends, set()
         for end in ends:
@@ -129,9 +130,9 @@ class Cable:
         with contextlib.suppress(OSError):
             while block := source.recv(_BLOCK_BYTES):
                 self.passing.wait()
-                if to_phone and self._cut_after is not None:
-                    self._cut_after -= len(block)
-                    if self._cut_after <= 0:
+                if to_phone and (left := self._cut_after) is not None:
+                    self._cut_after = left = left - len(block)
+                    if left <= 0:
                         self.unplug()
                         break
                 if (bytes_per_s := self.bytes_per_s) is not None:

@@ -9,7 +9,6 @@ root (see infra/virtual-phone/), and a machine with nothing else to do.
 """
 
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from bench_runner import AGAIN, both, difference_percent
 from recipe_case import in_turn, table
 from report import Figure, at_most, finish
 
+from tests.free_port import free_port
 from workers.devices.adb import AdbDevice
 from workers.devices.adb_host import AdbHost
 
@@ -44,8 +44,7 @@ with VirtualPhone(Path(sys.argv[1])) as phone:
 @contextmanager
 def phone() -> Iterator[tuple[AdbDevice, adbutils.AdbDevice]]:
     """One virtual phone, twice: as ours and as adbutils', by one adb server that nobody else uses."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     host = AdbHost(port)
     with (
         tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name,

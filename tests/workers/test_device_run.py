@@ -200,7 +200,7 @@ def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
 
     class Phones(InlineExecutor):
         def lane(self, facts: DeviceFacts) -> DeviceLane:
-            return Crashing(FakeDevice(sweep.workspace.root, "steady"), sweep.workspace.root)
+            return Crashing(KnownPhone(sweep.workspace.root, "steady"), sweep.workspace.root)
 
     sweep = sweep_of(tmp_path, "steady", GRID, budget="race", protocol=ProtocolSpec(rounds=3))
     with Journal.open(sweep.workspace.journal) as journal:

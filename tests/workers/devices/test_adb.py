@@ -36,7 +36,6 @@ from tests.conformance.test_devices import (  # noqa: F401  # the same checks, o
 )
 from tests.workers.adb_server import kill_server
 from tests.workers.phone_sweep import (
-    ATTEMPT,
     PAUSE,
     eventually,
     in_a_pause,
@@ -45,6 +44,7 @@ from tests.workers.phone_sweep import (
     once,
     running_on,
     sizes,
+    tidied_up,
 )
 from workers.devices import registry
 from workers.devices.adb import AdbDevice
@@ -87,7 +87,7 @@ def name(phone: VirtualPhone, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def device(name: str, phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
-    return AdbDevice(tmp_path, phone.serial, answer_s=5.0, backoff_s=(0.1, 0.2, 0.4))
+    return AdbDevice(tmp_path, phone.serial, answer_s=10.0, backoff_s=(0.1, 0.2, 0.4))
 
 
 @pytest.fixture
@@ -402,19 +402,19 @@ def test_a_program_that_crashes_tells_the_signal(device: AdbDevice, number: int)
 
 def test_a_program_that_hangs_is_ended_with_its_children(device: AdbDevice, phone: VirtualPhone) -> None:
     began = time.monotonic()
-    error = failure(lambda: device.run(["sh", "-c", "echo here; sleep 71.5 & sleep 71.5; echo"], 3.0))
+    error = failure(lambda: device.run(["sh", "-c", "echo here; sleep 71.5 & sleep 71.5; echo"], 8.0))
     assert error.kind == "timeout"
     assert "was ended" in error.message
     assert "here" in error.message
     assert not running_on(phone, "71.5")
-    assert time.monotonic() - began < 30, "the sleep takes longer"
+    assert time.monotonic() - began < 60, "the sleep takes longer"
 
 
 def test_a_hang_that_can_not_be_ended_is_said(phone: VirtualPhone, tmp_path: Path) -> None:
     device = AdbDevice(tmp_path, phone.serial, answer_s=3.0)
     device.run(["true"], 10)
     hung = in_a_pause([phone], phone.hang)
-    error = failure(lambda: device.run(["sh", "-c", f"{PAUSE}; sleep 77.5 & sleep 77.5; echo"], 4.0))
+    error = failure(lambda: device.run(["sh", "-c", f"{PAUSE}; sleep 77.5 & sleep 77.5; echo"], 20.0))
     hung.join()
     assert error.kind == "timeout"
     assert "not known whether it ended" in error.message
@@ -472,7 +472,7 @@ def test_an_orphan_of_an_earlier_sweep_is_seen_and_swept_away(device: AdbDevice,
     device.run(["sh", "-c", 'bash -c "$1" </dev/null >/dev/null 2>&1 &', "sh", orphan], 10)
     eventually(lambda: bool(device.sensors().competing))
     assert device.sensors().competing[0].startswith("a runner of EdgeSweep")
-    eventually(lambda: not running_on(phone, ATTEMPT))
+    eventually(lambda: tidied_up(phone))
     assert len(device.end_orphans()) == 1
     assert not device.sensors().competing
     assert device.end_orphans() == ()

@@ -30,7 +30,7 @@ def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Virtu
 
 @pytest.fixture
 def device(phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
-    device = AdbDevice(tmp_path, phone.serial, answer_s=5.0, backoff_s=(0.1, 0.2, 0.4))
+    device = AdbDevice(tmp_path, phone.serial, answer_s=10.0, backoff_s=(0.1, 0.2, 0.4))
     device.clean()
     assert device.run(["sha256sum", "/dev/null"], 10).exit_code != 0
     return device
@@ -69,7 +69,7 @@ def test_bytes_that_arrived_wrong_are_seen_on_a_phone_that_can_not_hash(
             file.write(b"other")
         spoiled.set()
 
-    phone.slow_down(bytes_per_s=4e6)
+    phone.slow_down(bytes_per_s=2e6)
     spoiler = in_a_push(phone, spoil)
     try:
         with pytest.raises(DeviceError) as caught:

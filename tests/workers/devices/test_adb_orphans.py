@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from sweeps import cli
 from sweeps.errors import DeviceError
-from tests.workers.phone_sweep import ATTEMPT, eventually, programs_on, running_on
+from tests.workers.phone_sweep import eventually, programs_on, tidied_up
 from workers.devices import registry
 from workers.devices.adb import AdbDevice
 from workers.devices.adb_facts import benchmark, parse_processes
@@ -48,7 +48,7 @@ def test_a_program_that_was_brought_and_outlived_its_shell_is_ended(
     device.run(["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", path, "73.5"], 10)
     device.run(["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", "sleep", "73.5"], 10)
     eventually(lambda: len(sleepers(phone)) == 2)
-    eventually(lambda: not running_on(phone, ATTEMPT))
+    eventually(lambda: tidied_up(phone))
     assert len(device.sensors().competing) == 1
     assert len(device.end_orphans()) == 1
     assert device.sensors().competing == ()
