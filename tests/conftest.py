@@ -124,7 +124,7 @@ def start(own_folder: Path) -> "Callable[..., subprocess.Popen[str]]":
 def edgesweep(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run one command in the user's folder."""
 
-    def command(*words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([EDGESWEEP, *words], cwd=own_folder, capture_output=True, text=True, timeout=timeout)
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([EDGESWEEP, *words], cwd=own_folder, capture_output=True, text=True)
 
     return command

@@ -66,19 +66,25 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     assert dialogs == []
 
     choose(opened, "Sweep", "checked")
-    # While a page is drawn anew, parts of the one before stand above those of this one: hence `last`, here and below.
-    expect(opened.get_by_role("heading", name="Checked on this host, not timed").last).to_be_visible()
-    checked = opened.get_by_test_id("stDataFrame").filter(has_text="Checked by").last
-    expect(checked).to_contain_text("nnapi int8-qnnpack nhwc")
-    expect(checked).to_contain_text("reference:nnapi@1")
+    # While a page is drawn anew, parts of the one before stand above those of this one: `last` is of this one, and in
+    # the end there is no other.
+    heading = opened.get_by_role("heading", name="Checked on this host, not timed")
+    expect(heading.last).to_be_visible()
+    checked = opened.get_by_test_id("stDataFrame").filter(has_text="Checked by")
+    expect(checked.last).to_contain_text("nnapi int8-qnnpack nhwc")
+    expect(checked.last).to_contain_text("reference:nnapi@1")
+    expect(heading).to_have_count(1)
+    expect(checked).to_have_count(1)
     expect(opened.locator(".st-key-checked-chart :is(canvas, svg.marks)")).to_have_count(1)
 
     choose(opened, "Sweep", "raced")
+    expect(opened.get_by_role("heading", name="All units of this class")).to_have_count(1)
     expect(opened.get_by_role("heading", name="All units of this class").last).to_be_visible()
     expect(card).to_contain_text("equal for practice: within 2 % at 95 %")
     evidence = f"left after 3 rounds: at least 2.01 times as slow as {evil}"
-    reasons = opened.get_by_test_id("stExpander").filter(has_text="Why not the others").last
-    expect(reasons).to_contain_text(evidence)
+    reasons = opened.get_by_test_id("stExpander").filter(has_text="Why not the others")
+    expect(reasons.last).to_contain_text(evidence)
+    expect(reasons).to_have_count(1)
     assert opened.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
     choose(opened, "Sweep", "open")
     expect(card.get_by_test_id("stCode")).to_contain_text("edgesweep run SWEEP.yaml --settle ")
