@@ -17,9 +17,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from sweeps import protocol, racing, sentinel, stats, ties
-from sweeps.protocol import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.spec import GateSpec, GridSpec
+from sweeps import stats
+from sweeps.protocol import presets as protocol
+from sweeps.protocol import racing, sentinel
+from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.ranking import ties
+from sweeps.spec.sweep import GateSpec, GridSpec
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
@@ -150,10 +153,10 @@ def figures() -> str:
 
 def simulator() -> str:
     """The tables of `edgesweep simulate`, each under the command that prints the same figures."""
-    from sweeps import simulation_text
-    from sweeps.cli import main
-    from sweeps.simulate_command import PHONES, VARIANTS, simulation, standard_methods
-    from sweeps.terminal import RunProgress
+    from sweeps.cli.main import main
+    from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
+    from sweeps.report import simulation as simulation_text
+    from sweeps.report.progress import RunProgress
 
     command = main.commands["simulate"]
     versions = ", ".join(f"{name} {version(name)}" for name in ("edgesweep", "numpy", "scipy"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cli import main
+from sweeps.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

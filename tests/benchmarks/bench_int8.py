@@ -22,10 +22,10 @@ from report import Figure, at_least, finish
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 from torch.fx import GraphModule
 
-from sweeps.spec import DataSpec, DigitsData, ModelSpec
+from sweeps.spec.sweep import DataSpec, DigitsData, ModelSpec
 from sweeps.workspace import Workspace
 from tests.workers.native.whole_biases import with_whole_biases
-from workers import models
+from workers.models import prepare as models
 from workers.runtimes.torchscript import quantize, references
 from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.interfaces import split

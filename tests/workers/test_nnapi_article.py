@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps import store
-from sweeps.backend_figure import NOT_MEASURED
-from sweeps.journal import Journal
-from sweeps.protocol import protocol_of
-from sweeps.rank import rank
-from sweeps.spec import ObjectiveSpec, SweepSpec, load
+from sweeps.journal.journal import Journal
+from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.backends import NOT_MEASURED
+from sweeps.ranking.rank import rank
+from sweeps.spec.sweep import ObjectiveSpec, SweepSpec, load
+from sweeps.store import mlflow as store
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
+from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.runtimes.torchscript import references
-from workers.virtual_phone import VirtualPhone, up
 
 ARTICLE = Path(sweeps.__file__).parent / "specs" / "nnapi-article.yaml"
 

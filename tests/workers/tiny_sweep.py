@@ -6,18 +6,18 @@ from pathlib import Path
 
 import torch
 
-from sweeps.journal import Journal
-from sweeps.plan import Plan
-from sweeps.protocol import protocol_of
-from sweeps.spec import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.protocol.presets import protocol_of
+from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
 from sweeps.workspace import Workspace
 from tests.workers.tiny_model import SOURCE
-from workers import models
-from workers.build import ArtifactStore
-from workers.drive import Driver
-from workers.events import Event
-from workers.executor import InlineExecutor
-from workers.planner import plan_sweep
+from workers.artifacts import ArtifactStore
+from workers.driver.events import Event
+from workers.driver.sweep import Driver
+from workers.executors.inline import InlineExecutor
+from workers.models import prepare as models
+from workers.plan import plan_sweep
 from workers.sentinel import data_for
 
 # Nothing is waited for: other tests keep this machine busy.

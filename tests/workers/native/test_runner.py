@@ -22,10 +22,11 @@ from sweeps.records import Variant
 from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import RUNNER, asking_for, evaluating
-from workers.accuracy import sqnr_db
-from workers.devices.cores import clusters
+from workers.cores import clusters
+from workers.models.accuracy import sqnr_db
+from workers.models.package import BuildInputs, Logits
 from workers.native import compiler
-from workers.runtimes.interface import BuildInputs, Logits, RunReport, RunRequest
+from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript import native_runner, references, report
 from workers.runtimes.torchscript.capture import script, trace
 from workers.runtimes.torchscript.nnapi.devices import NnapiListing

@@ -16,7 +16,8 @@ from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from tests.workers.runtimes.runs import run as run_in_python
 from tests.workers.runtimes.test_skew import plain, rewritten
-from workers.runtimes.interface import BuildInputs, Logits, RunRequest
+from workers.models.package import BuildInputs, Logits
+from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.bundled import MAX_IMAGES, eval_sibling
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format

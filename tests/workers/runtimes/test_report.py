@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.errors import ABSENT_KINDS, RunnerError
-from sweeps.journal import FINAL_KINDS
+from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, RunnerError
 from tests.test_phones_doc import ROOT, kinds_of, native_kinds
 from workers.runtimes.torchscript import report
 

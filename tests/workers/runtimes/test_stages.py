@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.axes import resolve_variant
+from sweeps.planning.axes import resolve_variant
 from sweeps.records import Variant
 from workers.runtimes.torchscript.stage_keys import Sources, code_id, stage_keys
 from workers.runtimes.torchscript.stages import Stages
