@@ -130,7 +130,7 @@ def show(event: "Event", progress: "RunProgress") -> None:
             progress.step("Building", done, total, ", ".join(running))
         case events.Measuring(device, done, total, running):
             progress.step(f"Measuring on {device}", done, total, running, beside="Measuring on ")
-        case events.Attempt(name, failed, final):
+        case events.AttemptFailed(name, failed, final):
             again = "" if final else "; trying again"
             progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
         case events.Waiting(device, lacking, waited):

@@ -41,7 +41,7 @@ from workers.devices.adb.host import AdbHost
 from workers.devices.adb.wire import Wire
 from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.device import DeviceRun
-from workers.driver.events import Attempt, Away, Measuring
+from workers.driver.events import AttemptFailed, Away, Measuring
 from workers.driver.sweep import Driver
 from workers.measure.attach import attach
 from workers.measure.bench import timed_request
@@ -165,7 +165,7 @@ class Case:
                 stop=lambda: False,
             )
             for event in driver.run():
-                if isinstance(event, Attempt | Away):
+                if isinstance(event, AttemptFailed | Away):
                     say(f"{event}")
                 if began is None and isinstance(event, Measuring):
                     began = time.monotonic()

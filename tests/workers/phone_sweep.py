@@ -86,7 +86,7 @@ def running(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lis
 def pair(
     running: list[VirtualPhone], port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[list[VirtualPhone]]:
-    """Two phones as new, whose drivers lose patience soon."""
+    """Two phones as new, whose drivers give up soon."""
     monkeypatch.setattr(device_run, "_AWAY_S", 1.0)
     monkeypatch.setattr(device_run, "_AWAY_LOOK_S", 0.5)
     (tmp_path / "temporary").mkdir()

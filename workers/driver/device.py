@@ -16,12 +16,12 @@ from sweeps.protocol.stopping import Contest, order, settles
 from sweeps.ranking.merits import merits
 from sweeps.records import Accuracy, Block, DeviceFacts, Failed, Job, Measured, Settled
 from sweeps.store.run_content import untimed_row
-from workers.driver.events import Attempt, Away, DeviceChanged, Event, Left, Measuring, Waiting
+from workers.driver.events import AttemptFailed, Away, DeviceChanged, Event, Left, Measuring, Waiting
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
 from workers.measure.bench import Evaluation
 from workers.measure.readiness import Readiness
-from workers.measure.waiting import LOOK_S, Patience
+from workers.measure.waiting import LOOK_S, WaitLimits
 from workers.models.accuracy import evaluate
 from workers.models.package import Logits
 from workers.models.prepare import PreparedModel
@@ -43,7 +43,7 @@ _HOST = "the host of the phones"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class RunContext:
     """What a device's run shares with the rest of the driver."""
 
     plan: Plan
@@ -61,7 +61,7 @@ class Surroundings:
 class DeviceRun:
     """One device's share of a run. `run()` yields events and ends early once `stop()` says so."""
 
-    def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], around: Surroundings) -> None:
+    def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], around: RunContext) -> None:
         """`jobs` are pending, their artifacts built."""
         self._lane = lane
         self._facts = facts
@@ -76,7 +76,7 @@ class DeviceRun:
         self._sentinel = next((job for job in around.plan.sentinels if job.device_id == facts.device_id), None)
         self._first_look: tuple[Block, ...] = ()
         self._since_look = 0
-        self._patience = Patience(around.protocol)
+        self._limits = WaitLimits(around.protocol)
         self._spent_s = 0.0
         self._done = 0
         self._given_up: set[str] = set()
@@ -268,9 +268,9 @@ class DeviceRun:
                 return found
             waited += found.waited_seconds
             self._spent_s += found.waited_seconds
-            seconds = self._patience.next_wait_s(found, waited)
+            seconds = self._limits.next_wait_s(found, waited)
             if not seconds:
-                return self._patience.ended(replace(found, waited_seconds=waited))
+                return self._limits.ended(replace(found, waited_seconds=waited))
             yield Waiting(self._facts.name, found.lacking, waited)
         return None
 
@@ -365,10 +365,10 @@ class DeviceRun:
                 case never:
                     assert_never(never)
 
-    def _attempt_failed(self, job: Job, failed: Failed) -> Attempt:
+    def _attempt_failed(self, job: Job, failed: Failed) -> AttemptFailed:
         self._journal.add_failure(job.key, failed)
         final = failed.kind in FINAL_KINDS or len(self._journal.failures(job.key)) >= MAX_ATTEMPTS
-        return Attempt(job.name, failed, final=final)
+        return AttemptFailed(job.name, failed, final=final)
 
     def _has_failed(self, job: Job) -> bool:
         return isinstance(self._outcome(job), Failed)
@@ -377,7 +377,7 @@ class DeviceRun:
         return self._journal.outcome(job, self._protocol, self._plan.identities.evaluation_id, self._facts.fingerprint)
 
 
-def told_once(events: Iterator[Event]) -> Iterator[Event]:
+def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
     """What a host lacks, all of its devices lack: one event instead of one from each, with the jobs of all."""
     waited = -1.0
     away: Away | None = None

@@ -15,8 +15,8 @@ from sweeps.protocol.presets import Protocol
 from sweeps.records import DeviceFacts, Failed, Job, Measured
 from sweeps.spec.sweep import ModelSpec
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
-from workers.driver.device import DeviceRun, Surroundings, told_once
-from workers.driver.events import Attempt, Away, Building, Event, Preparing, TrackingDown
+from workers.driver.device import DeviceRun, RunContext, merge_host_events
+from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, TrackingDown
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
 from workers.models.prepare import PreparedModel
@@ -79,7 +79,7 @@ class Driver:
             alone = [facts for facts in lanes if facts.name == "local"]
             for together in ([facts for facts in lanes if facts not in alone], alone):
                 runs = [*self._device_runs({facts: lanes[facts] for facts in together}, pending)]
-                yield from told_once(side_by_side(runs))
+                yield from merge_host_events(side_by_side(runs))
         finally:
             for lane in lanes.values():
                 lane.close()
@@ -107,7 +107,7 @@ class Driver:
                 yield self._device_run(lane, facts, jobs)
 
     def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
-        yield from DeviceRun(lane, facts, jobs, self._surroundings()).run()
+        yield from DeviceRun(lane, facts, jobs, self._context()).run()
         # Others may have it while the slower ones go on.
         yield Ask(lane.close)
 
@@ -124,14 +124,14 @@ class Driver:
                 for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
                     self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
 
-    def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> Attempt:
+    def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> AttemptFailed:
         failed = Failed(
             stage="load", kind="bad_model" if isinstance(error, ModelError) else "bad_data", message=error.one_line
         )
         for job in pending:
             if job.model == model and self._outcome(job) is None:
                 self._journal.add_failure(job.key, failed)
-        return Attempt(model, failed, final=True)
+        return AttemptFailed(model, failed, final=True)
 
     def _build(self, pending: Sequence[Job]) -> Iterator[Event]:
         wanted: dict[str, Job] = {}
@@ -158,7 +158,7 @@ class Driver:
                     done += 1
                     for key in self._failure_keys(request.build_key, failed):
                         self._journal.add_failure(key, failed)
-                    yield Attempt(name, failed, final=failed.kind not in TRANSIENT_KINDS)
+                    yield AttemptFailed(name, failed, final=failed.kind not in TRANSIENT_KINDS)
                 case packed:
                     running.pop(request.build_key)
                     done += 1
@@ -180,8 +180,8 @@ class Driver:
         wanted = job.key in self._more or self._outcome(job) is None
         return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _context(self) -> RunContext:
+        return RunContext(
             plan=self._plan,
             protocol=self._protocol,
             journal=self._journal,

@@ -30,7 +30,7 @@ def stock_timing(
         completed = _ended(device, tool, tool.command(asked, program), deadline_s)
         return completed, tool.parse(completed.stdout, asked)
 
-    _, seen = timed(tool.glance(request))
+    _, seen = timed(tool.trial(request))
     return timed(tool.enough(request, seen))
 
 

@@ -14,7 +14,7 @@ _NO_TIME_S = 0.01
 """Clocks that are floats end a wait a little early."""
 
 
-class Patience:
+class WaitLimits:
     """With one device in one run. Before a block: `next_wait_s` after each look, `ended` once that is 0."""
 
     def __init__(self, protocol: Protocol) -> None:
@@ -57,13 +57,13 @@ class Patience:
         )
 
 
-def _await_ready(bench: Bench, job: Job, gate: Gate | None, patience: Patience) -> Readiness | Failed:
+def wait_until_ready(bench: Bench, job: Job, gate: Gate | None, limits: WaitLimits) -> Readiness | Failed:
     waited = seconds = 0.0
     while True:
         found = bench.make_ready(job, gate, seconds)
         if isinstance(found, Failed):
             return found
         waited += found.waited_seconds
-        seconds = patience.next_wait_s(found, waited)
+        seconds = limits.next_wait_s(found, waited)
         if not seconds:
-            return patience.ended(replace(found, waited_seconds=waited))
+            return limits.ended(replace(found, waited_seconds=waited))

@@ -18,7 +18,7 @@ from tests.workers.tiny_sweep import Sweep
 from workers.devices import registry
 from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver import device as device_run
-from workers.driver.events import Attempt, Away, DeviceChanged, Left, Waiting
+from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.bench import Bench
@@ -402,7 +402,7 @@ def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(
         keys = [job.key for job in sweep.plan.jobs]
         broken = SimulatedPhones(sweep.workspace.root, Faults(times="zero"))
         events = sweep.run(journal, more=dict.fromkeys(keys, 5), executor=broken)
-        assert sum(isinstance(event, Attempt) for event in events) == 3 * len(keys)
+        assert sum(isinstance(event, AttemptFailed) for event in events) == 3 * len(keys)
         assert all(timing(journal, job).rounds == 3 for job in sweep.plan.jobs)
 
 
@@ -452,7 +452,7 @@ def test_a_phone_that_slips_off_its_cable_is_waited_for_and_nothing_is_lost(tmp_
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, executor=slipped)
         assert any(isinstance(event, Waiting) for event in events)
-        assert not any(isinstance(event, Away | Attempt) for event in events)
+        assert not any(isinstance(event, Away | AttemptFailed) for event in events)
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
 
 

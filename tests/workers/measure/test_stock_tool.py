@@ -21,7 +21,7 @@ from workers.artifacts import ArtifactStore
 from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, host_abi, local_facts
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver.events import Attempt
+from workers.driver.events import AttemptFailed
 from workers.measure.attach import attach
 from workers.measure.bench import Bench, Evaluation
 from workers.measure.readiness import Readiness
@@ -84,7 +84,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
     store = Store(sweep.workspace.tracking_uri, sweep.workspace.mlflow_artifacts)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        attempts = [event for event in events if isinstance(event, Attempt)]
+        attempts = [event for event in events if isinstance(event, AttemptFailed)]
         refused = {attempt.name: attempt.failed for attempt in attempts}
         first, fresh, lite = sweep.plan.jobs
         assert {name: failed.kind for name, failed in refused.items()} == dict.fromkeys(
