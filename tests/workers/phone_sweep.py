@@ -281,7 +281,7 @@ def _assert_at_most_one_outcome(journal: Journal, job: Job, outcome: Measured | 
     blocks, failures = journal.blocks(job.key), journal.failures(job.key)
     rounds = {block.round for block in blocks}
     assert len(rounds) == len(blocks)
-    assert rounds <= set(range(journal.circumstances("tiny", job.key).protocol.last_round))
+    assert rounds <= set(range(journal.planned_job("tiny", job.key).protocol.last_round))
     assert len(failures) <= MAX_ATTEMPTS, "it was tried on after it was given up"
     given_up = len(failures) == MAX_ATTEMPTS or any(failed.kind in FINAL_KINDS for failed in failures)
     assert not (given_up and isinstance(outcome, Measured))
@@ -301,7 +301,7 @@ def _assert_whole(sweep: PhoneSweep, journal: Journal, job: Job, block: Block) -
     assert block.backend_ran == job.variant.backend or "backend_fell_back" in block.labels
     assert block.engine_ran
     assert (block.runner, block.runtime_version) == (native_runner.runner(), "2.12.1")
-    assert journal.circumstances("tiny", job.key).facts.fingerprint == sweep.facts(job).fingerprint
+    assert journal.planned_job("tiny", job.key).facts.fingerprint == sweep.facts(job).fingerprint
 
 
 def _assert_published(sweep: PhoneSweep, journal: Journal, outcomes: Mapping[str, Measured | Failed | None]) -> None:

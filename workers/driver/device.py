@@ -10,6 +10,7 @@ from typing import Any, TypeVar, assert_never
 from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, HOST_KINDS, RunnerError
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.stopping import Contest, order, settles
@@ -374,7 +375,7 @@ class DeviceRun:
         return isinstance(self._outcome(job), Failed)
 
     def _outcome(self, job: Job) -> Measured | Failed | None:
-        return self._journal.outcome(job, self._protocol, self._plan.identities.evaluation_id, self._facts.fingerprint)
+        return self._journal.outcome(planned_job(self._plan, job))
 
 
 def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:

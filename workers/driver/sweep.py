@@ -10,6 +10,7 @@ from sweeps.errors import ClusterError, DataError, ModelError, StoreError
 from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.json_records import to_json
 from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol
 from sweeps.records import DeviceFacts, Failed, Job, Measured
@@ -193,8 +194,7 @@ class Driver:
         )
 
     def _outcome(self, job: Job) -> Measured | Failed | None:
-        fingerprint = next(facts.fingerprint for facts in self._plan.devices if facts.device_id == job.device_id)
-        return self._journal.outcome(job, self._protocol, self._plan.identities.evaluation_id, fingerprint)
+        return self._journal.outcome(planned_job(self._plan, job))
 
     def _publish_now(self, *, force: bool) -> Iterator[Event]:
         if not force and time.monotonic() < self._publish_after:
