@@ -37,6 +37,7 @@ from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.measure.attach import attach
 from workers.measure.bench import Bench
+from workers.measure.requests import BlockRequest
 from workers.measure.waiting import WaitLimits, wait_until_ready
 
 NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"
@@ -211,8 +212,8 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
 
 
 def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
-    readiness = wait_until_ready(bench, job, protocol.gate, limits)
-    found = readiness if isinstance(readiness, Failed) else bench.block(job, round_, protocol, readiness)
-    if isinstance(found, Failed):
-        raise DeviceError(found.kind, f"{job.name} could not be measured: {found.message}")
-    return found
+    found = wait_until_ready(bench, job, protocol.gate, limits)
+    block = found if isinstance(found, Failed) else bench.ask(BlockRequest(job, round_, protocol, found))
+    if isinstance(block, Failed):
+        raise DeviceError(block.kind, f"{job.name} could not be measured: {block.message}")
+    return block

@@ -44,7 +44,7 @@ from workers.driver.device import DeviceRun
 from workers.driver.events import AttemptFailed, Away, Measuring
 from workers.driver.sweep import Driver
 from workers.measure.attach import attach
-from workers.measure.bench import timed_request
+from workers.measure.requests import timed_request
 from workers.models import prepare as models
 from workers.runtimes.torchscript.runtime import TorchScript
 

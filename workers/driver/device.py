@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from typing import Any, TypeVar, assert_never
 
@@ -20,8 +19,10 @@ from sweeps.store.run_content import untimed_row
 from workers.driver.events import AttemptFailed, Away, DeviceChanged, Event, Left, Measuring, Waiting
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import Evaluation
+from workers.measure.bench import Request
+from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
+from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 from workers.measure.waiting import LOOK_S, WaitLimits
 from workers.models.accuracy import evaluate
 from workers.models.package import Logits
@@ -250,7 +251,7 @@ class DeviceRun:
             readiness = yield from self._ready(job)
             if not isinstance(readiness, Readiness):
                 return readiness
-            block = yield from self._asked(partial(self._lane.block, job, round_, protocol, readiness), once=True)
+            block = yield from self._asked(BlockRequest(job, round_, protocol, readiness), once=True)
             if isinstance(block, Block):
                 self._spent_s += block.device_seconds
                 return replace(block, session=self._around.session)
@@ -264,7 +265,7 @@ class DeviceRun:
         """Wait for the device as the protocol says."""
         waited = seconds = 0.0
         while not self._stop():
-            found = yield from self._asked(self._looking(job, seconds))
+            found = yield from self._asked(ReadyRequest(job, self._protocol.gate, seconds))
             if not isinstance(found, Readiness):
                 return found
             waited += found.waited_seconds
@@ -275,16 +276,13 @@ class DeviceRun:
             yield Waiting(self._facts.name, found.lacking, waited)
         return None
 
-    def _looking(self, job: Job, seconds: float) -> Callable[[], Readiness | Failed]:
-        return lambda: self._lane.make_ready(job, self._protocol.gate, seconds)
-
-    def _asked(self, call: Callable[[], Answer | Failed], *, once: bool = False) -> Steps[Answer | Failed | None]:
+    def _asked(self, request: Request[Answer], *, once: bool = False) -> Steps[Answer | Failed | None]:
         """What the device answers. One that has gone away is waited for; `None` where that was in vain, which ends
         its run, or where the run is to stop; with `once`, where it has gone away at all."""
         waited, began = 0.0, 0.0
         told: tuple[str, float] | None = None
         while True:
-            answer: Answer | Failed = yield Ask(call)
+            answer: Answer | Failed = yield Ask(lambda: self._lane.ask(request))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
                 self._expected = True
                 return answer
@@ -355,7 +353,7 @@ class DeviceRun:
         while not self._stop() and not self._has_failed(job):
             if self._journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, executor) is not None:
                 return
-            logits = yield from self._asked(lambda: self._lane.logits(job, evaluation))
+            logits = yield from self._asked(LogitsRequest(job, evaluation))
             if logits is None:
                 return
             match logits if isinstance(logits, Failed) else _judge(job, evaluation_id, executor, logits, prepared):

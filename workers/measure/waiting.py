@@ -6,6 +6,7 @@ from sweeps.protocol.presets import Gate, Protocol
 from sweeps.records import Failed, Job
 from workers.measure.bench import Bench
 from workers.measure.readiness import Readiness
+from workers.measure.requests import ReadyRequest
 
 LOOK_S = 10.0
 """How long one call waits for a device: Ctrl-C and the progress bar must not wait longer."""
@@ -58,9 +59,10 @@ class WaitLimits:
 
 
 def wait_until_ready(bench: Bench, job: Job, gate: Gate | None, limits: WaitLimits) -> Readiness | Failed:
+    """Before one block. Readiness as far as the protocol is content with it."""
     waited = seconds = 0.0
     while True:
-        found = bench.make_ready(job, gate, seconds)
+        found = bench.ask(ReadyRequest(job, gate, seconds))
         if isinstance(found, Failed):
             return found
         waited += found.waited_seconds

@@ -11,8 +11,8 @@ import torch
 from sweeps.errors import ClusterError
 from sweeps.frame import ResultRow
 from sweeps.journal.journal import Journal
-from sweeps.protocol.presets import Gate, Protocol, protocol_of
-from sweeps.records import Block, DeviceFacts, Failed, Job, Measured, Timing
+from sweeps.protocol.presets import protocol_of
+from sweeps.records import DeviceFacts, Failed, Job, Measured, Timing
 from sweeps.spec.sweep import GateSpec, GridSpec, MinutesBudget, ObjectiveSpec, ProtocolSpec, SweepSpec
 from tests.workers.tiny_sweep import Sweep
 from workers.devices import registry
@@ -21,8 +21,8 @@ from workers.driver import device as device_run
 from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import Bench
-from workers.measure.readiness import Readiness
+from workers.measure.bench import Answer, Bench, Request
+from workers.measure.requests import BlockRequest, ReadyRequest
 
 # Eight jobs of two builds: threads make them differ.
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), threads=(1, 2, 3, 4))
@@ -194,10 +194,10 @@ def test_who_leaves_a_race_before_its_first_rounds_are_over_has_ended(tmp_path: 
 
 def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
     class Crashing(Bench):
-        def block(self, job: Job, round_: int, protocol: Protocol, readiness: Readiness) -> Block | Failed:
-            if job.run.threads == 4 and round_ >= 2:
+        def ask(self, request: Request[Answer]) -> Answer | Failed:
+            if isinstance(request, BlockRequest) and request.job.run.threads == 4 and request.round >= 2:
                 return Failed(stage="run", kind="crashed", message="signal 11")
-            return super().block(job, round_, protocol, readiness)
+            return super().ask(request)
 
     class Phones(InlineExecutor):
         def lane(self, facts: DeviceFacts) -> DeviceLane:
@@ -460,13 +460,12 @@ def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_pa
     asked: list[str] = []
 
     class Noting(Bench):
-        def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
-            asked.append("ready")
-            return super().make_ready(job, gate, seconds)
-
-        def block(self, job: Job, round_: int, protocol: Protocol, readiness: Readiness) -> Block | Failed:
-            found = super().block(job, round_, protocol, readiness)
-            asked.append("away" if isinstance(found, Failed) else "block")
+        def ask(self, request: Request[Answer]) -> Answer | Failed:
+            found = super().ask(request)
+            if isinstance(request, ReadyRequest):
+                asked.append("ready")
+            elif isinstance(request, BlockRequest):
+                asked.append("away" if isinstance(found, Failed) else "block")
             return found
 
     class NotingPhones(SimulatedPhones):

@@ -32,7 +32,7 @@ from tests.workers.phone_sweep import (
 from workers.devices.interface import Sensors
 from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Waiting
-from workers.measure import bench, readiness
+from workers.measure import readiness, requests
 
 Pair = list[VirtualPhone]
 
@@ -123,7 +123,7 @@ def test_a_program_that_hangs_is_ended_and_tried_again(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = pair
-    monkeypatch.setattr(bench, "_START_DEADLINE_S", 20.0)
+    monkeypatch.setattr(requests, "_START_DEADLINE_S", 20.0)
     protocol = ONE_ROUND.model_copy(update={"max_seconds": 0.1})
     sweep = PhoneSweep(tmp_path, built, pair, protocol=protocol)
     fault(first, "sleep 84.5", once=True)
