@@ -35,7 +35,7 @@ from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver import device as device_run
+from workers.driver import contact
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import ALL_PHONES, plan_sweep
 
@@ -64,7 +64,7 @@ AdbDevice(Path(), sys.argv[1]).run([sys.argv[2], "--model", "m"], 60)
 def test_a_phone_that_slips_off_its_cable_in_a_block_loses_no_job(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_run, "_AWAY_S", 20.0)
+    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     first, _ = pair
 
     def slip() -> None:
@@ -248,7 +248,7 @@ class Thief:
 def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_flight(
     pair: Pair, built: Path, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_run, "_AWAY_S", 20.0)
+    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:
         killed = amid(pair[:1], lambda: kill_server(port))
@@ -263,7 +263,7 @@ def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_fli
 def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
     pair: Pair, built: Path, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_run, "_AWAY_S", 20.0)
+    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     sweep = PhoneSweep(tmp_path, built, pair)
     push = ImpatientPhone.push
     killed: list[str] = []
