@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.imported import Imported
-from sweeps.journal.plans import PlanTables, now
+from sweeps.journal.news import NewsTables
+from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
@@ -39,7 +40,7 @@ def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
     return always, judged_key(always, evaluation_id)
 
 
-class Journal(PlanTables):
+class Journal(NewsTables):
     """An open journal. Use it as a context manager, or call `close()`."""
 
     def add_artifact(self, manifest: Manifest) -> None:

@@ -16,7 +16,8 @@ from sweeps.errors import NoResultsError, StoreError
 from sweeps.frame import ResultRow, SweepInfo, SweepResults, to_frame
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.plans import Position, skipped_key
+from sweeps.journal.news import Position
+from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block, Measured
