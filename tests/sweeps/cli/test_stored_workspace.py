@@ -1,8 +1,8 @@
 """A workspace that was made before the modules moved is measured no further: its keys, journal and artifacts hold.
 
 tests/data/workspace-2026-11.tar.xz was made at commit 39fee35 by `edgesweep run sweep.yaml --executor inline`: fp32 and
-int8 builds of a tiny network on a simulated phone, with the sentinel's looks. Where a pinned library that stands in keys
-gets a new version, make it anew with the commit before that.
+int8 builds of a tiny network on a simulated phone, with the sentinel's looks. Where a pinned library that stands in
+keys gets a new version, make it anew with the commit before that.
 """
 
 import sqlite3
