@@ -18,8 +18,8 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from sweeps import stats
+from sweeps.protocol import blocks, racing, sentinel
 from sweeps.protocol import presets as protocol
-from sweeps.protocol import racing, sentinel
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.ranking import ties
 from sweeps.spec.sweep import GateSpec, GridSpec
@@ -122,19 +122,19 @@ def figures() -> str:
         ("A race: error of all pairs and looks together", f"{100 * error:g} %", "judged"),
         ("A race looks after these rounds", looks, "judged: fixed, so that the same rounds decide the same"),
         ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
-        ("`outliers`: share of a block", f"{100 * protocol.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
+        ("`outliers`: share of a block", f"{100 * blocks.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
         (
             "`busy_host`: CPU time that others take",
-            f"{100 * protocol.BUSY_LOAD:g} %",
+            f"{100 * blocks.BUSY_LOAD:g} %",
             "judged; an idle host shows 1 to 3 %",
         ),
-        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * protocol.STEAL_SHARE:g} %", "judged"),
+        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
         (
             "p90 from so many samples",
-            f"{protocol.P90_FROM_SAMPLES}",
+            f"{blocks.P90_FROM_SAMPLES}",
             "0.9^64 = 0.12 %: the chance that none lies above it",
         ),
-        ("p99 from so many samples", f"{protocol.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
+        ("p99 from so many samples", f"{blocks.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
         ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
         (
             "Processes of one look at the sentinel",
