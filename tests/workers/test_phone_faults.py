@@ -39,6 +39,8 @@ from workers.events import Attempt, Away, Waiting
 from workers.planner import ALL_PHONES, plan_sweep
 from workers.virtual_phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 Pair = list[VirtualPhone]
 
 SWEEP = """

@@ -33,6 +33,8 @@ from workers.devices.interface import Sensors
 from workers.events import Attempt, Away, Waiting
 from workers.virtual_phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 Pair = list[VirtualPhone]
 
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/hostile) [bold](y) \x1b[31m"

@@ -12,6 +12,8 @@ from tests.workers.phone_sweep import MANY_IMAGES, PAUSE, ImpatientPhone, PhoneS
 from workers.devices.adb import AdbDevice
 from workers.virtual_phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 Interval = tuple[float, float]
 
 LOG = "local/others"

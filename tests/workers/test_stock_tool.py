@@ -29,7 +29,7 @@ from workers.runtimes.torchscript import bundled, native_runner, programs
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 from workers.virtual_phone import VirtualPhone
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 VIRTUAL = replace(local_facts(), exec_context=VIRTUAL_PHONE)
 IMAGES = 6

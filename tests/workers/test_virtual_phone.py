@@ -19,6 +19,8 @@ from workers.devices.adb import AdbDevice
 from workers.devices.adb_host import AdbHost
 from workers.virtual_phone import VirtualPhone, adbd, missing, up
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def phones(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:

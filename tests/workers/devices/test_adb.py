@@ -54,6 +54,8 @@ from workers.devices.adb_host import AdbHost, parse_devices, trouble
 from workers.fixed_performance import FixedPerformance
 from workers.virtual_phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 RUN = "local/tmp/edgesweep/run"
 
 

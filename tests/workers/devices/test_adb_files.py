@@ -13,6 +13,8 @@ from tests.workers.phone_sweep import in_a_push
 from workers.devices.adb import AdbDevice
 from workers.virtual_phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 FOLDER = "local/tmp/edgesweep"
 FILE = f"{FOLDER}/run/model.pt"
 

@@ -18,6 +18,8 @@ from workers.devices.adb import AdbDevice
 from workers.devices.adb_facts import benchmark, parse_processes
 from workers.virtual_phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 RUN = "/data/local/tmp/edgesweep/run"
 HASH = "0f" * 8
 
