@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import side_by_side
+from tests import shared, side_by_side
 from tests.workers.runtimes import old_torch
 
 # Ray keeps the token of the home that it was first started in for as long as the process lives, and tests of phones
@@ -60,8 +60,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared.open_folder()
     if config.getoption("--strict-machine"):
         settings.load_profile("strict")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared.remove_folder()
 
 
 @pytest.hookimpl(tryfirst=True)

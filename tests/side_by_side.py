@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import shared
+
 
 def group(item: pytest.Item) -> str | None:
     """Tests of one group run on one worker. Ray's clusters disturb each other; what a module makes once for its tests
@@ -35,6 +37,5 @@ def with_its_turn(item: pytest.Item) -> ExitStack:
     """The turn of this test, where tests run side by side."""
     stack = ExitStack()
     if hasattr(item.config, "workerinput"):
-        folder = item.config._tmp_path_factory.getbasetemp().parent
-        stack.enter_context(turn(folder, alone=item.get_closest_marker("alone") is not None))
+        stack.enter_context(turn(shared.folder(), alone=item.get_closest_marker("alone") is not None))
     return stack
