@@ -39,6 +39,8 @@ from workers.driver import device as device_run
 from workers.driver.events import Attempt, Away, Waiting
 from workers.plan import ALL_PHONES, plan_sweep
 
+pytestmark = pytest.mark.system
+
 Pair = list[VirtualPhone]
 
 SWEEP = """

@@ -24,7 +24,7 @@ from workers.executors.ray import NODE_FOLDER_VARIABLE, RayExecutor
 from workers.measure.bench import Evaluation
 from workers.measure.readiness import Readiness
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.system, pytest.mark.ray]
 
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
 QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.01, min_seconds=0.02, iterations=3))

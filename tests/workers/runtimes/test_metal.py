@@ -27,6 +27,7 @@ from workers.runtimes.torchscript.capture import script, trace
 from workers.runtimes.torchscript.torch_state import build_state
 
 pytestmark = [
+    pytest.mark.system,
     pytest.mark.compiler,
     pytest.mark.filterwarnings("ignore:Lite Interpreter is deprecated:DeprecationWarning"),
 ]

@@ -19,6 +19,8 @@ from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.phone import VirtualPhone, adbd, missing, up
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def phones(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:
