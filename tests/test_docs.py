@@ -15,7 +15,7 @@ import click
 import numpy as np
 import pytest
 
-from sweeps.cli import main
+from sweeps.cli.main import main
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED
