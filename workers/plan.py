@@ -13,7 +13,7 @@ from sweeps.records import VIRTUAL_PHONE, DeviceFacts, Variant
 from sweeps.spec.sweep import SweepSpec
 from workers.measure.attach import attach
 from workers.models import data
-from workers.models import prepare as models
+from workers.models.identity import identify
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
 
@@ -51,7 +51,7 @@ def plan_sweep(
         references |= runtimes.get(name).references()
     facts = _devices(spec.devices, folder, references, before, tell)
     identities = Identities(
-        models={model.name: models.identify(model, roots) for model in networks},
+        models={model.name: identify(model, roots) for model in networks},
         calibration_id=calibration.id,
         evaluation_id=evaluation.id,
         versions=versions,

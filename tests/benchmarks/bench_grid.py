@@ -42,7 +42,7 @@ grids:
 ALONE = """
 import pickle, sys, time
 from pathlib import Path
-from workers.models.prepare import load_eager
+from workers.models.eager import load_eager
 from workers.runtimes.torchscript import building
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.verify import warm_up

@@ -28,7 +28,7 @@ from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
 from workers.devices.local import host_abi
 from workers.devices.virtual_phone.phone import VirtualPhone, up
-from workers.driver import device as device_run
+from workers.driver import contact
 from workers.runtimes.torchscript import native_runner, programs
 
 ONE_ROUND = ProtocolSpec(preset="quick", rounds=1, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
@@ -87,8 +87,8 @@ def pair(
     running: list[VirtualPhone], port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[list[VirtualPhone]]:
     """Two phones as new, whose drivers give up soon."""
-    monkeypatch.setattr(device_run, "_AWAY_S", 1.0)
-    monkeypatch.setattr(device_run, "_AWAY_LOOK_S", 0.5)
+    monkeypatch.setattr(contact, "_AWAY_S", 1.0)
+    monkeypatch.setattr(contact, "_AWAY_LOOK_S", 0.5)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for phone in running:

@@ -22,7 +22,7 @@ from workers.executors.inline import InlineExecutor
 from workers.runtimes.torchscript import native_runner, references
 from workers.runtimes.torchscript.programs import FOLDER_VARIABLE
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 BOTH = GridSpec(backend=("nnapi",), layout=("nhwc",))
 FP32 = GridSpec(backend=("nnapi",), precision=("fp32",), layout=("nhwc",))

@@ -16,6 +16,8 @@ from tests.workers.tiny_sweep import PROTOCOL, Sweep
 from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.runtimes.torchscript import references
 
+pytestmark = pytest.mark.system
+
 ARTICLE = Path(sweeps.__file__).parent / "specs" / "nnapi-article.yaml"
 
 
@@ -30,6 +32,7 @@ def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Virtu
         yield phone
 
 
+@pytest.mark.smoke
 def test_the_sweep_is_what_the_article_s_commands_say(article: SweepSpec) -> None:
     protocol = protocol_of(article)
     assert (protocol.warmup_iterations, protocol.warmup_seconds) == (5, 0.0)

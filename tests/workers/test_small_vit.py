@@ -10,7 +10,8 @@ from torch.ao.quantization import quantize_dynamic
 from sweeps.spec.sweep import ModelSpec
 from sweeps.workspace import Workspace
 from workers.models.data import digits_for_training
-from workers.models.prepare import eager_logits, load_eager, package
+from workers.models.eager import eager_logits, load_eager
+from workers.models.prepare import package
 from workers.small_vit import small_vit
 
 SHAPE = (1, 3, 64, 64)

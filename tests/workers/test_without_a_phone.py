@@ -17,6 +17,8 @@ from tests.workers.tiny_sweep import Sweep
 from workers.native.compiler import INSTALL
 from workers.runtimes.torchscript import references
 
+pytestmark = pytest.mark.system
+
 # Calibrated with 8 images, the per-tensor int8 of this network misses the 10 dB that a build must reach.
 DATA = DataSpec(
     calibration=SyntheticData(source="synthetic", images=64),

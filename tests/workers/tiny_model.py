@@ -8,8 +8,8 @@ import torch
 
 from sweeps.records import Job, RunAxes, Variant
 from workers.devices.local import local_facts
+from workers.models.code import construct
 from workers.models.package import BuildInputs, ModelPackage
-from workers.models.prepare import construct
 from workers.runtimes import registry
 
 SOURCE = b"""

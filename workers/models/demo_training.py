@@ -11,7 +11,7 @@ import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sweeps.errors import ModelError
-from workers.models.data import Dataset
+from workers.models.dataset import Dataset
 from workers.models.one_thread import one_thread
 
 BATCH = 32

@@ -1,4 +1,4 @@
-"""Models: what they are (torch-free, for plans), their weights made ready, and loading them on any machine."""
+"""Models made ready: their weights loaded, settled or trained, their data, and the answers of the fp32 eager model."""
 
 import hashlib
 import io
@@ -7,22 +7,21 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from sweeps.errors import DataError, ModelError
-from sweeps.planning.plan import ModelIdentity
 from sweeps.records import canonical_key
 from sweeps.spec.sweep import DataSpec, ModelSpec
 from sweeps.workspace import Workspace
 from workers.models import data as datasets
-from workers.models.code import RECORDED_IDS, OwnCode, construct, own_code
+from workers.models import demo_training, weights
+from workers.models.code import construct, own_code
+from workers.models.dataset import DataManifest, Dataset
+from workers.models.eager import eager_logits, load_eager
+from workers.models.identity import sha256_of, source_id_of, weights_id_of
 from workers.models.package import BuildInputs, Images, Logits, ModelPackage
-
-# A plan needs nothing but `identify`; torch takes seconds to import, so every function here imports it for itself.
-if TYPE_CHECKING:
-    import torch
 
 Progress = Callable[[str, float | None], None]
 """What is being done, and the share of it that is done (0 to 1; `None` where it can not be told)."""
@@ -39,20 +38,11 @@ class PreparedModel:
     """What building and judging all variants of one model takes."""
 
     build_inputs: BuildInputs
-    calibration_manifest: datasets.DataManifest
-    evaluation_manifest: datasets.DataManifest
-    evaluation: datasets.Dataset
+    calibration_manifest: DataManifest
+    evaluation_manifest: DataManifest
+    evaluation: Dataset
     evaluation_logits: Logits
     """Of the fp32 eager model, (N, classes)."""
-
-
-def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
-    """Where the model's code and weights come from, for build keys. Loads, trains and downloads nothing.
-
-    The user's own modules are looked for in `roots`, the current folder and `sys.path`. Raises `ModelError`.
-    """
-    code = own_code(model.source, roots) if ":" in model.source else None
-    return ModelIdentity(source=_source_id(model, code), weights_id=_weights_id(model))
 
 
 def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: Sequence[Path] = ()) -> ModelPackage:
@@ -60,10 +50,8 @@ def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: S
 
     Raises `ModelError` where code or weights can not be loaded, do not fit each other, or do not make a classifier.
     """
-    from workers.models import weights
-
     code = own_code(model.source, roots) if ":" in model.source else None
-    source, weights_id = _source_id(model, code), _weights_id(model)
+    source, weights_id = source_id_of(model, code), weights_id_of(model)
     files = code.files if code else {}
     arguments = dict(model.arguments)
     if model.weights == "pretrained" and model.source in ("googlenet", "inception_v3"):
@@ -95,41 +83,6 @@ def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: S
         model_source=source,
         input_shape=model.input_shape,
     )
-
-
-def load_eager(package: ModelPackage) -> "torch.nn.Module":
-    """The fp32 model with its weights, in eval mode, without gradients, on any machine.
-
-    Raises `ModelError` where the model can not be built or the weights do not fit it.
-    """
-    import torch
-
-    from workers.models import weights
-
-    model = construct(package.source, package.arguments, package.files).float()
-    state = torch.load(io.BytesIO(package.state), map_location="cpu", weights_only=True)
-    weights.fit(model, state, f"the package of {package.name}")
-    return model.requires_grad_(False).eval()
-
-
-def eager_logits(
-    module: "torch.nn.Module", images: Images, batch: int = 1, progress: Callable[[float], None] | None = None
-) -> Logits:
-    """(N, classes) float32: what `module` answers to (N, C, H, W), `batch` images at a time."""
-    import torch
-
-    from workers.models.one_thread import one_thread
-
-    parts: list[Logits] = []
-    with torch.no_grad(), one_thread():
-        for start in range(0, len(images), batch):
-            part = images[start : start + batch]
-            # Filled up with its last image: some models take one batch size only.
-            filled = np.concatenate([part, np.repeat(part[-1:], batch - len(part), axis=0)])
-            parts.append(module(torch.from_numpy(filled)).float().numpy()[: len(part)])
-            if progress is not None:
-                progress((start + len(part)) / len(images))
-    return np.concatenate(parts)
 
 
 def prepare(
@@ -169,71 +122,21 @@ def prepare(
     )
 
 
-def _source_id(model: ModelSpec, code: OwnCode | None) -> str:
-    return f"torchvision:{model.source}" if code is None else f"{model.source}@{code.sha256}"
-
-
-def _weights_id(model: ModelSpec) -> str:
-    match model.weights:
-        case "random":
-            return f"random:{model.seed}"
-        case "demo":
-            made_from = {
-                "trainer": RECORDED_IDS["workers.models.demo_training"],
-                "images": datasets.digits_training_id(),
-                "seed": model.seed,
-            }
-            return f"demo:{canonical_key(made_from)}"
-        case "pretrained":
-            return _pretrained_id(model.source)
-        case path:
-            try:
-                with Path(path).open("rb") as file:
-                    return hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise ModelError(
-                    f"the checkpoint {path} can not be read: {error.strerror}", "correct weights: in the sweep file"
-                ) from error
-
-
-def _sha256_of(module: str) -> str:
-    return hashlib.sha256(Path(__file__).with_name(module).read_bytes()).hexdigest()
-
-
-def _pretrained_id(source: str) -> str:
-    """`MobileNet_V2_Weights.IMAGENET1K_V2`. The one identity that needs torchvision, which knows the newest name."""
-    import torchvision
-
-    if ":" in source:
-        raise ModelError(f"{source} has no pretrained weights", "give weights: path, or weights: random")
-    try:
-        return str(torchvision.models.get_model_weights(source).DEFAULT)
-    except ValueError:
-        construct(source, {}, {})  # raises with the names that come close
-        raise ModelError(f"torchvision has no weights of {source}", "give weights: path, or weights: random") from None
-
-
 def _constructed(
     model: ModelSpec, arguments: Mapping[str, str | int | float | bool], files: Mapping[str, bytes]
-) -> "torch.nn.Module":
-    import torch
-
+) -> torch.nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(model.seed)
         return construct(model.source, arguments, files).float()
 
 
 def _settle_or_train(
-    network: "torch.nn.Module",
+    network: torch.nn.Module,
     model: ModelSpec,
     workspace: Workspace,
     identity: Mapping[str, object],
     progress: Progress,
 ) -> None:
-    import torch
-
-    from workers.models import demo_training, weights
-
     path = workspace.weights / f"{canonical_key({**identity, 'torch': torch.__version__})}.pt"
     if path.exists():
         try:
@@ -257,9 +160,7 @@ def _settle_or_train(
     _write_whole(path, _serialized(network))
 
 
-def _serialized(network: "torch.nn.Module") -> bytes:
-    import torch
-
+def _serialized(network: torch.nn.Module) -> bytes:
     buffer = io.BytesIO()
     torch.save(network.state_dict(), buffer)
     return buffer.getvalue()
@@ -268,8 +169,6 @@ def _serialized(network: "torch.nn.Module") -> bytes:
 def _reference_logits(
     packed: ModelPackage, images: Images, evaluation_id: str, workspace: Workspace, progress: Progress
 ) -> Logits:
-    import torch
-
     key = canonical_key(
         {
             "weights": packed.weights_id,
@@ -281,7 +180,7 @@ def _reference_logits(
             "pixels": hashlib.sha256(np.ascontiguousarray(images).data).hexdigest(),
             "torch": torch.__version__,
             # The id of random weights does not tell what settled them.
-            "code": [_sha256_of("images.py"), _sha256_of("weights.py")],
+            "code": [sha256_of("images.py"), sha256_of("weights.py")],
         }
     )
     path = workspace.references / f"{key}.npy"
@@ -301,11 +200,7 @@ def _reference_logits(
     return logits
 
 
-def _check_reference(packed: ModelPackage, logits: Logits, evaluation: datasets.Dataset) -> None:
-    import torch
-
-    from workers.models import weights
-
+def _check_reference(packed: ModelPackage, logits: Logits, evaluation: Dataset) -> None:
     classes = logits.shape[1]
     if evaluation.labels is not None and evaluation.labels.max() >= classes:
         raise DataError(

@@ -20,6 +20,8 @@ from PIL import Image
 from tests.free_port import free_port
 from tests.workers.adb_server import kill_server
 
+pytestmark = pytest.mark.system
+
 SWEEP = """
 name: own
 models:
@@ -70,6 +72,7 @@ def _blocks(folder: Path) -> int:
         return int(database.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()[0])
 
 
+@pytest.mark.smoke
 @pytest.mark.ray
 def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, edgesweep: Command) -> None:
     plan = json.loads(edgesweep("plan", "sweep.yaml", "--json").stdout)
@@ -185,6 +188,7 @@ def _under_ctrl_c(work: str) -> "subprocess.Popen[str]":
     return process
 
 
+@pytest.mark.smoke
 def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -> None:
     process = _under_ctrl_c("time.sleep(600)")
     assert process.stdout is not None
@@ -196,6 +200,7 @@ def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -
     assert process.returncode == -signal.SIGINT, stderr
 
 
+@pytest.mark.smoke
 def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
     # More than a pipe holds: it is in the write until the other end reads on.
     process = _under_ctrl_c("print('x' * 1_000_000, flush=True); print('stops:', stop())")

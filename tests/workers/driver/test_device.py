@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from sweeps.errors import ClusterError
-from sweeps.frame import ResultRow
 from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import protocol_of
 from sweeps.records import DeviceFacts, Failed, Job, Measured, Timing
+from sweeps.results import ResultRow
 from sweeps.spec.sweep import GateSpec, GridSpec, MinutesBudget, ObjectiveSpec, ProtocolSpec, SweepSpec
-from tests.workers.tiny_sweep import Sweep
+from tests.gallery import RememberingHost
+from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices import registry
 from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver import contests
@@ -39,12 +40,13 @@ class Latencies(dict[str, float]):
 
 
 class KnownPhone(FakeDevice):
-    """One on which two files are never equally fast by chance."""
+    """One on which two files are never equally fast by chance, and nothing is evaluated twice."""
 
     latencies = Latencies()
 
     def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
         super().__init__(folder, name, true_ms=self.latencies, faults=faults)
+        self._host = RememberingHost(folder / f"fake-{name}")
 
 
 @pytest.fixture(autouse=True)
@@ -70,8 +72,8 @@ class SimulatedPhones(InlineExecutor):
         return Bench(phone, self._at)
 
 
-def sweep_of(tmp_path: Path, phone: str, grid: GridSpec = TWO, **changes: object) -> Sweep:
-    return Sweep(tmp_path, grid, devices=(f"fake:{phone}",), objective=ANY, **changes)
+def sweep_of(tmp_path: Path, phone: str, grid: GridSpec = TWO, **changes: object) -> BuiltSweep:
+    return BuiltSweep(tmp_path, grid, devices=(f"fake:{phone}",), **{"objective": ANY} | changes)
 
 
 def timing(journal: Journal, job: Job) -> Timing:
@@ -240,7 +242,9 @@ def test_another_objective_is_another_race_on_the_same_blocks(tmp_path: Path) ->
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal)
         before = {job.key: journal.settled(job.key) for job in sweep.plan.jobs}
-        other = Sweep(tmp_path, GRID, devices=("fake:steady",), objective=front, budget="race", protocol=ProtocolSpec())
+        other = BuiltSweep(
+            tmp_path, GRID, devices=("fake:steady",), objective=front, budget="race", protocol=ProtocolSpec()
+        )
         assert [job.key for job in other.plan.jobs] == list(before)
         journal.save_plan(other.plan)
         assert not any(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in other.plan.jobs)
@@ -492,7 +496,7 @@ def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_g
                 raise ClusterError("no node of the Ray cluster has the device", "start its host")
             return super().lane(facts)
 
-    sweep = Sweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY)
+    sweep = BuiltSweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, executor=WithoutOne(sweep.workspace.root))
         [away] = [event for event in events if isinstance(event, Away)]
@@ -510,7 +514,7 @@ def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_g
 
 
 def test_a_phone_that_stays_away_leaves_its_jobs_pending_and_the_others_go_on(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY)
+    sweep = BuiltSweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY)
     only_one = SimulatedPhones(sweep.workspace.root, {"fake:steady": Faults(gone_from_s=1.0)})
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, executor=only_one)

@@ -18,7 +18,7 @@ from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver import contact
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 SWEEP = """
 name: four
@@ -68,6 +68,7 @@ def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
             continue
 
 
+@pytest.mark.smoke
 def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_it_is_back(
     phones: list[VirtualPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,8 @@ from workers.driver import contact
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import ALL_PHONES, plan_sweep
 
+pytestmark = pytest.mark.system
+
 Pair = list[VirtualPhone]
 
 SWEEP = """

@@ -34,6 +34,8 @@ from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.measure import readiness, requests
 
+pytestmark = pytest.mark.system
+
 Pair = list[VirtualPhone]
 
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/hostile) [bold](y) \x1b[31m"

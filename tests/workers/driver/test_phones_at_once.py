@@ -12,6 +12,8 @@ from tests.workers.phone_sweep import MANY_IMAGES, PAUSE, ImpatientPhone, PhoneS
 from workers.devices.adb.device import AdbDevice
 from workers.devices.virtual_phone.phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 Interval = tuple[float, float]
 
 LOG = "local/others"

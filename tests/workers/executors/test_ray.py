@@ -25,7 +25,7 @@ from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 
-pytestmark = pytest.mark.ray
+pytestmark = [pytest.mark.system, pytest.mark.ray]
 
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
 QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.01, min_seconds=0.02, iterations=3))

@@ -32,7 +32,7 @@ from workers.runtimes.interface import Program
 from workers.runtimes.torchscript import bundled, native_runner, programs
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 VIRTUAL = replace(local_facts(), exec_context=VIRTUAL_PHONE)
 IMAGES = 6

@@ -131,7 +131,7 @@ def test_a_set_that_would_fill_the_memory_is_refused_before_it_is_made(
     data = DataSpec(calibration=SyntheticData(source="synthetic", images=1), evaluation=evaluation)
     assert len(load(data, SHAPE)[1]) == 20
     ram_bytes = psutil.virtual_memory().total
-    monkeypatch.setattr("workers.models.data.LARGEST_SHARE_OF_RAM", 10.5 * 3 * 32 * 32 * 4 / ram_bytes)
+    monkeypatch.setattr("workers.models.dataset.LARGEST_SHARE_OF_RAM", 10.5 * 3 * 32 * 32 * 4 / ram_bytes)
     with pytest.raises(DataError, match=r"20 images of \[3, 32, 32\] take (.|\n)*at most images: 10,"):
         load(data, SHAPE)
 

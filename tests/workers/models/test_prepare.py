@@ -16,7 +16,9 @@ from sweeps.spec.sweep import DataSpec, DigitsData, ModelSpec, SyntheticData, To
 from sweeps.workspace import Workspace
 from workers.models import weights
 from workers.models.data import load
-from workers.models.prepare import eager_logits, identify, load_eager, package, prepare
+from workers.models.eager import eager_logits, load_eager
+from workers.models.identity import identify
+from workers.models.prepare import package, prepare
 
 ROOT = Path(__file__).parents[3]
 SYNTHETIC = DataSpec(
@@ -114,7 +116,7 @@ def test_an_identity_needs_no_torch_and_runs_no_code_of_the_user(project: Path) 
     (project / "nets.py").write_text(NET + "\nraise SystemExit('was run')\n")
     program = (
         "import sys; from pathlib import Path; from sweeps.spec.sweep import ModelSpec;"
-        "from workers.models.prepare import identify;"
+        "from workers.models.identity import identify;"
         "m = identify(ModelSpec(source='nets:net', weights='random', seed=3), [Path(sys.argv[1])]);"
         "assert not {'torch', 'nets'} & set(sys.modules); print(m.source, m.weights_id)"
     )
@@ -182,7 +184,7 @@ def test_an_own_model_is_loaded_elsewhere_from_its_package_alone(project: Path, 
     expected = eager_logits(load_eager(packed), images)
     assert expected.shape == (3, 7)
     program = (
-        "import pickle, sys, numpy as np, torch; from workers.models.prepare import load_eager, eager_logits;"
+        "import pickle, sys, numpy as np, torch; from workers.models.eager import load_eager, eager_logits;"
         "packed, images = pickle.load(sys.stdin.buffer); module = load_eager(packed);"
         "torch.jit.script(module); sys.stdout.buffer.write(eager_logits(module, images).tobytes())"
     )
@@ -495,7 +497,7 @@ def test_another_way_to_settle_random_weights_has_reference_answers_of_its_own(t
 
     first = answers()
     assert len(first) == 1
-    with (tmp_path / "workers" / "weights.py").open("a") as file:
+    with (tmp_path / "workers" / "models" / "weights.py").open("a") as file:
         file.write("# another version\n")
     assert len(answers()) == 2
 

@@ -26,7 +26,7 @@ from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.torch_state import build_state
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 IMAGES, CLASSES = 2, 3
 DEADLINE_S = 60.0

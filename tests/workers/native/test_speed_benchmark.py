@@ -24,7 +24,7 @@ from workers.runtimes.torchscript.save import Format
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 from workers.runtimes.torchscript.torch_state import build_state
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 ENGINE = "x86"
 """The default of the library that the stand-in is linked to."""

@@ -11,8 +11,8 @@ import torch
 from sweeps.errors import BuildError
 from sweeps.records import DEFAULT_GRANULARITY
 from workers.models.accuracy import sqnr_db
+from workers.models.eager import load_eager
 from workers.models.package import BuildInputs
-from workers.models.prepare import load_eager
 from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.quantize import (
     Scheme,

@@ -188,7 +188,7 @@ def test_an_error_line_keeps_the_runners_own_kind() -> None:
 
 OF_DEVICES = set().union(
     *map(kinds_of, (ROOT / "workers" / "devices" / "adb").glob("*.py")),
-    *(kinds_of(ROOT / "workers" / name) for name in ("executors/ray.py", "executors/lane.py", "measure/waiting.py")),
+    *(kinds_of(ROOT / "workers" / f"{name}.py") for name in ("executors/ray", "executors/lane", "measure/waiting")),
 )
 
 

@@ -20,6 +20,8 @@ from workers.runtimes.torchscript.capture import mixed, script, trace
 from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.torch_state import build_state
 
+pytestmark = pytest.mark.system
+
 FORMATS: tuple[Format, ...] = ("pt", "ptl")
 OPERATIONS = ("CONV_2D", "RELU", "AVERAGE_POOL_2D", "RESHAPE", "FULLY_CONNECTED")
 

@@ -34,7 +34,7 @@ def _opened(given: argparse.Namespace) -> Load:
         raise GiveUp("load_failed", str(error)) from error
     from sweeps.errors import ModelError
     from workers.models import weights  # noqa: F401  # with its imports, which are no part of the load
-    from workers.models.prepare import load_eager
+    from workers.models.eager import load_eager
 
     if ":" not in package.source:
         import torchvision  # noqa: F401  # as above

@@ -10,8 +10,8 @@ import torch
 from sweeps.manifest import Coverage, EvalSibling, Manifest, TensorSpec, Verification
 from sweeps.planning.axes import is_calibrated
 from sweeps.records import Variant
+from workers.models.eager import eager_logits, load_eager
 from workers.models.package import BuildInputs
-from workers.models.prepare import eager_logits, load_eager
 from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.torchscript import metal, references
 from workers.runtimes.torchscript.pipeline import lower, tensor_spec

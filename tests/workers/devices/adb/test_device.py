@@ -54,6 +54,8 @@ from workers.devices.adb.host import AdbHost, parse_devices, trouble
 from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.measure.fixed_performance import FixedPerformance
 
+pytestmark = pytest.mark.system
+
 RUN = "local/tmp/edgesweep/run"
 
 

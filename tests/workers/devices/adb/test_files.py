@@ -13,6 +13,8 @@ from tests.workers.phone_sweep import in_a_push
 from workers.devices.adb.device import AdbDevice
 from workers.devices.virtual_phone.phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 FOLDER = "local/tmp/edgesweep"
 FILE = f"{FOLDER}/run/model.pt"
 

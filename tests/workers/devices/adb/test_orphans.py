@@ -18,6 +18,8 @@ from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.facts import benchmark, parse_processes
 from workers.devices.virtual_phone.phone import VirtualPhone
 
+pytestmark = pytest.mark.system
+
 RUN = "/data/local/tmp/edgesweep/run"
 HASH = "0f" * 8
 

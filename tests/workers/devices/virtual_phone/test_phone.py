@@ -20,6 +20,8 @@ from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.adbd import adbd, missing
 from workers.devices.virtual_phone.phone import VirtualPhone, up
 
+pytestmark = pytest.mark.system
+
 
 @pytest.fixture(scope="module")
 def phones(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:
