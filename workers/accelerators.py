@@ -16,7 +16,7 @@ from sweeps.surveys import Accelerator, Answer
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Device
 from workers.devices.local import LocalDevice, from_os_error
-from workers.driver.events import Attempt, Building, Preparing
+from workers.driver.events import AttemptFailed, Building, Preparing
 from workers.executors.interface import BuildRequest, Executor
 from workers.measure.attach import Attached, attach
 from workers.models.prepare import PreparedModel
@@ -64,7 +64,7 @@ class Inquiry:
 
     def build(
         self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
-    ) -> Iterator[Preparing | Building | Attempt]:
+    ) -> Iterator[Preparing | Building | AttemptFailed]:
         """What is not in the workspace yet. Raises what `prepare` does."""
         missing = self._missing()
         done = 0
@@ -83,7 +83,7 @@ class Inquiry:
                 done += 1
                 if isinstance(outcome, Failed):
                     self._failures[request.build_key] = outcome
-                    yield Attempt(name, outcome, final=True)
+                    yield AttemptFailed(name, outcome, final=True)
                 else:
                     self._store.unpack(outcome)
                 yield Building(done, len(missing), ())

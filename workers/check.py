@@ -37,7 +37,8 @@ from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.measure.attach import attach
 from workers.measure.bench import Bench
-from workers.measure.waiting import Patience, _await_ready
+from workers.measure.requests import BlockRequest
+from workers.measure.waiting import WaitLimits, wait_until_ready
 
 NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"
 _TO_RESOLVE = "it may be slower by more than {margin:g} %: measure more with --rounds, or allow more with --margin"
@@ -121,9 +122,9 @@ def check(
         attached.device.end_orphans()
         ArtifactStore(workspace.artifacts).unpack(packed)
         blocks = []
-        patience = Patience(protocol)
+        limits = WaitLimits(protocol)
         for round_ in range(rounds):
-            blocks.append(_block(bench, job, round_, protocol, patience))
+            blocks.append(_block(bench, job, round_, protocol, limits))
             tell(blocks[-1])
     finally:
         bench.close()
@@ -210,9 +211,9 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
     return PackedArtifact(key, {manifests.FILE_NAME: manifest.model_dump_json().encode(), manifest.file: content})
 
 
-def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, patience: Patience) -> Block:
-    readiness = _await_ready(bench, job, protocol.gate, patience)
-    found = readiness if isinstance(readiness, Failed) else bench.block(job, round_, protocol, readiness)
-    if isinstance(found, Failed):
-        raise DeviceError(found.kind, f"{job.name} could not be measured: {found.message}")
-    return found
+def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
+    found = wait_until_ready(bench, job, protocol.gate, limits)
+    block = found if isinstance(found, Failed) else bench.ask(BlockRequest(job, round_, protocol, found))
+    if isinstance(block, Failed):
+        raise DeviceError(block.kind, f"{job.name} could not be measured: {block.message}")
+    return block

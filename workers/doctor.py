@@ -13,7 +13,7 @@ import psutil
 from workers.devices.adb.host import AdbHost
 from workers.devices.linux.sensors import host_temperature
 from workers.devices.local import local_facts
-from workers.devices.virtual_phone.phone import missing
+from workers.devices.virtual_phone.adbd import missing
 from workers.native.compiler import INSTALL, compiler
 
 _WORKERS = "pip install 'edgesweep[workers]'"

@@ -109,11 +109,9 @@ def roots_of(sweep_file: Path) -> tuple[Path, ...]:
 
 def outcome_of(journal: "Journal", planned: "Plan", job: "Job") -> "Measured | Failed | None":
     """How one job of a plan ended so far; `None` while it is pending."""
-    from sweeps.protocol.presets import protocol_of
+    from sweeps.planning.planned import planned_job
 
-    fingerprint = next(facts.fingerprint for facts in planned.devices if facts.device_id == job.device_id)
-    protocol = protocol_of(planned.sweep)
-    return journal.outcome(job, protocol, planned.identities.evaluation_id, fingerprint)
+    return journal.outcome(planned_job(planned, job))
 
 
 def print_json(document: Any) -> None:
@@ -130,7 +128,7 @@ def show(event: "Event", progress: "RunProgress") -> None:
             progress.step("Building", done, total, ", ".join(running))
         case events.Measuring(device, done, total, running):
             progress.step(f"Measuring on {device}", done, total, running, beside="Measuring on ")
-        case events.Attempt(name, failed, final):
+        case events.AttemptFailed(name, failed, final):
             again = "" if final else "; trying again"
             progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
         case events.Waiting(device, lacking, waited):

@@ -21,7 +21,7 @@ from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
     from sweeps.surveys import Figures, Simulation
-    from workers.devices.fake.physics import Phone
+    from workers.devices.fake.phones import Phone
     from workers.simulation import Method, SimulatedSweep
 
 PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
@@ -156,7 +156,7 @@ def _figures(method: "Method", sweeps: "Sequence[SimulatedSweep]") -> "Figures":
 
 
 def _phone(name: str) -> "Phone":
-    from workers.devices.fake.physics import PHONES as KNOWN
+    from workers.devices.fake.phones import PHONES as KNOWN
 
     if name not in KNOWN:
         raise SpecError(

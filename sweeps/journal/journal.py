@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.imported import Imported
-from sweeps.journal.file import FIRST_STEP
-from sweeps.journal.plans import PlanTables, now
+from sweeps.journal.news import NewsTables
+from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
+from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.protocol.sentinel import changed_spans
@@ -39,7 +40,7 @@ def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
     return always, judged_key(always, evaluation_id)
 
 
-class Journal(PlanTables):
+class Journal(NewsTables):
     """An open journal. Use it as a context manager, or call `close()`."""
 
     def add_artifact(self, manifest: Manifest) -> None:
@@ -178,28 +179,23 @@ class Journal(PlanTables):
             )
         return len({job_key for job_key, _ in keys})
 
-    def outcome(
-        self, job: Job, protocol: Protocol, evaluation_id: str | None, fingerprint: str
-    ) -> Measured | Failed | None:
+    def outcome(self, planned: PlannedJob) -> Measured | Failed | None:
         """How the job ended so far; `None` while it is pending.
 
-        Measured: its rounds ended (it has all that there can be, or they were settled before), or it is only checked,
-        by a reference; and it has the accuracy by its device's `fingerprint` (or the reference) unless
-        `evaluation_id` is `None`. Failed: one failure of its build, or `MAX_ATTEMPTS` of its own (the last one is
-        given). All accepted blocks are summarised.
+        Measured: its rounds ended (it has all that there can be, or they were settled before), or it is only checked
+        by a reference; and it has an accuracy by `planned.executor`, unless none is asked for. Failed: one failure of
+        its build, or `MAX_ATTEMPTS` of its own (the last one is given). All accepted blocks are summarised.
         """
+        job, protocol, evaluation_id = planned.job, planned.protocol, planned.evaluation_id
         accuracy = None
         if evaluation_id is not None:
-            accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, job.reference or fingerprint)), None)
+            accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, planned.executor)), None)
         if evaluation_id is None or accuracy is not None:
             if job.emulated:
                 return Measured(timing=None, accuracy=accuracy)
             if self.rounds_ended(job, protocol):
-                # What a block is was settled with the key, how many there should be is the caller's.
-                measured_under = replace(self._protocol(job), rounds=protocol.rounds)
-                return Measured(
-                    timing=summarize(job.key, self.blocks(job.key, job.sentinel), measured_under), accuracy=accuracy
-                )
+                blocks = self.blocks(job.key, job.sentinel)
+                return Measured(timing=summarize(job.key, blocks, protocol), accuracy=accuracy)
         for key in build_failure_keys(job, evaluation_id):
             if build_failures := self.failures(key):
                 return build_failures[-1]
@@ -217,9 +213,8 @@ class Journal(PlanTables):
         return blocks > 0 and settled is not None and settles(settled, protocol)
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
-        """`outcome` under what the job was last planned with in this sweep."""
-        planned = self.circumstances(sweep, job.key)
-        return self.outcome(job, planned.protocol, planned.evaluation_id, planned.facts.fingerprint)
+        """`outcome` of the job as it was last planned in this sweep."""
+        return self.outcome(self.planned_job(sweep, job.key))
 
     def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
         """Newest first. Any engine: it is part of the build key, what ran is only recorded."""
@@ -232,16 +227,6 @@ class Journal(PlanTables):
             executor,
         )
         return [from_json(Accuracy, record) for (record,) in rows]
-
-    def _protocol(self, job: Job) -> Protocol:
-        row = self._row(
-            "SELECT protocol FROM jobs JOIN plans ON plans.id = plan_id WHERE job_key = ?"
-            " ORDER BY plan_id DESC LIMIT 1",
-            job.key,
-        )
-        if row is None:
-            raise StoreError(f"job {job.name!r} is in no plan of the journal {self.path}", FIRST_STEP)
-        return from_json(Protocol, row[0])
 
     def _append(self, key: str, kind: str, record: str) -> None:
         with self._writing():

@@ -1,13 +1,9 @@
-"""The part of the journal that knows what was planned: sweeps, their jobs, and what each job was planned under.
+"""The part of the journal that knows what was planned: sweeps, their jobs, and what each job was planned under."""
 
-It also finds which of these jobs a reader has to look at again.
-"""
-
-import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -15,12 +11,10 @@ from sweeps.errors import StoreError
 from sweeps.journal.file import FIRST_STEP, JournalFile
 from sweeps.json_records import from_json, to_json
 from sweeps.planning.plan import Plan
+from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import Protocol, protocol_of
-from sweeps.protocol.sentinel import Placed, changed_spans
-from sweeps.records import Block, DeviceFacts, Job, Skipped, canonical_key
+from sweeps.records import DeviceFacts, Job, Skipped, canonical_key
 from sweeps.spec.sweep import SweepSpec
-
-Planned = TypeVar("Planned", Job, Skipped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,25 +24,6 @@ class SweepRow:
     name: str
     created: datetime
     updated: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
-    """What a job or a skipped combination was planned under, the last time that it was planned."""
-
-    stale: bool
-    """Not in the sweep's present plan any more."""
-    protocol: Protocol
-    evaluation_id: str | None
-    facts: DeviceFacts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """How far a reader has come in one sweep."""
-
-    plan_id: int
-    attempt_id: int
 
 
 class PlanTables(JournalFile):
@@ -144,102 +119,43 @@ class PlanTables(JournalFile):
         )
         return tuple(from_json(Skipped, record) for (record,) in rows)
 
-    def position(self, sweep: str) -> Position:
-        """Where a reader stands that has read everything up to now."""
-        row = self._row("SELECT coalesce(max(id), 0) FROM attempts")
-        return Position(plan_id=self._plan_id(sweep), attempt_id=0 if row is None else row[0])
-
     def protocol(self, sweep: str) -> Protocol:
         """Of the present plan."""
         text = self._rows("SELECT protocol FROM plans WHERE id = ?", self._plan_id(sweep))[0][0]
         return from_json(Protocol, text)
 
-    def circumstances(self, sweep: str, job_key: str) -> Circumstances:
+    def planned_job(self, sweep: str, job_key: str) -> PlannedJob:
         """Raises `StoreError` where the sweep never had such a job."""
-        plan_id = self._plan_id(sweep)
-        row = self._row(
-            "SELECT plan_id, json_extract(record, '$.device_id') FROM jobs WHERE sweep = ? AND job_key = ?",
-            sweep,
-            job_key,
-        )
+        present = self._plan_id(sweep)
+        row = self._row("SELECT record, plan_id FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
         if row is None:
             raise StoreError(f"job {job_key:.12} is in no plan of the sweep {sweep!r}", FIRST_STEP)
-        return self._circumstances(row[0], row[1], row[0] != plan_id)
+        [planned] = self._planned_jobs([row], present)
+        return planned
 
-    def jobs_since(self, sweep: str, position: Position | None) -> list[tuple[Job, Circumstances]]:
-        """The jobs with new attempts since `position`, and those of a device of which its sentinel says something else
-        since; all of them where there is a new plan or no position."""
-        present = self._plan_id(sweep)
-        everything = position is None or position.plan_id != present
-        newer = 0 if position is None else position.attempt_id
-        sentinels = [] if everything else self._sentinels_with_news(sweep, newer)
-        rows = self._rows(
-            "SELECT record, plan_id FROM jobs WHERE sweep = ? AND (? OR"
-            " job_key IN (SELECT key FROM attempts WHERE id > ?) OR"
-            " build_key IN (SELECT key FROM attempts WHERE id > ?) OR"
-            " json_extract(record, '$.sentinel') IN (SELECT value FROM json_each(?))) ORDER BY position",
-            sweep,
-            everything,
-            newer,
-            newer,
-            json.dumps(sentinels),
-        )
-        jobs = [(from_json(Job, record), plan_id) for record, plan_id in rows]
-        return self._with_circumstances(jobs, present)
-
-    def skipped_since(self, sweep: str, position: Position | None) -> list[tuple[Skipped, Circumstances]]:
-        """All combinations that were ever skipped, where there is a new plan or no position; else none."""
-        present = self._plan_id(sweep)
-        if position is not None and position.plan_id == present:
-            return []
-        rows = self._rows("SELECT record, plan_id FROM skipped WHERE sweep = ? ORDER BY position", sweep)
-        return self._with_circumstances([(from_json(Skipped, record), plan_id) for record, plan_id in rows], present)
-
-    def _sentinels_with_news(self, sweep: str, newer: int) -> list[str]:
-        """Those whose blocks after `newer` change what is said of the ones measured before them. Most looks do not, and
-        all jobs of a device would be worked out again after each of them."""
-        rows = self._rows(
-            "SELECT DISTINCT json_extract(record, '$.sentinel') FROM jobs WHERE sweep = ?"
-            " AND json_extract(record, '$.sentinel') IN (SELECT key FROM attempts WHERE id > ? AND kind = 'block')",
-            sweep,
-            newer,
-        )
+    def _planned_jobs(self, rows: Iterable[tuple[str, int]], present: int) -> list[PlannedJob]:
+        """`rows` are records of jobs, each with the id of its plan; `present` is the sweep's plan."""
+        # Thousands of jobs share a few plans and devices.
+        read = cache(self._planned_under)
         found = []
-        for (key,) in rows:
-            looks = self._looks(key)
-            if changed_spans(looks) != changed_spans([one for one in looks if one.position <= newer]):
-                found.append(key)
+        for record, plan_id in rows:
+            job = from_json(Job, record)
+            protocol, evaluation_id, facts = read(plan_id, job.device_id)
+            found.append(
+                PlannedJob(
+                    job=job, protocol=protocol, evaluation_id=evaluation_id, facts=facts, stale=plan_id != present
+                )
+            )
         return found
 
-    def _looks(self, sentinel: str) -> list[Placed]:
-        """Its blocks in the order of measuring."""
-        return sorted(self._placed(sentinel), key=lambda one: one.position)
-
-    def _placed(self, job_key: str) -> list[Placed]:
-        """The blocks of a job, or of a sentinel, in order of rounds."""
-        rows = self._rows("SELECT id, record FROM attempts WHERE key = ? AND kind = 'block' ORDER BY round", job_key)
-        return [Placed(position, from_json(Block, record)) for position, record in rows]
-
-    def _with_circumstances(
-        self, planned: list[tuple[Planned, int]], present: int
-    ) -> list[tuple[Planned, Circumstances]]:
-        # Thousands of jobs share a few plans and devices.
-        read = cache(self._circumstances)
-        return [(entry, read(plan_id, entry.device_id, plan_id != present)) for entry, plan_id in planned]
-
-    def _circumstances(self, plan_id: int, device_id: str, stale: bool) -> Circumstances:
+    def _planned_under(self, plan_id: int, device_id: str) -> tuple[Protocol, str | None, DeviceFacts]:
         protocol, evaluation_id, facts = self._rows(
             "SELECT protocol, evaluation_id, facts FROM plans JOIN devices ON plan_id = plans.id"
             " WHERE plans.id = ? AND device_id = ?",
             plan_id,
             device_id,
         )[0]
-        return Circumstances(
-            stale=stale,
-            protocol=from_json(Protocol, protocol),
-            evaluation_id=evaluation_id or None,
-            facts=from_json(DeviceFacts, facts),
-        )
+        return from_json(Protocol, protocol), evaluation_id or None, from_json(DeviceFacts, facts)
 
     def _plan_id(self, sweep: str) -> int:
         row = self._row("SELECT plan_id FROM sweeps WHERE name = ?", sweep)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from sweeps.errors import NoResultsError, StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
-from sweeps.journal.plans import Position, skipped_key
+from sweeps.journal.news import Position
+from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block, Measured
@@ -114,7 +115,7 @@ class Store:
         experiment_id = self._experiment(client, sweep)
         runs = active_runs(client, [experiment_id])
         known = {job.key for job, _ in journal.jobs(sweep)}
-        known |= {skipped_key(skipped) for skipped, _ in journal.skipped_since(sweep, None)}
+        known |= {skipped_key(skip.skipped) for skip in journal.skipped_since(sweep, None)}
         found: dict[str, list[_WrittenRun]] = {}
         imported: set[str] = set()
         for run in runs:
@@ -220,8 +221,8 @@ def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _W
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
     changed |= _save_imported(client, journal.imported(sweep), written)
-    for job, planned in journal.jobs_since(sweep, written.position):
-        outcome = journal.outcome(job, planned.protocol, planned.evaluation_id, planned.facts.fingerprint)
+    for planned in journal.jobs_since(sweep, written.position):
+        job, outcome = planned.job, journal.outcome(planned)
         if outcome is None:
             # Pending again (more rounds are wanted, or a retry): what is there stays until something better comes. But
             # accuracies on other images than those of the sweep file are not ranked beside the new ones.
@@ -232,15 +233,15 @@ def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _W
         blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
         manifest = journal.artifact(job.build_key)
         content = run_content.of_job(
-            sweep, job, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol)
+            sweep, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol)
         )
         new = _bring(client, written, content, blocks, manifest)
         changed |= _mark(client, written, job.key, planned.stale) or new
         count += new
-    for skipped, planned in journal.skipped_since(sweep, written.position):
-        content = run_content.of_skipped(sweep, skipped, planned)
+    for skip in journal.skipped_since(sweep, written.position):
+        content = run_content.of_skipped(sweep, skip)
         new = _bring(client, written, content, (), None)
-        changed |= _mark(client, written, content.row.job_key, planned.stale) or new
+        changed |= _mark(client, written, content.row.job_key, skip.stale) or new
         count += new
     return count, changed
 

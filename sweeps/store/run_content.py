@@ -8,10 +8,11 @@ from typing import Any
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.journal.plans import Circumstances, skipped_key
+from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
+from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.stopping import full_seconds
 from sweeps.records import (
     Accuracy,
@@ -67,14 +68,14 @@ class RunContent:
 
 def of_job(
     sweep: str,
-    job: Job,
-    planned: Circumstances,
+    planned: PlannedJob,
     outcome: Measured | Failed,
     blocks: Sequence[Block],
     manifest: Manifest | None,
     settled: Settled | None = None,
 ) -> RunContent:
     """The run of a finished job. `blocks` are those that `outcome` summarises, `settled` says why there are no more."""
+    job = planned.job
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled}
     if isinstance(outcome, Measured):
@@ -86,7 +87,8 @@ def of_job(
     return _content(row, planned, manifest)
 
 
-def of_skipped(sweep: str, skipped: Skipped, planned: Circumstances) -> RunContent:
+def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:
+    skipped = planned.skipped
     about = {"outcome": "skipped", "reason": skipped.reason}
     return _content(_row(sweep, skipped_key(skipped), "", skipped, planned, {}, about), planned, None)
 
@@ -160,7 +162,7 @@ def _row(
     key: str,
     build_key: str,
     entry: Job | Skipped,
-    planned: Circumstances,
+    planned: PlannedUnder,
     metrics: Mapping[str, float],
     about: Mapping[str, Any],
 ) -> ResultRow:
@@ -191,7 +193,7 @@ def _row(
     )
 
 
-def _content(row: ResultRow, planned: Circumstances, manifest: Manifest | None) -> RunContent:
+def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
     versions = {} if manifest is None else manifest.versions
     params = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PARAMS}
     tags = {tag: cut(_text(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
@@ -258,8 +260,7 @@ def _settled(text: str) -> Settled | None:
 
 def untimed_row(journal: Journal, sweep: str, job: Job) -> ResultRow:
     """One planned job as it is known before it is timed: its accuracy, if that is known yet."""
-    planned = journal.circumstances(sweep, job.key)
-    executor = job.reference or planned.facts.fingerprint
-    accuracy = journal.accuracy(job.build_key, planned.evaluation_id or "", job.variant.qengine, executor)
+    planned = journal.planned_job(sweep, job.key)
+    accuracy = journal.accuracy(job.build_key, planned.evaluation_id or "", job.variant.qengine, planned.executor)
     outcome = Measured(timing=None, accuracy=accuracy)
-    return replace(of_job(sweep, job, planned, outcome, (), journal.artifact(job.build_key)).row, stale=False)
+    return replace(of_job(sweep, planned, outcome, (), journal.artifact(job.build_key)).row, stale=False)

@@ -40,11 +40,11 @@ from workers.devices.adb import files as adb_files
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.wire import Wire
 from workers.devices.virtual_phone.phone import VirtualPhone, up
-from workers.driver.device import DeviceRun
-from workers.driver.events import Attempt, Away, Measuring
+from workers.driver.accuracy_pass import AccuracyPass
+from workers.driver.events import AttemptFailed, Away, Measuring
 from workers.driver.sweep import Driver
 from workers.measure.attach import attach
-from workers.measure.bench import timed_request
+from workers.measure.requests import timed_request
 from workers.models import prepare as models
 from workers.runtimes.torchscript.runtime import TorchScript
 
@@ -150,7 +150,7 @@ class Case:
         with (
             Journal.open(self.workspace.journal) as journal,
             run_command.open_executor(executor_name, self.workspace, self.plan) as executor,
-            mock.patch.object(DeviceRun, "_accuracies", return_value=()),
+            mock.patch.object(AccuracyPass, "run", return_value=()),
         ):
             driver = Driver(
                 self.plan,
@@ -165,7 +165,7 @@ class Case:
                 stop=lambda: False,
             )
             for event in driver.run():
-                if isinstance(event, Attempt | Away):
+                if isinstance(event, AttemptFailed | Away):
                     say(f"{event}")
                 if began is None and isinstance(event, Measuring):
                     began = time.monotonic()

@@ -21,7 +21,8 @@ from report import Figure, at_least, at_most, finish
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.stats import ratio_by_rounds
-from workers.devices.fake.physics import PHONES, Phone, SimulatedPhone
+from workers.devices.fake.phones import PHONES, Phone
+from workers.devices.fake.physics import SimulatedPhone
 from workers.simulation import Rest, SimulatedSweep, simulate
 
 VARIANTS = 24

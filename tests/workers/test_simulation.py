@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sweeps.protocol.presets import PRESETS
-from workers.devices.fake.physics import PHONES
+from workers.devices.fake.phones import PHONES
 from workers.simulation import simulate
 
 FULL, RACE = PRESETS["full"], PRESETS["race"]

@@ -19,7 +19,7 @@ from sweeps.report.support import terminal_text
 from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, SyntheticData
 from sweeps.surveys import SupportTable, column_of, group_of
 from sweeps.workspace import Workspace
-from workers.driver.events import Attempt, Building
+from workers.driver.events import AttemptFailed, Building
 from workers.executors.inline import InlineExecutor
 from workers.models.prepare import PreparedModel, prepare
 from workers.support import LISTED, Subject, Survey, grids, subject
@@ -105,7 +105,7 @@ class _Desk:
                 case Building(_, _, now):
                     ended += [name for name in running if name not in now]
                     running = now
-                case Attempt(name, failed, _):
+                case AttemptFailed(name, failed, _):
                     assert failed.message, name
         return ended
 

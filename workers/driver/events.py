@@ -67,7 +67,7 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AttemptFailed:
     """One try went wrong; `final` when there is no other."""
 
     name: str
@@ -82,4 +82,4 @@ class TrackingDown:
     message: str
 
 
-Event = Preparing | Building | Measuring | Waiting | Left | DeviceChanged | Away | Attempt | TrackingDown
+Event = Preparing | Building | Measuring | Waiting | Left | DeviceChanged | Away | AttemptFailed | TrackingDown

@@ -12,11 +12,14 @@ from sweeps.json_records import to_json
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol
-from sweeps.records import DeviceFacts, Failed, Job, Measured
+from sweeps.records import DeviceFacts, Failed, Job
 from sweeps.spec.sweep import ModelSpec
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
-from workers.driver.device import DeviceRun, Surroundings, told_once
-from workers.driver.events import Attempt, Away, Building, Event, Preparing, TrackingDown
+from workers.driver.contact import merge_host_events
+from workers.driver.context import RunContext
+from workers.driver.device import DeviceRun
+from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, TrackingDown
+from workers.driver.outcomes import Outcomes
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
 from workers.models.prepare import PreparedModel
@@ -48,13 +51,13 @@ class Driver:
         self._plan = plan
         self._protocol = protocol
         self._journal = journal
+        self._outcomes = Outcomes(journal, plan)
         self._store = store
         self._executor = executor
         self._prepare = prepare
-        self._publish = publish
+        self._publisher = _Publisher(publish)
         self._stop = stop
         self._prepared: dict[str, PreparedModel] = {}
-        self._publish_after = 0.0
         self._session = int(time.time()) if session is None else session
         self._more = more or {}
 
@@ -64,14 +67,18 @@ class Driver:
         if self._more:
             pending = [job for job in self._plan.jobs if job.key in self._more]
         else:
-            pending = [job for job in self._plan.jobs if self._outcome(job) is None]
+            pending = self._outcomes.pending(self._plan.jobs)
         # Before anything is built: a device that no host has is known at once, and nothing is built for it alone.
         lanes, away = self._lanes(pending)
         yield from away
         pending = [job for job in pending if any(job.device_id == facts.device_id for facts in lanes)]
         # Measured, but its file is gone or damaged: it is built again, so that it can be exported.
         timed = {job.device_id for job in pending if not job.emulated}
-        lost = [job for job in self._plan.jobs if self._is_measured(job) and self._store.look(job.build_key) is None]
+        lost = [
+            job
+            for job in self._plan.jobs
+            if self._outcomes.is_measured(job) and self._store.look(job.build_key) is None
+        ]
         try:
             wanted = [*pending, *lost, *(job for job in self._plan.sentinels if job.device_id in timed)]
             yield from self._prepare_models(wanted)
@@ -81,11 +88,11 @@ class Driver:
             alone = [facts for facts in lanes if facts.name == "local"]
             for together in ([facts for facts in lanes if facts not in alone], alone):
                 runs = [*self._device_runs({facts: lanes[facts] for facts in together}, pending)]
-                yield from told_once(side_by_side(runs))
+                yield from merge_host_events(side_by_side(runs))
         finally:
             for lane in lanes.values():
                 lane.close()
-        yield from self._publish_now(force=True)
+        yield from self._publisher.publish(force=True)
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
         """Of the devices that have something to do, and those that are at no host today: their jobs wait."""
@@ -98,7 +105,7 @@ class Driver:
                     lanes[facts] = self._executor.lane(facts)
             except ClusterError as error:
                 failed = Failed(stage="run", kind="offline", message=error.one_line)
-                away.append(Away(facts.name, failed, sum(self._outcome(job) is None for job in jobs)))
+                away.append(Away(facts.name, failed, len(self._outcomes.pending(jobs))))
         return lanes, away
 
     def _device_runs(self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job]) -> Iterator[Steps[None]]:
@@ -109,7 +116,7 @@ class Driver:
                 yield self._device_run(lane, facts, jobs)
 
     def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
-        yield from DeviceRun(lane, facts, jobs, self._surroundings()).run()
+        yield from DeviceRun(lane, facts, jobs, self._context()).run()
         # Others may have it while the slower ones go on.
         yield Ask(lane.close)
 
@@ -126,14 +133,14 @@ class Driver:
                 for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
                     self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
 
-    def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> Attempt:
+    def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> AttemptFailed:
         failed = Failed(
             stage="load", kind="bad_model" if isinstance(error, ModelError) else "bad_data", message=error.one_line
         )
         for job in pending:
-            if job.model == model and self._outcome(job) is None:
+            if job.model == model and self._outcomes.of(job) is None:
                 self._journal.add_failure(job.key, failed)
-        return Attempt(model, failed, final=True)
+        return AttemptFailed(model, failed, final=True)
 
     def _build(self, pending: Sequence[Job]) -> Iterator[Event]:
         wanted: dict[str, Job] = {}
@@ -160,7 +167,7 @@ class Driver:
                     done += 1
                     for key in self._failure_keys(request.build_key, failed):
                         self._journal.add_failure(key, failed)
-                    yield Attempt(name, failed, final=failed.kind not in TRANSIENT_KINDS)
+                    yield AttemptFailed(name, failed, final=failed.kind not in TRANSIENT_KINDS)
                 case packed:
                     running.pop(request.build_key)
                     done += 1
@@ -175,34 +182,36 @@ class Driver:
         on_images = failed.kind in JUDGED_KINDS
         return sorted({build_failure_keys(job, self._plan.identities.evaluation_id)[on_images] for job in jobs})
 
-    def _is_measured(self, job: Job) -> bool:
-        return isinstance(self._outcome(job), Measured)
-
     def _can_run(self, job: Job) -> bool:
-        wanted = job.key in self._more or self._outcome(job) is None
+        wanted = job.key in self._more or self._outcomes.of(job) is None
         return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
 
-    def _surroundings(self) -> Surroundings:
-        return Surroundings(
+    def _context(self) -> RunContext:
+        return RunContext(
             plan=self._plan,
             protocol=self._protocol,
             journal=self._journal,
+            outcomes=self._outcomes,
             prepared=self._prepared,
             session=self._session,
-            publish=lambda: self._publish_now(force=False),
+            publish=self._publisher.publish,
             stop=self._stop,
             more=self._more,
         )
 
-    def _outcome(self, job: Job) -> Measured | Failed | None:
-        fingerprint = next(facts.fingerprint for facts in self._plan.devices if facts.device_id == job.device_id)
-        return self._journal.outcome(job, self._protocol, self._plan.identities.evaluation_id, fingerprint)
 
-    def _publish_now(self, *, force: bool) -> Iterator[Event]:
-        if not force and time.monotonic() < self._publish_after:
+class _Publisher:
+    """Brings results to the tracking server, and leaves it alone for a while where it is down."""
+
+    def __init__(self, publish: Callable[[], object]) -> None:
+        self._publish = publish
+        self._not_before_s = 0.0
+
+    def publish(self, *, force: bool = False) -> Iterator[Event]:
+        if not force and time.monotonic() < self._not_before_s:
             return
         try:
             self._publish()
         except StoreError as error:
-            self._publish_after = time.monotonic() + _PUBLISH_AGAIN_S
+            self._not_before_s = time.monotonic() + _PUBLISH_AGAIN_S
             yield TrackingDown(error.message)

@@ -1,16 +1,15 @@
-"""Where builds and measurements run, as the driver sees it, and the simplest place: this machine, without Ray."""
+"""Where builds and measurements run, as the driver sees it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from sweeps.protocol.presets import Gate
-from sweeps.protocol.presets import Protocol as MeasurementProtocol
-from sweeps.records import Block, DeviceFacts, Failed, Job, Variant
+from sweeps.records import DeviceFacts, Failed, Variant
 from workers.artifacts import PackedArtifact
-from workers.measure.bench import Evaluation
-from workers.measure.readiness import Readiness
-from workers.models.package import BuildInputs, Logits
+from workers.measure.bench import Request
+from workers.models.package import BuildInputs
+
+Answer = TypeVar("Answer")
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
 
@@ -39,13 +38,9 @@ Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]
 class DeviceLane(Protocol):
     """One device somewhere, doing one thing at a time."""
 
-    def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
-        """The job's artifact on the device, and the device waited for, at most so long."""
+    def ask(self, request: Request[Answer]) -> Answer | Failed:
+        """One of `workers.measure.requests`. Whatever goes wrong is a value too."""
         ...
-
-    def block(self, job: Job, round_: int, protocol: MeasurementProtocol, readiness: Readiness) -> Block | Failed: ...
-
-    def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed: ...
 
     def rest(self, seconds: float) -> None:
         """Leave the device alone for so long, on its own clock."""

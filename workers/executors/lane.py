@@ -1,20 +1,16 @@
 """One device that measures, attached when it is first needed, and again after it could not be."""
 
 import time
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
 
 from sweeps.errors import DeviceError, EdgeSweepError, in_one_line
-from sweeps.protocol.presets import Gate, Protocol
-from sweeps.records import Block, DeviceFacts, Failed, Job, Stage, canonical_key
+from sweeps.records import DeviceFacts, Failed, Stage, canonical_key
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.devices.local import from_os_error
 from workers.measure.attach import attach
-from workers.measure.bench import Bench, Evaluation, failed
-from workers.measure.readiness import Readiness
-from workers.models.package import Logits
+from workers.measure.bench import Bench, Request, failed
 
 Answer = TypeVar("Answer")
 
@@ -39,14 +35,18 @@ class Lane:
         except OSError as error:
             raise from_os_error(error) from error
 
-    def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
-        return self._with("run", lambda bench: bench.make_ready(job, gate, seconds))
-
-    def block(self, job: Job, round_: int, protocol: Protocol, readiness: Readiness) -> Block | Failed:
-        return self._with("run", lambda bench: bench.block(job, round_, protocol, readiness))
-
-    def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
-        return self._with("evaluate", lambda bench: bench.logits(job, evaluation))
+    def ask(self, request: Request[Answer]) -> Answer | Failed:
+        try:
+            bench = self._bench = self._bench or self._attached()
+            answer = bench.ask(request)
+        except OSError as error:
+            return failed(request.stage, from_os_error(error))
+        except Exception as error:  # noqa: BLE001  # of any kind: others are in the middle of a block
+            return failed_by(request.stage, error)
+        if isinstance(answer, Failed) and answer.kind == "rebooted":
+            # It may have been updated meanwhile, or be another phone under the same address.
+            self.close()
+        return answer
 
     def rest(self, seconds: float) -> None:
         if self._bench is None:
@@ -59,19 +59,6 @@ class Lane:
         if self._bench is not None:
             self._bench.close()
             self._bench = None
-
-    def _with(self, stage: Stage, call: Callable[[Bench], Answer | Failed]) -> Answer | Failed:
-        try:
-            bench = self._bench = self._bench or self._attached()
-            answer = call(bench)
-        except OSError as error:
-            return failed(stage, from_os_error(error))
-        except Exception as error:  # noqa: BLE001  # of any kind: others are in the middle of a block
-            return failed_by(stage, error)
-        if isinstance(answer, Failed) and answer.kind == "rebooted":
-            # It may have been updated meanwhile, or be another phone under the same address.
-            self.close()
-        return answer
 
     def _attached(self) -> Bench:
         found = attach(self._asked.name, self._folder)

@@ -8,24 +8,25 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray import exceptions
 
 from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
-from sweeps.protocol.presets import Gate
-from sweeps.protocol.presets import Protocol as MeasurementProtocol
-from sweeps.records import Block, DeviceFacts, Failed, Job, Stage, Variant
+from sweeps.records import DeviceFacts, Failed, Job, Variant
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by
-from workers.measure.bench import Evaluation
-from workers.measure.readiness import Readiness
-from workers.models.package import BuildInputs, Logits
+from workers.measure.bench import Request
+from workers.measure.device_files import Evaluation
+from workers.models.package import BuildInputs
+
+Answer = TypeVar("Answer")
 
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
 """Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
@@ -137,43 +138,19 @@ class _RayLane:
         self._images: dict[str, Any] = {}
         self._actor: Any = None
 
-    def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
-        outcome: Readiness | Failed = self._call("run", job, lambda actor: actor.make_ready.remote(job, gate, seconds))
-        return outcome
-
-    def block(self, job: Job, round_: int, protocol: MeasurementProtocol, readiness: Readiness) -> Block | Failed:
-        outcome: Block | Failed = self._call(
-            "run", job, lambda actor: actor.block.remote(job, round_, protocol, readiness)
-        )
-        return outcome
-
-    def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
-        outcome: Logits | Failed = self._call(
-            "evaluate", job, lambda actor: actor.logits.remote(job, self._shared(evaluation))
-        )
-        return outcome
-
-    def rest(self, seconds: float) -> None:
-        time.sleep(seconds)
-
-    def close(self) -> None:
-        if self._actor is not None:
-            # An actor that is in the middle of a block is not waited for.
-            with suppress(exceptions.RayError):
-                ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
-            ray.kill(self._actor)
-            self._actor = None
-
-    def _call(self, stage: Stage, job: Job, call: Callable[[Any], Any]) -> Any:
-        """What the actor answers, or how it failed."""
+    def ask(self, request: Request[Answer]) -> Answer | Failed:
+        stage = request.stage
         try:
             if self._actor is None:
                 actor_class: Any = _DeviceActor
                 placed = actor_class.options(resources={_resource(self._facts.device_id): 1})
                 self._actor = placed.remote(self._facts)
-            if not ray.get(self._actor.has.remote(job.build_key), timeout=_PLACED_S):
-                self._send(job)
-            return ray.get(call(self._actor))
+            if not ray.get(self._actor.has.remote(request.job.build_key), timeout=_PLACED_S):
+                self._send(request.job)
+            # Value by value: Ray resolves no reference that is inside of something else.
+            values = [self._shared(getattr(request, field.name)) for field in fields(request)]
+            answer: Answer | Failed = ray.get(self._actor.ask.remote(type(request), *values))
+            return answer
         except exceptions.GetTimeoutError:
             ray.kill(self._actor)
             self._actor = None
@@ -189,10 +166,24 @@ class _RayLane:
         except (exceptions.RayError, EdgeSweepError, OSError) as error:
             return failed_by(stage, error)
 
-    def _shared(self, evaluation: Evaluation) -> Any:
-        key = f"{evaluation.evaluation_id}{evaluation.images.shape}"
+    def rest(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        if self._actor is not None:
+            # An actor that is in the middle of a block is not waited for.
+            with suppress(exceptions.RayError):
+                ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
+            ray.kill(self._actor)
+            self._actor = None
+
+    def _shared(self, value: object) -> Any:
+        """A reference in place of images, which all jobs of a model share: they are sent once."""
+        if not isinstance(value, Evaluation):
+            return value
+        key = f"{value.evaluation_id}{value.images.shape}"
         if key not in self._images:
-            self._images[key] = ray.put(evaluation)
+            self._images[key] = ray.put(value)
         return self._images[key]
 
     def _send(self, job: Job) -> None:
@@ -254,14 +245,8 @@ class _DeviceActor:
     def receive(self, packed: PackedArtifact) -> None:
         self._lane.receive(packed)
 
-    def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
-        return self._lane.make_ready(job, gate, seconds)
-
-    def block(self, job: Job, round_: int, protocol: MeasurementProtocol, readiness: Readiness) -> Block | Failed:
-        return self._lane.block(job, round_, protocol, readiness)
-
-    def logits(self, job: Job, evaluation: Evaluation) -> Logits | Failed:
-        return self._lane.logits(job, evaluation)
+    def ask(self, request: type[Request[Answer]], *values: Any) -> Answer | Failed:
+        return self._lane.ask(request(*values))
 
     def close(self) -> None:
         self._lane.close()

@@ -11,7 +11,7 @@ from workers.devices import registry as devices
 from workers.devices.interface import Device
 from workers.devices.local import from_os_error
 from workers.runtimes import registry as runtimes
-from workers.runtimes.interface import Brought, Program, Runtime
+from workers.runtimes.interface import Program, RunnerIdentity, Runtime
 
 _INTRODUCTION_DEADLINE_S = 30.0
 
@@ -46,7 +46,7 @@ def attach(name: str, folder: Path) -> Attached:
 
 def _with_programs(device: Device, facts: DeviceFacts) -> Attached:
     programs: dict[tuple[str, str], Program] = {}
-    told: dict[str, tuple[Brought, ...]] = {}
+    told: dict[str, tuple[RunnerIdentity, ...]] = {}
     for runtime_name in runtimes.RUNTIMES:
         runtime = runtimes.get(runtime_name)
         try:
@@ -71,12 +71,12 @@ def _push(device: Device, file: Path) -> str:
         raise DeviceError(told.kind, f"{device.facts().name} can not be brought {file.name}: {told.message}") from error
 
 
-def _introduction(device: Device, runtime: Runtime, program: Program) -> Brought:
+def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerIdentity:
     if program.tool is not None:
-        return program.tool.brought()
+        return program.tool.identity()
     completed = device.run(runtime.introduction(program.path), _INTRODUCTION_DEADLINE_S)
     try:
-        return runtime.brought(completed.stdout)
+        return runtime.identity(completed.stdout)
     except RunnerError as error:
         words = completed.stderr[-500:].decode("utf-8", "replace").strip()
         raise DeviceError(
@@ -87,7 +87,7 @@ def _introduction(device: Device, runtime: Runtime, program: Program) -> Brought
         ) from error
 
 
-def _with(facts: DeviceFacts, told: Mapping[str, tuple[Brought, ...]]) -> DeviceFacts:
+def _with(facts: DeviceFacts, told: Mapping[str, tuple[RunnerIdentity, ...]]) -> DeviceFacts:
     """Where formats have programs of their own, a runtime is all of them: another one of them is another runtime."""
     everyone = [one for several in told.values() for one in several]
     return replace(

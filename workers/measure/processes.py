@@ -1,8 +1,8 @@
-"""Processes of a runner on a device: what each reports, or why it ended without."""
+"""A process of a runner on a device: what it reports, or why it ended without a report."""
 
 from sweeps.errors import RunnerError
 from workers.devices.interface import Completed, Device
-from workers.runtimes.interface import RunReport, RunRequest, Runtime, StockTool
+from workers.runtimes.interface import RunReport, RunRequest, Runtime
 
 
 def report(
@@ -17,42 +17,15 @@ def report(
         except RunnerError as error:
             if error.kind not in ("no_report", "truncated"):
                 raise
-        raise _death(completed)
+        raise death(completed)
     return completed, runtime.parse(completed.stdout)
 
 
-def stock_timing(
-    device: Device, tool: StockTool, program: str, request: RunRequest, deadline_s: float
-) -> tuple[Completed, RunReport]:
-    """A timing by a tool that counts iterations: a few first, which tell how many are enough. Raises `DeviceError`."""
+def death(completed: Completed) -> RunnerError:
+    """Why a process ended with an exit code that is not 0.
 
-    def timed(asked: RunRequest) -> tuple[Completed, RunReport]:
-        completed = _ended(device, tool, tool.command(asked, program), deadline_s)
-        return completed, tool.parse(completed.stdout, asked)
-
-    _, seen = timed(tool.glance(request))
-    return timed(tool.enough(request, seen))
-
-
-def stock_answers(
-    device: Device, tool: StockTool, program: str, request: RunRequest, inputs: int, deadline_s: float
-) -> list[list[float]]:
-    """Of each of so many inputs in the model's file the logits, in a process of its own. Raises `DeviceError`."""
-    return [
-        tool.parse_answer(_ended(device, tool, tool.command(request, program, number), deadline_s).stdout)
-        for number in range(inputs)
-    ]
-
-
-def _ended(device: Device, tool: StockTool, argv: list[str], deadline_s: float) -> Completed:
-    completed = device.run(argv, deadline_s)
-    if completed.exit_code != 0:
-        raise tool.refusal(completed.stderr) or _death(completed)
-    return completed
-
-
-def _death(completed: Completed) -> RunnerError:
-    """A process that was killed for memory ends with SIGKILL, here -9, in a shell 137."""
+    One that was killed, for memory in most cases, ends with SIGKILL: here -9, in a shell 137.
+    """
     text = completed.stderr[-2000:].decode("utf-8", errors="replace").strip()
     return RunnerError(
         "killed" if completed.exit_code in (-9, 137) else "crashed",

@@ -6,6 +6,7 @@ from sweeps.protocol.presets import Gate, Protocol
 from sweeps.records import Failed, Job
 from workers.measure.bench import Bench
 from workers.measure.readiness import Readiness
+from workers.measure.requests import ReadyRequest
 
 LOOK_S = 10.0
 """How long one call waits for a device: Ctrl-C and the progress bar must not wait longer."""
@@ -14,7 +15,7 @@ _NO_TIME_S = 0.01
 """Clocks that are floats end a wait a little early."""
 
 
-class Patience:
+class WaitLimits:
     """With one device in one run. Before a block: `next_wait_s` after each look, `ended` once that is 0."""
 
     def __init__(self, protocol: Protocol) -> None:
@@ -57,13 +58,14 @@ class Patience:
         )
 
 
-def _await_ready(bench: Bench, job: Job, gate: Gate | None, patience: Patience) -> Readiness | Failed:
+def wait_until_ready(bench: Bench, job: Job, gate: Gate | None, limits: WaitLimits) -> Readiness | Failed:
+    """Before one block. Readiness as far as the protocol is content with it."""
     waited = seconds = 0.0
     while True:
-        found = bench.make_ready(job, gate, seconds)
+        found = bench.ask(ReadyRequest(job, gate, seconds))
         if isinstance(found, Failed):
             return found
         waited += found.waited_seconds
-        seconds = patience.next_wait_s(found, waited)
+        seconds = limits.next_wait_s(found, waited)
         if not seconds:
-            return patience.ended(replace(found, waited_seconds=waited))
+            return limits.ended(replace(found, waited_seconds=waited))

@@ -69,8 +69,8 @@ class RunReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """What a program that was brought to a device says of itself there."""
+class RunnerIdentity:
+    """What a program on a device is, in its own words: name, version, and what it can use there."""
 
     runner: str
     """Name and version: part of the device's job keys."""
@@ -87,7 +87,7 @@ class StockTool(Protocol):
     it is.
     """
 
-    def brought(self) -> Brought:
+    def identity(self) -> RunnerIdentity:
         """What is known of it without asking."""
         ...
 
@@ -95,12 +95,12 @@ class StockTool(Protocol):
         """Why it can not run this request as it is meant, or `None`."""
         ...
 
-    def glance(self, request: RunRequest) -> RunRequest:
+    def trial(self, request: RunRequest) -> RunRequest:
         """A few iterations of a timing: what `enough` counts by."""
         ...
 
     def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
-        """The timing with as many iterations as its seconds ask for, at the pace that a glance saw."""
+        """The timing with as many iterations as its seconds ask for, at the pace that a trial saw."""
         ...
 
     def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
@@ -180,7 +180,7 @@ class Runtime(Protocol):
         """The argument list with which such a program, no stock tool, tells there on the device what it is."""
         ...
 
-    def brought(self, stdout: bytes) -> Brought:
+    def identity(self, stdout: bytes) -> RunnerIdentity:
         """What it told. Raises `RunnerError`."""
         ...
 

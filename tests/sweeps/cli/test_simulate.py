@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
 from sweeps.protocol.presets import PRESETS
-from workers.devices.fake.physics import PHONES
+from workers.devices.fake.phones import PHONES
 from workers.simulation import FIXED_REST, latencies_ms, simulate
 
 SPECS = Path(__file__).parents[3] / "sweeps" / "specs"

@@ -19,6 +19,7 @@ from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal, build_failure_keys, judged_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
+from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import resolve
 from sweeps.protocol.sentinel import LOOK_BLOCKS, round_of
 from sweeps.records import (
@@ -60,7 +61,8 @@ def measure(journal, records, job, rounds=2):
 
 def outcome(journal, records, job, rounds=2):
     protocol = resolve(ProtocolSpec(preset="quick", rounds=rounds))
-    return journal.outcome(job, protocol, records.evaluation_id, records.facts.fingerprint)
+    planned = PlannedJob(job=job, protocol=protocol, evaluation_id=records.evaluation_id, facts=records.facts)
+    return journal.outcome(planned)
 
 
 # Records
@@ -198,7 +200,7 @@ def test_a_stale_job_keeps_what_it_was_measured_under(journal, records):
     measure(journal, records, job)
     journal.save_plan(records.plan(records.job(1), rounds=9, evaluation_id="other"))
 
-    assert journal.circumstances("phones", job.key).protocol.rounds == 2
+    assert journal.planned_job("phones", job.key).protocol.rounds == 2
     assert isinstance(journal.sweep_outcome("phones", job), Measured)
 
 
@@ -392,7 +394,7 @@ def test_a_build_that_failed_on_some_images_gets_another_chance_on_others(journa
     journal.save_plan(records.plan(job))
     journal.add_failure(judged_key(job.build_key, records.evaluation_id), records.failed("build"))
     assert outcome(journal, records, job) == records.failed("build")
-    assert journal.outcome(job, resolve(ProtocolSpec(rounds=2)), "9" * 64, records.facts.fingerprint) is None
+    assert journal.outcome(replace(journal.planned_job("phones", job.key), evaluation_id="9" * 64)) is None
     assert journal.retry_failures("phones") == 1
     assert outcome(journal, records, job) is None
 
@@ -448,18 +450,18 @@ def test_only_jobs_with_news_are_read_again(journal, records):
     jobs = [records.job(number) for number in range(3)]
     journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
     start = journal.position("phones")
-    assert [job for job, _ in journal.jobs_since("phones", None)] == jobs
+    assert [planned.job for planned in journal.jobs_since("phones", None)] == jobs
     assert journal.jobs_since("phones", start) == []
     assert journal.skipped_since("phones", start) == []
 
     journal.add_block(records.block(jobs[2], 0))
     journal.add_failure(jobs[0].build_key, records.failed("build"))
 
-    assert [job for job, _ in journal.jobs_since("phones", start)] == [jobs[0], jobs[2]]
+    assert [planned.job for planned in journal.jobs_since("phones", start)] == [jobs[0], jobs[2]]
 
     journal.save_plan(records.plan(*jobs[:2], skipped=(records.skipped(),)))
 
-    assert [planned.stale for _, planned in journal.jobs_since("phones", start)] == [False, False, True]
+    assert [planned.stale for planned in journal.jobs_since("phones", start)] == [False, False, True]
     assert len(journal.skipped_since("phones", start)) == 1
 
 
@@ -480,7 +482,7 @@ def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, r
 
     start = journal.position("phones")
     look(2, 7.0)
-    assert [job for job, _ in journal.jobs_since("phones", start)] == [mine]
+    assert [planned.job for planned in journal.jobs_since("phones", start)] == [mine]
 
     start = journal.position("phones")
     look(3, 7.0)

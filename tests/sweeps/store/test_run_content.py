@@ -32,10 +32,10 @@ def run(records, tmp_path):
             for block in blocks or [records.block(job, round_) for round_ in range(2)]:
                 journal.add_block(block)
             journal.add_accuracy(records.accuracy(job))
-            planned = journal.circumstances("phones", job.key)
+            planned = journal.planned_job("phones", job.key)
             outcome = journal.sweep_outcome("phones", job)
             assert isinstance(outcome, Measured)
-            return of_job("phones", job, planned, outcome, journal.blocks(job.key), None, settled)
+            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled)
 
     return make
 

@@ -10,20 +10,20 @@ import torch
 
 from sweeps.errors import ClusterError
 from sweeps.journal.journal import Journal
-from sweeps.protocol.presets import Gate, Protocol, protocol_of
-from sweeps.records import Block, DeviceFacts, Failed, Job, Measured, Timing
+from sweeps.protocol.presets import protocol_of
+from sweeps.records import DeviceFacts, Failed, Job, Measured, Timing
 from sweeps.results import ResultRow
 from sweeps.spec.sweep import GateSpec, GridSpec, MinutesBudget, ObjectiveSpec, ProtocolSpec, SweepSpec
 from tests.gallery import RememberingHost
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices import registry
 from workers.devices.fake.device import FakeDevice, Faults
-from workers.driver import device as device_run
-from workers.driver.events import Attempt, Away, DeviceChanged, Left, Waiting
+from workers.driver import contests
+from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import Bench
-from workers.measure.readiness import Readiness
+from workers.measure.bench import Answer, Bench, Request
+from workers.measure.requests import BlockRequest, ReadyRequest
 
 # Eight jobs of two builds: threads make them differ.
 GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), threads=(1, 2, 3, 4))
@@ -175,7 +175,7 @@ def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, mon
         def judged_anew(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
             return {row.job_key: 0.0 if row.job_key in beaters else 2.0 for row in rows}
 
-        monkeypatch.setattr(device_run, "merits", judged_anew)
+        monkeypatch.setattr(contests, "merits", judged_anew)
         wider.run(journal)
         for key in lost:
             after = journal.settled(key)
@@ -196,10 +196,10 @@ def test_who_leaves_a_race_before_its_first_rounds_are_over_has_ended(tmp_path: 
 
 def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
     class Crashing(Bench):
-        def block(self, job: Job, round_: int, protocol: Protocol, readiness: Readiness) -> Block | Failed:
-            if job.run.threads == 4 and round_ >= 2:
+        def ask(self, request: Request[Answer]) -> Answer | Failed:
+            if isinstance(request, BlockRequest) and request.job.run.threads == 4 and request.round >= 2:
                 return Failed(stage="run", kind="crashed", message="signal 11")
-            return super().block(job, round_, protocol, readiness)
+            return super().ask(request)
 
     class Phones(InlineExecutor):
         def lane(self, facts: DeviceFacts) -> DeviceLane:
@@ -406,7 +406,7 @@ def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(
         keys = [job.key for job in sweep.plan.jobs]
         broken = SimulatedPhones(sweep.workspace.root, Faults(times="zero"))
         events = sweep.run(journal, more=dict.fromkeys(keys, 5), executor=broken)
-        assert sum(isinstance(event, Attempt) for event in events) == 3 * len(keys)
+        assert sum(isinstance(event, AttemptFailed) for event in events) == 3 * len(keys)
         assert all(timing(journal, job).rounds == 3 for job in sweep.plan.jobs)
 
 
@@ -456,7 +456,7 @@ def test_a_phone_that_slips_off_its_cable_is_waited_for_and_nothing_is_lost(tmp_
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, executor=slipped)
         assert any(isinstance(event, Waiting) for event in events)
-        assert not any(isinstance(event, Away | Attempt) for event in events)
+        assert not any(isinstance(event, Away | AttemptFailed) for event in events)
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
@@ -464,13 +464,12 @@ def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_pa
     asked: list[str] = []
 
     class Noting(Bench):
-        def make_ready(self, job: Job, gate: Gate | None, seconds: float) -> Readiness | Failed:
-            asked.append("ready")
-            return super().make_ready(job, gate, seconds)
-
-        def block(self, job: Job, round_: int, protocol: Protocol, readiness: Readiness) -> Block | Failed:
-            found = super().block(job, round_, protocol, readiness)
-            asked.append("away" if isinstance(found, Failed) else "block")
+        def ask(self, request: Request[Answer]) -> Answer | Failed:
+            found = super().ask(request)
+            if isinstance(request, ReadyRequest):
+                asked.append("ready")
+            elif isinstance(request, BlockRequest):
+                asked.append("away" if isinstance(found, Failed) else "block")
             return found
 
     class NotingPhones(SimulatedPhones):

@@ -35,8 +35,8 @@ from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver import device as device_run
-from workers.driver.events import Attempt, Away, Waiting
+from workers.driver import contact
+from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import ALL_PHONES, plan_sweep
 
 pytestmark = pytest.mark.system
@@ -66,7 +66,7 @@ AdbDevice(Path(), sys.argv[1]).run([sys.argv[2], "--model", "m"], 60)
 def test_a_phone_that_slips_off_its_cable_in_a_block_loses_no_job(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_run, "_AWAY_S", 20.0)
+    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     first, _ = pair
 
     def slip() -> None:
@@ -184,7 +184,7 @@ def test_a_phone_that_left_after_the_plan_waits_for_the_next_run(pair: Pair, bui
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
         assert [event.failed.kind for event in events if isinstance(event, Away)] == ["offline"]
-        assert not any(isinstance(event, Waiting | Attempt) for event in events), "it was never there in this run"
+        assert not any(isinstance(event, Waiting | AttemptFailed) for event in events), "it was never there in this run"
         assert sweep.outcomes(journal, first) == [None, None]
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, second))
         assert_invariants(sweep, journal)
@@ -250,13 +250,13 @@ class Thief:
 def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_flight(
     pair: Pair, built: Path, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_run, "_AWAY_S", 20.0)
+    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:
         killed = amid(pair[:1], lambda: kill_server(port))
         events = sweep.run(journal)
         killed.join()
-        assert [event for event in events if isinstance(event, Attempt | Away)] == []
+        assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
         assert all(2 <= timed(phone) <= 3 for phone in pair)
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
@@ -265,7 +265,7 @@ def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_fli
 def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
     pair: Pair, built: Path, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(device_run, "_AWAY_S", 20.0)
+    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     sweep = PhoneSweep(tmp_path, built, pair)
     push = ImpatientPhone.push
     killed: list[str] = []
@@ -280,7 +280,7 @@ def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
         assert killed
-        assert [event for event in events if isinstance(event, Attempt | Away)] == []
+        assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
         assert_invariants(sweep, journal)
 
@@ -327,7 +327,7 @@ def test_a_network_that_drops_in_a_block_costs_nothing(
         dropped = amid(pair[:1], pair[0].restart_daemon)
         events = sweep.run(journal)
         dropped.join()
-        assert not any(isinstance(event, Attempt | Away) for event in events)
+        assert not any(isinstance(event, AttemptFailed | Away) for event in events)
         assert [timed(phone) for phone in pair] == [2, 2]
         assert_invariants(sweep, journal)
 

@@ -31,8 +31,8 @@ from tests.workers.phone_sweep import (
 )
 from workers.devices.interface import Sensors
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver.events import Attempt, Away, Waiting
-from workers.measure import bench, readiness
+from workers.driver.events import AttemptFailed, Away, Waiting
+from workers.measure import readiness, requests
 
 pytestmark = pytest.mark.system
 
@@ -81,7 +81,7 @@ def test_a_program_that_fails_or_lies_fails_its_own_job_alone(pair: Pair, built:
         assert isinstance(outcomes[honest], Measured)
         assert len(blocks(sweep, journal)) == 1
         assert timed(first) == 3 * len(LIES) + 1, "each is tried twice more"
-        assert sum(isinstance(event, Attempt) and event.final for event in events) == len(LIES)
+        assert sum(isinstance(event, AttemptFailed) and event.final for event in events) == len(LIES)
         assert_invariants(sweep, journal)
 
 
@@ -91,7 +91,7 @@ def test_a_program_that_crashes_once_is_measured_the_second_time(pair: Pair, bui
     fault(first, "kill -SEGV $$", once=True)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        [attempt] = [event for event in events if isinstance(event, Attempt)]
+        [attempt] = [event for event in events if isinstance(event, AttemptFailed)]
         assert (attempt.failed.kind, attempt.final) == ("crashed", False)
         assert timed(first) == 3
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
@@ -111,7 +111,7 @@ def test_answers_that_are_cut_off_are_asked_for_again(pair: Pair, built: Path, t
     fault(first, cut)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        [attempt] = [event for event in events if isinstance(event, Attempt)]
+        [attempt] = [event for event in events if isinstance(event, AttemptFailed)]
         assert (attempt.failed.stage, attempt.failed.kind, attempt.final) == ("evaluate", "output_shape", False)
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
         assert timed(first) == 2
@@ -125,13 +125,13 @@ def test_a_program_that_hangs_is_ended_and_tried_again(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = pair
-    monkeypatch.setattr(bench, "_START_DEADLINE_S", 20.0)
+    monkeypatch.setattr(requests, "_START_DEADLINE_S", 20.0)
     protocol = ONE_ROUND.model_copy(update={"max_seconds": 0.1})
     sweep = PhoneSweep(tmp_path, built, pair, protocol=protocol)
     fault(first, "sleep 84.5", once=True)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        [attempt] = [event for event in events if isinstance(event, Attempt)]
+        [attempt] = [event for event in events if isinstance(event, AttemptFailed)]
         assert (attempt.failed.kind, attempt.final) == ("timeout", False)
         assert first.serial in attempt.failed.message
         assert "was ended" in attempt.failed.message
@@ -179,7 +179,7 @@ def test_bytes_that_arrive_otherwise_are_sent_again(pair: Pair, built: Path, tmp
         spoiled = in_a_push(first, spoil)
         events = sweep.run(journal)
         spoiled.join()
-        [attempt] = [event for event in events if isinstance(event, Attempt)]
+        [attempt] = [event for event in events if isinstance(event, AttemptFailed)]
         assert (attempt.failed.kind, attempt.final) == ("corrupt_push", False)
         assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
         assert_invariants(sweep, journal)
@@ -196,7 +196,7 @@ def test_a_push_that_hangs_ends_in_time_and_the_other_phone_goes_on(
         hung = in_a_push(first, first.hang)
         events = sweep.run(journal)
         hung.join()
-        told = [event.failed for event in events if isinstance(event, Attempt | Away)]
+        told = [event.failed for event in events if isinstance(event, AttemptFailed | Away)]
         assert told
         assert {failed.kind for failed in told} <= {"unresponsive", "offline"}
         # It is waited for: that it hangs is no job's failure.
@@ -224,7 +224,7 @@ def test_a_phone_that_is_started_anew_in_a_block_gives_nothing_of_it(
         booted = amid([first], first.reboot)
         events = sweep.run(journal)
         booted.join()
-        attempts = [event.failed for event in events if isinstance(event, Attempt)]
+        attempts = [event.failed for event in events if isinstance(event, AttemptFailed)]
         assert 1 <= len(attempts) <= 2
         assert {failed.kind for failed in attempts} <= {"rebooted", "disconnected", "no_exit_code"}
         assert all(first.serial in failed.message for failed in attempts)

@@ -12,7 +12,7 @@ from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.records import Failed, Measured
 from sweeps.spec.sweep import DataSpec, FolderData, GridSpec, ModelSpec, SyntheticData
 from tests.workers.tiny_sweep import Sweep
-from workers.driver.events import Attempt, Building, Measuring, Preparing, TrackingDown
+from workers.driver.events import AttemptFailed, Building, Measuring, Preparing, TrackingDown
 from workers.models import prepare as models
 from workers.plan import plan_sweep
 
@@ -66,7 +66,7 @@ def test_a_job_whose_runner_fails_is_tried_again_and_then_failed_while_others_go
     sweep = Sweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",), fuse=(True,), cpus=("all", "4000,4001")))
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        attempts = [event for event in events if isinstance(event, Attempt)]
+        attempts = [event for event in events if isinstance(event, AttemptFailed)]
         assert [attempt.final for attempt in attempts] == [False] * (MAX_ATTEMPTS - 1) + [True]
         outcomes = {job.run.cpus: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
         assert isinstance(outcomes["all"], Measured)
@@ -75,7 +75,7 @@ def test_a_job_whose_runner_fails_is_tried_again_and_then_failed_while_others_go
         assert failed.stage == "run"
         assert sweep.run(journal) == [], "a failed job is not tried for ever"
         assert journal.retry_failures("tiny") == 1
-        assert any(isinstance(event, Attempt) for event in sweep.run(journal))
+        assert any(isinstance(event, AttemptFailed) for event in sweep.run(journal))
 
 
 def test_a_tracking_server_that_goes_down_stops_nothing(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_model_that_can_not_be_used_fails_its_own_jobs_and_no_others(tmp_path:
             assert (outcome.stage, outcome.kind) == ("load", "bad_model")
             assert "dict" in outcome.message
         assert all(isinstance(outcome, Measured) for outcome in rest)
-        assert [(event.name, event.final) for event in events if isinstance(event, Attempt)] == [("odd", True)]
+        assert [(event.name, event.final) for event in events if isinstance(event, AttemptFailed)] == [("odd", True)]
         assert sweep.run(journal) == []
 
 

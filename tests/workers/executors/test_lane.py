@@ -20,7 +20,8 @@ from workers.devices.local import LocalDevice
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.lane import Lane
 from workers.measure.attach import Attached, attach
-from workers.measure.bench import Evaluation
+from workers.measure.device_files import Evaluation
+from workers.measure.requests import LogitsRequest, ReadyRequest
 
 KEY = "a" * 64
 
@@ -46,7 +47,7 @@ def test_two_devices_that_evaluate_one_artifact_at_once_each_have_their_own_answ
 
     def answers(place: int) -> "list[np.ndarray | Failed]":
         evaluation = Evaluation(evaluation_id="same", images=inputs.verification[orders[place]])
-        return [lanes[place].logits(job, evaluation) for _ in range(2)]
+        return [lanes[place].ask(LogitsRequest(job, evaluation)) for _ in range(2)]
 
     with ThreadPoolExecutor(2) as pool:
         told = list(pool.map(answers, range(2)))
@@ -61,11 +62,11 @@ def test_a_device_that_is_not_the_planned_one_is_not_measured(tmp_path: Path) ->
     lane = Lane(attach("fake:cool", tmp_path).facts, tmp_path)
     other = Lane(replace(planned, os_build="another"), tmp_path)
     job = tiny_job(KEY, key="c" * 64, device_id=planned.device_id)
-    refused = other.make_ready(job, None, 0.0)
+    refused = other.ask(ReadyRequest(job, None, 0.0))
     assert isinstance(refused, Failed)
     assert refused.kind == "another_device"
     assert "os_build" in refused.message
-    there = lane.make_ready(job, None, 0.0)
+    there = lane.ask(ReadyRequest(job, None, 0.0))
     assert isinstance(there, Failed)
     assert there.kind == "no_artifact"
 
@@ -90,9 +91,9 @@ def test_a_phone_whose_nonsense_nobody_expected_fails_its_own_job(
 
     with monkeypatch.context() as patch:
         patch.setattr(FakeDevice, "sensors", nonsense)
-        failed = lane.make_ready(job, None, 0.0)
+        failed = lane.ask(ReadyRequest(job, None, 0.0))
     assert failed == Failed(stage="run", kind="worker_error", message="ValueError: invalid literal for int(): 'forty'")
-    assert not isinstance(lane.make_ready(job, None, 0.0), Failed), "it is as usable as before"
+    assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed), "it is as usable as before"
 
 
 def test_a_phone_that_can_not_be_attached_for_a_reason_that_nobody_expected_fails_its_own_job(
@@ -104,7 +105,7 @@ def test_a_phone_that_can_not_be_attached_for_a_reason_that_nobody_expected_fail
         raise KeyError("ro.product.model")
 
     monkeypatch.setattr("workers.executors.lane.attach", nonsense)
-    failed = Lane(facts, tmp_path).make_ready(tiny_job(KEY, key="e" * 64, device_id=facts.device_id), None, 0.0)
+    failed = Lane(facts, tmp_path).ask(ReadyRequest(tiny_job(KEY, key="e" * 64, device_id=facts.device_id), None, 0.0))
     assert isinstance(failed, Failed)
     assert (failed.stage, failed.kind) == ("run", "worker_error")
 
@@ -114,7 +115,7 @@ def test_a_phone_that_this_host_has_no_room_for_is_let_go(tmp_path: Path, monkey
     (tmp_path / "lanes").write_text("in the way")
     released: list[str] = []
     monkeypatch.setattr(FakeDevice, "release", lambda self: released.append(self.facts().name))
-    failed = Lane(facts, tmp_path).make_ready(tiny_job(KEY, key="f" * 64, device_id=facts.device_id), None, 0.0)
+    failed = Lane(facts, tmp_path).ask(ReadyRequest(tiny_job(KEY, key="f" * 64, device_id=facts.device_id), None, 0.0))
     assert isinstance(failed, Failed)
     assert failed.kind == "os_error"
     assert released == ["fake:steady"]

@@ -21,8 +21,9 @@ from workers.devices.local import local_facts
 from workers.executors import ray as cluster
 from workers.executors.interface import BuildRequest
 from workers.executors.ray import NODE_FOLDER_VARIABLE, RayExecutor
-from workers.measure.bench import Evaluation
+from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
+from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 
 pytestmark = [pytest.mark.system, pytest.mark.ray]
 
@@ -85,8 +86,8 @@ def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_f
         store.unpack(packed)
 
         lane = executor.lane(local_facts())
-        block = lane.block(job, 0, QUICK, READY)
-        logits = lane.logits(job, Evaluation(evaluation_id="test", images=inputs.verification))
+        block = lane.ask(BlockRequest(job, 0, QUICK, READY))
+        logits = lane.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     finally:
         executor.close()
     assert isinstance(block, Block), block
@@ -155,15 +156,15 @@ def test_a_device_that_another_sweep_of_the_cluster_has_is_leased(
     executor = RayExecutor(two_nodes["driver"])
     try:
         holder, other = executor.lane(local_facts()), executor.lane(local_facts())
-        assert isinstance(holder.make_ready(job, None, 0.0), Readiness)
+        assert isinstance(holder.ask(ReadyRequest(job, None, 0.0)), Readiness)
         with monkeypatch.context() as patch:
             patch.setattr(cluster, "_PLACED_S", 3.0)
-            refused = other.make_ready(job, None, 0.0)
+            refused = other.ask(ReadyRequest(job, None, 0.0))
         assert isinstance(refused, Failed)
         assert refused.kind == "leased"
         assert f"device:{local_facts().device_id}" in refused.message
         holder.close()
-        assert isinstance(other.make_ready(job, None, 0.0), Readiness)
+        assert isinstance(other.ask(ReadyRequest(job, None, 0.0)), Readiness)
     finally:
         executor.close()
 
@@ -190,7 +191,7 @@ def test_a_node_with_the_resource_of_a_device_that_it_is_not_measures_nothing(
     try:
         lane = executor.lane(asked)
         for _ in range(2):
-            found = lane.make_ready(_job("f" * 64, Variant()), None, 0.0)
+            found = lane.ask(ReadyRequest(_job("f" * 64, Variant()), None, 0.0))
             assert isinstance(found, Failed)
             assert found.kind == "another_device"
             assert re.search(told, found.message)

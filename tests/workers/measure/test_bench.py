@@ -17,8 +17,10 @@ from workers.artifacts import ArtifactStore
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Completed, Sensors
 from workers.devices.local import LocalDevice
-from workers.measure.bench import Bench, Evaluation
+from workers.measure.bench import Bench
+from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
+from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import Program
 
@@ -64,7 +66,7 @@ def test_evaluation_images_are_pushed_once_per_shape_and_removed_at_the_end(
     device = CountingDevice(tmp_path)
     bench = Bench(device, tmp_path)
     for images in (inputs.verification, inputs.verification, inputs.verification[:4]):
-        logits = bench.logits(tiny_job(KEY), Evaluation(evaluation_id="test", images=images))
+        logits = bench.ask(LogitsRequest(tiny_job(KEY), Evaluation(evaluation_id="test", images=images)))
         assert not isinstance(logits, Failed), logits
         np.testing.assert_allclose(logits, inputs.verification_logits[: len(images)], atol=1e-4)
     assert len([name for name in device.pushed if name.startswith("images-")]) == 2
@@ -79,15 +81,15 @@ def test_a_block_has_time_for_its_start_its_warm_up_and_its_longest_measurement(
     tmp_path: Path, inputs: BuildInputs
 ) -> None:
     device = CountingDevice(tmp_path)
-    block = Bench(device, tmp_path).block(tiny_job(KEY), 0, QUICK, READY)
+    block = Bench(device, tmp_path).ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY))
     assert not isinstance(block, Failed), block
     assert device.deadlines == [120 + 3 * 7 + 0.5]
 
 
 def test_a_device_without_room_fails_the_job(tmp_path: Path, inputs: BuildInputs) -> None:
     bench = Bench(FullDevice(tmp_path), tmp_path)
-    block = bench.block(tiny_job(KEY), 0, QUICK, READY)
-    logits = bench.logits(tiny_job(KEY), Evaluation(evaluation_id="test", images=inputs.verification))
+    block = bench.ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY))
+    logits = bench.ask(LogitsRequest(tiny_job(KEY), Evaluation(evaluation_id="test", images=inputs.verification)))
     assert isinstance(block, Failed)
     assert isinstance(logits, Failed)
     assert [(failed.stage, failed.kind) for failed in (block, logits)] == [
@@ -118,9 +120,9 @@ def test_the_clocks_of_a_block_are_those_that_it_ran_at(
     tmp_path: Path, inputs: BuildInputs, wanted: bool, mhz: float
 ) -> None:
     bench = Bench(ClockedPhone(tmp_path), tmp_path)
-    readiness = bench.make_ready(tiny_job(KEY), None, 0)
+    readiness = bench.ask(ReadyRequest(tiny_job(KEY), None, 0))
     assert not isinstance(readiness, Failed), readiness
-    block = bench.block(tiny_job(KEY), 0, replace(QUICK, fixed_performance=wanted), readiness)
+    block = bench.ask(BlockRequest(tiny_job(KEY), 0, replace(QUICK, fixed_performance=wanted), readiness))
     assert not isinstance(block, Failed), block
     assert (block.conditions.cpu_mhz_start, block.conditions.cpu_mhz_end) == (mhz, mhz)
 
@@ -128,7 +130,7 @@ def test_the_clocks_of_a_block_are_those_that_it_ran_at(
 def test_a_mode_that_a_block_could_not_end_is_ended_with_the_bench(tmp_path: Path, inputs: BuildInputs) -> None:
     phone = ClockedPhone(tmp_path, keeps_mode=1)
     bench = Bench(phone, tmp_path)
-    assert isinstance(bench.block(tiny_job(KEY), 0, QUICK, READY), Block), "what was measured is kept"
+    assert isinstance(bench.ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY)), Block), "what was measured is kept"
     assert phone.fixed_performance
     bench.close()
     assert not phone.fixed_performance
@@ -142,16 +144,16 @@ def test_a_mode_that_another_workspace_left_on_is_ended_at_the_first_contact(
     programs = {("torchscript", Variant().format): Program(path="runner")}
     store = ArtifactStore(tmp_path / "artifacts")
     first, second = (Bench(phone, tmp_path / name, phone.facts(), programs, store) for name in ("first", "second"))
-    assert isinstance(first.block(tiny_job(KEY), 0, QUICK, READY), Block)
+    assert isinstance(first.ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY)), Block)
     first.close()
     assert phone.fixed_performance
-    readiness = second.make_ready(tiny_job(KEY), None, 0)
+    readiness = second.ask(ReadyRequest(tiny_job(KEY), None, 0))
     assert not isinstance(readiness, Failed), readiness
     assert not phone.fixed_performance
 
 
 def test_an_artifact_that_is_not_there_fails_the_job(tmp_path: Path) -> None:
-    block = Bench(LocalDevice(tmp_path), tmp_path).block(tiny_job("b" * 64), 0, QUICK, READY)
+    block = Bench(LocalDevice(tmp_path), tmp_path).ask(BlockRequest(tiny_job("b" * 64), 0, QUICK, READY))
     assert isinstance(block, Failed)
     assert block.kind == "no_artifact"
 

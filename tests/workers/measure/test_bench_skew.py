@@ -14,8 +14,10 @@ from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice
-from workers.measure.bench import Bench, Evaluation
+from workers.measure.bench import Bench
+from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
+from workers.measure.requests import BlockRequest, LogitsRequest
 
 KEY = "a" * 64
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
@@ -34,8 +36,8 @@ def test_what_is_newer_than_the_runtime_fails_at_loading_whatever_it_was_loaded_
     _replace_model(store, NEWER[told])
     bench = Bench(LocalDevice(tmp_path), tmp_path)
     job = tiny_job(KEY)
-    timed = bench.block(job, 0, QUICK, READY)
-    evaluated = bench.logits(job, Evaluation(evaluation_id="test", images=inputs.verification))
+    timed = bench.ask(BlockRequest(job, 0, QUICK, READY))
+    evaluated = bench.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     bench.close()
     for failed in (timed, evaluated):
         assert isinstance(failed, Failed)

@@ -21,10 +21,12 @@ from workers.artifacts import ArtifactStore
 from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice, host_abi, local_facts
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver.events import Attempt
+from workers.driver.events import AttemptFailed
 from workers.measure.attach import attach
-from workers.measure.bench import Bench, Evaluation
+from workers.measure.bench import Bench
+from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
+from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import Program
 from workers.runtimes.torchscript import bundled, native_runner, programs
@@ -84,7 +86,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
     store = Store(sweep.workspace.tracking_uri, sweep.workspace.mlflow_artifacts)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
-        attempts = [event for event in events if isinstance(event, Attempt)]
+        attempts = [event for event in events if isinstance(event, AttemptFailed)]
         refused = {attempt.name: attempt.failed for attempt in attempts}
         first, fresh, lite = sweep.plan.jobs
         assert {name: failed.kind for name, failed in refused.items()} == dict.fromkeys(
@@ -169,20 +171,20 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
     bench: Callable[[Variant, str], tuple[Bench, Job]], tmp_path: Path, inputs: BuildInputs, form: str
 ) -> None:
     measured, job = bench(replace(INT8, format=form), form)
-    assert isinstance(measured.make_ready(job, None, 0.0), Readiness)
+    assert isinstance(measured.ask(ReadyRequest(job, None, 0.0)), Readiness)
     there = sorted(path.name for path in (tmp_path / "run").iterdir())
     assert there == sorted([f"{'b' * 16}-model.{form}", f"{'b' * 16}-1-eval.{form}"]), "nothing is left for the block"
-    blocks = [measured.block(job, round_, QUICK, READY) for round_ in range(2)]
+    blocks = [measured.ask(BlockRequest(job, round_, QUICK, READY)) for round_ in range(2)]
     for block in blocks:
         assert isinstance(block, Block), block
         assert (block.engine_ran, block.backend_ran, block.threads_ran) == ("x86", "cpu", 1)
         assert len(block.samples_ns) >= 3
         assert "engine_differs" not in block.labels
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == there
-    logits = measured.logits(job, Evaluation(evaluation_id="test", images=inputs.verification))
+    logits = measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(logits, Failed), logits
     own = Bench(LocalDevice(tmp_path / "python"), tmp_path)
-    expected = own.logits(job, Evaluation(evaluation_id="test", images=inputs.verification))
+    expected = own.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(expected, Failed), expected
     np.testing.assert_allclose(logits, expected, rtol=5e-5, atol=6e-5)
     measured.close()
@@ -195,8 +197,8 @@ def test_a_tool_that_refuses_the_artifact_fails_with_its_own_words(
 ) -> None:
     measured, job = bench(Variant(), "ptl")  # which reads no pt
     for failed in (
-        measured.block(job, 0, QUICK, READY),
-        measured.logits(job, Evaluation(evaluation_id="test", images=inputs.verification)),
+        measured.ask(BlockRequest(job, 0, QUICK, READY)),
+        measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification))),
     ):
         assert isinstance(failed, Failed)
         assert failed.kind == "crashed"

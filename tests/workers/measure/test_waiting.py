@@ -10,7 +10,7 @@ from sweeps.records import Failed
 from workers.devices.fake.device import FakeDevice, Faults
 from workers.devices.interface import Sensors
 from workers.measure.readiness import Readiness, await_ready
-from workers.measure.waiting import LOOK_S, Patience
+from workers.measure.waiting import LOOK_S, WaitLimits
 
 
 def protocol(wait: float = 300.0, load_wait: float = 60.0, **changes: object) -> Protocol:
@@ -22,25 +22,25 @@ def phone(folder: Path, **faults: object) -> FakeDevice:
     return FakeDevice(folder, "cool", faults=Faults(**faults))
 
 
-def waited_for(device: FakeDevice, patience: Patience, asked: Protocol) -> Readiness | Failed:
+def waited_for(device: FakeDevice, limits: WaitLimits, asked: Protocol) -> Readiness | Failed:
     """Before one block."""
     assert asked.gate is not None
     waited = seconds = 0.0
     while True:
         found = await_ready(device, asked.gate, seconds)
         waited += found.waited_seconds
-        seconds = patience.next_wait_s(found, waited)
+        seconds = limits.next_wait_s(found, waited)
         assert 0.0 <= seconds <= LOOK_S
         if not seconds:
-            return patience.ended(replace(found, waited_seconds=waited))
+            return limits.ended(replace(found, waited_seconds=waited))
 
 
 def seconds_before_each_block(device: FakeDevice, asked: Protocol, blocks: int) -> list[float]:
-    patience = Patience(asked)
+    limits = WaitLimits(asked)
     taken = []
     for _ in range(blocks):
         before_s = device.now_s()
-        waited_for(device, patience, asked)
+        waited_for(device, limits, asked)
         taken.append(device.now_s() - before_s)
     return taken
 
@@ -63,18 +63,18 @@ def test_a_device_that_was_ready_once_again_is_waited_for_anew(tmp_path: Path) -
         return found if 300 <= now_s < 350 else replace(found, temp_c=50.0)
 
     asked = protocol(wait=200.0)
-    device, patience = phone(tmp_path, sensors=hot_but_for_a_while), Patience(asked)
+    device, limits = phone(tmp_path, sensors=hot_but_for_a_while), WaitLimits(asked)
     for block, (rest_s, expected_s) in enumerate([(0, 200), (0, 0), (120, 0), (50, 200), (0, 0)]):
         device.rest(rest_s)
         before_s = device.now_s()
-        waited_for(device, patience, asked)
+        waited_for(device, limits, asked)
         assert device.now_s() - before_s == pytest.approx(expected_s, abs=0.1), block
 
 
 def test_the_first_wait_in_vain_and_a_later_one_are_told_apart_where_the_protocol_fails_the_job(tmp_path: Path) -> None:
     asked = protocol(on_not_ready="fail")
-    device, patience = phone(tmp_path, never_cools=True), Patience(asked)
-    first, second = (waited_for(device, patience, asked) for _ in range(2))
+    device, limits = phone(tmp_path, never_cools=True), WaitLimits(asked)
+    first, second = (waited_for(device, limits, asked) for _ in range(2))
     assert isinstance(first, Failed)
     assert isinstance(second, Failed)
     assert (first.stage, first.kind) == ("run", "not_ready")
@@ -86,32 +86,32 @@ def test_the_first_wait_in_vain_and_a_later_one_are_told_apart_where_the_protoco
 
 def test_what_is_only_marked_keeps_the_whole_wait_with_its_last_look(tmp_path: Path) -> None:
     asked = protocol(on_not_ready="mark")
-    found = waited_for(phone(tmp_path, never_cools=True), Patience(asked), asked)
+    found = waited_for(phone(tmp_path, never_cools=True), WaitLimits(asked), asked)
     assert isinstance(found, Readiness)
     assert not found.ready
     assert found.waited_seconds == pytest.approx(300.0, abs=0.1)
 
 
 @pytest.mark.parametrize("on_not_ready", ["mark", "fail"])
-def test_other_programs_have_one_patience_for_the_whole_run_and_fail_no_job(tmp_path: Path, on_not_ready: str) -> None:
+def test_other_programs_are_waited_for_once_in_the_whole_run_and_fail_no_job(tmp_path: Path, on_not_ready: str) -> None:
     asked = protocol(on_not_ready=on_not_ready)
-    device, patience = phone(tmp_path, sensors=busy), Patience(asked)
-    found = [waited_for(device, patience, asked) for _ in range(3)]
+    device, limits = phone(tmp_path, sensors=busy), WaitLimits(asked)
+    found = [waited_for(device, limits, asked) for _ in range(3)]
     assert all(isinstance(one, Readiness) and one.busy_only for one in found)
     assert device.now_s() == pytest.approx(60.0, abs=1.0)
 
 
-def test_the_patience_with_other_programs_is_what_earlier_blocks_left(tmp_path: Path) -> None:
+def test_the_wait_for_other_programs_is_what_earlier_blocks_left(tmp_path: Path) -> None:
     def busy_twice(now_s: float, found: Sensors) -> Sensors:
         return busy(now_s, found) if now_s < 25 or now_s >= 100 else found
 
     asked = protocol()
-    device, patience = phone(tmp_path, sensors=busy_twice), Patience(asked)
-    first = waited_for(device, patience, asked)
+    device, limits = phone(tmp_path, sensors=busy_twice), WaitLimits(asked)
+    first = waited_for(device, limits, asked)
     assert isinstance(first, Readiness)
     assert first.ready
     device.rest(100.0)
-    second = waited_for(device, patience, asked)
+    second = waited_for(device, limits, asked)
     assert isinstance(second, Readiness)
     assert second.busy_only
     # The look that finds a device ready is not taken off.
@@ -129,14 +129,14 @@ def test_heat_and_then_other_programs_are_one_wait(tmp_path: Path) -> None:
         return replace(found, temp_c=50.0) if now_s < 280 else busy(now_s, found)
 
     asked = protocol()
-    found = waited_for(phone(tmp_path, sensors=hot_then_busy), Patience(asked), asked)
+    found = waited_for(phone(tmp_path, sensors=hot_then_busy), WaitLimits(asked), asked)
     assert isinstance(found, Readiness)
     assert found.busy_only
     assert found.waited_seconds == pytest.approx(300.0, abs=0.1)
 
 
 def test_without_a_gate_nothing_is_waited_for() -> None:
-    patience = Patience(replace(PRESETS["full"], gate=None))
+    limits = WaitLimits(replace(PRESETS["full"], gate=None))
     found = Readiness(sensors=Sensors(temp_c=90.0), lacking=(), busy_only=False)
-    assert patience.next_wait_s(found, 0.0) == 0.0
-    assert patience.ended(found) is found
+    assert limits.next_wait_s(found, 0.0) == 0.0
+    assert limits.ended(found) is found

@@ -1,7 +1,5 @@
 """An Android phone behind the adb server of this host. All its files lie under `/data/local/tmp/edgesweep/`."""
 
-import hashlib
-import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -9,19 +7,15 @@ from pathlib import Path, PurePosixPath
 
 from sweeps.errors import DeviceError, in_one_line
 from sweeps.records import DeviceFacts
-from workers.devices.adb.attempt import ATTEMPTS, BOOT_ID, Attempt, leads_attempt
-from workers.devices.adb.facts import CPU_FILES, benchmark, parse_processes, parse_properties, read_facts, read_sensors
+from workers.devices.adb.attempt import BOOT_ID, Attempt
 from workers.devices.adb.files import AdbFiles
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import HeldError, Hold
 from workers.devices.adb.link import FOLDER, AdbLink, quoted, told
+from workers.devices.adb.orphans import end_orphans
+from workers.devices.adb.questions import ask_facts, ask_sensors
 from workers.devices.adb.wire import Deadline, DeadlineError
 from workers.devices.interface import Completed, Sensors
-
-_PROCESSES_AT_ONCE = 100
-"""Asked for in one exchange: a command has 64 kB at most."""
-_PROCESSES = "grep -a '' /dev/null /proc/[0-9]*/cmdline"
-_PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 class AdbDevice:
@@ -122,25 +116,7 @@ class AdbDevice:
         A program of ours that was lost with its connection is ended first: it is no benchmark of others.
         """
         self._end_leftover()
-        stat = "grep '^cpu ' /proc/stat"
-        battery, thermal, zones, mhz, before, after, processes = self._link.sections(
-            "dumpsys battery",
-            "dumpsys thermalservice",
-            "cat /sys/class/thermal/thermal_zone*/temp",
-            "cat /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
-            stat,
-            f"sleep 0.2; {stat}" if load else ":",
-            _PROCESSES,
-        )
-        return read_sensors(
-            battery=battery,
-            thermal=thermal,
-            zones=zones,
-            mhz=mhz,
-            stat_before=before,
-            stat_after=after,
-            processes=processes,
-        )
+        return ask_sensors(self._link, load=load)
 
     def now_s(self) -> float:
         # Not the phone's clock: that begins anew with each boot, can not be asked while the phone is away, and costs
@@ -198,28 +174,7 @@ class AdbDevice:
         For whoever holds the phone's lease and has started nothing on it. Raises `DeviceError("orphan", ...)` where
         one does not end.
         """
-        (text,) = self._link.sections(_PROCESSES)
-        suspects = sorted(
-            {pid for pid, cmdline in parse_processes(text) if leads_attempt(cmdline) or _is_ours(cmdline)}
-        )
-        # Each by itself: in the list, a word of one process may look like another.
-        told: dict[int, str] = {}
-        for start in range(0, len(suspects), _PROCESSES_AT_ONCE):
-            some = suspects[start : start + _PROCESSES_AT_ONCE]
-            told |= zip(some, self._link.sections(*(f"cat /proc/{pid}/cmdline" for pid in some)), strict=True)
-        shells = [pid for pid, cmdline in told.items() if leads_attempt(cmdline)]
-        runners = [pid for pid, cmdline in told.items() if pid not in shells and _is_ours(cmdline)]
-        # A shell leads the group of all that it started.
-        ended = [self._link.kill(pid, group=True) for pid in shells] + [self._link.kill(pid) for pid in runners]
-        if not all(ended):
-            raise DeviceError(
-                "orphan", f"adb:{self.serial}: programs of an earlier sweep can not be ended", "restart the phone"
-            )
-        self._link.checked(f"rm -rf {ATTEMPTS}")
-        return (
-            *(f"a program of EdgeSweep (process {pid})" for pid in shells),
-            *(f"a runner of EdgeSweep (process {pid})" for pid in runners),
-        )
+        return end_orphans(self._link)
 
     def clean(self) -> None:
         """Delete all files of EdgeSweep on the phone, with its lease held meanwhile.
@@ -235,27 +190,9 @@ class AdbDevice:
                 self.release()
 
     def _read_facts(self) -> DeviceFacts:
-        libraries = "ls -d /system/lib*/libneuralnetworks.so /apex/com.android.neuralnetworks/lib*/libneuralnetworks.so"
-        # The serial number by itself: in the list, another property could hold a line that looks like it.
-        serialno, properties, cpuinfo, meminfo, cpu_files, nnapi, boot_id = self._link.sections(
-            "getprop ro.serialno",
-            "getprop",
-            "cat /proc/cpuinfo",
-            "cat /proc/meminfo",
-            CPU_FILES,
-            libraries,
-            f"cat {BOOT_ID}",
-        )
-        self._boot_id = self._boot_id or boot_id.strip()
-        return read_facts(
-            f"adb:{self.serial}",
-            _unit(serialno.strip() or self.serial),
-            properties=parse_properties(properties),
-            cpuinfo=cpuinfo,
-            meminfo=meminfo,
-            cpu_files=cpu_files,
-            has_nnapi="libneuralnetworks.so" in nnapi,
-        )
+        facts, boot_id = ask_facts(self._link)
+        self._boot_id = self._boot_id or boot_id
+        return facts
 
     def _same_boot(self, boot_id: str, argv: Sequence[str]) -> None:
         before, self._boot_id = self._boot_id, boot_id
@@ -278,18 +215,6 @@ class AdbDevice:
             return None
         self._unended = None
         return words
-
-
-def _unit(serialno: str) -> str:
-    """The id of the phone that calls itself so: a short word, whatever a phone tells."""
-    if _PLAIN.fullmatch(serialno):
-        return serialno
-    return f"phone-{hashlib.sha256(serialno.encode()).hexdigest()[:16]}"
-
-
-def _is_ours(cmdline: str) -> bool:
-    found = benchmark(cmdline)
-    return found is not None and found[1]
 
 
 def _shown(argv: Sequence[str]) -> str:

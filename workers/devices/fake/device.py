@@ -17,7 +17,8 @@ from typing import Literal
 from sweeps.errors import DeviceError, did_you_mean
 from sweeps.records import DeviceFacts
 from workers.devices.fake import runner as fake_runner
-from workers.devices.fake.physics import PHONES, Phone, SimulatedPhone
+from workers.devices.fake.phones import PHONES, Phone
+from workers.devices.fake.physics import SimulatedPhone
 from workers.devices.interface import Completed, Sensors
 from workers.devices.linux.competing import is_runner
 from workers.devices.local import LocalDevice, from_os_error, local_facts

@@ -10,21 +10,13 @@ Everything random comes from one generator, so a phone's story is a function of 
 """
 
 import math
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Final
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-_TRUTH_DRAWS: Final = 1_000_000
-"""The median of so many draws is within 0.02 % of the distribution's at a coefficient of variation of 10 %."""
-
-_FORGOTTEN = 1e-4
-"""The autoregression is summed until a past sample's weight is under this."""
-
-_SLOWEST_SAMPLE = 20.0
-"""The heaviest of heavy tails ends here: no sample takes longer than so many times the median."""
+from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of
+from workers.devices.fake.phones import Phone
 
 _DEGREES_PER_STATUS = 3.0
 """Android's thermal status rises by one for every so many degrees above where throttling begins."""
@@ -34,112 +26,6 @@ FIXED_PERFORMANCE_SLOWER = 1.25
 """Android's fixed-performance mode holds clocks that the phone can keep up: slower, by a judged quarter, ..."""
 FIXED_PERFORMANCE_HEAT = 0.5
 """... and at half the heat, so that it never throttles."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Phone:
-    """What one kind of phone is like. Shares and factors are plain numbers: 0.03 is 3 %.
-
-    The figures of the named sets are judged, not measured: they span what published measurements complain of.
-    """
-
-    name: str
-    soc: str = "simulated"
-    cores: int = 8
-    ram_bytes: int = 6_000_000_000
-    ambient_c: float = 25.0
-    cooling_s: float = 240.0
-    """Newton's time constant: after so long at rest 37 % of the excess temperature is left."""
-    heating_c_per_s: float = 0.0
-    """How fast a busy phone warms, cooling apart; it ends `heating_c_per_s * cooling_s` above the ambient."""
-    drift_per_c: float = 0.0
-    """Latency grows by this share per degree above the ambient."""
-    throttles_at_c: float = 100.0
-    throttled_slower: float = 1.5
-    """Factor on latency from `throttles_at_c` on."""
-    sample_cv: float = 0.02
-    """Coefficient of variation of single samples within a process."""
-    tail_degrees: float | None = None
-    """Student's degrees of freedom of the logarithm's noise (then without AR(1)); `None`: normal."""
-    ar1: float = 0.0
-    """Correlation of the logarithms of neighbouring samples."""
-    spike_share: float = 0.0
-    spike_slower: tuple[float, float] = (2.0, 5.0)
-    """A spike's factor lies evenly between these."""
-    process_cv: float = 0.004
-    """Spread between processes of the same artifact."""
-    little_share: float = 0.0
-    """Share of processes that the scheduler leaves on the little cores ..."""
-    little_slower: float = 1.0
-    """... and how much slower they are."""
-    daemon_every_s: float = 0.0
-    """Mean time between the wake-ups of a daemon; 0: none."""
-    daemon_s: float = 0.0
-    """Mean time that it stays awake."""
-    daemon_slower: float = 1.0
-    start_s: float = 0.25
-    """From the shell command to the first line of the runner."""
-    load_s: float = 0.05
-    first_inference_slower: float = 3.0
-    cold_slower: float = 1.3
-    """A process starts with the clocks down; the factor decays ..."""
-    cold_s: float = 0.04
-    """... with this time constant."""
-    push_bytes_per_s: float = 30e6
-    has_fixed_performance: bool = False
-    """Whether the phone has Android's fixed-performance mode."""
-    battery_percent: float = 90.0
-    battery_busy_percent_per_hour: float = 20.0
-    battery_rest_percent_per_hour: float = 2.0
-
-
-_BASE = Phone(name="cool")
-
-PHONES: dict[str, Phone] = {
-    phone.name: phone
-    for phone in (
-        _BASE,
-        replace(_BASE, name="steady", sample_cv=0.01, process_cv=0.002, has_fixed_performance=True),
-        replace(_BASE, name="noisy", sample_cv=0.10, process_cv=0.02),
-        replace(_BASE, name="correlated", sample_cv=0.05, process_cv=0.01, ar1=0.5),
-        # 25 to 55 °C when always busy: the gate at 37 °C opens and shuts within a sweep.
-        replace(_BASE, name="drifting", sample_cv=0.05, process_cv=0.01, heating_c_per_s=0.125, drift_per_c=0.003),
-        replace(_BASE, name="spiky", sample_cv=0.05, process_cv=0.01, spike_share=0.03),
-        replace(
-            _BASE,
-            name="hot",
-            sample_cv=0.03,
-            process_cv=0.006,
-            heating_c_per_s=0.2,
-            drift_per_c=0.0005,
-            throttles_at_c=39.0,
-        ),
-        # The methods were tuned on none of these.
-        replace(_BASE, name="holdout_heavy_tails", sample_cv=0.05, tail_degrees=2.5, process_cv=0.015),
-        replace(
-            _BASE,
-            name="holdout_big_little",
-            sample_cv=0.04,
-            ar1=0.3,
-            process_cv=0.01,
-            little_share=0.2,
-            little_slower=1.6,
-        ),
-        replace(
-            _BASE,
-            name="holdout_daemons",
-            sample_cv=0.04,
-            ar1=0.2,
-            spike_share=0.01,
-            process_cv=0.01,
-            heating_c_per_s=0.06,
-            drift_per_c=0.001,
-            daemon_every_s=30.0,
-            daemon_s=4.0,
-            daemon_slower=1.35,
-        ),
-    )
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +71,9 @@ class SimulatedPhone:
         self._now_s = 0.0
         self._temp_c = phone.ambient_c
         self._battery_percent = phone.battery_percent
-        self._sample_sigma = _sigma(phone.sample_cv)
-        self._process_sigma = _sigma(phone.process_cv)
-        self._past = _past_weights(phone.ar1)
+        self._sample_sigma = sigma_of(phone.sample_cv)
+        self._process_sigma = sigma_of(phone.process_cv)
+        self._past = past_weights(phone.ar1)
         self._awake_s = (math.inf, math.inf)
         if phone.daemon_every_s:
             self._awake_s = (0.0, 0.0)
@@ -301,7 +187,7 @@ class SimulatedPhone:
         Heat and daemons are looked up at the times at which the inferences would start without them.
         """
         phone = self.phone
-        taken_s = _noise(phone, self._random, self._past, self._sample_sigma, count)
+        taken_s = sample_factors(phone, self._random, self._past, self._sample_sigma, count)
         taken_s *= base_s
         starts_s = busy_s + taken_s.cumsum()
         if phone.drift_per_c or self._temp_after(float(starts_s[-1]), busy=True) >= phone.throttles_at_c:
@@ -360,47 +246,3 @@ class SimulatedPhone:
         phone = self.phone
         per_hour = phone.battery_busy_percent_per_hour if busy else phone.battery_rest_percent_per_hour
         self._battery_percent = max(0.0, self._battery_percent - per_hour * seconds / 3600)
-
-
-@lru_cache
-def median_factor(phone: Phone) -> float:
-    """The median of process x sample x spike x daemon, over everything; found by drawing, with a seed of its own."""
-    random = np.random.Generator(np.random.SFC64(0))
-    # Neighbours are not asked for here, so the draws may be independent.
-    factors = _noise(phone, random, _past_weights(0.0), _sigma(phone.sample_cv), _TRUTH_DRAWS)
-    factors *= np.exp(_sigma(phone.process_cv) * random.standard_normal(_TRUTH_DRAWS))
-    factors[random.random(_TRUTH_DRAWS) < phone.little_share] *= phone.little_slower
-    if phone.daemon_every_s:
-        awake = phone.daemon_s / (phone.daemon_s + phone.daemon_every_s)
-        factors[random.random(_TRUTH_DRAWS) < awake] *= phone.daemon_slower
-    return float(np.median(factors))
-
-
-def _noise(
-    phone: Phone, random: np.random.Generator, past: NDArray[np.float64], sigma: float, count: int
-) -> NDArray[np.float64]:
-    """The factors of `count` samples, spikes included; their median without spikes is 1."""
-    if phone.tail_degrees is not None:
-        logs = np.minimum(random.standard_t(phone.tail_degrees, count), math.log(_SLOWEST_SAMPLE) / sigma)
-    else:
-        logs = random.standard_normal(count + past.size - 1)
-        if past.size > 1:
-            logs = np.convolve(logs, past, "valid")
-    logs *= sigma
-    factors: NDArray[np.float64] = np.exp(logs)
-    if phone.spike_share:
-        spikes = np.flatnonzero(random.random(count) < phone.spike_share)
-        factors[spikes] *= random.uniform(*phone.spike_slower, spikes.size)
-    return factors
-
-
-def _past_weights(ar1: float) -> NDArray[np.float64]:
-    """Weights of the past shocks in an AR(1) of variance 1, the newest first."""
-    terms = 1 if ar1 == 0.0 else math.ceil(math.log(_FORGOTTEN) / math.log(abs(ar1)))
-    weights: NDArray[np.float64] = ar1 ** np.arange(terms, dtype=np.float64)
-    return weights / math.sqrt(float((weights**2).sum()))
-
-
-def _sigma(cv: float) -> float:
-    """The standard deviation of the logarithm of a lognormal with this coefficient of variation."""
-    return math.sqrt(math.log1p(cv * cv))

@@ -1,22 +1,19 @@
 """Virtual phones: the real adb daemon on this host, behind the real adb server. Everything but the silicon is real.
 
 Each has namespaces of its own for mounts, processes and network, so its `/data`, its boot id and its programs are its
-own and end with it; its CPU facts and its other files are the host's. The files beside this one are what it answers
-with.
-It is reached through a cable that listens on loopback only: adbd itself would open a root shell to the whole network.
+own and end with it. Its CPU facts and its other files are the host's. The programs in `bin/` give its answers. It is
+reached through a cable that listens on loopback only: adbd itself would open a root shell to the whole network.
 """
 
 import contextlib
 import errno
 import itertools
 import os
-import platform
 import shutil
 import signal
 import subprocess
 import time
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -24,75 +21,14 @@ import psutil
 
 from sweeps.errors import DeviceError
 from workers.devices.adb.lease import HeldError, Hold
+from workers.devices.virtual_phone.adbd import PARTS, adbd
+from workers.devices.virtual_phone.answers import Answers
 from workers.devices.virtual_phone.cable import Cable
-from workers.native.file_lock import locked
 
-PARTS = Path(__file__).parent
-_PROGRAMS = ("unshare", "setpriv", "chroot", "mount")
-_INSTALL_DEADLINE_S = 300.0
 _START_DEADLINE_S = 20.0
 
 
-def missing() -> DeviceError | None:
-    """Why no virtual phone can run on this machine, with what to do about it; `None` where they can."""
-    if platform.system() != "Linux":
-        return DeviceError("not_linux", "virtual phones run on Linux only")
-    if os.geteuid() != 0:
-        return DeviceError(
-            "needs_root",
-            "virtual phones need root: each has mounts, processes and a network of its own",
-            "run it as root or in a privileged container; phones on a cable need no root",
-        )
-    lacking = [program for program in _PROGRAMS if shutil.which(program) is None]
-    if lacking:
-        return DeviceError(
-            "no_program", f"virtual phones need {', '.join(lacking)}", "apt-get install -y util-linux mount coreutils"
-        )
-    if not _whole().is_file() and not (shutil.which("apt-get") and shutil.which("dpkg")):
-        return DeviceError(
-            "no_apt", "virtual phones take adbd from Debian, and there is no apt here", "use a Debian or its container"
-        )
-    return None
-
-
-def adbd() -> Path:
-    """The folder with Debian's unpacked adbd, fetched on first use (8 s, 7 MB; 26 MB unpacked).
-
-    Kept in `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`; the system stays as it is.
-    Raises `DeviceError`: what `missing()` says, or `no_adbd` with apt's last words.
-    """
-    if (lack := missing()) is not None:
-        raise lack
-    folder = _whole().parent
-    with locked(folder.with_suffix(".lock")):
-        if not _whole().is_file():
-            shutil.rmtree(folder, ignore_errors=True)
-            try:
-                argv = [str(PARTS / "install"), str(folder)]
-                ended = subprocess.run(  # noqa: S603  # our own script
-                    argv, capture_output=True, text=True, timeout=_INSTALL_DEADLINE_S, check=False
-                )
-                words, good = ended.stderr.strip().splitlines()[-3:], ended.returncode == 0
-            except (OSError, subprocess.TimeoutExpired) as error:
-                words, good = [str(error)], False
-            if not good:
-                raise DeviceError(
-                    "no_adbd",
-                    f"adbd could not be fetched: {' '.join(words) or 'apt ended without a word'}",
-                    "give apt a Debian mirror that has trixie (apt-get update), then try again",
-                )
-            _whole().touch()
-    return folder / "unpacked"
-
-
-def _whole() -> Path:
-    """Written last: a fetch that was cut short is made anew."""
-    named = os.environ.get("EDGESWEEP_CACHE")
-    cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgesweep"
-    return cache / f"adbd-trixie-{platform.machine()}" / "whole"
-
-
-class VirtualPhone:
+class VirtualPhone(Answers):
     """One phone: a context manager, or `start()` and `stop()`. What it is and does meanwhile is set by its methods.
 
     `folder` holds its state and must not exist. It ends with the thread that started it.
@@ -110,15 +46,12 @@ class VirtualPhone:
         number = 0
         if serialno is None:
             number, self._number = _free_number()
-        self.serialno = serialno or f"VIRTUAL{number:04}"
-        """What the phone calls itself: `ro.serialno`. Where it is not given, no other one of this host has it."""
-        self._folder = folder
+        # Where it is not given, no other phone of this host has it.
+        super().__init__(folder, serialno or f"VIRTUAL{number:04}", has_fixed_performance=has_fixed_performance)
         self._storage_mb = storage_mb
-        self._has_fixed_performance = has_fixed_performance
         self._process: subprocess.Popen[bytes] | None = None
         self._init: psutil.Process | None = None
         self._cable = Cable()
-        self._temp_c, self._percent, self._status = 25.0, 80, 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -137,21 +70,10 @@ class VirtualPhone:
         """The phone's `/data`, as this host sees it while the phone runs."""
         return Path(f"/proc/{self._running().pid}/root/data")
 
-    @property
-    def fixed_performance(self) -> bool:
-        return (self._folder / "fixed_performance").read_text().strip() == "true"
-
     def start(self) -> None:
         """Raises `DeviceError`: what `adbd()` raises, or `not_started` with the end of the phone's log."""
         unpacked = adbd()
-        for part in ("properties", "dumpsys"):
-            (self._folder / part).mkdir(parents=True)
-        for name, value in _properties(self.serialno).items():
-            self.set_property(name, value)
-        if self._has_fixed_performance:
-            (self._folder / "fixed_performance").write_text("false\n")
-        self._boot()
-        self.heat(self._temp_c)
+        self.write_all()
         self._cable.plug()
         (self._folder / "serving").touch()
         argv = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--net", "--pid", "--fork"]
@@ -185,37 +107,6 @@ class VirtualPhone:
         if self._number is not None:
             self._number.release()
 
-    def set_property(self, name: str, value: str | None) -> None:
-        """What `getprop` tells of `name`; `None` takes the property away."""
-        path = self._folder / "properties" / name
-        if value is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(value, encoding="utf-8")
-
-    def heat(self, temp_c: float, thermal_status: int = 0) -> None:
-        """To a battery temperature and a thermal status, from 0 (none) to 6 (shutdown)."""
-        self._temp_c, self._status = temp_c, thermal_status
-        self._tell()
-
-    def drain(self, percent: int) -> None:
-        """The battery to so much of its charge."""
-        self._percent = percent
-        self._tell()
-
-    def say(self, service: str, text: str | None) -> None:
-        """What `dumpsys service` prints, until the next `heat` or `drain`; `None`: there is no such service."""
-        path = self._folder / "dumpsys" / service
-        if text is None:
-            path.unlink(missing_ok=True)
-        else:
-            path.write_text(text, encoding="utf-8")
-
-    def refuse_fixed_performance(self, words: str | None) -> None:
-        """With these, from now on, whatever is asked of the mode; `None`: it is switched again."""
-        path = self._folder / "power_says"
-        path.write_text(words, encoding="utf-8") if words is not None else path.unlink(missing_ok=True)
-
     def fill_storage(self, leave_bytes: int) -> None:
         """With files that are not ours, until so much is free, or less where others write beside it."""
         with (self.data / "local" / "others").open("ab") as file:
@@ -236,7 +127,7 @@ class VirtualPhone:
 
     def reboot(self) -> None:
         """A new boot id, and every program gone. The phone's files stay."""
-        self._boot()
+        self.boot()
         self._end_programs()
         self._wait_for_daemon()
 
@@ -273,17 +164,6 @@ class VirtualPhone:
 
     def go_on(self) -> None:
         self._cable.passing.set()
-
-    def _boot(self) -> None:
-        # In place: it is mounted over the phone's own.
-        with (self._folder / "boot_id").open("r+" if (self._folder / "boot_id").exists() else "w") as file:
-            file.write(f"{uuid.uuid4()}\n")
-
-    def _tell(self) -> None:
-        lines = ["Current Battery Service state:", "  AC powered: false", "  USB powered: true", "  present: true"]
-        lines += [f"  level: {self._percent}", "  scale: 100", f"  temperature: {round(10 * self._temp_c)}"]
-        self.say("battery", "\n".join([*lines, "  technology: Li-ion", ""]))
-        self.say("thermalservice", f"IsStatusOverride: false\nThermal Status: {self._status}\nHAL Ready: true\n")
 
     def _running(self) -> psutil.Process:
         if self._init is None:
@@ -334,19 +214,3 @@ def _free_number() -> tuple[int, Hold]:
         with contextlib.suppress(HeldError):
             return number, Hold(f"virtual phone {number}")
     raise AssertionError("there is always another number")
-
-
-def _properties(serialno: str) -> Mapping[str, str]:
-    """Of a phone that makes no secret of being virtual. ABI: the host's, whose programs it runs."""
-    abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}.get(platform.machine(), platform.machine())
-    return {
-        "ro.serialno": serialno,
-        "ro.product.manufacturer": "EdgeSweep",
-        "ro.product.model": "Virtual Phone",
-        "ro.soc.manufacturer": "Host",
-        "ro.soc.model": platform.machine(),
-        "ro.product.cpu.abi": abi,
-        "ro.build.version.release": "14",
-        "ro.build.version.sdk": "34",
-        "ro.build.fingerprint": "edgesweep/virtual/phone:14/1/1:user/release-keys",
-    }

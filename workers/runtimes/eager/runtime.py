@@ -9,7 +9,7 @@ from sweeps.records import DeviceFacts, Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
-from workers.runtimes.interface import Brought, Program, RunReport, RunRequest
+from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
 BUILDER_VERSION = "1"
@@ -97,7 +97,7 @@ class Eager:
     def introduction(self, program: str) -> list[str]:
         raise NotImplementedError("there is no program of eager")
 
-    def brought(self, stdout: bytes) -> Brought:
+    def identity(self, stdout: bytes) -> RunnerIdentity:
         raise NotImplementedError("there is no program of eager")
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:

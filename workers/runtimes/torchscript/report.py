@@ -19,7 +19,7 @@ import re
 from typing import Any, NoReturn
 
 from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, RunnerError
-from workers.runtimes.interface import Brought, RunReport
+from workers.runtimes.interface import RunnerIdentity, RunReport
 from workers.runtimes.torchscript.nnapi.devices import NnapiDevice, NnapiListing
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -90,7 +90,7 @@ def parse(stdout: bytes) -> RunReport:
     )
 
 
-def brought(stdout: bytes) -> Brought:
+def identity(stdout: bytes) -> RunnerIdentity:
     """Who a runner is, from its start line before `--nnapi-devices`.
 
     What is wrong with the list of accelerators, the device's drivers may be to blame for: then none is known. Raises
@@ -100,7 +100,7 @@ def brought(stdout: bytes) -> Brought:
     engines = start.get("engines")
     if not isinstance(engines, list) or not all(isinstance(name, str) for name in engines):
         _garbled("start without the names of its engines")
-    return Brought(
+    return RunnerIdentity(
         runner=f"{_text(start, 'runner')} {_text(start, 'runner_version')}",
         runtime_version=_text(start, "torch"),
         qengines=tuple(sorted({*engines} - {"none"})),

@@ -15,7 +15,7 @@ from workers.artifacts import ArtifactStore
 from workers.devices import registry
 from workers.devices.fake import runner as fake_runner
 from workers.devices.fake.device import FakeDevice, Faults
-from workers.devices.fake.physics import PHONES
+from workers.devices.fake.phones import PHONES
 from workers.devices.local import local_facts
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript

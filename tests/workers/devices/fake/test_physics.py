@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from workers.devices.fake.physics import PHONES, Phone, SimulatedBlock, SimulatedPhone
+from workers.devices.fake.phones import PHONES, Phone
+from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 FULL: dict[str, Any] = {
     "warmup_iterations": 10,

@@ -17,7 +17,8 @@ from sweeps.errors import DeviceError
 from tests.workers.phone_sweep import eventually, running_on
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
-from workers.devices.virtual_phone.phone import VirtualPhone, adbd, missing, up
+from workers.devices.virtual_phone.adbd import adbd, missing
+from workers.devices.virtual_phone.phone import VirtualPhone, up
 
 pytestmark = pytest.mark.system
 
@@ -150,7 +151,7 @@ def test_phones_end_with_whoever_started_them(port: int, tmp_path: Path) -> None
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give it up")
 def test_who_is_not_root_is_told_so() -> None:
     program = (
-        "import os; from workers.devices.virtual_phone.phone import missing; os.setuid(65534)\n"
+        "import os; from workers.devices.virtual_phone.adbd import missing; os.setuid(65534)\n"
         "found = missing(); print(found.kind, found.next_step)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
