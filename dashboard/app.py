@@ -13,8 +13,8 @@ from dashboard.data import Ranked
 from dashboard.inert import inert, line
 from dashboard.views import ranking as ranking_view
 from sweeps.errors import EdgeSweepError
-from sweeps.ranking import DeviceRanking
-from sweeps.store import SweepInfo
+from sweeps.ranking.values import DeviceRanking
+from sweeps.store.mlflow import SweepInfo
 from sweeps.workspace import Workspace
 
 # Longer lines read badly; on a wide screen the page stays in the middle. (Streamlit would print a docstring here.)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 import pandas as pd
 
 from dashboard.inert import NOTHING, line
-from sweeps.backend_figure import BackendFigure
-from sweeps.device_classes import ClassEntry, ClassRanking
 from sweeps.imported import Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking import Candidate, DeviceRanking, NotRanked
-from sweeps.verdict import Verdict
+from sweeps.ranking.backends import BackendFigure
+from sweeps.ranking.device_classes import ClassEntry, ClassRanking
+from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked
+from sweeps.ranking.verdict import Verdict
 
 _FLOATS = (
     *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "latency_end_ms", "ratio"),

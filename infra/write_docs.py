@@ -18,9 +18,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from sweeps import protocol, racing, sentinel, stats, ties
-from sweeps.protocol import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.spec import GateSpec, GridSpec
+from sweeps import stats
+from sweeps.protocol import blocks, racing, sentinel
+from sweeps.protocol import presets as protocol
+from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.ranking import ties
+from sweeps.spec.sweep import GateSpec, GridSpec
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
@@ -168,19 +171,19 @@ def figures() -> str:
         ("A race: error of all pairs and looks together", f"{100 * error:g} %", "judged"),
         ("A race looks after these rounds", looks, "judged: fixed, so that the same rounds decide the same"),
         ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
-        ("`outliers`: share of a block", f"{100 * protocol.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
+        ("`outliers`: share of a block", f"{100 * blocks.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
         (
             "`busy_host`: CPU time that others take",
-            f"{100 * protocol.BUSY_LOAD:g} %",
+            f"{100 * blocks.BUSY_LOAD:g} %",
             "judged; an idle host shows 1 to 3 %",
         ),
-        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * protocol.STEAL_SHARE:g} %", "judged"),
+        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
         (
             "p90 from so many samples",
-            f"{protocol.P90_FROM_SAMPLES}",
+            f"{blocks.P90_FROM_SAMPLES}",
             "0.9^64 = 0.12 %: the chance that none lies above it",
         ),
-        ("p99 from so many samples", f"{protocol.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
+        ("p99 from so many samples", f"{blocks.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
         ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
         (
             "Processes of one look at the sentinel",
@@ -199,10 +202,10 @@ def figures() -> str:
 
 def simulator() -> str:
     """The tables of `edgesweep simulate`, each under the command that prints the same figures."""
-    from sweeps import simulation_text
-    from sweeps.cli import main
-    from sweeps.simulate_command import PHONES, VARIANTS, simulation, standard_methods
-    from sweeps.terminal import RunProgress
+    from sweeps.cli.main import main
+    from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
+    from sweeps.report import simulation as simulation_text
+    from sweeps.report.progress import RunProgress
 
     command = main.commands["simulate"]
     versions = ", ".join(f"{name} {version(name)}" for name in ("edgesweep", "numpy", "scipy"))

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sweeps.metrics import METRICS
 from sweeps.records import Settled
-from sweeps.spec import SweepSpec
+from sweeps.spec.sweep import SweepSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -308,7 +308,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """All accepted blocks of one job on a device that ran the backend, summarised by `sweeps.protocol`."""
+    """All accepted blocks of one job on a device that ran the backend, summarised by `sweeps.protocol.presets`."""
 
     job_key: str
     rounds: int

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import shared, side_by_side
 from tests.workers.runtimes import old_torch
 
 # Ray keeps the token of the home that it was first started in for as long as the process lives, and tests of phones
@@ -59,12 +60,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared.open_folder()
     if config.getoption("--strict-machine"):
         settings.load_profile("strict")
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared.remove_folder()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if (group := side_by_side.group(item)) is not None and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group))
         for marker, (program, line) in REQUIREMENTS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=f"{program} is missing; enable with: {line}"))
@@ -73,6 +84,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if lacks and item.get_closest_marker("old_torch"):
             line = "python -m tests.workers.runtimes.old_torch (3.1 GB)"
             item.add_marker(pytest.mark.skip(reason=f"an older torch is missing; enable with: {line}"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with side_by_side.with_its_turn(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from sweeps.cli import main
-from sweeps.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED
-from sweeps.protocol import PRESETS
-from sweeps.racing import NEGLIGIBLE
+from sweeps.protocol.presets import PRESETS
+from sweeps.protocol.racing import NEGLIGIBLE
+from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED
+from sweeps.ranking.verdict import VERDICTS
 from sweeps.stats import CONFIDENCE, accuracy_drop
 from sweeps.trust import TRUST
-from sweeps.verdict import VERDICTS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

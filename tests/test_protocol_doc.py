@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from sweeps.cli import main
-from sweeps.protocol import PRESETS, STABLE_WITHIN
-from sweeps.racing import NEGLIGIBLE
+from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
+from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
+from sweeps.protocol.racing import NEGLIGIBLE
+from sweeps.protocol.sentinel import MOVED
+from sweeps.ranking.ties import UNREPEATED_SPREAD
 from sweeps.records import Variant
-from sweeps.sentinel import MOVED
-from sweeps.simulate_command import PHONES, VARIANTS, simulation, standard_methods
-from sweeps.simulation_text import markdown
-from sweeps.spec import GateSpec
-from sweeps.ties import UNREPEATED_SPREAD
+from sweeps.report.simulation import markdown
+from sweeps.spec.sweep import GateSpec
 from sweeps.trust import TRUST
 from workers.runtimes.torchscript.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
 

@@ -8,12 +8,15 @@ an artifact that was built here.
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sweeps import manifest as manifests
-from sweeps.compare import (
+from sweeps.errors import DeviceError, EdgeSweepError, StoreError
+from sweeps.protocol.blocks import summarize
+from sweeps.protocol.presets import Protocol
+from sweeps.ranking.compare import (
     EXIT_NOT_COMPARED,
     EXIT_SLOWER,
     EXIT_UNRESOLVED,
@@ -23,21 +26,18 @@ from sweeps.compare import (
     judge,
     welch,
 )
-from sweeps.errors import DeviceError, EdgeSweepError, StoreError
-from sweeps.export import Shipped
-from sweeps.protocol import Gate, Protocol, summarize
+from sweeps.ranking.export import Shipped
+from sweeps.ranking.ties import Ratio
+from sweeps.ranking.verdict import UNSHIPPABLE
 from sweeps.records import Block, Failed, Job, RunAxes, canonical_key
-from sweeps.run_content import fixed_performance_of, gate_of
 from sweeps.stats import median
-from sweeps.ties import Ratio
+from sweeps.store.run_content import fixed_performance_of, gate_of
 from sweeps.trust import disqualified
-from sweeps.verdict import UNSHIPPABLE
 from sweeps.workspace import Workspace
-from workers.attach import attach
-from workers.bench import Bench
-from workers.build import ArtifactStore, PackedArtifact
-from workers.patience import Patience
-from workers.readiness import Readiness
+from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.measure.attach import attach
+from workers.measure.bench import Bench
+from workers.measure.waiting import Patience, _await_ready
 
 NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"
 _TO_RESOLVE = "it may be slower by more than {margin:g} %: measure more with --rounds, or allow more with --margin"
@@ -63,7 +63,7 @@ class Check:
     why: str
     """What differs, where it is not comparable; what to do, where it is unresolved; else empty."""
     margin_percent: float
-    """As `sweeps.compare.judge` was told."""
+    """As `sweeps.ranking.compare.judge` was told."""
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
@@ -216,15 +216,3 @@ def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, patience: Pa
     if isinstance(found, Failed):
         raise DeviceError(found.kind, f"{job.name} could not be measured: {found.message}")
     return found
-
-
-def _await_ready(bench: Bench, job: Job, gate: Gate | None, patience: Patience) -> Readiness | Failed:
-    waited = seconds = 0.0
-    while True:
-        found = bench.make_ready(job, gate, seconds)
-        if isinstance(found, Failed):
-            return found
-        waited += found.waited_seconds
-        seconds = patience.next_wait_s(found, waited)
-        if not seconds:
-            return patience.ended(replace(found, waited_seconds=waited))

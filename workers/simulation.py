@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 
-from sweeps.contest import Contest
-from sweeps.protocol import Protocol, order
-from sweeps.racing import Elimination
+from sweeps.protocol.presets import Protocol
+from sweeps.protocol.racing import Elimination
+from sweeps.protocol.stopping import Contest, order
 from sweeps.stats import Estimate, median, p50_estimate
-from workers.devices.simulated import Phone, SimulatedBlock, SimulatedPhone
+from workers.devices.fake.physics import Phone, SimulatedBlock, SimulatedPhone
 
 Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeps.errors import DataError, ModelError
-from sweeps.journal import Journal, build_failure_keys
+from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.manifest import Manifest
-from sweeps.plan import Plan
+from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job
-from sweeps.spec import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
-from sweeps.support_table import Cell, Row, SupportTable, order
-from workers.build import TRANSIENT_KINDS, ArtifactStore
-from workers.drive import JUDGED_KINDS
-from workers.events import Attempt, Building, Preparing
-from workers.executor import BuildRequest, Executor
-from workers.model_code import check_torchvision_name
-from workers.models import PreparedModel
-from workers.planner import plan_sweep
+from sweeps.spec.sweep import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
+from sweeps.surveys import Cell, Row, SupportTable, order
+from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
+from workers.driver.events import Attempt, Building, Preparing
+from workers.driver.sweep import JUDGED_KINDS
+from workers.executors.interface import BuildRequest, Executor
+from workers.models.code import check_torchvision_name
+from workers.models.prepare import PreparedModel
+from workers.plan import plan_sweep
 
 Weights = Literal["random", "demo", "pretrained"]
 InputShape = tuple[int, int, int, int]

@@ -9,12 +9,12 @@ from dashboard import charts, rows
 from dashboard.data import Ranked
 from dashboard.inert import NOTHING, inert, line
 from dashboard.views import backends, details
-from sweeps.device_classes import ClassRanking
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking import Candidate, DeviceRanking
+from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.ranking.verdict import reference_text
 from sweeps.trust import TRUST
-from sweeps.verdict import reference_text
 
 CHECKED = "Checked on this host, not timed"
 

@@ -18,10 +18,10 @@ from itertools import product
 import numpy as np
 from report import Figure, at_least, at_most, finish
 
-from sweeps.protocol import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.racing import NEGLIGIBLE
+from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.stats import ratio_by_rounds
-from workers.devices.simulated import PHONES, Phone, SimulatedPhone
+from workers.devices.fake.physics import PHONES, Phone, SimulatedPhone
 from workers.simulation import Rest, SimulatedSweep, simulate
 
 VARIANTS = 24

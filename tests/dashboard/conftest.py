@@ -11,12 +11,12 @@ from streamlit.testing.v1 import AppTest
 from dashboard import data
 from dashboard.launch import APP
 from sweeps.imported import Imported
-from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Manifest, TensorSpec, Verification
-from sweeps.plan import Identities, ModelIdentity, Plan, expand
-from sweeps.protocol import protocol_of
+from sweeps.planning.plan import Identities, ModelIdentity, Plan, expand
+from sweeps.protocol.presets import protocol_of
 from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Settled, Variant
-from sweeps.spec import (
+from sweeps.spec.sweep import (
     DataSpec,
     DigitsData,
     GridSpec,
@@ -26,7 +26,7 @@ from sweeps.spec import (
     ProtocolSpec,
     SweepSpec,
 )
-from sweeps.store import Store
+from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 
 EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) **b** `c` :smile: www.example.com -> $x$ :material/home:"

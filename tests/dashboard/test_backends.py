@@ -11,10 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import charts, rows
 from dashboard.inert import line
-from sweeps.backend_figure import BackendFigure, BackendPair, Best
+from sweeps.ranking.backends import BackendFigure, BackendPair, Best
+from sweeps.ranking.ties import Ratio
 from sweeps.records import Job
-from sweeps.spec import GridSpec
-from sweeps.ties import Ratio
+from sweeps.spec.sweep import GridSpec
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL, PHONE, Recorder
 

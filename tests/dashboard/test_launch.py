@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import launch
-from sweeps.cli import main
+from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
 
 

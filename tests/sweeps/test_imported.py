@@ -8,10 +8,10 @@ import pytest
 from sweeps.errors import EdgeSweepError
 from sweeps.frame import to_frame
 from sweeps.imported import MAX_WORDS, NOTE, Imported, describe
-from sweeps.journal import Journal
-from sweeps.rank import rank, to_json
-from sweeps.spec import ObjectiveSpec
-from sweeps.terminal import print_ranking
+from sweeps.journal.journal import Journal
+from sweeps.ranking.rank import rank, to_json
+from sweeps.report.ranking import print_ranking
+from sweeps.spec.sweep import ObjectiveSpec
 from sweeps.tool_logs import ToolLog
 
 FREE = ObjectiveSpec(constraints=())

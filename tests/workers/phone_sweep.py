@@ -15,21 +15,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.errors import StoreError
-from sweeps.journal import FINAL_KINDS, MAX_ATTEMPTS, Journal
+from sweeps.errors import FINAL_KINDS, StoreError
+from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.records import Block, DeviceFacts, Failed, Job, Measured
-from sweeps.spec import DataSpec, GridSpec, ObjectiveSpec, ProtocolSpec, SyntheticData
-from sweeps.store import Store, load
+from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, ProtocolSpec, SyntheticData
+from sweeps.store.mlflow import Store, load
 from tests.workers.tiny_sweep import Sweep
-from workers import device_run
 from workers.devices import registry
-from workers.devices.adb import AdbDevice
-from workers.devices.adb_attempt import leads_attempt
-from workers.devices.adb_host import AdbHost
-from workers.devices.adb_lease import Hold
+from workers.devices.adb.attempt import leads_attempt
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.host import AdbHost
+from workers.devices.adb.lease import Hold
 from workers.devices.local import host_abi
+from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.driver import device as device_run
 from workers.runtimes.torchscript import native_runner, programs
-from workers.virtual_phone import VirtualPhone, up
 
 ONE_ROUND = ProtocolSpec(preset="quick", rounds=1, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
 # Two jobs of one build.

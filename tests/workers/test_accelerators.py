@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.accelerators_table import Answer
 from sweeps.errors import SpecError
-from sweeps.spec import GridSpec, ModelSpec
+from sweeps.spec.sweep import GridSpec, ModelSpec
+from sweeps.surveys import Answer
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, nnapi_only
 from workers.devices.local import host_abi
-from workers.events import Attempt, Building, Event
-from workers.executor import InlineExecutor
+from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.driver.events import Attempt, Building, Event
+from workers.executors.inline import InlineExecutor
 from workers.runtimes.torchscript import native_runner, references
 from workers.runtimes.torchscript.programs import FOLDER_VARIABLE
-from workers.virtual_phone import VirtualPhone, up
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 BOTH = GridSpec(backend=("nnapi",), layout=("nhwc",))
 FP32 = GridSpec(backend=("nnapi",), precision=("fp32",), layout=("nhwc",))

@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.cli.support import run_support
 from sweeps.errors import EdgeSweepError
-from sweeps.journal import Journal
+from sweeps.journal.journal import Journal
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
-from sweeps.spec import DataSpec, GridSpec, ModelSpec, SyntheticData
-from sweeps.support_command import run_support
-from sweeps.support_table import SupportTable, column_of, group_of, terminal_text
+from sweeps.report.support import terminal_text
+from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, SyntheticData
+from sweeps.surveys import SupportTable, column_of, group_of
 from sweeps.workspace import Workspace
-from workers.events import Attempt, Building
-from workers.executor import InlineExecutor
-from workers.models import PreparedModel, prepare
+from workers.driver.events import Attempt, Building
+from workers.executors.inline import InlineExecutor
+from workers.models.prepare import PreparedModel, prepare
 from workers.support import LISTED, Subject, Survey, grids, subject
 
 SHAPE = (1, 3, 32, 32)
@@ -200,7 +201,7 @@ def test_an_interrupted_survey_goes_on_and_failures_are_tried_again_only_when_as
 def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
     (tmp_path / "own_nets.py").write_text(OWN)
     call = (
-        "from pathlib import Path; from sweeps.support_command import run_support; "
+        "from pathlib import Path; from sweeps.cli.support import run_support; "
         "run_support(['own_nets:plain'], Path('results'), 'inline', backends=['cpu'], precisions=['fp32'], "
         "input_shape='1,3,32,32', output=Path('infra/support.md'), as_json=True)"
     )

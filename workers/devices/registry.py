@@ -4,8 +4,7 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import DeviceError
-from sweeps.spec_errors import did_you_mean
+from sweeps.errors import DeviceError, did_you_mean
 from workers.devices.interface import Device
 
 DEVICES = {
@@ -14,8 +13,8 @@ DEVICES = {
 """Devices that are there by themselves, by name -> `module:Class(folder)`, imported when it is needed."""
 
 NAMED = {
-    "adb": "workers.devices.adb:AdbDevice",
-    "fake": "workers.devices.fake:FakeDevice",
+    "adb": "workers.devices.adb.device:AdbDevice",
+    "fake": "workers.devices.fake.device:FakeDevice",
 }
 """Kinds of which a sweep file names one, as in `fake:hot` -> `module:Class(folder, name)`. Nobody gets one unasked."""
 

@@ -16,7 +16,8 @@ import torch
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
 from sweeps.records import Variant
-from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.verify import Standard, verify
 

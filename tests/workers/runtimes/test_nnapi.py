@@ -14,9 +14,9 @@ from torch.jit.mobile import _load_for_lite_interpreter
 
 from sweeps.errors import BuildError
 from tests.workers.runtimes import nnapi_nets
-from workers.accuracy import sqnr_db
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs
+from workers.models.accuracy import sqnr_db
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture, references
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.interfaces import Core, split, with_numbers

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.errors import ABSENT_KINDS, RunnerError
-from sweeps.journal import FINAL_KINDS
+from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, RunnerError
 from tests.test_phones_doc import ROOT, kinds_of, native_kinds
 from workers.runtimes.torchscript import report
 
@@ -188,8 +187,8 @@ def test_an_error_line_keeps_the_runners_own_kind() -> None:
 
 
 OF_DEVICES = set().union(
-    *map(kinds_of, (ROOT / "workers" / "devices").glob("adb*.py")),
-    *(kinds_of(ROOT / "workers" / f"{name}.py") for name in ("cluster", "lane", "patience")),
+    *map(kinds_of, (ROOT / "workers" / "devices" / "adb").glob("*.py")),
+    *(kinds_of(ROOT / "workers" / f"{name}.py") for name in ("executors/ray", "executors/lane", "measure/waiting")),
 )
 
 

@@ -12,8 +12,9 @@ import torch
 
 from sweeps.manifest import TensorSpec
 from tests.workers.runtimes.runs import RUNNER, answers, evaluating, refusal, refused, run
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs, RunRequest
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.capture import script
 from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.save import Format, bundle, save

@@ -6,9 +6,10 @@ from pathlib import Path
 from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
+from workers.models.package import BuildInputs
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
-from workers.runtimes.interface import Brought, BuildInputs, Program, RunReport, RunRequest
+from workers.runtimes.interface import Brought, Program, RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
 BUILDER_VERSION = "1"

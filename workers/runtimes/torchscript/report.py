@@ -18,8 +18,7 @@ import json
 import re
 from typing import Any, NoReturn
 
-from sweeps.errors import ABSENT_KINDS, RunnerError
-from sweeps.journal import FINAL_KINDS
+from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, RunnerError
 from workers.runtimes.interface import Brought, RunReport
 from workers.runtimes.torchscript.nnapi.devices import NnapiDevice, NnapiListing
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from sweeps.errors import EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
-from workers.runtimes.interface import Brought, BuildInputs, Program, RunReport, RunRequest
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import Brought, Program, RunReport, RunRequest
 from workers.runtimes.torchscript import programs, references, report
 from workers.runtimes.torchscript.runner.main import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against

@@ -14,7 +14,8 @@ from pathlib import Path
 from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
 from sweeps.tool_logs import parse_speed_benchmark
-from workers.runtimes.interface import Brought, Images, RunReport, RunRequest
+from workers.models.package import Images
+from workers.runtimes.interface import Brought, RunReport, RunRequest
 from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.printed_tensor import read_matrix
 from workers.runtimes.torchscript.runner.load import (

@@ -1,0 +1,214 @@
+"""`edgesweep run`: from a sweep to its results, with progress, Ctrl-C and the way back in.
+
+Like `sweeps.cli.main`, which it is a part of, it imports upwards, inside its functions.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweeps.cli.session import (
+    EXIT_INTERRUPTED,
+    CtrlC,
+    load_sweep,
+    make_plan,
+    open_executor,
+    outcome_of,
+    print_json,
+    roots_of,
+    show,
+)
+from sweeps.errors import StoreError
+from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sweeps.journal.journal import Journal
+    from sweeps.planning.plan import Plan
+    from sweeps.spec.sweep import SweepSpec
+    from sweeps.store.mlflow import SweepResults
+
+
+def run_sweep(
+    sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool, settle: int = 0
+) -> None:
+    """Run a sweep file, then `settle` rounds more of what is tied, and print the ranking."""
+    from sweeps.ranking import rank as ranking
+    from sweeps.report.ranking import print_ranking
+    from sweeps.store.mlflow import load_imported
+
+    spec = load_sweep(sweep_file, yes)
+    workspace = Workspace.open(root)
+    results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle)
+    ranked = ranking.rank(
+        results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
+    )
+    _attach(workspace, spec.name, ranking.to_json(ranked))
+    if as_json:
+        print_json(ranking.to_json(ranked))
+    else:
+        print_ranking(ranked)
+    if not any((*device.ranking, *device.checked) for device in ranked.devices):
+        sys.exit(1)  # nothing was measured: a script must notice
+
+
+def run_spec(
+    spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool, settle: int = 0
+) -> "SweepResults":
+    """Measure what is not measured yet, and read all of it from the store. Ends the program where it is interrupted.
+
+    With `settle`, so many rounds more of what is tied in the first place then.
+
+    The user's own modules are looked for in `roots` first.
+    """
+    from sweeps.errors import MENDED_KINDS
+    from sweeps.journal.journal import Journal
+    from sweeps.records import Failed, Measured
+    from sweeps.store.mlflow import Store, load
+    from workers.artifacts import ArtifactStore
+
+    with workspace.lock():
+        store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
+        store.check()
+        planned = make_plan(spec, roots, workspace)
+        with Journal.open(workspace.journal) as journal:
+            journal.save_plan(planned)
+            if retry_failed:
+                journal.retry_failures(spec.name)
+            for kind in MENDED_KINDS:
+                journal.retry_failures(spec.name, kind=kind)
+            outcomes = [outcome_of(journal, planned, job) for job in planned.jobs]
+            failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
+            measured = sum(isinstance(outcome, Measured) for outcome in outcomes)
+            click.echo(
+                f"{spec.name}: {len(planned.jobs)} jobs, {measured} done before, "
+                + (f"{failed} failed before (once more with --retry-failed), " if failed else "")
+                + f"{len(planned.skipped)} skipped",
+                err=True,
+            )
+            artifacts = ArtifactStore(workspace.artifacts)
+            complete = failed + measured == len(outcomes) and all(
+                artifacts.look(job.build_key)
+                for job, outcome in zip(planned.jobs, outcomes, strict=True)
+                if isinstance(outcome, Measured)
+            )
+            away: dict[str, int] = {}
+            interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor, away)
+            if complete:
+                store.publish(journal, spec.name)
+            late: dict[str, int] = {}
+            if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
+                click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
+                interrupted = _drive(planned, roots, workspace, journal, store, executor, late, again)
+            if settle and not interrupted:
+                more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
+                click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
+                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, late, more)
+            pending = sum(outcome_of(journal, planned, job) is None for job in planned.jobs)
+    if interrupted:
+        click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    for line in _still_to_do(pending, sum(away.values())):
+        click.echo(line, err=True)
+    if late:
+        click.echo(f"{', '.join(sorted(late))} went away: the same command adds the rounds when it is back", err=True)
+    return load(workspace.tracking_uri, spec.name)
+
+
+def _still_to_do(pending: int, waiting: int) -> Iterator[str]:
+    """What is said of jobs that are pending at the end; so many of them wait for devices."""
+    if waiting := min(waiting, pending):
+        yield f"{waiting} jobs wait for devices that are away: the same command measures them then"
+    if again := pending - waiting:
+        yield f"{again} jobs are to be tried again: run it again"
+
+
+def _attach(workspace: Workspace, sweep: str, document: "dict[str, Any]") -> None:
+    """Who won, who is tied and who was eliminated, for those who look into MLflow itself."""
+    from sweeps.store.mlflow import Store
+
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    try:
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(sweep, {"ranking.json": text})
+    except StoreError as error:
+        click.echo(f"MLflow did not take the ranking: {error.message}", err=True)
+
+
+def _disqualified(journal: "Journal", planned: "Plan") -> dict[str, int]:
+    """Jobs whose timing can not win, with the rounds that they are given once more: enough to do without the bad."""
+    from sweeps.protocol.presets import protocol_of
+    from sweeps.records import Measured
+    from sweeps.trust import disqualified
+
+    outcomes = [(job, outcome_of(journal, planned, job)) for job in planned.jobs]
+    return {
+        job.key: protocol_of(planned.sweep).rounds
+        for job, outcome in outcomes
+        if isinstance(outcome, Measured) and outcome.timing is not None and disqualified(outcome.timing.labels)
+    }
+
+
+def _tied(results: "SweepResults") -> list[str]:
+    """Keys of the jobs that share a first place, on any device."""
+    from sweeps.ranking import rank as ranking
+
+    ranked = ranking.rank(results.frame, results.spec.objective, results.name)
+    tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
+    return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
+
+
+def _drive(
+    planned: "Plan",
+    roots: Sequence[Path],
+    workspace: Workspace,
+    journal: "Journal",
+    store: Any,
+    executor_name: str,
+    away: dict[str, int],
+    more: Mapping[str, int] | None = None,
+) -> bool:
+    """Run what is pending. Returns whether it was stopped before the end.
+
+    `away` is given, by the names of devices that went away, how many jobs wait for each.
+    """
+    from sweeps.protocol.presets import protocol_of
+    from sweeps.report.progress import RunProgress
+    from workers.artifacts import ArtifactStore
+    from workers.driver.events import Away
+    from workers.driver.sweep import Driver
+    from workers.models import prepare as models
+    from workers.sentinel import data_for
+
+    spec = planned.sweep
+    with (
+        RunProgress() as progress,
+        open_executor(executor_name, workspace, planned) as executor,
+        # After the executor: Ray's start sets signal handlers of its own.
+        CtrlC(progress.note) as stop,
+    ):
+        driver = Driver(
+            planned,
+            protocol_of(spec),
+            journal,
+            ArtifactStore(workspace.artifacts),
+            executor,
+            prepare=lambda model: models.prepare(
+                model,
+                data_for(model, spec.data),
+                workspace,
+                planned.identities.versions,
+                progress.preparing,
+                roots,
+            ),
+            publish=lambda: store.publish(journal, spec.name),
+            stop=stop,
+            more=more,
+        )
+        for event in driver.run():
+            show(event, progress)
+            if isinstance(event, Away):
+                away[event.device] = max(event.pending, away.get(event.device, 0))
+        return stop()

@@ -1,0 +1,149 @@
+"""What the commands that measure share: the sweep file, its plan, the executor, Ctrl-C."""
+
+import json
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, assert_never
+
+import click
+
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.records import DeviceFacts, Failed, Job, Measured
+from sweeps.report.progress import RunProgress
+from sweeps.spec.sweep import SweepSpec
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+from workers.driver.events import Event
+from workers.executors.interface import Executor
+
+EXIT_INTERRUPTED = 130
+
+
+_LAST_WORD_SECONDS = 1.0
+"""A terminal that takes no text holds up no end."""
+
+
+@contextmanager
+def open_executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator[Executor]":
+    executor: Executor
+    if name == "inline":
+        from workers.executors.inline import InlineExecutor
+
+        executor = InlineExecutor(workspace.root)
+    else:
+        from workers.executors.ray import RayExecutor
+
+        executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+class CtrlC:
+    """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once.
+
+    A thread tells the user. The handler can not: it may run in the middle of a write, which no other may enter. Nor
+    can the work that asks for the end, which may take minutes until it asks again.
+    """
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._asked = False
+        self._told: SimpleQueue[str | None] = SimpleQueue()  # its `put` may be interrupted by itself
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._teller = threading.Thread(target=self._tell, daemon=True)
+        self._teller.start()
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return lambda: self._asked
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._told.put(None)
+        self._teller.join(_LAST_WORD_SECONDS)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        self._told.put("stopping after what runs now; press Ctrl-C again to stop at once")
+
+    def _tell(self) -> None:
+        for message in iter(self._told.get, None):
+            self._note(message)
+
+
+def load_sweep(sweep_file: Path, yes: bool) -> "SweepSpec":
+    from sweeps.planning.plan import check_size
+    from sweeps.spec.sweep import load
+
+    spec = load(sweep_file)
+    check_size(spec, len(spec.devices), yes)
+    return spec
+
+
+def make_plan(spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace) -> "Plan":
+    from sweeps.journal.journal import Journal
+    from workers.plan import plan_sweep
+
+    before: tuple[DeviceFacts, ...] = ()
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            if spec.name in {info.name for info in journal.sweeps()}:
+                before = journal.devices(spec.name)
+    return plan_sweep(spec, workspace.root, roots, before, lambda message: click.echo(plain(message), err=True))
+
+
+def roots_of(sweep_file: Path) -> tuple[Path, ...]:
+    """Where the user's own modules are looked for first."""
+    return (sweep_file.resolve().parent,)
+
+
+def outcome_of(journal: "Journal", planned: "Plan", job: "Job") -> "Measured | Failed | None":
+    """How one job of a plan ended so far; `None` while it is pending."""
+    from sweeps.protocol.presets import protocol_of
+
+    fingerprint = next(facts.fingerprint for facts in planned.devices if facts.device_id == job.device_id)
+    protocol = protocol_of(planned.sweep)
+    return journal.outcome(job, protocol, planned.identities.evaluation_id, fingerprint)
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+
+
+def show(event: "Event", progress: "RunProgress") -> None:
+    from workers.driver import events
+
+    match event:
+        case events.Preparing(model):
+            progress.preparing(model, None)
+        case events.Building(done, total, running):
+            progress.step("Building", done, total, ", ".join(running))
+        case events.Measuring(device, done, total, running):
+            progress.step(f"Measuring on {device}", done, total, running, beside="Measuring on ")
+        case events.Attempt(name, failed, final):
+            again = "" if final else "; trying again"
+            progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
+        case events.Waiting(device, lacking, waited):
+            progress.note(f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}")
+        case events.Left(name, settled):
+            progress.note(f"{name}: {settled.message}")
+        case events.DeviceChanged(device):
+            progress.note(f"{device} is not as fast as it was: the sentinel moved by more than 5 %")
+        case events.Away(device, failed, pending):
+            progress.note(
+                f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"
+            )
+        case events.TrackingDown(message):
+            progress.note(f"MLflow does not take results now; the journal keeps them: {message}")
+        case never:
+            assert_never(never)

@@ -1,0 +1,4 @@
+"""Decides who wins: verdicts, ties, ranks, comparisons, what to export.
+
+Step: ranking
+"""

@@ -1,0 +1,283 @@
+"""Are the results of one sweep (or exported manifest) slower than those of another? Pure.
+
+The two were measured in different sessions, so no round pairs them: the ratio of their latencies comes from the block
+medians of each side, as the difference of their mean logarithms with Welch's 95 % interval (B. L. Welch, Biometrika 34,
+1947), which lets the sides differ in spread and in number. What a whole session shares (heat, another program) is in
+it: a small difference between two sessions can be one of the days and not of the builds.
+
+That nothing was found slower is no pass: what the rounds leave open is `unresolved`, never `the same`.
+
+Only like conditions are compared; unlike ones are named.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import stdtrit
+
+from sweeps.protocol.racing import NEGLIGIBLE
+from sweeps.ranking.ties import Ratio
+from sweeps.results import ResultRow
+from sweeps.stats import CONFIDENCE, median
+from sweeps.trust import disqualified
+
+EXIT_SLOWER = 3
+EXIT_NOT_COMPARED = 4
+EXIT_UNRESOLVED = 5
+
+Judgement = Literal["slower", "unresolved", "faster", "the same"]
+Finding = Judgement | Literal["not comparable"]
+FINDINGS: tuple[Finding, ...] = ("slower", "unresolved", "faster", "the same", "not comparable")
+"""In the order of tables."""
+
+_BOUNDLESS = 600.0
+"""As a logarithm: two rounds, and a thousand pairs to be sure of, give intervals that no float holds the ends of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One variant on one device, as far as a comparison needs it."""
+
+    name: str
+    model: str
+    setup: tuple[str, ...]
+    """As `ResultRow.setup`: the same variant in another sweep."""
+    device: str
+    device_id: str
+    fingerprint: str
+    conditions: tuple[tuple[str, str | None], ...]
+    """What has to agree beside the device, for people, with its value; `None` is not known and differs from nothing."""
+    medians_ms: tuple[float, ...]
+    trust: tuple[str, ...]
+
+    @classmethod
+    def of_row(cls, row: ResultRow) -> "Result":
+        return cls(
+            name=row.name,
+            model=row.model,
+            setup=row.setup,
+            device=row.device,
+            device_id=row.device_id,
+            fingerprint=row.fingerprint,
+            conditions=conditions(
+                preset=row.preset,
+                runtime_version=row.runtime_version,
+                runner=row.runner,
+                exec_context=row.exec_context,
+                gate=row.gate,
+                fixed_performance=row.fixed_performance,
+                protocol=row.protocol,
+            ),
+            medians_ms=tuple(row.medians_ms.values()),
+            trust=row.trust,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One variant on one device, B against A."""
+
+    name: str
+    """As B has it."""
+    device: str
+    finding: Finding
+    a_p50_ms: float | None
+    b_p50_ms: float | None
+    ratio: float | None
+    """Latency of B as a multiple of A's; with its 95 % interval where both have 2 blocks or more, also where the two
+    are not comparable."""
+    ratio_low: float | None
+    ratio_high: float | None
+    why: str
+    """Why it is not comparable, or what the finding leaves open; else empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    a: str
+    b: str
+    results: tuple[Compared, ...]
+    only_a: tuple[str, ...]
+    """Names of what B has nothing of."""
+    only_b: tuple[str, ...]
+    margin_percent: float
+    """As `judge` was told."""
+
+    @property
+    def exit_code(self) -> int:
+        """0: all that A has was compared, and each is the same or faster; else the first of `EXIT_SLOWER`,
+        `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that is true of any."""
+        findings = {result.finding for result in self.results}
+        if "slower" in findings:
+            return EXIT_SLOWER
+        if self.only_a or "not comparable" in findings or not findings:
+            return EXIT_NOT_COMPARED
+        return EXIT_UNRESOLVED if "unresolved" in findings else 0
+
+    def document(self) -> dict[str, Any]:
+        """`edgesweep compare --json`."""
+        return {**asdict(self), "exit_code": self.exit_code}
+
+
+def conditions(
+    *,
+    preset: str,
+    runtime_version: str,
+    runner: str,
+    exec_context: str,
+    gate: str,
+    fixed_performance: str,
+    protocol: str,
+) -> tuple[tuple[str, str | None], ...]:
+    """`runner` is its name and version, empty where that was not recorded; `protocol` is JSON of `Protocol.comparable`,
+    or empty."""
+    return (
+        ("preset", preset),
+        ("runtime version", runtime_version),
+        ("runner", runner or None),
+        ("execution context", exec_context),
+        ("gate", gate),
+        ("fixed-performance mode", fixed_performance or "none"),
+        ("protocol of a block", _canonical(protocol) if protocol else "not recorded"),
+    )
+
+
+def compare(
+    a: tuple[str, Sequence[Result]], b: tuple[str, Sequence[Result]], margin_percent: float, *, named: bool = False
+) -> Comparison:
+    """`a` and `b` with their names for people. `margin_percent`: as in `judge`. `named`: one result each was asked for
+    (on one device or more), so they are compared whatever variants they are; else each variant is with itself.
+
+    A result is compared once, with the nearest that no nearer one has: a unit that only one side has stands in for one
+    that only the other has, and is in `only_a` or `only_b` where there is none.
+    """
+    there: dict[tuple[str, ...], list[Result]] = defaultdict(list)
+    for one in a[1]:
+        there[() if named else (one.model, *one.setup)].append(one)
+    candidates = [(one, other) for other in b[1] for one in there[() if named else (other.model, *other.setup)]]
+    pairs: list[tuple[Result, Result]] = []
+    met_a: set[int] = set()
+    met_b: set[int] = set()
+    for one, other in sorted(candidates, key=_likeness, reverse=True):
+        if id(one) not in met_a and id(other) not in met_b:
+            met_a.add(id(one))
+            met_b.add(id(other))
+            pairs.append((one, other))
+    # Bonferroni: of many variants that did not change, one would be told apart at 95 % each time.
+    confidence = 1.0 - (1.0 - CONFIDENCE) / max(1, len(pairs))
+    results = [_compared(one, other, margin_percent, confidence) for one, other in pairs]
+    results.sort(key=lambda one: (FINDINGS.index(one.finding), one.device, one.name))
+    return Comparison(
+        a=a[0],
+        b=b[0],
+        results=tuple(results),
+        only_a=tuple(one.name for one in a[1] if id(one) not in met_a),
+        only_b=tuple(other.name for other in b[1] if id(other) not in met_b),
+        margin_percent=margin_percent,
+    )
+
+
+def judge(ratio: Ratio, margin_percent: float) -> Judgement:
+    """What is known of a latency that is `ratio` times another one.
+
+    `slower` and `faster`: resolved, and by 2 % or more (by the margin, where that is less). `the same`: the whole
+    interval lies within the margin, as in a test of equivalence (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15,
+    1987). All else, and what has no interval, is `unresolved`.
+    """
+    if ratio.low is None or ratio.high is None:
+        return "unresolved"
+    most = 1.0 + margin_percent / 100
+    least = min(1.0 + NEGLIGIBLE, most)
+    if ratio.low > 1.0 and ratio.value >= least:
+        return "slower"
+    if ratio.high < 1.0 and ratio.value <= 1.0 / least:
+        return "faster"
+    return "the same" if ratio.low >= 1.0 / most and ratio.high <= most else "unresolved"
+
+
+def differing(a: Result, b: Result) -> list[str]:
+    """Each condition that the two do not share, in words."""
+    found = []
+    if a.device != b.device:
+        found.append(f"device class: {a.device} and {b.device}")
+    elif a.fingerprint != b.fingerprint:
+        found.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
+    for (what, one), (_, other) in zip(a.conditions, b.conditions, strict=True):
+        if one is not None and other is not None and one != other:
+            found.append(f"{what}: {_difference(one, other)}")
+    return found
+
+
+def welch(now_ms: Sequence[float], then_ms: Sequence[float], confidence: float = CONFIDENCE) -> Ratio | None:
+    """How many times as large the first are, from their mean logarithms. Fewer than two on a side: `None`."""
+    if len(now_ms) < 2 or len(then_ms) < 2:
+        return None
+    now, then = np.log(now_ms), np.log(then_ms)
+    centre = float(now.mean() - then.mean())
+    parts = now.var(ddof=1) / now.size, then.var(ddof=1) / then.size
+    variance = float(sum(parts))
+    if variance == 0.0:
+        return Ratio(math.exp(centre), math.exp(centre), math.exp(centre))
+    degrees = variance**2 / (parts[0] ** 2 / (now.size - 1) + parts[1] ** 2 / (then.size - 1))
+    half = float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
+    half = min(half, _BOUNDLESS)
+    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
+
+
+def _compared(a: Result, b: Result, margin_percent: float, confidence: float) -> Compared:
+    why = differing(a, b)
+    for name, side in (("A", a), ("B", b)):
+        if len(side.medians_ms) < 2:
+            why.append(f"{name} has {'one timed block' if side.medians_ms else 'no timed blocks'}, 2 are needed")
+        if distrusted := disqualified(side.trust):
+            why.append(f"{name} is {', '.join(distrusted)}")
+    ratio = welch(b.medians_ms, a.medians_ms)
+    finding: Finding = "not comparable"
+    if not why and ratio is not None:
+        strict = welch(b.medians_ms, a.medians_ms, confidence)
+        assert strict is not None
+        finding = judge(strict, margin_percent)
+        if finding == "unresolved":
+            why.append(f"{strict.low:.4g}× to {strict.high:.4g}×; measure more rounds, or allow more with --margin")
+    return Compared(
+        name=b.name,
+        device=b.device,
+        finding=finding,
+        a_p50_ms=median(a.medians_ms) if a.medians_ms else None,
+        b_p50_ms=median(b.medians_ms) if b.medians_ms else None,
+        ratio=None if ratio is None else ratio.value,
+        ratio_low=None if ratio is None else ratio.low,
+        ratio_high=None if ratio is None else ratio.high,
+        why="; ".join(why),
+    )
+
+
+def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
+    """More is nearer: the same unit, else a unit like it, else any device, whose differences are named."""
+    a, b = pair
+    return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device
+
+
+def _canonical(protocol: str) -> str:
+    """1 and 1.0 are the same limit."""
+    try:
+        return json.dumps(json.loads(protocol, parse_int=float), sort_keys=True)
+    except ValueError:
+        return protocol
+
+
+def _difference(one: str, other: str) -> str:
+    """Of two JSON objects only the entries that differ."""
+    try:
+        left, right = json.loads(one), json.loads(other)
+    except ValueError:
+        left = right = None
+    if not isinstance(left, dict) or not isinstance(right, dict):
+        return f"{one} and {other}"
+    keys = [key for key in sorted({*left, *right}) if left.get(key) != right.get(key)]
+    return ", ".join(f"{key} {left.get(key)} and {right.get(key)}" for key in keys)

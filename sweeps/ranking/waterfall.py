@@ -1,0 +1,294 @@
+"""What each step of a recipe gained, from a sweep whose grids are its steps. Pure: results in, `Waterfall`s out.
+
+Latency: the ratio to the step before, paired by rounds, told apart as in the ranking. Size: the ratio of the files.
+Accuracy: top-1, or where the images have no labels, agreement with the fp32 eager model.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal
+
+import pandas as pd
+
+from sweeps.frame import SweepResults
+from sweeps.protocol.racing import NEGLIGIBLE
+from sweeps.ranking.accuracy_change import change, drop_of
+from sweeps.ranking.ties import UNREPEATED_SPREAD
+from sweeps.results import ResultRow, read_rows
+from sweeps.stats import Estimate, ratio_by_rounds
+
+Resolved = Literal["faster", "slower", "more accurate", "less accurate", "no difference shown"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What a step changed against an earlier one. `None`: it can not be told."""
+
+    over: str
+    speedup: Estimate | None
+    """Latency of the earlier step divided by this one's."""
+    latency: Resolved | None
+    size_ratio: float | None
+    """This file's size divided by the earlier one's."""
+    accuracy_change: Estimate | None
+    """Percentage points; positive is more accurate."""
+    accuracy: Resolved | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step as it was measured."""
+
+    name: str
+    outcome: str
+    """`measured`, `failed`, `skipped` or `pending`."""
+    reason: str
+    """Empty where it was measured."""
+    variant: str
+    latency: Estimate | None
+    """p50 in ms."""
+    artifact_mb: float | None
+    accuracy_metric: str
+    """`top1_percent`, or without labels `agreement_percent`; empty where it is not known."""
+    accuracy_percent: float | None
+    accuracy_drop: Estimate | None
+    """Percentage points against the fp32 eager model; of the same metric."""
+    images: int
+    trust: tuple[str, ...]
+    gain: Gain | None
+    """Over the measured step before; `None` for the first."""
+    total: Gain | None
+    """Over the recipe's first step; `None` for itself, and where that was not measured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waterfall:
+    """The steps of one model on one device, in order."""
+
+    model: str
+    device: str
+    device_id: str
+    preset: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Result:
+    """A row with what the ranking has no use for."""
+
+    row: ResultRow
+    images: int
+
+    @property
+    def measured(self) -> bool:
+        return self.row.outcome == "measured"
+
+
+def waterfalls(results: SweepResults) -> tuple[Waterfall, ...]:
+    """One for each device and model. The steps are the named grids of the sweep file, each of one combination."""
+    records = {str(record["job_key"]): record for record in results.frame.to_dict("records")}
+    rows = sorted(read_rows(results.frame, results.name), key=lambda row: row.place)
+    steps = [grid.name for grid in results.spec.grids]
+    found = []
+    for _, group in groupby(rows, key=lambda row: row.place):
+        by_step = {
+            str(records[row.job_key]["grid"]): _Result(row=row, images=_count(records[row.job_key]["images"]))
+            for row in group
+        }
+        one = next(iter(by_step.values())).row
+        found.append(
+            Waterfall(
+                model=one.model,
+                device=one.device,
+                device_id=one.device_id,
+                preset=one.preset,
+                steps=tuple(_steps(steps, by_step)),
+            )
+        )
+    return tuple(found)
+
+
+def to_json(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
+    """The document of `edgesweep recipe --json`: units in the keys, unknown is null."""
+    return {
+        "sweep": sweep,
+        "recipes": [
+            {
+                "model": one.model,
+                "device": one.device,
+                "device_id": one.device_id,
+                "preset": one.preset,
+                "steps": [_step_json(step) for step in one.steps],
+            }
+            for one in found
+        ],
+    }
+
+
+def _steps(names: list[str], by_step: Mapping[str, _Result]) -> Iterator[Step]:
+    first = by_step.get(names[0])
+    before: tuple[str, _Result] | None = None
+    for name in names:
+        result = by_step.get(name)
+        if result is None or not result.measured:
+            yield _not_measured(name, result)
+            continue
+        row, metric = result.row, _accuracy_metric(result)
+        yield Step(
+            name=name,
+            outcome="measured",
+            reason="",
+            variant=row.variant,
+            latency=_latency(row),
+            artifact_mb=row.figures["artifact_mb"],
+            accuracy_metric=metric,
+            accuracy_percent=row.figures[metric] if metric else None,
+            accuracy_drop=_drop(result),
+            images=result.images,
+            trust=row.trust,
+            gain=_gain(*before, result) if before else None,
+            total=_gain(names[0], first, result) if first and first.measured and first is not result else None,
+        )
+        before = name, result
+
+
+def _not_measured(name: str, result: _Result | None) -> Step:
+    reason = "not measured yet"
+    if result is not None:
+        found = ", ".join(filter(None, (result.row.stage, result.row.kind)))
+        reason = ": ".join(filter(None, (found, result.row.reason)))
+    return Step(
+        name=name,
+        outcome="pending" if result is None else result.row.outcome,
+        reason=reason,
+        variant="" if result is None else result.row.variant,
+        latency=None,
+        artifact_mb=None,
+        accuracy_metric="",
+        accuracy_percent=None,
+        accuracy_drop=None,
+        images=0,
+        trust=(),
+        gain=None,
+        total=None,
+    )
+
+
+def _gain(over: str, earlier: _Result, now: _Result) -> Gain:
+    speedup, changed = _speedup(earlier.row, now.row), _accuracy_change(earlier, now)
+    sizes = earlier.row.figures["artifact_mb"], now.row.figures["artifact_mb"]
+    return Gain(
+        over=over,
+        speedup=speedup,
+        latency=None if speedup is None else _faster_or_slower(speedup),
+        size_ratio=sizes[1] / sizes[0] if sizes[0] and sizes[1] else None,
+        accuracy_change=changed,
+        accuracy=None if changed is None else _more_or_less(changed),
+    )
+
+
+def _speedup(earlier: ResultRow, now: ResultRow) -> Estimate | None:
+    if earlier.conditions != now.conditions:
+        return None
+    paired = ratio_by_rounds(earlier.medians_ms, now.medians_ms)
+    if paired is not None:
+        return paired
+    before, after = earlier.figures["latency_p50_ms"], now.figures["latency_p50_ms"]
+    return Estimate(before / after, None, None) if before and after else None
+
+
+def _faster_or_slower(speedup: Estimate) -> Resolved:
+    """As the ranking tells two variants apart."""
+    factor = max(speedup.value, 1 / speedup.value)
+    if speedup.low is None or speedup.high is None:
+        shown = factor >= UNREPEATED_SPREAD
+    else:
+        shown = not speedup.low <= 1.0 <= speedup.high and factor >= 1.0 + NEGLIGIBLE
+    if not shown:
+        return "no difference shown"
+    return "faster" if speedup.value > 1.0 else "slower"
+
+
+def _more_or_less(changed: Estimate) -> Resolved:
+    if changed.low is not None and changed.low > 0.0:
+        return "more accurate"
+    if changed.high is not None and changed.high < 0.0:
+        return "less accurate"
+    return "no difference shown"
+
+
+def _accuracy_change(earlier: _Result, now: _Result) -> Estimate | None:
+    before, after = _drop(earlier), _drop(now)
+    if before is None or after is None or _accuracy_metric(earlier) != _accuracy_metric(now):
+        return None
+    if earlier.row.build_key == now.row.build_key:
+        return Estimate(0.0, 0.0, 0.0)  # one and the same file
+    return change(before, after, now.images) if earlier.images == now.images else None
+
+
+def _drop(result: _Result) -> Estimate | None:
+    figures, metric = result.row.figures, _accuracy_metric(result)
+    if metric == "top1_percent":
+        ends = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
+        value = figures["accuracy_drop_points"]
+        return None if value is None else Estimate(value, *ends)
+    agreement = figures["agreement_percent"]
+    if agreement is None or not result.images:
+        return None
+    # What does not agree with eager counts as lost.
+    return drop_of(round((100.0 - agreement) * result.images / 100), 0, result.images)
+
+
+def _accuracy_metric(result: _Result) -> str:
+    for metric in ("top1_percent", "agreement_percent"):
+        if result.row.figures[metric] is not None:
+            return metric
+    return ""
+
+
+def _latency(row: ResultRow) -> Estimate | None:
+    value = row.figures["latency_p50_ms"]
+    ends = row.figures["latency_ci_low_ms"], row.figures["latency_ci_high_ms"]
+    return None if value is None else Estimate(value, *ends)
+
+
+def _count(value: Any) -> int:
+    return 0 if pd.isna(value) else int(value)
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    return {
+        "step": step.name,
+        "outcome": step.outcome,
+        "reason": step.reason,
+        "variant": step.variant,
+        **_estimate_json("latency_p50", step.latency, "ms"),
+        "artifact_mb": step.artifact_mb,
+        "accuracy_metric": step.accuracy_metric or None,
+        "accuracy_percent": step.accuracy_percent,
+        **_estimate_json("accuracy_drop", step.accuracy_drop, "points"),
+        "images": step.images,
+        "trust": list(step.trust),
+        "gain_over_step_before": None if step.gain is None else _gain_json(step.gain),
+        "gain_over_first_step": None if step.total is None else _gain_json(step.total),
+    }
+
+
+def _gain_json(gain: Gain) -> dict[str, Any]:
+    return {
+        "over": gain.over,
+        **_estimate_json("speedup", gain.speedup, "ratio"),
+        "latency": gain.latency,
+        "size_ratio": gain.size_ratio,
+        **_estimate_json("accuracy_change", gain.accuracy_change, "points"),
+        "accuracy": gain.accuracy,
+    }
+
+
+def _estimate_json(name: str, estimate: Estimate | None, unit: str) -> dict[str, float | None]:
+    return {
+        f"{name}_{unit}": None if estimate is None else estimate.value,
+        f"{name}_low_{unit}": None if estimate is None else estimate.low,
+        f"{name}_high_{unit}": None if estimate is None else estimate.high,
+    }
