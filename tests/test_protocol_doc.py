@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.cli import main
+from sweeps.cli.main import main
 from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
 from sweeps.protocol.racing import NEGLIGIBLE
