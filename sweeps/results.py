@@ -1,122 +1,209 @@
-"""The store's DataFrame, one row per job, as typed values: what the ranking reads."""
+"""The results of a sweep: one row per job or skipped combination, as the store keeps it and as the ranking reads it.
+
+`to_frame` and `read_rows` are the border to a DataFrame, which has the same columns always (`FRAME_COLUMNS`).
+"""
 
 import difflib
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import EdgeSweepError
 from sweeps.metrics import METRICS
 from sweeps.records import Settled
+from sweeps.spec.sweep import SweepSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultRow:
-    """One job's result: unknown text is empty, unknown numbers are `None`."""
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ComparisonConditions:
+    """How a result was measured, apart from the device. Only results that agree in all of it are compared."""
 
-    name: str
-    variant: str
-    job_key: str
-    build_key: str
-    runtime: str
-    backend: str
-    precision: str
-    device: str
-    device_id: str
-    fingerprint: str
-    model: str
     preset: str
     runtime_version: str
     exec_context: str
     gate: str
-    """`gated` or `none`."""
+    """`gated` where every block waited for a ready device (see `sweeps.records.Conditions.gate`), else `none`."""
     fixed_performance: str
     """`on`, `off`, or empty where the device has no such mode."""
-    protocol: str
-    """JSON of what one block is; empty in old runs."""
-    setup: tuple[str, ...]
-    """Variant, grid, threads, CPUs, reuse of the input: the same on another unit, or in another sweep."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One finished job, or one skipped combination. Text that does not apply is empty."""
+
+    sweep: str
+    job_key: str
+    """A skipped combination has a key of its own that starts with `skipped-`."""
+    build_key: str
+    name: str
+    model: str
+    grid: str
+    device_id: str
+    device: str
+    """Maker, model and SoC, for people."""
+    fingerprint: str
+    variant: str
+    """The variant's label, for people."""
+    runtime: str
+    backend: str
+    precision: str
+    quantization: str
+    qengine: str
+    interface: str
+    layout: str
+    capture: str
+    format: str
+    fuse: bool
+    optimize: bool
+    granularity: str = "none"
+    calibration_images: int = 0
+    preference: str = "none"
+    relaxed_fp16: bool = False
+    flexible_batch: bool = False
+    threads: int
+    cpus: str
+    reuse_input: bool
     outcome: str
-    stage: str
-    kind: str
-    reason: str
-    runner: str
+    """`measured`, `skipped` or `failed`."""
+    stage: str = ""
+    kind: str = ""
+    reason: str = ""
+    """Why it was skipped, or what went wrong."""
+    preset: str
+    exec_context: str
+    runtime_version: str
+    gate: str = "none"
+    """This and `fixed_performance`: as in `ComparisonConditions`."""
+    fixed_performance: str = ""
+    protocol: str = ""
+    """JSON of what one block is (`Protocol.comparable`); empty in old runs."""
+    runner: str = ""
     """Name and version of the program that timed it; empty where none did."""
-    executor: str
+    engine_ran: str = ""
+    backend_ran: str = ""
+    executor: str = ""
     """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
-    emulated: bool
+    emulated: bool = False
     """Its answers are a reference implementation's, not the device's."""
-    trust: tuple[str, ...]
-    medians_ms: dict[int, float]
-    """The median of each block by its round."""
-    device_seconds: float
-    full_seconds: float
-    """What the preset `full` would have taken at least."""
-    waited_seconds: float
-    settled: Settled | None
+    coverage: str = ""
+    """JSON of the manifest's `Coverage`, where an accelerator takes the model over."""
+    trust: tuple[str, ...] = ()
+    """The labels of the timing and of the accuracy."""
+    block_medians_ms: tuple[tuple[int, float], ...] = ()
+    """(round, median) in order of rounds."""
+    rounds: int = 0
+    samples: int = 0
+    device_seconds: float = 0.0
+    """What its blocks cost on the device's clock: starts and warm-ups included, waits not."""
+    full_seconds: float = 0.0
+    """What the preset `full` would have taken for it at least, estimated from its blocks."""
+    waited_seconds: float = 0.0
+    """For the gate, over all of its blocks."""
+    settled: Settled | None = None
     """Why its rounds ended, where that was decided by more than their number."""
-    figures: dict[str, float | None]
-    """Every name in `METRICS`."""
+    images: int = 0
+    stale: bool = False
+    """Not in the sweep file any more."""
+    run_id: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """By their names in `sweeps.metrics.METRICS`; what is unknown is not in it."""
 
     @property
     def place(self) -> tuple[str, str]:
-        """What stands in one table, with all that failed there."""
+        """Device and model: what stands in one table, with all that failed there."""
         return self.device_id, self.model
 
     @property
-    def conditions(self) -> tuple[str, ...]:
-        """Only rows that have all of these in common are compared."""
-        return *self.place, *self.like
+    def conditions(self) -> ComparisonConditions:
+        return ComparisonConditions(
+            preset=self.preset,
+            runtime_version=self.runtime_version,
+            exec_context=self.exec_context,
+            gate=self.gate,
+            fixed_performance=self.fixed_performance,
+        )
 
     @property
-    def like(self) -> tuple[str, ...]:
-        """Of its conditions those that another unit of its class may have too."""
-        measured = self.preset, self.runtime_version, self.exec_context, self.gate, self.fixed_performance
-        return *measured, self.fingerprint
+    def comparable(self) -> tuple[tuple[str, str], ComparisonConditions, str]:
+        """Device and model, conditions, fingerprint: only rows that have all of these in common are ranked together."""
+        return self.place, self.conditions, self.fingerprint
+
+    @property
+    def setup(self) -> tuple[str, ...]:
+        """Variant, grid, threads, CPUs, reuse of the input: the same on another unit, or in another sweep."""
+        return self.variant, self.grid, str(self.threads), self.cpus, str(self.reuse_input)
+
+    @property
+    def medians_ms(self) -> dict[int, float]:
+        """The median of each block by its round."""
+        return dict(self.block_medians_ms)
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """Every name in `METRICS`; `None` is unknown."""
+        return {name: self.metrics.get(name) for name in METRICS}
 
     @property
     def timed(self) -> bool:
         """Whether the device ran it; what was only checked has no time."""
-        return self.figures["latency_p50_ms"] is not None
+        return "latency_p50_ms" in self.metrics
 
     def figure(self, metric: str) -> float | None:
         """As an objective or a bound sees it: outputs that equal the eager model's to the bit have endless SQNR."""
-        value = self.figures[metric]
-        if value is None and metric == "sqnr_db" and self.figures["agreement_percent"] is not None:
+        value = self.metrics.get(metric)
+        if value is None and metric == "sqnr_db" and "agreement_percent" in self.metrics:
             return math.inf
         return value
 
 
-_TEXT = (
-    *("name", "variant", "job_key", "build_key", "runtime", "device", "device_id", "fingerprint", "model"),
-    *("preset", "runtime_version", "exec_context", "outcome", "stage", "kind", "reason"),
-    *("gate", "fixed_performance", "protocol", "backend", "precision", "runner", "executor"),
-)
-_SETUP = ("variant", "grid", "threads", "cpus", "reuse_input")
+_COLUMNS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name != "metrics"}
+
+FRAME_COLUMNS = (*_COLUMNS, *METRICS)
+"""Every column of the frame, in order: the fields of `ResultRow`, then every metric as a float (NaN is unknown)."""
 
 
-def read_rows(frame: pd.DataFrame, sweep: str) -> list[ResultRow]:
-    """The rows of one sweep that count (those that are `stale` do not), in order of their names."""
-    rows = [
-        ResultRow(
-            **{column: _text(record.get(column)) for column in _TEXT},
-            emulated=_flag(record.get("emulated")),
-            trust=tuple(_items(record.get("trust"))),
-            medians_ms={int(round_): float(ms) for round_, ms in _items(record.get("block_medians_ms"))},
-            setup=tuple(_text(record.get(column)) for column in _SETUP),
-            device_seconds=_number(record.get("device_seconds")) or 0.0,
-            full_seconds=_number(record.get("full_seconds")) or 0.0,
-            waited_seconds=_number(record.get("waited_seconds")) or 0.0,
-            settled=settled if isinstance(settled := record.get("settled"), Settled) else None,
-            figures={metric: _number(record.get(metric)) for metric in METRICS},
-        )
-        for record in frame.to_dict("records")
-        if _text(record.get("sweep")) == sweep and not _flag(record.get("stale"))
-    ]
-    return sorted(rows, key=lambda row: (row.name, row.job_key))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResults:
+    """One sweep as it is in the store. `frame` has `FRAME_COLUMNS`."""
+
+    name: str
+    spec: SweepSpec
+    frame: "pd.DataFrame"
+    updated: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepInfo:
+    """One line in a list of sweeps. `updated` changes whenever a row does; `runs` counts jobs and skipped ones."""
+
+    name: str
+    updated: datetime
+    runs: int
+
+
+def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
+    """A data frame with `FRAME_COLUMNS`, one line per row in the order given; also without any row."""
+    import pandas as pd
+
+    records = [[getattr(row, name) for name in _COLUMNS] + [row.metrics.get(name) for name in METRICS] for row in rows]
+    frame = pd.DataFrame.from_records(records, columns=list(FRAME_COLUMNS))
+    return frame.astype(dict.fromkeys(METRICS, "float64"))
+
+
+def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
+    """The rows of one sweep that count (those that are `stale` do not), in order of their names.
+
+    Columns may be missing. What is unknown is empty, false or 0, and a metric that is not finite is unknown.
+    """
+    records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows = [_row({str(column): value for column, value in record.items()}) for record in records]
+    counting = [row for row in rows if row.sweep == sweep and not row.stale]
+    return sorted(counting, key=lambda row: (row.name, row.job_key))
 
 
 def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
@@ -134,17 +221,20 @@ def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
     return found
 
 
-def _items(value: object) -> Iterable[Any]:
-    return value if isinstance(value, (tuple, list)) else ()
+def _row(record: Mapping[str, Any]) -> ResultRow:
+    metrics = {name: float(value) for name in METRICS if (value := record.get(name)) is not None}
+    values = {name: _cell(name, kind, record.get(name)) for name, kind in _COLUMNS.items()}
+    return ResultRow(**values, metrics={name: value for name, value in metrics.items() if math.isfinite(value)})
 
 
-def _text(value: Any) -> str:
-    return "" if pd.isna(value) else str(value)
-
-
-def _flag(value: Any) -> bool:
-    return not pd.isna(value) and bool(value)
-
-
-def _number(value: Any) -> float | None:
-    return None if pd.isna(value) or not math.isfinite(value) else float(value)
+def _cell(name: str, kind: Any, value: Any) -> Any:
+    """The value of one column, as the row's field of that name and type has it; `None` is unknown."""
+    match name:
+        case "settled":
+            return value if isinstance(value, Settled) else None
+        case "trust":
+            return tuple(value or ())
+        case "block_medians_ms":
+            return tuple((int(round_), float(ms)) for round_, ms in value or ())
+        case _:
+            return kind() if value is None else kind(value)

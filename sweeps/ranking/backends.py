@@ -83,9 +83,9 @@ def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> Backe
     pairs = []
     for place, precision in sorted({(row.place, row.precision) for row in rows}):
         here = [row for row in rows if (row.place, row.precision) == (place, precision)]
-        groups = sorted({row.conditions for row in here if row.timed})
+        groups = sorted({row.comparable for row in here if row.timed})
         pairs += [
-            _pair(here, [row for row in here if row.timed and row.conditions == one], objective) for one in groups
+            _pair(here, [row for row in here if row.timed and row.comparable == one], objective) for one in groups
         ]
         if not groups:
             pairs.append(_pair(here, [], objective))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.ranking.ties import ratio
-from sweeps.results import ResultRow
+from sweeps.results import ComparisonConditions, ResultRow
 from sweeps.stats import median, p50_estimate
 
 
@@ -58,10 +58,10 @@ class ClassRanking:
 
 def pool(rows: Sequence[ResultRow], contenders: Collection[str]) -> tuple[ClassRanking, ...]:
     """`rows`: all that were measured. `contenders`: the job keys of those that may win on their unit."""
-    groups: dict[tuple[str, ...], list[ResultRow]] = defaultdict(list)
+    groups: dict[tuple[str, str, ComparisonConditions, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.timed:
-            groups[row.model, row.device, *row.like].append(row)
+            groups[row.model, row.device, row.conditions, row.fingerprint].append(row)
     found = (groups[key] for key in sorted(groups))
     return tuple(_class(group, contenders) for group in found if len({row.device_id for row in group}) > 1)
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
-from sweeps.frame import ResultRow, to_frame
 from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import TIMED, judge
-from sweeps.results import read_rows
+from sweeps.results import ResultRow
 from sweeps.spec.sweep import SweepSpec
 
 _LEAST, _UNKNOWN, _MOST = -1e302, -1e301, 1e300
@@ -22,7 +21,7 @@ def merits(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
     timeless = tuple(one for one in sweep.objective.constraints if one.metric not in TIMED)
     objective = sweep.objective.model_copy(update={"constraints": timeless})
     found: dict[str, float] = {}
-    for row in read_rows(to_frame(rows), sweep.name):
+    for row in rows:
         merit = _CLASSES[judge(row, objective).verdict]
         if objective.front is not None and merit > 0:
             value = row.figure(objective.front)

@@ -138,7 +138,7 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
     group of its device's fingerprint, or where there is none, apart."""
     timed = [row for row in measured if row.timed]
     untimed = [row for row in measured if not row.timed]
-    groups = [[row for row in timed if row.conditions == found] for found in sorted({row.conditions for row in timed})]
+    groups = [[row for row in timed if row.comparable == found] for found in sorted({row.comparable for row in timed})]
     for group in groups:
         group += [row for row in untimed if row.fingerprint == group[0].fingerprint]
     apart = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}

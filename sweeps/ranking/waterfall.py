@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-import pandas as pd
-
-from sweeps.frame import SweepResults
 from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.ranking.accuracy_change import change, drop_of
 from sweeps.ranking.ties import UNREPEATED_SPREAD
-from sweeps.results import ResultRow, read_rows
+from sweeps.results import ResultRow, SweepResults, read_rows
 from sweeps.stats import Estimate, ratio_by_rounds
 
 Resolved = Literal["faster", "slower", "more accurate", "less accurate", "no difference shown"]
@@ -73,30 +70,14 @@ class Waterfall:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Result:
-    """A row with what the ranking has no use for."""
-
-    row: ResultRow
-    images: int
-
-    @property
-    def measured(self) -> bool:
-        return self.row.outcome == "measured"
-
-
 def waterfalls(results: SweepResults) -> tuple[Waterfall, ...]:
     """One for each device and model. The steps are the named grids of the sweep file, each of one combination."""
-    records = {str(record["job_key"]): record for record in results.frame.to_dict("records")}
     rows = sorted(read_rows(results.frame, results.name), key=lambda row: row.place)
     steps = [grid.name for grid in results.spec.grids]
     found = []
     for _, group in groupby(rows, key=lambda row: row.place):
-        by_step = {
-            str(records[row.job_key]["grid"]): _Result(row=row, images=_count(records[row.job_key]["images"]))
-            for row in group
-        }
-        one = next(iter(by_step.values())).row
+        by_step = {row.grid: row for row in group}
+        one = next(iter(by_step.values()))
         found.append(
             Waterfall(
                 model=one.model,
@@ -126,15 +107,15 @@ def to_json(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
     }
 
 
-def _steps(names: list[str], by_step: Mapping[str, _Result]) -> Iterator[Step]:
+def _steps(names: list[str], by_step: Mapping[str, ResultRow]) -> Iterator[Step]:
     first = by_step.get(names[0])
-    before: tuple[str, _Result] | None = None
+    before: tuple[str, ResultRow] | None = None
     for name in names:
-        result = by_step.get(name)
-        if result is None or not result.measured:
-            yield _not_measured(name, result)
+        row = by_step.get(name)
+        if row is None or row.outcome != "measured":
+            yield _not_measured(name, row)
             continue
-        row, metric = result.row, _accuracy_metric(result)
+        metric = _accuracy_metric(row)
         yield Step(
             name=name,
             outcome="measured",
@@ -144,25 +125,25 @@ def _steps(names: list[str], by_step: Mapping[str, _Result]) -> Iterator[Step]:
             artifact_mb=row.figures["artifact_mb"],
             accuracy_metric=metric,
             accuracy_percent=row.figures[metric] if metric else None,
-            accuracy_drop=_drop(result),
-            images=result.images,
+            accuracy_drop=_drop(row),
+            images=row.images,
             trust=row.trust,
-            gain=_gain(*before, result) if before else None,
-            total=_gain(names[0], first, result) if first and first.measured and first is not result else None,
+            gain=_gain(*before, row) if before else None,
+            total=_gain(names[0], first, row) if first and first.outcome == "measured" and first is not row else None,
         )
-        before = name, result
+        before = name, row
 
 
-def _not_measured(name: str, result: _Result | None) -> Step:
+def _not_measured(name: str, row: ResultRow | None) -> Step:
     reason = "not measured yet"
-    if result is not None:
-        found = ", ".join(filter(None, (result.row.stage, result.row.kind)))
-        reason = ": ".join(filter(None, (found, result.row.reason)))
+    if row is not None:
+        found = ", ".join(filter(None, (row.stage, row.kind)))
+        reason = ": ".join(filter(None, (found, row.reason)))
     return Step(
         name=name,
-        outcome="pending" if result is None else result.row.outcome,
+        outcome="pending" if row is None else row.outcome,
         reason=reason,
-        variant="" if result is None else result.row.variant,
+        variant="" if row is None else row.variant,
         latency=None,
         artifact_mb=None,
         accuracy_metric="",
@@ -175,9 +156,9 @@ def _not_measured(name: str, result: _Result | None) -> Step:
     )
 
 
-def _gain(over: str, earlier: _Result, now: _Result) -> Gain:
-    speedup, changed = _speedup(earlier.row, now.row), _accuracy_change(earlier, now)
-    sizes = earlier.row.figures["artifact_mb"], now.row.figures["artifact_mb"]
+def _gain(over: str, earlier: ResultRow, now: ResultRow) -> Gain:
+    speedup, changed = _speedup(earlier, now), _accuracy_change(earlier, now)
+    sizes = earlier.figures["artifact_mb"], now.figures["artifact_mb"]
     return Gain(
         over=over,
         speedup=speedup,
@@ -189,7 +170,7 @@ def _gain(over: str, earlier: _Result, now: _Result) -> Gain:
 
 
 def _speedup(earlier: ResultRow, now: ResultRow) -> Estimate | None:
-    if earlier.conditions != now.conditions:
+    if earlier.comparable != now.comparable:
         return None
     paired = ratio_by_rounds(earlier.medians_ms, now.medians_ms)
     if paired is not None:
@@ -218,31 +199,31 @@ def _more_or_less(changed: Estimate) -> Resolved:
     return "no difference shown"
 
 
-def _accuracy_change(earlier: _Result, now: _Result) -> Estimate | None:
+def _accuracy_change(earlier: ResultRow, now: ResultRow) -> Estimate | None:
     before, after = _drop(earlier), _drop(now)
     if before is None or after is None or _accuracy_metric(earlier) != _accuracy_metric(now):
         return None
-    if earlier.row.build_key == now.row.build_key:
+    if earlier.build_key == now.build_key:
         return Estimate(0.0, 0.0, 0.0)  # one and the same file
     return change(before, after, now.images) if earlier.images == now.images else None
 
 
-def _drop(result: _Result) -> Estimate | None:
-    figures, metric = result.row.figures, _accuracy_metric(result)
+def _drop(row: ResultRow) -> Estimate | None:
+    figures, metric = row.figures, _accuracy_metric(row)
     if metric == "top1_percent":
         ends = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
         value = figures["accuracy_drop_points"]
         return None if value is None else Estimate(value, *ends)
     agreement = figures["agreement_percent"]
-    if agreement is None or not result.images:
+    if agreement is None or not row.images:
         return None
     # What does not agree with eager counts as lost.
-    return drop_of(round((100.0 - agreement) * result.images / 100), 0, result.images)
+    return drop_of(round((100.0 - agreement) * row.images / 100), 0, row.images)
 
 
-def _accuracy_metric(result: _Result) -> str:
+def _accuracy_metric(row: ResultRow) -> str:
     for metric in ("top1_percent", "agreement_percent"):
-        if result.row.figures[metric] is not None:
+        if row.figures[metric] is not None:
             return metric
     return ""
 
@@ -251,10 +232,6 @@ def _latency(row: ResultRow) -> Estimate | None:
     value = row.figures["latency_p50_ms"]
     ends = row.figures["latency_ci_low_ms"], row.figures["latency_ci_high_ms"]
     return None if value is None else Estimate(value, *ends)
-
-
-def _count(value: Any) -> int:
-    return 0 if pd.isna(value) else int(value)
 
 
 def _step_json(step: Step) -> dict[str, Any]:

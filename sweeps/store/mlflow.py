@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import NoResultsError, StoreError
-from sweeps.frame import ResultRow, SweepInfo, SweepResults, to_frame
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.plans import Position, skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block, Measured
+from sweeps.results import ResultRow, SweepInfo, SweepResults, to_frame
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content, sweep_tags
 from sweeps.store.client import FIRST_STEP, active_runs, connect, translated

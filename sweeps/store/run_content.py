@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sweeps.errors import StoreError
-from sweeps.frame import ResultRow
 from sweeps.journal.journal import Journal
 from sweeps.journal.plans import Circumstances, skipped_key
 from sweeps.json_records import from_json, to_json
@@ -27,6 +26,7 @@ from sweeps.records import (
     Variant,
     canonical_key,
 )
+from sweeps.results import ResultRow
 
 TAG = "edgesweep."
 RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"

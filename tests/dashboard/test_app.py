@@ -174,7 +174,7 @@ def test_details_show_what_nnapi_covers_where_the_store_has_it() -> None:
         import pandas as pd
 
         from dashboard.views import details
-        from sweeps.frame import FRAME_COLUMNS
+        from sweeps.results import FRAME_COLUMNS
 
         row: dict[str, object] = dict.fromkeys(FRAME_COLUMNS, "")
         row |= {"name": "net", "outcome": "measured", "block_medians_ms": (), "coverage": coverage}

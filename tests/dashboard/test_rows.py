@@ -6,10 +6,10 @@ import pandas as pd
 
 from dashboard.charts import STATUS
 from dashboard.rows import accuracy_metric, checked, ranked, shown_names
-from sweeps.frame import ResultRow, to_frame
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
 from sweeps.records import RunAxes, Settled, Variant
+from sweeps.results import ResultRow, to_frame
 from sweeps.spec.sweep import ObjectiveSpec
 
 

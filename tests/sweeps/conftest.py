@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.frame import ResultRow
 from sweeps.manifest import Manifest, TensorSpec, Verification
 from sweeps.planning.plan import Identities, ModelIdentity, Plan
 from sweeps.records import (
@@ -19,6 +18,7 @@ from sweeps.records import (
     Variant,
     canonical_key,
 )
+from sweeps.results import ResultRow
 from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
 
 EVALUATION_ID = "e" * 64

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from sweeps.errors import EdgeSweepError
-from sweeps.frame import to_frame
 from sweeps.imported import MAX_WORDS, NOTE, Imported, describe
 from sweeps.journal.journal import Journal
 from sweeps.ranking.rank import rank, to_json
 from sweeps.report.ranking import print_ranking
+from sweeps.results import to_frame
 from sweeps.spec.sweep import ObjectiveSpec
 from sweeps.tool_logs import ToolLog
 

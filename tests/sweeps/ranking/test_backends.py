@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.frame import ResultRow, to_frame
 from sweeps.ranking.backends import NONE_COUNTS, NOT_MEASURED, BackendFigure, BackendPair
 from sweeps.ranking.rank import rank, to_json
 from sweeps.records import Variant
 from sweeps.report.ranking import print_ranking
+from sweeps.results import ResultRow, to_frame
 from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
 
 FREE = ObjectiveSpec(constraints=())

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.frame import to_frame
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.rank import rank, to_json
+from sweeps.results import to_frame
 from sweeps.spec.sweep import ObjectiveSpec
 
 FREE = ObjectiveSpec(constraints=())

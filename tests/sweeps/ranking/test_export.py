@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import EdgeSweepError
-from sweeps.frame import to_frame
 from sweeps.protocol.presets import resolve
 from sweeps.ranking.compare import Result, differing
 from sweeps.ranking.export import Shipped, export_candidate, read_shipped
 from sweeps.ranking.rank import rank
 from sweeps.ranking.verdict import TIMED
-from sweeps.results import read_rows
+from sweeps.results import read_rows, to_frame
 from sweeps.spec.sweep import GateSpec, ObjectiveSpec, ProtocolSpec
 from sweeps.workspace import Workspace
 

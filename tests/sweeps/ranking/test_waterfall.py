@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.frame import ResultRow, SweepResults, to_frame
 from sweeps.ranking.accuracy_change import change, drop_of
 from sweeps.ranking.waterfall import Waterfall, to_json, waterfalls
 from sweeps.report.waterfall import render
+from sweeps.results import ResultRow, SweepResults, to_frame
 from sweeps.spec.sweep import GridSpec, ModelSpec, SweepSpec
 from sweeps.stats import Estimate, accuracy_drop
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.frame import ResultRow, to_frame
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.protocol.presets import protocol_of
@@ -14,6 +13,7 @@ from sweeps.records import Settled
 from sweeps.report.plan import plan_document, print_plan, print_status
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
+from sweeps.results import ResultRow, to_frame
 from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec, ProtocolSpec
 from sweeps.trust import TRUST
 

@@ -23,7 +23,6 @@ from mlflow.entities import ViewType
 from sqlalchemy import Engine, event
 
 from sweeps.errors import StoreError
-from sweeps.frame import FRAME_COLUMNS, to_frame
 from sweeps.imported import Imported
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Coverage
@@ -31,6 +30,7 @@ from sweeps.metrics import METRICS
 from sweeps.protocol.sentinel import LOOK_BLOCKS, round_of
 from sweeps.ranking.rank import rank
 from sweeps.ranking.verdict import TIMED
+from sweeps.results import FRAME_COLUMNS, to_frame
 from sweeps.spec.sweep import ObjectiveSpec
 from sweeps.store import client as store_client
 from sweeps.store.mlflow import Store, list_sweeps, load, load_imported, run_content

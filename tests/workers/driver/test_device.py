@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from sweeps.errors import ClusterError
-from sweeps.frame import ResultRow
 from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import Gate, Protocol, protocol_of
 from sweeps.records import Block, DeviceFacts, Failed, Job, Measured, Timing
+from sweeps.results import ResultRow
 from sweeps.spec.sweep import GateSpec, GridSpec, MinutesBudget, ObjectiveSpec, ProtocolSpec, SweepSpec
 from tests.gallery import RememberingHost
 from tests.workers.tiny_sweep import BuiltSweep
