@@ -11,6 +11,7 @@ from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
+from tests.fresh_mlflow import fresh_mlflow
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,7 @@ def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Sweeps `before`, `after` (one variant slower, one the same), `wide` (rounds that differ) and `elsewhere` (another
     preset)."""
     made = Workspace.open(tmp_path_factory.mktemp("workspace"))
+    fresh_mlflow(made.root)
     sweeps = {"before": (10.0, 20.0), "after": (12.0, 20.0), "wide": (10.0, 20.0), "elsewhere": (10.0, 20.0)}
     with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -13,6 +13,7 @@ from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store, load_imported
 from sweeps.workspace import Workspace
+from tests.fresh_mlflow import fresh_mlflow
 from tests.sweeps.test_tool_logs import ANDROID, IPHONE, WITH_SAMPLES
 
 
@@ -20,6 +21,7 @@ from tests.sweeps.test_tool_logs import ANDROID, IPHONE, WITH_SAMPLES
 def recorded(records, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep `phones`: one job, measured and published; and the older sweep `others`, which MLflow has not."""
     made = Workspace.open(tmp_path_factory.mktemp("recorded"))
+    fresh_mlflow(made.root)
     job = records.job(0)
     with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
