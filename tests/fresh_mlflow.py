@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from sweeps.store import Store
+from sweeps.store.mlflow import Store
 from tests import shared
 
 
