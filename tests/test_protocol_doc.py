@@ -10,10 +10,10 @@ import pytest
 from sweeps.cli.main import main
 from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
-from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.protocol.sentinel import MOVED
 from sweeps.report.simulation import markdown
 from sweeps.spec.sweep import GateSpec
+from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]

@@ -13,7 +13,7 @@ from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.stopping import Contest, order, settles
-from sweeps.ranking.merits import merits
+from sweeps.ranking.precedence import precedence
 from sweeps.records import Accuracy, Block, DeviceFacts, Failed, Job, Measured, Settled
 from sweeps.store.run_content import untimed_row
 from workers.driver.events import Attempt, Away, DeviceChanged, Event, Left, Measuring, Waiting
@@ -120,7 +120,7 @@ class DeviceRun:
         worth: dict[str, float] = {}
         if self._protocol.budget == "race":
             sweep = self._plan.sweep
-            worth = merits([untimed_row(self._journal, sweep.name, job) for job in timed], sweep)
+            worth = precedence([untimed_row(self._journal, sweep.name, job) for job in timed], sweep)
         contests = self._contests(timed, worth)
         self._beaten = self._still_beaten(list(by_key), worth)
         for blocks in self._visits(by_key):
