@@ -13,6 +13,9 @@ from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 
+NEGLIGIBLE = 0.02
+"""Latencies within 2 % of each other are equally good."""
+
 OUTLIER_SCORE = 3.5
 """Iglewicz and Hoaglin, How to Detect and Handle Outliers (1993): the cutoff for the modified z-score."""
 

@@ -217,16 +217,17 @@ def rank(sweep: str | None, root: Path, device: str | None, as_json: bool) -> No
     Example: edgesweep rank --device local --json
     """
     from sweeps.cli.which_sweep import results_of
-    from sweeps.ranking import rank as ranking
+    from sweeps.ranking.document import ranking_document
+    from sweeps.ranking.rank import rank as rank_results
     from sweeps.report.ranking import print_ranking
     from sweeps.store.mlflow import load_imported
 
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
     imported = load_imported(workspace.tracking_uri, results.name)
-    ranked = ranking.rank(results.frame, results.spec.objective, results.name, device, imported)
+    ranked = rank_results(results.frame, results.spec.objective, results.name, device, imported)
     if as_json:
-        print_json(ranking.to_json(ranked))
+        print_json(ranking_document(ranked))
     else:
         print_ranking(ranked)
 
@@ -255,12 +256,12 @@ def export(
     """
     from sweeps.cli.which_sweep import results_of
     from sweeps.manifest import FILE_NAME
-    from sweeps.ranking import rank as ranking
     from sweeps.ranking.export import export_candidate
+    from sweeps.ranking.rank import rank as rank_results
 
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
-    ranked = ranking.rank(results.frame, results.spec.objective, results.name, device)
+    ranked = rank_results(results.frame, results.spec.objective, results.name, device)
     shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
     if as_json:
         click.echo(shipped.model_dump_json(indent=2))

@@ -105,7 +105,7 @@ def run_recipe(
     workspace = Workspace.open(root)
     results = run_spec(spec, roots, workspace, executor, retry_failed)
     found = waterfall.waterfalls(results)
-    document = waterfall.to_json(spec.name, found)
+    document = waterfall.recipe_document(spec.name, found)
     file = workspace.root / "recipes" / f"{spec.name}.json"
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     file.parent.mkdir(exist_ok=True)

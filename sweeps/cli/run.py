@@ -36,19 +36,20 @@ def run_sweep(
     sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool, settle: int = 0
 ) -> None:
     """Run a sweep file, then `settle` rounds more of what is tied, and print the ranking."""
-    from sweeps.ranking import rank as ranking
+    from sweeps.ranking.document import ranking_document
+    from sweeps.ranking.rank import rank as rank_results
     from sweeps.report.ranking import print_ranking
     from sweeps.store.mlflow import load_imported
 
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
     results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle)
-    ranked = ranking.rank(
+    ranked = rank_results(
         results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
     )
-    _attach(workspace, spec.name, ranking.to_json(ranked))
+    _attach(workspace, spec.name, ranking_document(ranked))
     if as_json:
-        print_json(ranking.to_json(ranked))
+        print_json(ranking_document(ranked))
     else:
         print_ranking(ranked)
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
@@ -153,9 +154,9 @@ def _disqualified(journal: "Journal", planned: "Plan") -> dict[str, int]:
 
 def _tied(results: "SweepResults") -> list[str]:
     """Keys of the jobs that share a first place, on any device."""
-    from sweeps.ranking import rank as ranking
+    from sweeps.ranking.rank import rank as rank_results
 
-    ranked = ranking.rank(results.frame, results.spec.objective, results.name)
+    ranked = rank_results(results.frame, results.spec.objective, results.name)
     tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
     return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from sweeps.cli.session import EXIT_INTERRUPTED, load_sweep, make_plan, print_json, roots_of
 from sweeps.errors import EdgeSweepError, SpecError, did_you_mean
 from sweeps.protocol.presets import PRESETS, Protocol, protocol_of
-from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.spec.sweep import MinutesBudget, SweepSpec
+from sweeps.stats import NEGLIGIBLE
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.metrics import METRICS
-from sweeps.ranking.ties import LATENCY, Ratio, ratio, simplicity, worse
+from sweeps.ranking.ties import LATENCY, latency_ratio, simplicity, worse
 from sweeps.ranking.verdict import interval, judge
 from sweeps.results import ResultRow
 from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.stats import Estimate
 
 TITLE = "NNAPI against the CPU"
 NOT_MEASURED = "no phone with NNAPI measured"
@@ -45,7 +46,7 @@ class BackendPair:
     precision: str
     cpu: Best | None
     nnapi: Best | None
-    ratio: Ratio | None
+    ratio: Estimate | None
     """NNAPI's p50 as a multiple of the CPU's, paired by rounds: below 1 NNAPI is the quicker one."""
     finding: str
     """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty where there is nothing to compare."""
@@ -71,8 +72,7 @@ class BackendFigure:
 
     def document(self) -> dict[str, Any]:
         """`backends` of `edgesweep rank --json`."""
-        pairs = [{**asdict(pair), "ratio": None if pair.ratio is None else pair.ratio._asdict()} for pair in self.pairs]
-        return {"headline": self.headline, "pairs": pairs}
+        return {"headline": self.headline, "pairs": [asdict(pair) for pair in self.pairs]}
 
 
 def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendFigure | None:
@@ -113,7 +113,7 @@ def _pair(here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: Obje
         precision=here[0].precision,
         cpu=_described(cpu),
         nnapi=_described(nnapi),
-        ratio=ratio(nnapi, cpu) if cpu is not None and nnapi is not None else None,
+        ratio=latency_ratio(nnapi, cpu) if cpu is not None and nnapi is not None else None,
         finding=finding,
         note="; ".join(lacking),
     )

@@ -10,8 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.protocol.racing import NEGLIGIBLE
-from sweeps.ranking.ties import ratio
+from sweeps.ranking.ties import latency_ratio, told_apart
 from sweeps.results import ComparisonConditions, ResultRow
 from sweeps.stats import median, p50_estimate
 
@@ -97,9 +96,8 @@ def _entry(
     variant: str, on_unit: Mapping[str, ResultRow], winner: Mapping[str, ResultRow], passes_on: int, units: int
 ) -> ClassEntry:
     # The winner was timed on every unit.
-    ratios = [found.value for unit, row in on_unit.items() if (found := ratio(row, winner[unit])) is not None]
+    ratios = [found.value for unit, row in on_unit.items() if (found := latency_ratio(row, winner[unit])) is not None]
     pooled = p50_estimate(ratios)
-    apart = pooled.low is not None and pooled.low > 1.0 and pooled.value >= 1.0 + NEGLIGIBLE
     return ClassEntry(
         variant=variant,
         units=len(on_unit),
@@ -109,7 +107,7 @@ def _entry(
         ratio_most=max(ratios),
         ratio_low=pooled.low,
         ratio_high=pooled.high,
-        tied=passes_on == units and not apart,
+        tied=passes_on == units and told_apart(pooled) != "slower",
     )
 
 

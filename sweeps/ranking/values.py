@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from sweeps.imported import Imported
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.ties import LATENCY, Ratio, Settling
+from sweeps.ranking.ties import LATENCY, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
 from sweeps.records import Settled
+from sweeps.results import ComparisonConditions
+from sweeps.stats import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Candidate:
     """Empty where it passes."""
     tied: bool = False
     """Shares the first place with others; of the winner too."""
-    ratio_to_winner: Ratio | None = None
+    ratio_to_winner: Estimate | None = None
     """Latency (p50) as a multiple of the winner's, paired by round; whatever the objective is."""
     settling: Settling | None = None
     """Of one that is tied with the winner in latency: what would settle it."""
@@ -51,7 +53,7 @@ class Candidate:
 
     @property
     def state(self) -> str:
-        """The verdict, or `eliminated` where that is why it can not win."""
+        """The verdict, or `eliminated` where that is why it cannot win."""
         return "eliminated" if self.eliminated and self.verdict == "pass" else self.verdict
 
     @property
@@ -80,13 +82,7 @@ class DeviceRanking:
     device_id: str
     fingerprint: str
     model: str
-    preset: str
-    runtime_version: str
-    exec_context: str
-    gate: str
-    """`gated` or `none`."""
-    fixed_performance: str
-    """`on`, `off`, or empty where the device has no such mode."""
+    conditions: ComparisonConditions
     metric: str
     """What the objective looks at."""
     front: str | None
@@ -123,7 +119,7 @@ class DeviceRanking:
 
     @property
     def reasons(self) -> dict[str, list[Candidate]]:
-        """Why candidates can not win, or why it is not decided, with those that it is said of."""
+        """Why candidates cannot win, or why the race is not decided. Each reason with its candidates."""
         found: dict[str, list[Candidate]] = {}
         for candidate in self.ranking:
             said = [f"{candidate.state}: {why}" for why in (candidate.why, candidate.eliminated) if why]

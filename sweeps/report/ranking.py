@@ -251,7 +251,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         "variant": _short(candidate.name, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else "not timed",
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        ">ratio": "–" if ratio is None else f"{ratio[0]:.2f}×",
+        ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">MB": _figure(candidate, "artifact_mb"),

@@ -12,9 +12,9 @@ from streamlit.testing.v1 import AppTest
 from dashboard import charts, rows
 from dashboard.inert import line
 from sweeps.ranking.backends import BackendFigure, BackendPair, Best
-from sweeps.ranking.ties import Ratio
 from sweeps.records import Job
 from sweeps.spec.sweep import GridSpec
+from sweeps.stats import Estimate
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL, PHONE, Recorder
 from tests.fresh_mlflow import fresh_mlflow
@@ -31,7 +31,7 @@ PAIR = BackendPair(
     precision="fp32",
     cpu=CPU,
     nnapi=NNAPI,
-    ratio=Ratio(0.5, 0.4, 0.6),
+    ratio=Estimate(0.5, 0.4, 0.6),
     finding="NNAPI is faster",
     note="",
 )

@@ -99,7 +99,7 @@ def test_one_job_is_compared_with_itself_in_a_whole_sweep(run) -> None:
     [
         ("nowhere", "there is no sweep 'nowhere'"),
         ("before:net job 9", "has no timed job called 'net job 9'"),
-        ("nowhere.json", "can not be read as an exported manifest"),
+        ("nowhere.json", "cannot be read as an exported manifest"),
     ],
 )
 def test_what_is_not_there_is_an_error_and_none_of_the_answers(run, side: str, words: str) -> None:
