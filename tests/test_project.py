@@ -1,5 +1,6 @@
 """What the repository promises about itself."""
 
+import ast
 import re
 import subprocess
 import tomllib
@@ -44,3 +45,43 @@ def test_a_module_above_500_lines_is_explained() -> None:
         for path in (ROOT / package).rglob("*.py"):
             if len(path.read_text().splitlines()) > 500:
                 assert path.relative_to(ROOT).as_posix() in decisions, path
+
+
+PACKAGES = ("sweeps", "workers", "dashboard")
+
+
+def _sources() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def _first_party(statement: ast.AST) -> bool:
+    match statement:
+        case ast.Import(names=names):
+            return any(name.name.partition(".")[0] in PACKAGES for name in names)
+        case ast.ImportFrom(module=str(module)):
+            return module.partition(".")[0] in PACKAGES
+    return False
+
+
+def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exceptions() -> None:
+    inside = []
+    for path in _sources():
+        functions = [
+            node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        # By line: what lies in a function of a function is there twice.
+        lines = {node.lineno for one in functions for node in ast.walk(one) if _first_party(node)}
+        inside += [f"{path.relative_to(ROOT)}:{line}" for line in sorted(lines)]
+    assert len(inside) <= 30, "\n".join(inside)
+
+
+def test_modules_are_imported_by_name_only_in_registries_the_table_of_commands_and_for_the_user_s_own_models() -> None:
+    naming = {
+        path.relative_to(ROOT).as_posix() for path in _sources() if "import_module" in path.read_text(encoding="utf-8")
+    }
+    assert {name for name in naming if Path(name).name != "registry.py"} == {
+        "sweeps/cli/main.py",
+        "workers/models/code.py",
+    }

@@ -5,7 +5,7 @@ Each call is one transaction. A `Journal` belongs to the thread that opened it; 
 """
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.imported import Imported
@@ -37,6 +37,13 @@ def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
     """
     always = judged_key(job.build_key, job.reference) if job.emulated else job.build_key
     return always, judged_key(always, evaluation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A job that has all that was asked of it; its blocks are not summarised."""
+
+    accuracy: Accuracy | None
 
 
 class Journal(PlanTables):
@@ -181,25 +188,33 @@ class Journal(PlanTables):
     def outcome(
         self, job: Job, protocol: Protocol, evaluation_id: str | None, fingerprint: str
     ) -> Measured | Failed | None:
-        """How the job ended so far; `None` while it is pending.
+        """How the job ended so far, as `ending`; all accepted blocks of one that is measured are summarised."""
+        ended = self.ending(job, protocol, evaluation_id, fingerprint)
+        if not isinstance(ended, Complete):
+            return ended
+        if job.emulated:
+            return Measured(timing=None, accuracy=ended.accuracy)
+        # What a block is was settled with the key, how many there should be is the caller's.
+        measured_under = replace(self._protocol(job), rounds=protocol.rounds)
+        timing = summarize(job.key, self.blocks(job.key, job.sentinel), measured_under)
+        return Measured(timing=timing, accuracy=ended.accuracy)
 
-        Measured: its rounds ended (it has all that there can be, or they were settled before), or it is only checked,
+    def ending(
+        self, job: Job, protocol: Protocol, evaluation_id: str | None, fingerprint: str
+    ) -> Complete | Failed | None:
+        """Whether and how the job ended so far; `None` while it is pending.
+
+        Complete: its rounds ended (it has all that there can be, or they were settled before), or it is only checked,
         by a reference; and it has the accuracy by its device's `fingerprint` (or the reference) unless
         `evaluation_id` is `None`. Failed: one failure of its build, or `MAX_ATTEMPTS` of its own (the last one is
-        given). All accepted blocks are summarised.
+        given).
         """
         accuracy = None
         if evaluation_id is not None:
             accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, job.reference or fingerprint)), None)
-        if evaluation_id is None or accuracy is not None:
-            if job.emulated:
-                return Measured(timing=None, accuracy=accuracy)
-            if self.rounds_ended(job, protocol):
-                # What a block is was settled with the key, how many there should be is the caller's.
-                measured_under = replace(self._protocol(job), rounds=protocol.rounds)
-                return Measured(
-                    timing=summarize(job.key, self.blocks(job.key, job.sentinel), measured_under), accuracy=accuracy
-                )
+        judged = evaluation_id is None or accuracy is not None
+        if judged and (job.emulated or self.rounds_ended(job, protocol)):
+            return Complete(accuracy)
         for key in build_failure_keys(job, evaluation_id):
             if build_failures := self.failures(key):
                 return build_failures[-1]
@@ -220,6 +235,11 @@ class Journal(PlanTables):
         """`outcome` under what the job was last planned with in this sweep."""
         planned = self.circumstances(sweep, job.key)
         return self.outcome(job, planned.protocol, planned.evaluation_id, planned.facts.fingerprint)
+
+    def sweep_ending(self, sweep: str, job: Job) -> Complete | Failed | None:
+        """`ending` under what the job was last planned with in this sweep."""
+        planned = self.circumstances(sweep, job.key)
+        return self.ending(job, planned.protocol, planned.evaluation_id, planned.facts.fingerprint)
 
     def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
         """Newest first. Any engine: it is part of the build key, what ran is only recorded."""
