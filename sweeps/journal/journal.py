@@ -106,6 +106,11 @@ class Journal(PlanTables):
             for one in self._placed(job_key)
         )
 
+    def block_count(self, job_key: str) -> int:
+        """How many blocks a job has. None of them is read."""
+        [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
+        return int(count)
+
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""
         self._append(accuracy.build_key, "accuracy", to_json(accuracy))
@@ -225,7 +230,7 @@ class Journal(PlanTables):
 
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
         """Whether the job needs no more blocks under this protocol."""
-        [blocks] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job.key)
+        blocks = self.block_count(job.key)
         if blocks >= protocol.last_round:
             return True
         settled = self.settled(job.key, protocol)

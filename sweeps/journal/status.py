@@ -72,7 +72,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         elif isinstance(ended, Failed):
             state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.message}"
         settled = None if stale else journal.settled(job.key, protocol)
-        blocks = len(journal.blocks(job.key))
+        blocks = journal.block_count(job.key)
         jobs.append(
             JobStatus(
                 name=job.name,

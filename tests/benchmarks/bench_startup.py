@@ -3,7 +3,7 @@
 python tests/benchmarks/bench_startup.py
 
 Each is a process of its own, in turn, 11 rounds; user and system time of the process, after one round that warms the
-file cache. Python that imports click, twice, says what of it is the interpreter's and how far one figure is from itself.
+file cache. Python that imports click, twice, says what of it is not ours and how far one figure is from itself (A/A).
 """
 
 import resource
