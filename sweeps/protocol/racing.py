@@ -36,16 +36,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-from sweeps.stats import NEGLIGIBLE
-
-LOOKS = (2, 3, 4, 6, 9, 14, 21, 32, 48)
-"""The rounds after which decisions are made, each with the same share of the error. Fixed, so that the same rounds
-decide the same whatever the number of rounds allowed."""
-
-LAST_LOOK = LOOKS[-1]
-"""Rounds after it would decide nothing: no race has them."""
+from sweeps.protocol.presets import LOOKS
+from sweeps.stats import NEGLIGIBLE, student_t_quantile
 
 _HUBER_CLIP = 2.0
 _HUBER_STEPS = 10
@@ -191,7 +184,7 @@ class Race:
             return bounds
         pooled = float(np.nansum(residuals**2)) / degrees
         share = self._error / (len(self._keys) - 1) / len(LOOKS)
-        quantile = float(stdtrit(degrees, 1 - share))
+        quantile = student_t_quantile(degrees, 1 - share)
 
         places = np.flatnonzero(self._in)
         logs = self._logs[:, places]

@@ -7,12 +7,15 @@ rounds again, it settles the same jobs: an interrupted run continues where it wa
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
-from sweeps.protocol.racing import Elimination, Race
 from sweeps.records import Block, Settled, SettledReason
 from sweeps.stats import median, stable
 from sweeps.trust import disqualified
+
+if TYPE_CHECKING:
+    from sweeps.protocol.racing import Elimination, Race
 
 _NONE_COUNTS = "none of its blocks counts; see its trust labels"
 
@@ -29,7 +32,11 @@ class Contest:
         self._medians: dict[str, list[float]] = {key: [] for key in names}
         self._blocks = dict.fromkeys(names, 0)
         self._left = dict.fromkeys(names)
-        self._race = Race(precedence, front=front) if protocol.budget == "race" else None
+        self._race: Race | None = None
+        if protocol.budget == "race":
+            from sweeps.protocol import racing  # numpy, which those who only read what was settled do without
+
+            self._race = racing.Race(precedence, front=front)
 
     @property
     def contending(self) -> tuple[str, ...]:
@@ -37,7 +44,7 @@ class Contest:
         return tuple(self._left)
 
     @property
-    def race(self) -> Race | None:
+    def race(self) -> "Race | None":
         """`None` where the protocol has no race."""
         return self._race
 
@@ -135,7 +142,7 @@ class Contest:
             self._race.withdraw(key)
         return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
 
-    def _lost(self, one: Elimination) -> Settled:
+    def _lost(self, one: "Elimination") -> Settled:
         by = self._names[one.by]
         if one.reason == "constraint":
             message = f"left after {one.rounds} rounds: it cannot win whatever its latency is, and {by} can"

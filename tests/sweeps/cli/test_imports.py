@@ -153,7 +153,7 @@ def test_a_log_that_is_none_is_refused_in_a_line_and_nothing_is_stored(
 def test_a_log_that_can_not_be_read_is_named(command, tmp_path) -> None:
     done = command(*importing(str(tmp_path / "missing.txt")))
     assert done.exit_code == 1
-    assert "missing.txt' can not be read" in done.output
+    assert "missing.txt' cannot be read" in done.output
 
 
 def test_one_log_is_given(command, log) -> None:
