@@ -10,7 +10,7 @@ from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
-from sweeps.report.ranking import _ONLY_CHECKED
+from sweeps.report.ranking import ONLY_CHECKED
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.text import plain
 
@@ -51,7 +51,7 @@ def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
     rounds = protocol_of(plan.sweep).rounds
     table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
     for number, job in enumerate(plan.jobs, 1):
-        wanted = _ONLY_CHECKED if job.emulated else rounds
+        wanted = ONLY_CHECKED if job.emulated else rounds
         table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
     console.print(table)
     if plan.skipped:
@@ -60,10 +60,10 @@ def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
             table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
         console.print(table)
     for reference in sorted({job.reference for job in plan.jobs if job.emulated}):
-        console.print(Text(plain(f"{_ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
+        console.print(Text(plain(f"{ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
     artifacts = {job.build_key for job in plan.jobs}
     emulated = sum(job.emulated for job in plan.jobs)
-    checked = f" ({emulated} {_ONLY_CHECKED})" if emulated else ""
+    checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""
     ended = Counter(states.values())
     failed = f", {ended['failed']} failed (once more with: run --retry-failed)" if ended["failed"] else ""
     console.print(
@@ -76,11 +76,11 @@ def print_status(status: SweepStatus) -> None:
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
-        rounds = _ONLY_CHECKED if job.emulated else status.rounds_text(job)
+        rounds = ONLY_CHECKED if job.emulated else status.rounds_text(job)
         table.add_row(*cells(job.name, job.state, rounds, job.reason or job.settled))
     console.print(table)
     counts = []
     for state in STATES:
         checked = sum(job.emulated and job.state == state for job in status.jobs)
-        counts.append(f"{status.count(state)} {state}" + (f" ({checked} {_ONLY_CHECKED})" if checked else ""))
+        counts.append(f"{status.count(state)} {state}" + (f" ({checked} {ONLY_CHECKED})" if checked else ""))
     console.print(f"{', '.join(counts)}, {status.skipped} combinations skipped")

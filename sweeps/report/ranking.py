@@ -1,4 +1,4 @@
-"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given, decides nothing."""
+"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given and decides nothing."""
 
 from collections.abc import Mapping, Sequence
 
@@ -54,7 +54,7 @@ _BACKEND_COLUMNS = {
     "best on the CPU": 140,
     "best on NNAPI": 160,
 }
-_ONLY_CHECKED = "only checked"
+ONLY_CHECKED = "only checked"
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
@@ -220,7 +220,7 @@ def _headline(device: DeviceRanking) -> str:
     assert device.winner is not None
     figures = device.winner.figures
     if not device.winner.timed:
-        return f"{METRICS[device.metric].title} {in_words(figures, device.metric)}, {_ONLY_CHECKED}, not timed"
+        return f"{METRICS[device.metric].title} {in_words(figures, device.metric)}, {ONLY_CHECKED}, not timed"
     low, high = figures["latency_ci_low_ms"], figures["latency_ci_high_ms"]
     text = f"p50 {METRICS['latency_p50_ms'].format(figures['latency_p50_ms'])}"
     return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"
