@@ -54,7 +54,7 @@ class Elimination:
 
     key: str
     by: str
-    """Who beat it."""
+    """Key of the candidate that beat it."""
     rounds: int
     """Rounds of the race so far."""
     common: int
@@ -107,7 +107,7 @@ class Race:
         return tuple(self._eliminations)
 
     def look(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
-        """Take one round's block medians and say who leaves now, the clearest case first.
+        """Take one round's block medians and return the candidates that leave now, the clearest case first.
 
         Candidates without a block in this round may be missing. Raises `ValueError` for a key that is not in the race
         and for a median that is not a positive number.
@@ -241,7 +241,7 @@ def _robust_effects(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     """The variants' effects by Huber's M-estimate (Annals of Mathematical Statistics 35, 1964), by pseudo-values.
 
     Least squares again and again, each time with the residuals clipped at 2 robust standard deviations. With two
-    rounds that is least squares: nobody can say which of two blocks was the odd one.
+    rounds that is least squares: of two blocks, it is not known which one is off.
     """
     effects, residuals = _additive(logs)
     for _ in range(_HUBER_STEPS):

@@ -1,8 +1,8 @@
 """NNAPI against the CPU per device and precision, as Arm's article on NNAPI compares them. Pure.
 
-Of each backend the quickest build counts that no trust label and no constraint of the objective rules out. The two are
-compared as the ranking compares (`sweeps.ranking.ties`), and only under like conditions. What was only checked has an
-accuracy and no time: it is listed, and never compared.
+For each backend, the quickest build counts that no trust label and no constraint of the objective rules out. The two
+builds are compared as in the ranking (`sweeps.ranking.ties`), and only under like conditions. A build that was only
+checked has an accuracy and no time: it is listed, and never compared.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ class BackendFigure:
 
     pairs: tuple[BackendPair, ...]
     timed_on_nnapi: bool = False
-    """Whether any device timed a build on NNAPI that did not fall back to the CPU, be it one that counts or not."""
+    """Whether any device timed a build on NNAPI that did not fall back to the CPU, whether that build counts or not."""
 
     @property
     def headline(self) -> str:
@@ -132,7 +132,7 @@ def _described(row: ResultRow | None) -> Best | None:
 
 
 def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> str:
-    """Why there is no best build on this backend: what comes nearest to one says it."""
+    """Why there is no best build on this backend, from the build that comes nearest to one."""
     rows = [row for row in here if row.backend == backend]
     if not rows:
         why = "not in this sweep"

@@ -181,7 +181,7 @@ def latency_finding(ratio: Estimate, margin_percent: float) -> LatencyFinding:
 
     `slower` and `faster`: resolved, and by 2 % or more (by the margin, where that is less). `the same`: the whole
     interval lies within the margin, as in a test of equivalence (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15,
-    1987). All else, and what has no interval, is `unresolved`.
+    1987). Everything else is `unresolved`, and so is a ratio without an interval.
     """
     if ratio.low is None or ratio.high is None:
         return "unresolved"
@@ -249,7 +249,7 @@ def _compared(a: Result, b: Result, margin_percent: float, confidence: float) ->
 
 
 def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
-    """More is nearer: the same unit, else a unit like it, else any device, whose differences are named."""
+    """Larger is nearer: the same unit, then a unit of the same fingerprint, then any device. What differs is named."""
     a, b = pair
     return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device
 

@@ -1,8 +1,8 @@
 """One choice for all units of a device class: what each unit ranked, pooled. Pure.
 
-Units are the replicates: each gives one ratio of a variant to the class winner, paired by its own rounds, so how fast
-a unit is as a whole cancels. Only units under like conditions are pooled, and only latency is: all else that is ranked
-belongs to the build, which is the same on every unit.
+Units are the replicates. Each gives one ratio of a variant to the class winner, paired by its own rounds, so the speed
+of a unit as a whole cancels. Only units under like conditions are pooled, and only latency: all other metrics belong to
+the build, which is the same on every unit.
 """
 
 import math
@@ -55,22 +55,22 @@ class ClassRanking:
     """The winner, those tied with it, the others; without a winner: none."""
 
 
-def pool(rows: Sequence[ResultRow], contenders: Collection[str]) -> tuple[ClassRanking, ...]:
-    """`rows`: all that were measured. `contenders`: the job keys of those that may win on their unit."""
+def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
+    """`rows`: all that were measured. `candidates`: the job keys of those that may win on their unit."""
     groups: dict[tuple[str, str, ComparisonConditions, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.timed:
             groups[row.model, row.device, row.conditions, row.fingerprint].append(row)
     found = (groups[key] for key in sorted(groups))
-    return tuple(_class(group, contenders) for group in found if len({row.device_id for row in group}) > 1)
+    return tuple(_class(group, candidates) for group in found if len({row.device_id for row in group}) > 1)
 
 
-def _class(group: Sequence[ResultRow], contenders: Collection[str]) -> ClassRanking:
+def _class(group: Sequence[ResultRow], candidates: Collection[str]) -> ClassRanking:
     units = sorted({row.device_id for row in group})
     setups: dict[tuple[str, ...], dict[str, ResultRow]] = defaultdict(dict)
     for row in group:
         setups[row.setup][row.device_id] = row
-    passes_on = {setup: sum(row.job_key in contenders for row in on_unit.values()) for setup, on_unit in setups.items()}
+    passes_on = {setup: sum(row.job_key in candidates for row in on_unit.values()) for setup, on_unit in setups.items()}
     eligible = [setup for setup in sorted(setups) if passes_on[setup] == len(units)]
     names = _names(list(setups))
     entries: list[ClassEntry] = []

@@ -69,8 +69,8 @@ def rank(
         ]
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
-        contenders = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
-        classes = pool([row for row in rows if row.outcome == "measured"], contenders)
+        candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
+        classes = pool([row for row in rows if row.outcome == "measured"], candidates)
     return Ranking(
         sweep=sweep,
         objective=objective_text(objective),

@@ -1,4 +1,4 @@
-"""What a ranking says: the values that `sweeps.ranking.rank` makes and that terminal, JSON and pages show."""
+"""The values of a ranking: what `sweeps.ranking.rank` makes, and what terminal, JSON and pages show."""
 
 from dataclasses import dataclass
 
@@ -95,20 +95,20 @@ class DeviceRanking:
     ranking: tuple[Candidate, ...]
     """The winner, those tied with it, others that pass, eliminated, unresolved, failed constraints, disqualified."""
     checked: tuple[Candidate, ...]
-    """Those without a time, where the objective needs one: in the order of their verdicts, the most accurate first."""
+    """Candidates without a time, where the objective needs one: by their verdicts, then the most accurate first."""
     not_ranked: tuple[NotRanked, ...]
     device_seconds: float
-    """What all that was measured here cost on the device's clock, waits not counted."""
+    """On the device's clock, over everything that was measured here; waits are not counted."""
     waited_seconds: float
     """For the gate."""
     full_seconds: float
-    """What measuring all of it with the preset `full` would have taken at least, waits not counted."""
+    """What the preset `full` would have taken for all of it at least; waits are not counted."""
     imported: tuple[Imported, ...] = ()
     """Figures of hand-run tools for this model on this device, under whatever conditions: never in the ranking."""
 
     @property
     def rounds_to_settle(self) -> int | None:
-        """So many more rounds would settle every tie in latency that can be; `None` where none can be, or is open."""
+        """How many more rounds would settle every tie in latency that rounds can settle; `None` where there is none."""
         return max((tie.settling.rounds or 0 for tie in self.tied if tie.settling), default=0) or None
 
     @property
@@ -153,7 +153,7 @@ class Ranking:
     classes: tuple[ClassRanking, ...] = ()
     """Where several units of one class were measured alike, and latency is the objective."""
     imported: tuple[Imported, ...] = ()
-    """Figures of hand-run tools for what has no entry in `devices`."""
+    """Figures of hand-run tools for devices and models without an entry in `devices`."""
     backends: BackendFigure | None = None
     """NNAPI against the CPU, where the sweep has both."""
 

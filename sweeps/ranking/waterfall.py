@@ -1,4 +1,4 @@
-"""What each step of a recipe gained, from a sweep whose grids are its steps. Pure: results in, `Waterfall`s out.
+"""What each step of a recipe gained. Its steps are the grids of one sweep. Pure: results in, `Waterfall`s out.
 
 Latency: the ratio to the step before, paired by rounds, told apart as in the ranking. Size: the ratio of the files.
 Accuracy: top-1, or where the images have no labels, agreement with the fp32 eager model.

@@ -1,4 +1,4 @@
-"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given, decides nothing."""
+"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given and decides nothing."""
 
 from collections.abc import Mapping, Sequence
 
