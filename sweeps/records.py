@@ -30,6 +30,13 @@ def canonical_key(content: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+_GOES_WITHOUT_SAYING: dict[str, dict[str, str]] = {
+    "nnapi": {"capture": "", "fuse": "", "optimize": ""},
+    "metal": {"format": "ptl", "fuse": "", "optimize": ""},
+}
+"""Per backend the axes that it leaves no choice of, which a label need not name; of the format, the usual one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One value for each build axis. Two equal variants of one model are the same artifact."""
@@ -61,16 +68,19 @@ class Variant:
         """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so
         two variants that differ have two labels."""
         usual = DEFAULT_GRANULARITY.get(self.qengine, "none")
-        words = [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
+        unsaid = _GOES_WITHOUT_SAYING.get(self.backend, {})
+        # An eager model says so where others say how they were captured.
+        words = [self.runtime] * (self.runtime not in ("torchscript", self.capture))
+        words += [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
         words += [self.quantization] * (self.quantization not in ("none", "static_fx"))
         words += [self.granularity] * (self.granularity not in ("none", usual))
         words += [f"calibrated-on-{self.calibration_images}"] * (self.calibration_images > 0)
         words += [self.interface] * (self.interface not in ("none", "core"))
         words += [self.layout]
-        words += [self.capture] * (self.backend != "nnapi")
-        if self.backend == "cpu":
-            words += ["fused"] * self.fuse + ["optimized"] * self.optimize
-        words += [self.format] * (self.format != ("ptl" if self.backend == "metal" else "pt"))
+        words += [self.capture] * ("capture" not in unsaid)
+        words += ["fused"] * (self.fuse and "fuse" not in unsaid)
+        words += ["optimized"] * (self.optimize and "optimize" not in unsaid)
+        words += [self.format] * (self.format != unsaid.get("format", "pt"))
         words += [self.preference] * (self.preference not in ("none", "sustained_speed"))
         words += ["relaxed-fp16"] * self.relaxed_fp16 + ["any-batch"] * self.flexible_batch
         return " ".join(words)

@@ -7,6 +7,7 @@ from typing import Protocol
 from sweeps.protocol.presets import Gate
 from sweeps.protocol.presets import Protocol as MeasurementProtocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Variant
+from sweeps.spec import catalog
 from workers.artifacts import PackedArtifact
 from workers.measure.bench import Evaluation
 from workers.measure.readiness import Readiness
@@ -28,7 +29,9 @@ class BuildRequest:
         """Builds of one family have their long stages in common: one process makes them all."""
         one = self.variant
         numbers = (one.precision, one.quantization, one.qengine, one.granularity, one.calibration_images)
-        return id(self.inputs), one.runtime, one.backend == "nnapi", *numbers
+        backend = catalog.runtimes()[one.runtime].backend(one.backend)
+        apart = one.backend if backend is not None and backend.builds_apart else ""
+        return id(self.inputs), one.runtime, apart, *numbers
 
 
 Stop = Callable[[], bool]

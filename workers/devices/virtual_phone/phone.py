@@ -1,7 +1,7 @@
 """Virtual phones: the real adb daemon on this host, behind the real adb server. Everything but the silicon is real.
 
 Each has namespaces of its own for mounts, processes and network, so its `/data`, its boot id and its programs are its
-own and end with it; its CPU facts and its other files are the host's. `workers/devices/virtual_phone/` has what it answers with.
+own and end with it; its CPU facts and its other files are the host's. This folder has what it answers with.
 It is reached through a cable that listens on loopback only: adbd itself would open a root shell to the whole network.
 """
 
