@@ -89,13 +89,14 @@ class ResultRow:
     """Not in the sweep file any more."""
     run_id: str = ""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Of `sweeps.metrics.METRICS`; what is unknown is not in it."""
+    """Of `sweeps.metrics.METRICS`, and the extra metrics of runners; what is unknown is not in it."""
 
 
 _FIELDS = tuple(entry.name for entry in fields(ResultRow) if entry.name != "metrics")
 
-FRAME_COLUMNS = (*_FIELDS, *METRICS)
-"""Every column of the frame, in order: the fields of `ResultRow`, then every metric as a float (NaN is unknown)."""
+FRAME_COLUMNS = (*_FIELDS, "extra_metrics", *METRICS)
+"""Every column of the frame, in order: the fields of `ResultRow`, a dict of the extra metrics by name, then every
+metric as a float (NaN is unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +120,13 @@ class SweepInfo:
 
 def to_frame(rows: Iterable[ResultRow]) -> pd.DataFrame:
     """A data frame with `FRAME_COLUMNS`, one line per row in the order given; also without any row."""
-    records = [[getattr(row, name) for name in _FIELDS] + [row.metrics.get(name) for name in METRICS] for row in rows]
+    records = [
+        [*(getattr(row, name) for name in _FIELDS), _extra(row), *(row.metrics.get(name) for name in METRICS)]
+        for row in rows
+    ]
     frame = pd.DataFrame.from_records(records, columns=list(FRAME_COLUMNS))
     return frame.astype(dict.fromkeys(METRICS, "float64"))
+
+
+def _extra(row: ResultRow) -> dict[str, float]:
+    return {name: value for name, value in row.metrics.items() if name not in METRICS}

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 SCHEMA_VERSION = 1
@@ -16,6 +17,9 @@ SettledReason = Literal[
 ]
 
 Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
+
+LEFT_OUT_WHEN_EMPTY = {"left_out_when_empty": True}
+"""Metadata of a field that came later: where it is empty, the record is stored as it was without it."""
 
 VIRTUAL_PHONE = "virtual phone"
 """`exec_context` of one: everything is a phone's but the silicon."""
@@ -257,6 +261,8 @@ class Block:
     """Which run of the driver it was (seconds since 1970): rounds of two runs saw two states of the device."""
     device_seconds: float = 0.0
     """What it cost on the device's clock: start, load and warm-up included, the wait before it not."""
+    extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """What the runner told besides, by names of its own (`RuntimeEntry.metrics`)."""
 
     @property
     def visit(self) -> int:
@@ -344,6 +350,8 @@ class Timing:
     temp_start_c: float | None
     temp_end_c: float | None
     labels: tuple[str, ...]
+    extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Medians over those blocks that have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ class ResultRow:
     settled: Settled | None
     """Why its rounds ended, where that was decided by more than their number."""
     figures: dict[str, float | None]
-    """Every name in `METRICS`."""
+    """Every name in `METRICS`, and the extra metrics that it has."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -111,7 +111,7 @@ def read_rows(frame: pd.DataFrame, sweep: str) -> list[ResultRow]:
             full_seconds=_number(record.get("full_seconds")) or 0.0,
             waited_seconds=_number(record.get("waited_seconds")) or 0.0,
             settled=settled if isinstance(settled := record.get("settled"), Settled) else None,
-            figures={metric: _number(record.get(metric)) for metric in METRICS},
+            figures={metric: _number(record.get(metric)) for metric in METRICS} | _extra(record.get("extra_metrics")),
         )
         for record in frame.to_dict("records")
         if _text(record.get("sweep")) == sweep and not _flag(record.get("stale"))
@@ -132,6 +132,10 @@ def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
             f"did you mean {close[0]!r}?" if close else f"there are results of: {', '.join(known) or 'no device yet'}",
         )
     return found
+
+
+def _extra(value: object) -> dict[str, float | None]:
+    return dict(value) if isinstance(value, dict) else {}
 
 
 def _items(value: object) -> Iterable[Any]:

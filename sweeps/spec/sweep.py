@@ -9,6 +9,7 @@ from pydantic.config import JsonDict
 
 from sweeps.errors import SpecError, did_you_mean
 from sweeps.metrics import METRICS
+from sweeps.spec import catalog
 from sweeps.spec.fields import (
     Cpus,
     Deviation,
@@ -417,7 +418,8 @@ def load(path: Path) -> SweepSpec:
         error = caught
     problems = sentences(document, error, json_schema())
     if problems:
-        raise SpecError("\n".join(problems), "correct the sweep file; `edgesweep schema` prints all that it may hold")
+        remedy = "correct the sweep file; `edgesweep schema` prints all that it may hold"
+        raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
     return sweep
 
 

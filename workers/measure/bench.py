@@ -175,6 +175,7 @@ class Bench:
             exit_code=completed.exit_code,
             conditions=conditions_around(before, after, readiness, protocol.gate, seconds * self._facts.cores),
             device_seconds=seconds,
+            extra_metrics=report.extra_metrics,
         )
         conditions = replace(
             block.conditions,
