@@ -48,7 +48,10 @@ class Complete:
 
 
 class Journal(NewsTables):
-    """An open journal. Use it as a context manager, or call `close()`."""
+    """An open journal. Use it as a context manager, or call `close()`.
+
+    One class, since each of its methods is one question to, or one line in, the same open file.
+    """
 
     def add_artifact(self, manifest: Manifest) -> None:
         """Record a built artifact; one that is recorded already, and is the same, is not written again."""
