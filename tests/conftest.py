@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import settings
 
+from sweeps.cli import main
 from tests import shared, side_by_side
 from tests.workers.runtimes import old_torch
 
@@ -73,6 +75,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for item in items:
         if (group := side_by_side.group(item)) is not None and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(group))
@@ -138,10 +141,25 @@ def start(own_folder: Path) -> "Callable[..., subprocess.Popen[str]]":
 
 
 @pytest.fixture
-def edgesweep(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run one command in the user's folder."""
+def process(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command in the user's folder, as users do: in a process of its own."""
 
     def command(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([EDGESWEEP, *words], cwd=own_folder, capture_output=True, text=True)
+
+    return command
+
+
+@pytest.fixture
+def edgesweep(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command in the user's folder, within this process. A traceback fails the test."""
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            patch.chdir(own_folder)
+            ended = CliRunner().invoke(main, words, prog_name="edgesweep")
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        return subprocess.CompletedProcess(words, ended.exit_code, ended.stdout, ended.stderr)
 
     return command

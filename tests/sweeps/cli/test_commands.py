@@ -1,7 +1,9 @@
-"""The command as a user runs it: a process of its own, from a sweep file with one's own model to a ranking."""
+"""The command as a user runs it, from a sweep file with one's own model to a ranking: in processes of its own where
+signals, exits and Ray matter."""
 
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -17,10 +19,10 @@ import pytest
 import torch
 from PIL import Image
 
+from tests import shared
 from tests.free_port import free_port
+from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.adb_server import kill_server
-
-pytestmark = pytest.mark.system
 
 SWEEP = """
 name: own
@@ -62,6 +64,23 @@ def folder(own_folder: Path) -> Path:
     return own_folder
 
 
+@pytest.fixture
+def database(folder: Path) -> None:
+    fresh_mlflow(folder / "edgesweep-data")
+
+
+@pytest.fixture
+def built(folder: Path, database: None, edgesweep: Command) -> None:
+    """What the sweep file builds is there."""
+
+    def build(made: Path) -> None:
+        run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--workspace", str(made))
+        assert run.returncode == 0, run.stderr
+
+    made = shared.made_once("own-model", build)
+    shutil.copytree(made / "artifacts", folder / "edgesweep-data" / "artifacts")
+
+
 def _blocks(folder: Path) -> int:
     journal = folder / "edgesweep-data" / "journal.sqlite"
     if not journal.exists():
@@ -72,15 +91,17 @@ def _blocks(folder: Path) -> int:
         return int(database.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()[0])
 
 
-@pytest.mark.smoke
+@pytest.mark.long
 @pytest.mark.ray
-def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, edgesweep: Command) -> None:
+def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(
+    folder: Path, edgesweep: Command, process: Command
+) -> None:
     plan = json.loads(edgesweep("plan", "sweep.yaml", "--json").stdout)
     assert [job["state"] for job in plan["jobs"]] == ["to build", "to build"]
     assert "quantization fuses Conv+BN itself" in plan["skipped"][0]["reason"]
     assert not (folder / "edgesweep-data").exists(), "a plan leaves nothing behind"
 
-    run = edgesweep("run", "sweep.yaml", "--json")
+    run = process("run", "sweep.yaml", "--json")
     assert run.returncode == 0, run.stderr
     [device] = json.loads(run.stdout)["devices"]
     assert len(device["ranking"]) == 2
@@ -90,7 +111,7 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, ed
     assert json.loads(edgesweep("rank", "own", "--device", "local", "--json").stdout)["devices"] == [device]
 
     blocks = _blocks(folder)
-    again = edgesweep("run", "sweep.yaml", "--json")
+    again = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
     assert "2 done before" in again.stderr
     assert (_blocks(folder), json.loads(again.stdout)["devices"]) == (blocks, [device])
 
@@ -98,7 +119,7 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, ed
     assert (status["measured"], status["failed"], status["pending"], status["skipped"]) == (2, 0, 0, 1)
 
     name = device["ranking"][0]["name"]
-    exported = edgesweep("export", "--variant", name, "--output", "out put", "--json")
+    exported = process("export", "--variant", name, "--output", "out put", "--json")
     assert exported.returncode == 0, exported.stderr
     shipped = json.loads((folder / "out put" / "manifest.json").read_text())
     assert shipped == json.loads(exported.stdout)
@@ -106,6 +127,8 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(folder: Path, ed
     assert shipped["artifact"]["file_bytes"] == (folder / "out put" / "model.pt").stat().st_size
 
 
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
 def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
     folder: Path, edgesweep: Command, start: Start
 ) -> None:
@@ -151,6 +174,8 @@ def _no_runner_is_left(folder: Path) -> bool:
     return not _runners(folder)
 
 
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
 def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, start: Start) -> None:
     process = _measuring(folder, start)
     assert process.stderr is not None
@@ -188,7 +213,6 @@ def _under_ctrl_c(work: str) -> "subprocess.Popen[str]":
     return process
 
 
-@pytest.mark.smoke
 def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -> None:
     process = _under_ctrl_c("time.sleep(600)")
     assert process.stdout is not None
@@ -200,7 +224,6 @@ def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -
     assert process.returncode == -signal.SIGINT, stderr
 
 
-@pytest.mark.smoke
 def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
     # More than a pipe holds: it is in the write until the other end reads on.
     process = _under_ctrl_c("print('x' * 1_000_000, flush=True); print('stops:', stop())")
@@ -215,6 +238,8 @@ def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
     assert "press Ctrl-C again" in stdout
 
 
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
 def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(
     folder: Path, edgesweep: Command, start: Start
 ) -> None:
@@ -227,6 +252,8 @@ def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(
     assert _blocks(folder) == 4
 
 
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
 def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Path, edgesweep: Command) -> None:
     ranked = json.loads(edgesweep("run", "sweep.yaml", "--executor", "inline", "--json").stdout)
     name = ranked["devices"][0]["ranking"][0]["name"]
@@ -240,6 +267,8 @@ def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Pa
     assert edgesweep("export", "--variant", name).returncode == 0
 
 
+@pytest.mark.system
+@pytest.mark.usefixtures("database")
 @pytest.mark.usefixtures("unscriptable_net")
 def test_a_variant_that_can_not_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
     sweep = folder / "sweep.yaml"
@@ -298,11 +327,11 @@ def test_a_hostile_checkpoint_never_runs(folder: Path, edgesweep: Command) -> No
     assert not (folder.parent / "ran").exists()
 
 
-def test_a_workspace_that_another_process_holds_is_refused_with_its_number(folder: Path, edgesweep: Command) -> None:
+def test_a_workspace_that_another_process_holds_is_refused_with_its_number(folder: Path, process: Command) -> None:
     from sweeps.workspace import Workspace
 
     with Workspace.open(folder / "edgesweep-data").lock():
-        run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+        run = process("run", "sweep.yaml", "--executor", "inline")
     assert run.returncode == 1
     assert str(os.getpid()) in run.stderr
 
@@ -318,11 +347,12 @@ def test_a_tracking_server_that_is_down_is_named_at_the_start(
     assert time.monotonic() - started < 60, "the user waits for an answer"
 
 
+@pytest.mark.system
 def test_ray_that_is_not_there_is_named_with_the_way_out(
-    folder: Path, edgesweep: Command, monkeypatch: pytest.MonkeyPatch
+    folder: Path, process: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
-    run = edgesweep("run", "sweep.yaml")
+    run = process("run", "sweep.yaml")
     assert run.returncode == 1
     assert "--executor inline" in run.stderr
 
@@ -350,8 +380,8 @@ def test_what_is_here_can_be_asked_by_machines(edgesweep: Command, monkeypatch: 
     assert json.loads(edgesweep("schema").stdout)["title"] == "EdgeSweep sweep file"
 
 
-def test_every_command_has_help_with_an_example(edgesweep: Command) -> None:
-    listed = edgesweep("--help").stdout.split("Commands:")[1].split()
+def test_every_command_has_help_with_an_example(edgesweep: Command, process: Command) -> None:
+    listed = process("--help").stdout.split("Commands:")[1].split()
     verbs = ["plan", "run", "recipe", "support", "demo", "status", "rank", "export", "devices", "doctor", "dashboard"]
     verbs += ["schema"]
     assert set(verbs) <= set(listed)
