@@ -14,6 +14,7 @@ from dashboard.inert import inert, line
 from dashboard.views import ranking as ranking_view
 from sweeps.errors import EdgeSweepError
 from sweeps.ranking.values import DeviceRanking
+from sweeps.results import ComparisonConditions
 from sweeps.store.mlflow import SweepInfo
 from sweeps.workspace import Workspace
 
@@ -73,8 +74,8 @@ def _page(tracking_uri: str, root: Path) -> None:
         st.text("Next step: wait for its first results, then refresh this page.")
         return
     st.caption(
-        f"Preset {inert(device.preset)} · runtime {inert(device.runtime_version)} · "
-        f"{inert(_readiness(device))} · "
+        f"Preset {inert(device.conditions.preset)} · runtime {inert(device.conditions.runtime_version)} · "
+        f"{inert(_readiness(device.conditions))} · "
         f"device fingerprint {inert(device.fingerprint)} · updated {info.updated:%Y-%m-%d %H:%M} UTC"
     )
     ranking_view.show(ranked, device)
@@ -113,19 +114,20 @@ def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerato
 
 
 def _conditions(ranking: DeviceRanking) -> str:
+    found = ranking.conditions
     return line(
-        f"preset {ranking.preset}, runtime {ranking.runtime_version}, {ranking.exec_context}, {_readiness(ranking)}, "
+        f"preset {found.preset}, runtime {found.runtime_version}, {found.exec_context}, {_readiness(found)}, "
         f"fingerprint {ranking.fingerprint}"
     )
 
 
-def _readiness(ranking: DeviceRanking) -> str:
-    mode = f", fixed performance {ranking.fixed_performance}" if ranking.fixed_performance else ""
-    return ("waited for a ready device" if ranking.gate == "gated" else "no gate") + mode
+def _readiness(found: ComparisonConditions) -> str:
+    mode = f", fixed performance {found.fixed_performance}" if found.fixed_performance else ""
+    return ("waited for a ready device" if found.gate == "gated" else "no gate") + mode
 
 
 def _problem(error: EdgeSweepError) -> None:
-    st.error("The results can not be shown.", icon=":material/error:")
+    st.error("The results cannot be shown.", icon=":material/error:")
     st.text(line(error.message))
     if error.next_step:
         st.text(f"Next step: {line(error.next_step)}")

@@ -162,7 +162,7 @@ def figures() -> str:
     error = inspect.signature(racing.Race).parameters["error"].default
     rows = [
         ("Interval and ties: confidence", f"{100 * stats.CONFIDENCE:g} %", "convention"),
-        ("Not worth a difference, in latency", f"{100 * racing.NEGLIGIBLE:g} %", "judged"),
+        ("Not worth a difference, in latency", f"{100 * stats.NEGLIGIBLE:g} %", "judged"),
         (
             "Stable: the last 3 medians agree within",
             f"{100 * protocol.STABLE_WITHIN:g} %",

@@ -25,11 +25,12 @@ def folder() -> Path:
 
 def made_once(name: str, make: Callable[[Path], object]) -> Path:
     """The folder of that name, which `make` fills where no worker has done so yet. Nobody writes into it later."""
-    target = folder() / name
+    target, done = folder() / name, folder() / f"{name}.done"
     with (folder() / f"{name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            part = Path(tempfile.mkdtemp(dir=folder(), prefix=f"{name}."))
-            make(part)
-            part.rename(target)
+        if not done.exists():
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+            make(target)
+            done.touch()
     return target

@@ -94,3 +94,43 @@ def test_a_class_is_measured_by_what_it_keeps_and_by_its_lines() -> None:
     few = "class Few:\n    def __init__(self):\n        self.a = self.b = 0"
     found = [large.name for text in (wide, long, record, few) for large in _large_classes(text)]
     assert found == ["Wide", "Long"]
+
+
+PACKAGES = ("sweeps", "workers", "dashboard")
+
+
+def _sources() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def _first_party(statement: ast.AST) -> bool:
+    match statement:
+        case ast.Import(names=names):
+            return any(name.name.partition(".")[0] in PACKAGES for name in names)
+        case ast.ImportFrom(module=str(module)):
+            return module.partition(".")[0] in PACKAGES
+    return False
+
+
+def test_first_party_imports_stand_at_the_top_of_their_module_with_few_exceptions() -> None:
+    inside = []
+    for path in _sources():
+        functions = [
+            node
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        # By line: what lies in a function of a function is there twice.
+        lines = {node.lineno for one in functions for node in ast.walk(one) if _first_party(node)}
+        inside += [f"{path.relative_to(ROOT)}:{line}" for line in sorted(lines)]
+    assert len(inside) <= 30, "\n".join(inside)
+
+
+def test_modules_are_imported_by_name_only_in_registries_the_table_of_commands_and_for_the_user_s_own_models() -> None:
+    naming = {
+        path.relative_to(ROOT).as_posix() for path in _sources() if "import_module" in path.read_text(encoding="utf-8")
+    }
+    assert {name for name in naming if Path(name).name != "registry.py"} == {
+        "sweeps/cli/main.py",
+        "workers/models/code.py",
+    }

@@ -10,12 +10,12 @@ import pytest
 from sweeps.cli.main import main
 from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
-from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.protocol.sentinel import MOVED
 from sweeps.ranking.ties import UNREPEATED_SPREAD
 from sweeps.records import Variant
 from sweeps.report.simulation import markdown
 from sweeps.spec.sweep import GateSpec
+from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import TRUST
 from workers.runtimes.torchscript.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
 

@@ -19,7 +19,7 @@ from workers.devices.local import LocalDevice, from_os_error
 from workers.driver.events import AttemptFailed, Building, Preparing
 from workers.executors.interface import BuildRequest, Executor
 from workers.measure.attach import Attached, attach
-from workers.models.prepare import PreparedModel
+from workers.models.prepared import PreparedModel
 from workers.runtimes import registry
 from workers.runtimes.torchscript import native_runner, report
 from workers.runtimes.torchscript.nnapi.devices import NnapiListing

@@ -21,16 +21,15 @@ from sweeps.ranking.compare import (
     EXIT_SLOWER,
     EXIT_UNRESOLVED,
     Result,
-    conditions,
+    SessionConditions,
     differing,
-    judge,
+    latency_finding,
     welch,
 )
 from sweeps.ranking.export import Shipped
-from sweeps.ranking.ties import Ratio
 from sweeps.ranking.verdict import UNSHIPPABLE
 from sweeps.records import Block, Failed, Job, RunAxes, canonical_key
-from sweeps.stats import median
+from sweeps.stats import Estimate, median
 from sweeps.store.run_content import fixed_performance_of, gate_of
 from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
@@ -64,7 +63,7 @@ class Check:
     why: str
     """What differs, where it is not comparable; what to do, where it is unresolved; else empty."""
     margin_percent: float
-    """As `sweeps.ranking.compare.judge` was told."""
+    """As `sweeps.ranking.compare.latency_finding` was told."""
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
@@ -137,7 +136,7 @@ def check(
         device=facts.device_class,
         device_id=facts.device_id,
         fingerprint=facts.fingerprint,
-        conditions=conditions(
+        conditions=SessionConditions(
             preset=protocol.preset,
             runtime_version=blocks[-1].runtime_version,
             runner=blocks[-1].runner,
@@ -179,12 +178,12 @@ def _judged(then: Result, now: Result, margin_percent: float) -> Check:
     )
 
 
-def _finding(ratio: Ratio, margin_percent: float) -> Finding:
+def _finding(ratio: Estimate, margin_percent: float) -> Finding:
     """As `edgesweep compare` judges, but of one side: how much faster it may have become is not asked."""
-    judgement = judge(ratio, margin_percent)
-    if judgement == "unresolved" and ratio.high is not None and ratio.high <= 1.0 + margin_percent / 100:
+    found = latency_finding(ratio, margin_percent)
+    if found == "unresolved" and ratio.high is not None and ratio.high <= 1.0 + margin_percent / 100:
         return "holds"
-    return judgement if judgement in ("slower", "unresolved") else "holds"
+    return found if found in ("slower", "unresolved") else "holds"
 
 
 def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:

@@ -128,7 +128,7 @@ def simulate(
     for _ in true_ms:
         loop.device.push(artifact_bytes)
     pushed_s = loop.device.now_s
-    # Accuracy is not simulated: all have the same merit.
+    # Accuracy is not simulated: all have the same precedence.
     contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0))
     round = 0
     while contest.contending:

@@ -24,7 +24,7 @@ from workers.driver.events import AttemptFailed, Building, Preparing
 from workers.driver.sweep import JUDGED_KINDS
 from workers.executors.interface import BuildRequest, Executor
 from workers.models.code import check_torchvision_name
-from workers.models.prepare import PreparedModel
+from workers.models.prepared import PreparedModel
 from workers.plan import plan_sweep
 
 Weights = Literal["random", "demo", "pretrained"]

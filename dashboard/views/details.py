@@ -9,11 +9,12 @@ from dashboard.inert import line
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.records import RunAxes, Settled, Variant
+from sweeps.results import ComparisonConditions
 
 _AXES = ("model", "grid", *(field.name for field in fields(Variant)), *(field.name for field in fields(RunAxes)))
 _CONDITIONS = (
-    *("device", "device_id", "fingerprint", "preset", "exec_context", "runtime_version", "runner", "backend_ran"),
-    *("engine_ran", "gate", "fixed_performance", "executor", "emulated", "trust", "rounds", "samples", "images"),
+    *("device", "device_id", "fingerprint", *(field.name for field in fields(ComparisonConditions)), "runner"),
+    *("backend_ran", "engine_ran", "executor", "emulated", "trust", "rounds", "samples", "images"),
     *("device_seconds", "waited_seconds"),
     *("job_key", "build_key", "run_id"),
 )

@@ -1,62 +1,48 @@
-"""`edgesweep compare`: two sweeps, exported manifests or single results, one against the other.
+"""`edgesweep compare`: two sweeps, exported manifests or single results, one against the other."""
 
-Like `sweeps.cli.main`, which it is a part of, it imports upwards, inside its functions.
-"""
-
-import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from sweeps.cli.session import print_json
+from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError
+from sweeps.ranking import compare as comparing
+from sweeps.ranking.export import read_shipped
+from sweeps.report.comparison import print_comparison
+from sweeps.results import read_rows
+from sweeps.store.mlflow import load
 from sweeps.workspace import Workspace
 
-if TYPE_CHECKING:
-    from sweeps.ranking.compare import Result
 
+@click.command()
+@click.argument("a")
+@click.argument("b")
+@margin_option
+@workspace_option
+@json_option
+def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) -> None:
+    """Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.
 
-def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:
-    # NaN is within every range.
-    if math.isnan(percent):
-        raise click.BadParameter("nan is no number of percent")
-    return percent
-
-
-margin_option = click.option(
-    "--margin",
-    "margin_percent",
-    type=click.FloatRange(0, 100, min_open=True),
-    callback=_percent,
-    default=5.0,
-    show_default=True,
-    metavar="PERCENT",
-    help="The same is only what is shown to differ by less; rounds of one build that agree within 5 % are stable. "
-    "What is resolved as slower by 2 % or more is slower, whatever the margin.",
-)
-
-
-def run_compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) -> None:
-    """Print what is faster and what is slower; ends the program with `Comparison.exit_code`."""
-    from sweeps.ranking.compare import compare
-    from sweeps.report import comparison as comparison_text
-
+    \b
+    Only what both measured under like conditions is compared; what differs is named.
+    Exit code: 0 all is the same or faster, 3 something is slower, 4 something of A could not be compared,
+    5 something is unresolved: the rounds neither show it slower nor the same (1 or 2: an error).
+    Example: edgesweep compare before after
+             edgesweep compare shipped/manifest.json "nightly:mobilenet_v2 · cpu fp32 nchw script"
+    """
     workspace = Workspace(root)
     (left, left_named), (right, right_named) = (_side(text, workspace) for text in (a, b))
-    comparison = compare((a, left), (b, right), margin_percent, named=left_named and right_named)
+    comparison = comparing.compare((a, left), (b, right), margin_percent, named=left_named and right_named)
     if as_json:
         print_json(comparison.document())
     else:
-        comparison_text.print_comparison(comparison)
+        print_comparison(comparison)
     sys.exit(comparison.exit_code)
 
 
-def _side(text: str, workspace: Workspace) -> "tuple[list[Result], bool]":
+def _side(text: str, workspace: Workspace) -> tuple[list[comparing.Result], bool]:
     """What `text` names, and whether that is one variant."""
-    from sweeps.ranking.export import read_shipped
-
     path = Path(text)
     if path.suffix == ".json" or path.is_file():
         return [read_shipped(path).comparable(path)], True
@@ -73,10 +59,10 @@ def _side(text: str, workspace: Workspace) -> "tuple[list[Result], bool]":
     return found, True
 
 
-def _measured(sweep: str, workspace: Workspace) -> "list[Result]":
-    from sweeps.ranking.compare import Result
-    from sweeps.results import read_rows
-    from sweeps.store.mlflow import load
-
+def _measured(sweep: str, workspace: Workspace) -> list[comparing.Result]:
     stored = load(workspace.tracking_uri, sweep)
-    return [Result.of_row(row) for row in read_rows(stored.frame, sweep) if row.outcome == "measured" and row.timed]
+    return [
+        comparing.Result.of_row(row)
+        for row in read_rows(stored.frame, sweep)
+        if row.outcome == "measured" and row.timed
+    ]

@@ -1,27 +1,38 @@
-"""`edgesweep devices` and `edgesweep virtual-phone`. Imports upwards, inside its commands, as `sweeps.cli.main`."""
+"""`edgesweep devices`: what can measure here, what of EdgeSweep lies on phones, what their accelerators support."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from sweeps.cli.options import executor_option, json_option, sweep_file_argument, workspace_option
-from sweeps.cli.session import EXIT_INTERRUPTED, CtrlC, load_sweep, make_plan, open_executor, print_json, roots_of, show
-from sweeps.cli.virtual_phone import run_virtual_phones
+from sweeps.cli.options import (
+    EXIT_INTERRUPTED,
+    executor_option,
+    json_option,
+    print_json,
+    sweep_file_argument,
+    workspace_option,
+)
+from sweeps.cli.session import CtrlC, open_executor, show
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import DeviceError
+from sweeps.planning.plan import Plan
+from sweeps.report import accelerators as accelerators_report
+from sweeps.report.devices import facts_document, print_devices
+from sweeps.report.progress import RunProgress
+from sweeps.report.tables import open_console
+from sweeps.spec.sweep import ModelSpec, SweepSpec
 from sweeps.text import plain
-
-if TYPE_CHECKING:
-    from sweeps.planning.plan import Plan
-    from sweeps.spec.sweep import ModelSpec, SweepSpec
-    from sweeps.workspace import Workspace
-    from workers.accelerators import Inquiry
-    from workers.devices.adb.device import AdbDevice
-    from workers.models.prepare import PreparedModel
-
-_MOST_PHONES = 64
+from sweeps.workspace import Workspace
+from workers.accelerators import Inquiry, nnapi_only
+from workers.devices import registry
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.discovery import attached
+from workers.measure.attach import attach
+from workers.models import prepare as models
+from workers.models.prepared import PreparedModel
+from workers.plan import no_program
 
 
 @click.group(invoke_without_command=True)
@@ -32,17 +43,11 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
     """List the devices that can measure here, with the facts that results depend on.
 
     \b
-    Phones are asked for over adb; one that can not be used is named with what to do about it.
+    Phones are asked for over adb; one that cannot be used is named with what to do about it.
     Example: edgesweep devices --json
     """
     if context.invoked_subcommand is not None:
         return
-    from sweeps.report.devices import facts_document, print_devices
-    from sweeps.workspace import Workspace
-    from workers.devices import registry
-    from workers.measure.attach import attach
-    from workers.plan import no_program
-
     folder = Workspace.open(root).root
     phones, refused = _phones()
     found = []
@@ -105,11 +110,6 @@ def accelerators(sweep_file: Path, root: Path, executor: str, as_json: bool) -> 
     Supported by is what a driver accepts; where NNAPI runs it, it does not tell.
     Example: edgesweep devices accelerators sweep.yaml
     """
-    from sweeps.report import accelerators as accelerators_table
-    from sweeps.report.tables import open_console
-    from sweeps.workspace import Workspace
-    from workers.accelerators import Inquiry, nnapi_only
-
     spec = nnapi_only(load_sweep(sweep_file, yes=True))
     roots = roots_of(sweep_file)
     workspace = Workspace.open(root)
@@ -120,36 +120,15 @@ def accelerators(sweep_file: Path, root: Path, executor: str, as_json: bool) -> 
             sys.exit(EXIT_INTERRUPTED)
         answers = list(inquiry.answers())
     if as_json:
-        print_json(accelerators_table.document(answers))
+        print_json(accelerators_report.document(answers))
         return
-    open_console().print(accelerators_table.table(answers))
-
-
-@click.group(name="virtual-phone")
-def virtual_phone() -> None:
-    """Phones without silicon: the real adb daemon, to try everything else on."""
-
-
-@virtual_phone.command()
-@click.option("--count", type=click.IntRange(1, _MOST_PHONES), default=4, show_default=True, help="How many.")
-def up(count: int) -> None:
-    """Start virtual phones and keep them until Ctrl-C. Prints the name of each, for `devices:` of a sweep file.
-
-    \b
-    Needs root and a Debian's apt: it fetches adbd into the cache (7 MB), and leaves the system as it is.
-    What is measured on one is this computer's time, and says so.
-    Example: edgesweep virtual-phone up --count 4
-    """
-    run_virtual_phones(count)
+    open_console().print(accelerators_report.table(answers))
 
 
 def _build(
-    inquiry: "Inquiry", spec: "SweepSpec", planned: "Plan", workspace: "Workspace", roots: Sequence[Path], executor: str
+    inquiry: Inquiry, spec: SweepSpec, planned: Plan, workspace: Workspace, roots: Sequence[Path], executor: str
 ) -> bool:
     """What the inquiry needs. Returns whether it was stopped before the end."""
-    from sweeps.report.progress import RunProgress
-    from workers.models import prepare as models
-
     with (
         RunProgress() as progress,
         open_executor(executor, workspace, planned) as opened,
@@ -157,7 +136,7 @@ def _build(
         CtrlC(progress.note) as stop,
     ):
 
-        def prepare(model: "ModelSpec") -> "PreparedModel":
+        def prepare(model: ModelSpec) -> PreparedModel:
             versions = planned.identities.versions
             return models.prepare(model, spec.data, workspace, versions, progress.preparing, roots)
 
@@ -172,17 +151,13 @@ def _tell(refused: Sequence[DeviceError]) -> None:
 
 
 def _phones() -> tuple[list[str], list[DeviceError]]:
-    from workers.devices.adb.discovery import attached
-
     try:
         return attached()
     except DeviceError as error:  # no adb server: the other devices are there all the same
         return [], [error]
 
 
-def _phone(name: str) -> "AdbDevice":
-    from workers.devices.adb.device import AdbDevice
-
+def _phone(name: str) -> AdbDevice:
     kind, _, serial = name.partition(":")
     if kind != "adb" or not serial or serial == "*":
         raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")

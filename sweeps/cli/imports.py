@@ -1,19 +1,21 @@
 """`edgesweep import`: figures from the logs of tools that were run by hand."""
 
 import hashlib
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from sweeps.cli.options import json_option, workspace_option
-from sweeps.cli.session import print_json
+from sweeps.cli.options import json_option, print_json, workspace_option
+from sweeps.cli.which_sweep import open_journal, sweep_name
 from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
+from sweeps.imported import describe
+from sweeps.journal.journal import Journal
+from sweeps.journal.plans import now
+from sweeps.store.mlflow import Store
+from sweeps.text import plain
 from sweeps.tool_logs import MAX_CHARS, parse_speed_benchmark, parse_testapp
 from sweeps.workspace import Workspace
-
-if TYPE_CHECKING:
-    from sweeps.journal.journal import Journal
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _MAX_BYTES = MAX_CHARS
@@ -47,13 +49,6 @@ def import_figures(
     Example: edgesweep import --testapp log.txt --variant "metal fp32" --device "iPhone X"
              edgesweep import --speed-benchmark log.txt --variant "cpu fp32 nchw script" --device adb:SERIAL
     """
-    from dataclasses import asdict
-
-    from sweeps.cli.which_sweep import open_journal, sweep_name
-    from sweeps.imported import describe
-    from sweeps.journal.plans import now
-    from sweeps.text import plain
-
     path = speed_benchmark or testapp
     if path is None or (speed_benchmark and testapp):
         raise click.UsageError("give one log: --speed-benchmark LOG or --testapp LOG")
@@ -87,10 +82,8 @@ def import_figures(
         click.echo("  next: the same command again, or the sweep's next `edgesweep run`, brings it there", err=True)
 
 
-def _publish(workspace: Workspace, journal: "Journal", sweep: str) -> str:
+def _publish(workspace: Workspace, journal: Journal, sweep: str) -> str:
     """Why it could not be; empty where MLflow has everything. A driver that runs now publishes it by itself."""
-    from sweeps.store.mlflow import Store
-
     try:
         with workspace.lock():
             Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, sweep)
@@ -106,7 +99,7 @@ def _read(path: Path) -> bytes:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise EdgeSweepError(
-            f"the log {str(path)!r} can not be read: {error.strerror}", "check its name and whether you may read it"
+            f"the log {str(path)!r} cannot be read: {error.strerror}", "check its name and whether you may read it"
         ) from error
     if len(content) > _MAX_BYTES:
         raise EdgeSweepError(

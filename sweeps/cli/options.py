@@ -1,30 +1,13 @@
-"""What the commands of `sweeps.cli.main` have in common: options, arguments, and how an error is told."""
+"""What commands share: options, arguments, the document that `--json` prints, and the exit code of a Ctrl-C."""
 
+import json
+import math
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sweeps.cli.session import EXIT_INTERRUPTED
-from sweeps.errors import EdgeSweepError
-from sweeps.text import plain
-
-
-class Group(click.Group):
-    """Prints an expected error as one red line and its next step; a traceback is for bugs only."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except EdgeSweepError as error:
-            click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
-            if error.next_step:
-                click.echo(f"  next: {plain(error.next_step)}", err=True)
-            ctx.exit(error.exit_code)
-        except KeyboardInterrupt:
-            click.echo("Stopped at once. What was measured is kept: the same command goes on from there.", err=True)
-            ctx.exit(EXIT_INTERRUPTED)
-
+EXIT_INTERRUPTED = 130
 
 workspace_option = click.option(
     "--workspace",
@@ -47,3 +30,26 @@ executor_option = click.option(
     help="Where builds and measurements run; inline needs no Ray.",
 )
 sweep_argument = click.argument("sweep", required=False)
+
+
+def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:
+    if math.isnan(percent):  # which is within every range
+        raise click.BadParameter("nan is no number of percent")
+    return percent
+
+
+margin_option = click.option(
+    "--margin",
+    "margin_percent",
+    type=click.FloatRange(0, 100, min_open=True),
+    callback=_percent,
+    default=5.0,
+    show_default=True,
+    metavar="PERCENT",
+    help="The same is only what is shown to differ by less; rounds of one build that agree within 5 % are stable. "
+    "What is resolved as slower by 2 % or more is slower, whatever the margin.",
+)
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))

@@ -1,24 +1,29 @@
 """`edgesweep recipe`: PyTorch Mobile's performance recipe as a sweep, one named grid per step, and what each gained.
 
 The steps are those of the recipe (https://docs.pytorch.org/tutorials/recipes/mobile_perf.html), int8 after the layout
-so that the fp32 steps stand together. Like `sweeps.cli.run`, it imports upwards, inside its functions.
+so that the fp32 steps stand together.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from pydantic import ValidationError
 
+from sweeps.cli.options import executor_option, json_option, print_json, workspace_option
 from sweeps.cli.run import run_spec
-from sweeps.cli.session import print_json, roots_of
+from sweeps.cli.sweep_file import roots_of
 from sweeps.errors import SpecError
+from sweeps.ranking import waterfall
 from sweeps.records import canonical_key
+from sweeps.report.waterfall import render
+from sweeps.spec.messages import sentences
+from sweeps.spec.sweep import SweepSpec, json_schema, load
+from sweeps.spec.yaml_source import Document
+from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
-
-if TYPE_CHECKING:
-    from sweeps.spec.sweep import SweepSpec
 
 _SCRIPT: dict[str, Any] = {
     "runtime": ["torchscript"],
@@ -54,6 +59,49 @@ _SYNTHETIC = {
 }
 
 
+@click.command()
+@click.argument("model")
+@click.option("--weights", help="As in a sweep file: pretrained (the default), random, demo, or a checkpoint's path.")
+@click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out.")
+@click.option("--argument", "arguments", multiple=True, metavar="KEY=VALUE", help="An argument of the constructor.")
+@click.option("--seed", type=click.IntRange(min=0), help="For random and demo weights.")
+@click.option(
+    "--preset", type=click.Choice(["quick", "recipe"]), help="Of the measurement protocol; quick if left out."
+)
+@click.option("--rounds", type=click.IntRange(1, 100), help="Fresh processes of each step: more make intervals narrow.")
+@click.option("--device", default="local", show_default=True, help="Where to measure.")
+@workspace_option
+@executor_option
+@click.option("--retry-failed", is_flag=True, help="Try failed steps again.")
+@json_option
+def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **asked: Any) -> None:
+    """Run PyTorch Mobile's performance recipe step by step: what does each step gain?
+
+    \b
+    MODEL is torchvision's name, module:function, or a sweep file (its models, data and protocol).
+    The steps: eager, script, fuse, optimize_for_mobile, channels_last, int8, reuse of the input.
+    Without a sweep file accuracy is agreement with the eager model on synthetic images
+    (with demo weights: top-1 on digits). Interrupted, the same command goes on where it was.
+    Example: edgesweep recipe mobilenet_v2 --weights random
+    """
+    spec, roots = recipe_spec(**asked)
+    workspace = Workspace.open(root)
+    results = run_spec(spec, roots, workspace, executor, retry_failed)
+    found = waterfall.waterfalls(results)
+    document = waterfall.recipe_document(spec.name, found)
+    file = workspace.root / "recipes" / f"{spec.name}.json"
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text + "\n", encoding="utf-8")
+    Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(spec.name, {"waterfall.json": text})
+    if as_json:
+        print_json(document)
+        return
+    for one in found:
+        click.echo(render(spec.name, one) + "\n")
+    click.echo(f"Stored as {file}", err=True)
+
+
 def recipe_spec(
     model: str,
     *,
@@ -64,13 +112,11 @@ def recipe_spec(
     preset: str | None,
     rounds: int | None,
     device: str,
-) -> "tuple[SweepSpec, tuple[Path, ...]]":
+) -> tuple[SweepSpec, tuple[Path, ...]]:
     """The recipe of `model` as a sweep, and the folders of the user's own modules. What is `None` takes its default.
 
     Raises `SpecError`.
     """
-    from sweeps.spec.sweep import load
-
     protocol = {name: value for name, value in (("preset", preset), ("rounds", rounds)) if value is not None}
     document: dict[str, Any] = {"grids": [{"name": name, **axes} for name, axes in STEPS.items()], "devices": [device]}
     if Path(model).suffix in (".yaml", ".yml"):
@@ -94,38 +140,7 @@ def recipe_spec(
     return _validated(document), (Path.cwd(),)
 
 
-def run_recipe(
-    spec: "SweepSpec", roots: Sequence[Path], root: Path, executor: str, retry_failed: bool, as_json: bool
-) -> None:
-    """Run the recipe as any sweep is run, print its waterfall, and store it in the workspace and in MLflow."""
-    from sweeps.ranking import waterfall
-    from sweeps.report.waterfall import render
-    from sweeps.store.mlflow import Store
-
-    workspace = Workspace.open(root)
-    results = run_spec(spec, roots, workspace, executor, retry_failed)
-    found = waterfall.waterfalls(results)
-    document = waterfall.to_json(spec.name, found)
-    file = workspace.root / "recipes" / f"{spec.name}.json"
-    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(text + "\n", encoding="utf-8")
-    Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(spec.name, {"waterfall.json": text})
-    if as_json:
-        print_json(document)
-        return
-    for one in found:
-        click.echo(render(spec.name, one) + "\n")
-    click.echo(f"Stored as {file}", err=True)
-
-
-def _validated(document: dict[str, Any]) -> "SweepSpec":
-    from pydantic import ValidationError
-
-    from sweeps.spec.messages import sentences
-    from sweeps.spec.sweep import SweepSpec, json_schema
-    from sweeps.spec.yaml_source import Document
-
+def _validated(document: dict[str, Any]) -> SweepSpec:
     try:
         return SweepSpec.model_validate_json(json.dumps(document), context={"folder": Path.cwd()})
     except ValidationError as error:

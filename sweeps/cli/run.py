@@ -1,54 +1,77 @@
-"""`edgesweep run`: from a sweep to its results, with progress, Ctrl-C and the way back in.
-
-Like `sweeps.cli.main`, which it is a part of, it imports upwards, inside its functions.
-"""
+"""`edgesweep run`: from a sweep to its results, with progress, Ctrl-C and the way back in."""
 
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from sweeps.cli.session import (
+from sweeps.cli.options import (
     EXIT_INTERRUPTED,
-    CtrlC,
-    load_sweep,
-    make_plan,
-    open_executor,
-    outcome_of,
+    executor_option,
+    json_option,
     print_json,
-    roots_of,
-    show,
+    sweep_file_argument,
+    workspace_option,
+    yes_option,
 )
-from sweeps.errors import StoreError
+from sweeps.cli.session import CtrlC, open_executor, show
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.errors import MENDED_KINDS, StoreError
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
+from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank as rank_results
+from sweeps.records import Failed, Measured
+from sweeps.report.progress import RunProgress
+from sweeps.report.ranking import print_ranking
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store.mlflow import Store, SweepResults, load, load_imported
+from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
-
-if TYPE_CHECKING:
-    from sweeps.journal.journal import Journal
-    from sweeps.planning.plan import Plan
-    from sweeps.spec.sweep import SweepSpec
-    from sweeps.store.mlflow import SweepResults
+from workers.artifacts import ArtifactStore
+from workers.driver.events import Away
+from workers.driver.sweep import Driver
 
 
-def run_sweep(
-    sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, as_json: bool, settle: int = 0
+@click.command()
+@sweep_file_argument
+@workspace_option
+@executor_option
+@yes_option
+@click.option(
+    "--retry-failed", is_flag=True, help="Try failed jobs again, and measure again what a trust label disqualified."
+)
+@click.option(
+    "--settle",
+    type=click.IntRange(1, 1_000),
+    metavar="ROUNDS",
+    help="Then measure so many rounds more of what is tied in the first place, and of nothing else.",
+)
+@json_option
+def run(
+    sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, settle: int | None, as_json: bool
 ) -> None:
-    """Run a sweep file, then `settle` rounds more of what is tied, and print the ranking."""
-    from sweeps.ranking import rank as ranking
-    from sweeps.report.ranking import print_ranking
-    from sweeps.store.mlflow import load_imported
+    """Build, measure and rank. Interrupted, the same command goes on where it was.
 
+    \b
+    Ctrl-C once finishes what runs and stops; twice stops at once.
+    Exit code: 0 something was measured (also where nothing may win), 1 nothing was, 2 a bad sweep file, 130 stopped.
+    Example: edgesweep run sweep.yaml --workspace results
+    """
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
-    results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle)
-    ranked = ranking.rank(
+    results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle or 0)
+    ranked = rank_results(
         results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
     )
-    _attach(workspace, spec.name, ranking.to_json(ranked))
+    _attach(workspace, spec.name, ranking_document(ranked))
     if as_json:
-        print_json(ranking.to_json(ranked))
+        print_json(ranking_document(ranked))
     else:
         print_ranking(ranked)
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
@@ -56,20 +79,14 @@ def run_sweep(
 
 
 def run_spec(
-    spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool, settle: int = 0
-) -> "SweepResults":
+    spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool, settle: int = 0
+) -> SweepResults:
     """Measure what is not measured yet, and read all of it from the store. Ends the program where it is interrupted.
 
     With `settle`, so many rounds more of what is tied in the first place then.
 
     The user's own modules are looked for in `roots` first.
     """
-    from sweeps.errors import MENDED_KINDS
-    from sweeps.journal.journal import Journal
-    from sweeps.records import Failed, Measured
-    from sweeps.store.mlflow import Store, load
-    from workers.artifacts import ArtifactStore
-
     with workspace.lock():
         store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
         store.check()
@@ -80,7 +97,7 @@ def run_spec(
                 journal.retry_failures(spec.name)
             for kind in MENDED_KINDS:
                 journal.retry_failures(spec.name, kind=kind)
-            outcomes = [outcome_of(journal, planned, job) for job in planned.jobs]
+            outcomes = [journal.outcome(planned_job(planned, job)) for job in planned.jobs]
             failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
             measured = sum(isinstance(outcome, Measured) for outcome in outcomes)
             click.echo(
@@ -107,7 +124,7 @@ def run_spec(
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
                 interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, late, more)
-            pending = sum(outcome_of(journal, planned, job) is None for job in planned.jobs)
+            pending = sum(journal.outcome(planned_job(planned, job)) is None for job in planned.jobs)
     if interrupted:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
         sys.exit(EXIT_INTERRUPTED)
@@ -126,10 +143,8 @@ def _still_to_do(pending: int, waiting: int) -> Iterator[str]:
         yield f"{again} jobs are to be tried again: run it again"
 
 
-def _attach(workspace: Workspace, sweep: str, document: "dict[str, Any]") -> None:
+def _attach(workspace: Workspace, sweep: str, document: dict[str, Any]) -> None:
     """Who won, who is tied and who was eliminated, for those who look into MLflow itself."""
-    from sweeps.store.mlflow import Store
-
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     try:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(sweep, {"ranking.json": text})
@@ -137,13 +152,9 @@ def _attach(workspace: Workspace, sweep: str, document: "dict[str, Any]") -> Non
         click.echo(f"MLflow did not take the ranking: {error.message}", err=True)
 
 
-def _disqualified(journal: "Journal", planned: "Plan") -> dict[str, int]:
-    """Jobs whose timing can not win, with the rounds that they are given once more: enough to do without the bad."""
-    from sweeps.protocol.presets import protocol_of
-    from sweeps.records import Measured
-    from sweeps.trust import disqualified
-
-    outcomes = [(job, outcome_of(journal, planned, job)) for job in planned.jobs]
+def _disqualified(journal: Journal, planned: Plan) -> dict[str, int]:
+    """Jobs whose timing cannot win, with the rounds that they are given once more: enough to do without the bad."""
+    outcomes = [(job, journal.outcome(planned_job(planned, job))) for job in planned.jobs]
     return {
         job.key: protocol_of(planned.sweep).rounds
         for job, outcome in outcomes
@@ -151,20 +162,18 @@ def _disqualified(journal: "Journal", planned: "Plan") -> dict[str, int]:
     }
 
 
-def _tied(results: "SweepResults") -> list[str]:
+def _tied(results: SweepResults) -> list[str]:
     """Keys of the jobs that share a first place, on any device."""
-    from sweeps.ranking import rank as ranking
-
-    ranked = ranking.rank(results.frame, results.spec.objective, results.name)
+    ranked = rank_results(results.frame, results.spec.objective, results.name)
     tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
     return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
 
 
 def _drive(
-    planned: "Plan",
+    planned: Plan,
     roots: Sequence[Path],
     workspace: Workspace,
-    journal: "Journal",
+    journal: Journal,
     store: Any,
     executor_name: str,
     away: dict[str, int],
@@ -174,11 +183,7 @@ def _drive(
 
     `away` is given, by the names of devices that went away, how many jobs wait for each.
     """
-    from sweeps.protocol.presets import protocol_of
-    from sweeps.report.progress import RunProgress
-    from workers.artifacts import ArtifactStore
-    from workers.driver.events import Away
-    from workers.driver.sweep import Driver
+    # torch, which a sweep that is complete does without
     from workers.models import prepare as models
     from workers.sentinel import data_for
 

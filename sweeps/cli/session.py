@@ -1,43 +1,32 @@
-"""What the commands that measure share: the sweep file, its plan, the executor, Ctrl-C."""
+"""What the commands that build or measure share: the executor, Ctrl-C, and what is said of each event."""
 
-import json
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, assert_never
+from typing import assert_never
 
-import click
-
-from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
-from sweeps.records import DeviceFacts, Failed, Job, Measured
 from sweeps.report.progress import RunProgress
-from sweeps.spec.sweep import SweepSpec
-from sweeps.text import plain
 from sweeps.workspace import Workspace
+from workers.driver import events
 from workers.driver.events import Event
+from workers.executors.inline import InlineExecutor
 from workers.executors.interface import Executor
-
-EXIT_INTERRUPTED = 130
-
 
 _LAST_WORD_SECONDS = 1.0
 """A terminal that takes no text holds up no end."""
 
 
 @contextmanager
-def open_executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator[Executor]":
+def open_executor(name: str, workspace: Workspace, planned: Plan) -> Iterator[Executor]:
     executor: Executor
     if name == "inline":
-        from workers.executors.inline import InlineExecutor
-
         executor = InlineExecutor(workspace.root)
     else:
-        from workers.executors.ray import RayExecutor
+        from workers.executors.ray import RayExecutor  # over a second, and inline needs no Ray
 
         executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
     try:
@@ -49,7 +38,7 @@ def open_executor(name: str, workspace: Workspace, planned: "Plan") -> "Iterator
 class CtrlC:
     """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once.
 
-    A thread tells the user. The handler can not: it may run in the middle of a write, which no other may enter. Nor
+    A thread tells the user. The handler cannot: it may run in the middle of a write, which no other may enter. Nor
     can the work that asks for the end, which may take minutes until it asks again.
     """
 
@@ -81,46 +70,7 @@ class CtrlC:
             self._note(message)
 
 
-def load_sweep(sweep_file: Path, yes: bool) -> "SweepSpec":
-    from sweeps.planning.plan import check_size
-    from sweeps.spec.sweep import load
-
-    spec = load(sweep_file)
-    check_size(spec, len(spec.devices), yes)
-    return spec
-
-
-def make_plan(spec: "SweepSpec", roots: Sequence[Path], workspace: Workspace) -> "Plan":
-    from sweeps.journal.journal import Journal
-    from workers.plan import plan_sweep
-
-    before: tuple[DeviceFacts, ...] = ()
-    if workspace.journal.exists():
-        with Journal.open(workspace.journal, read_only=True) as journal:
-            if spec.name in {info.name for info in journal.sweeps()}:
-                before = journal.devices(spec.name)
-    return plan_sweep(spec, workspace.root, roots, before, lambda message: click.echo(plain(message), err=True))
-
-
-def roots_of(sweep_file: Path) -> tuple[Path, ...]:
-    """Where the user's own modules are looked for first."""
-    return (sweep_file.resolve().parent,)
-
-
-def outcome_of(journal: "Journal", planned: "Plan", job: "Job") -> "Measured | Failed | None":
-    """How one job of a plan ended so far; `None` while it is pending."""
-    from sweeps.planning.planned import planned_job
-
-    return journal.outcome(planned_job(planned, job))
-
-
-def print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
-
-
-def show(event: "Event", progress: "RunProgress") -> None:
-    from workers.driver import events
-
+def show(event: Event, progress: RunProgress) -> None:
     match event:
         case events.Preparing(model):
             progress.preparing(model, None)

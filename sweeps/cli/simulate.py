@@ -1,7 +1,4 @@
-"""`edgesweep simulate`: what a protocol would cost and find, on simulated phones. Nothing is built or measured.
-
-Like `sweeps.cli.main`, which it is a part of, it imports upwards, inside its functions.
-"""
+"""`edgesweep simulate`: what a protocol would cost and find, on simulated phones. Nothing is built or measured."""
 
 import math
 import sys
@@ -10,19 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
-from sweeps.cli.session import EXIT_INTERRUPTED, load_sweep, make_plan, print_json, roots_of
+import click
+
+from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import EdgeSweepError, SpecError, did_you_mean
 from sweeps.protocol.presets import PRESETS, Protocol, protocol_of
-from sweeps.protocol.racing import NEGLIGIBLE
+from sweeps.report import simulation as simulation_report
+from sweeps.report.progress import RunProgress
 from sweeps.spec.sweep import MinutesBudget, SweepSpec
+from sweeps.stats import NEGLIGIBLE
+from sweeps.surveys import Figures, PhoneFigures, Simulation
 from sweeps.workspace import Workspace
-
-if TYPE_CHECKING:
-    from sweeps.surveys import Figures, Simulation
-    from workers.devices.fake.phones import Phone
-    from workers.simulation import Method, SimulatedSweep
+from workers.devices.fake import phones as known
+from workers.devices.fake.phones import Phone
+from workers.simulation import FIXED_REST, Method, SimulatedSweep, latencies_ms
+from workers.simulation import simulate as simulated
 
 PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
 """A telling few: quiet, noisy, with spikes, too hot for a long run, and one that no method was tuned on."""
@@ -34,24 +35,48 @@ Progress = Callable[[int, int, str], None]
 """Takes sweeps done, sweeps in all, and what runs now."""
 
 
-def run_simulate(
+@click.command()
+@click.argument("sweep_file", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--phone", "phones", multiple=True, metavar="NAME", help="Only this one; may be given again.")
+@click.option(
+    "--variants",
+    type=click.IntRange(1, 1_000),
+    help="As many as the sweep file has jobs of one model on a device, or 24, if left out.",
+)
+@click.option(
+    "--base-ms",
+    type=click.FloatRange(0.01, 60_000),
+    default=10.0,
+    show_default=True,
+    help="The variants' median latency, ms.",
+)
+@click.option(
+    "--sigma",
+    type=click.FloatRange(0, 2),
+    default=0.35,
+    show_default=True,
+    help="How far they lie apart: the standard deviation of their latencies' logarithms.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Sweeps of each kind on each phone."
+)
+@json_option
+def simulate(
     sweep_file: Path | None,
-    phones: Sequence[str],
+    phones: tuple[str, ...],
     variants: int | None,
-    *,
     base_ms: float,
     sigma: float,
     seeds: int,
     as_json: bool,
 ) -> None:
-    """Print the table of each phone. `variants` `None`: as many as the sweep file has jobs of one model on a
-    device, or 24.
+    """What a protocol would cost and find, on simulated phones. Builds and measures nothing.
 
-    Raises `SpecError` for a phone that does not exist and for a figure that is no number.
+    \b
+    SWEEP_FILE's protocol and budget stand beside the presets full and race, and beside what others do:
+    180 s of sleep, 20 samples, their mean. Every figure is simulated, and none is one of a real phone.
+    Example: edgesweep simulate sweep.yaml --phone hot --seeds 20
     """
-    from sweeps.report import simulation as simulation_text
-    from sweeps.report.progress import RunProgress
-
     for option, value in (("--base-ms", base_ms), ("--sigma", sigma)):
         if math.isnan(value):  # which no range of the command line refuses
             raise SpecError(f"{option} is no number", "leave it out, or give a number")
@@ -77,34 +102,29 @@ def run_simulate(
             progress.note("Stopped: nothing was simulated to the end.")
             sys.exit(EXIT_INTERRUPTED)
     if as_json:
-        print_json(simulation_text.document(found))
+        print_json(simulation_report.document(found))
     else:
-        simulation_text.print_simulation(found)
+        simulation_report.print_simulation(found)
 
 
-def standard_methods() -> "list[Method]":
-    from workers.simulation import FIXED_REST, Method
-
+def standard_methods() -> list[Method]:
     return [*(Method(name=name, protocol=PRESETS[name]) for name in ("full", "race")), FIXED_REST]
 
 
 def simulation(
     phones: Sequence[str],
-    methods: "Sequence[Method]",
+    methods: Sequence[Method],
     *,
     variants: int,
     base_ms: float,
     sigma: float,
     seeds: int,
     progress: Progress,
-) -> "Simulation":
+) -> Simulation:
     """Every method on every phone, over the seeds from 0 on: the same variants for all methods.
 
     Raises `SpecError` for a phone that does not exist.
     """
-    from sweeps.surveys import PhoneFigures, Simulation
-    from workers.simulation import latencies_ms, simulate
-
     chosen = [_phone(name) for name in dict.fromkeys(phones)]
     rows = []
     total = len(chosen) * len(methods) * seeds
@@ -116,7 +136,7 @@ def simulation(
                 progress((number * len(methods) + place) * seeds + seed, total, f"{method.name} on {phone.name}")
                 true_ms = latencies_ms(variants, base_ms, sigma, seed)
                 sweeps.append(
-                    simulate(phone, true_ms, method.protocol, seed=seed, rest=method.rest, plain=method.plain)
+                    simulated(phone, true_ms, method.protocol, seed=seed, rest=method.rest, plain=method.plain)
                 )
             figures.append(_figures(method, sweeps))
         rows.append(PhoneFigures(phone=phone.name, about=_about_phone(phone), methods=tuple(figures)))
@@ -131,9 +151,7 @@ def simulation(
     )
 
 
-def _figures(method: "Method", sweeps: "Sequence[SimulatedSweep]") -> "Figures":
-    from sweeps.surveys import Figures
-
+def _figures(method: Method, sweeps: Sequence[SimulatedSweep]) -> Figures:
     races = method.protocol.budget == "race"
     covered = [job.covered for sweep in sweeps for job in sweep.jobs.values() if job.covered is not None]
     lost = sum(sweep.best in {one.key for one in sweep.eliminations} for sweep in sweeps)
@@ -155,19 +173,16 @@ def _figures(method: "Method", sweeps: "Sequence[SimulatedSweep]") -> "Figures":
     )
 
 
-def _phone(name: str) -> "Phone":
-    from workers.devices.fake.phones import PHONES as KNOWN
-
-    if name not in KNOWN:
+def _phone(name: str) -> Phone:
+    if name not in known.PHONES:
         raise SpecError(
-            f"there is no simulated phone called {name!r}{did_you_mean(name, KNOWN)}", f"use one of: {', '.join(KNOWN)}"
+            f"there is no simulated phone called {name!r}{did_you_mean(name, known.PHONES)}",
+            f"use one of: {', '.join(known.PHONES)}",
         )
-    return KNOWN[name]
+    return known.PHONES[name]
 
 
-def _of_sweep(spec: SweepSpec) -> "Method":
-    from workers.simulation import Method
-
+def _of_sweep(spec: SweepSpec) -> Method:
     return Method(name="this sweep file", protocol=protocol_of(spec))
 
 
@@ -202,7 +217,7 @@ def _jobs(spec: SweepSpec, sweep_file: Path, note: Callable[[str], None]) -> int
     return jobs
 
 
-def _about_method(method: "Method") -> str:
+def _about_method(method: Method) -> str:
     protocol = method.protocol
     rounds = (
         f"{protocol.rounds}"
@@ -219,7 +234,7 @@ def _about_method(method: "Method") -> str:
     if method.plain:
         words.append("their mean; nobody looks at the thermal status")
     elif protocol.budget == "race":
-        words.append("variants leave as soon as they can not win")
+        words.append("variants leave as soon as they cannot win")
     elif protocol.last_round > protocol.rounds:
         words.append("variants leave when they are stable")
     if protocol.device_minutes is not None:
@@ -232,7 +247,7 @@ def _block(protocol: Protocol) -> str:
     return f"{iterations} and {protocol.min_seconds:g} s at least" if protocol.min_seconds else iterations
 
 
-def _about_phone(phone: "Phone") -> str:
+def _about_phone(phone: Phone) -> str:
     words = [f"samples vary by {100 * phone.sample_cv:g} %", f"processes by {100 * phone.process_cv:g} %"]
     if phone.ar1:
         words.append(f"neighbouring samples correlate by {phone.ar1:g}")

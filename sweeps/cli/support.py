@@ -1,55 +1,81 @@
-"""`edgesweep support`: what of the whole grid works for which model, built and verified on this machine.
-
-Like `sweeps.cli.main`, which it is a part of, it imports upwards, inside its functions.
-"""
+"""`edgesweep support`: what of the whole grid works for which model, built and verified on this machine."""
 
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from pydantic import ValidationError
 
-from sweeps.cli.session import EXIT_INTERRUPTED, CtrlC, open_executor, print_json, roots_of, show
+from sweeps.cli.options import EXIT_INTERRUPTED, executor_option, json_option, print_json, workspace_option
+from sweeps.cli.session import CtrlC, open_executor, show
+from sweeps.cli.sweep_file import roots_of
 from sweeps.errors import SpecError
+from sweeps.journal.journal import Journal
+from sweeps.report import support as support_report
+from sweeps.report.progress import RunProgress
+from sweeps.spec.sweep import DataSpec, ModelSpec, load
 from sweeps.workspace import Workspace
-
-if TYPE_CHECKING:
-    from sweeps.spec.sweep import DataSpec, ModelSpec
-    from workers.models.prepare import PreparedModel
-    from workers.support import InputShape, Subject, Survey, Weights
+from workers.models.prepare import prepare as prepare_model
+from workers.models.prepared import PreparedModel
+from workers.support import LISTED, InputShape, Subject, Survey, Weights, grids, subject
 
 _SWEEP_FILES = (".yaml", ".yml")
 
 
-def run_support(
-    named: Sequence[str],
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(["cpu", "nnapi", "metal"]),
+    help="Only this one; may be given again.",
+)
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=click.Choice(["fp32", "int8"]),
+    help="Only this one; may be given again.",
+)
+@click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out (demo: 1,3,64,64).")
+@click.option(
+    "--weights",
+    type=click.Choice(["random", "demo", "pretrained"]),
+    help="random (settled), demo (trained on digits), pretrained; what suits each model if left out.",
+)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the table there as Markdown.")
+@workspace_option
+@executor_option
+@click.option("--retry-failed", is_flag=True, help="Try failed builds again.")
+@json_option
+def support(
+    models: tuple[str, ...],
+    backends: tuple[str, ...],
+    precisions: tuple[str, ...],
+    input_shape: str | None,
+    weights: Weights | None,
+    output: Path | None,
     root: Path,
     executor: str,
-    *,
-    backends: Sequence[str] = (),
-    precisions: Sequence[str] = (),
-    input_shape: str | None = None,
-    weights: "Weights | None" = None,
-    retry_failed: bool = False,
-    output: Path | None = None,
-    as_json: bool = False,
+    retry_failed: bool,
+    as_json: bool,
 ) -> None:
-    """`named`: models (all of the list where there are none), or one sweep file whose models and data are meant.
+    """Build and verify models in every way that there is; print what works, and why the rest does not.
 
-    Raises `SpecError`, `ModelError`, `DataError`.
+    \b
+    MODEL is torchvision's name, module:function, or a sweep file (its models and data); all of the list if left out.
+    Nothing is timed. Interrupted, the same command goes on where it was; a second one builds nothing.
+    Example: edgesweep support mobilenet_v3_small --weights demo --backend nnapi
     """
-    from sweeps.journal.journal import Journal
-    from sweeps.report import support as support_table
-    from workers import support
-
-    subjects, roots = _subjects(named, input_shape, weights)
+    subjects, roots = _subjects(models, input_shape, weights)
     workspace = Workspace.open(root)
     with workspace.lock(), Journal.open(workspace.journal) as journal:
-        cells = support.grids(backends, precisions)
-        survey = support.Survey(subjects, cells, workspace.root, roots, journal, retry_failed=retry_failed)
-        models = ", ".join(one.model.name for one in subjects)
-        click.echo(f"{survey.pending()} builds to make of {models}", err=True)
+        cells = grids(backends, precisions)
+        survey = Survey(subjects, cells, workspace.root, roots, journal, retry_failed=retry_failed)
+        named = ", ".join(one.model.name for one in subjects)
+        click.echo(f"{survey.pending()} builds to make of {named}", err=True)
         stopped = survey.pending() > 0 and _build(survey, workspace, roots, executor)
     if stopped:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
@@ -58,19 +84,16 @@ def run_support(
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         command = " ".join(["edgesweep", *sys.argv[1:]])
-        output.write_text(support_table.markdown(table, command), encoding="utf-8")
+        output.write_text(support_report.markdown(table, command), encoding="utf-8")
         click.echo(str(output), err=True)
     if as_json:
-        print_json(support_table.document(table))
+        print_json(support_report.document(table))
     elif output is None:
-        click.echo(support_table.terminal_text(table))
+        click.echo(support_report.terminal_text(table))
 
 
-def _build(survey: "Survey", workspace: Workspace, roots: tuple[Path, ...], executor_name: str) -> bool:
+def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], executor_name: str) -> bool:
     """Build what is pending. Returns whether it was stopped before the end."""
-    from sweeps.report.progress import RunProgress
-    from workers.models import prepare as models
-
     with (
         RunProgress() as progress,
         open_executor(executor_name, workspace, survey.plans[0]) as executor,
@@ -78,8 +101,8 @@ def _build(survey: "Survey", workspace: Workspace, roots: tuple[Path, ...], exec
         CtrlC(progress.note) as stop,
     ):
 
-        def prepare(model: "ModelSpec", data: "DataSpec", versions: Mapping[str, str]) -> "PreparedModel":
-            return models.prepare(model, data, workspace, versions, progress.preparing, roots)
+        def prepare(model: ModelSpec, data: DataSpec, versions: Mapping[str, str]) -> PreparedModel:
+            return prepare_model(model, data, workspace, versions, progress.preparing, roots)
 
         for event in survey.run(executor, prepare, stop):
             show(event, progress)
@@ -87,12 +110,9 @@ def _build(survey: "Survey", workspace: Workspace, roots: tuple[Path, ...], exec
 
 
 def _subjects(
-    named: Sequence[str], input_shape: str | None, weights: "Weights | None"
-) -> "tuple[list[Subject], tuple[Path, ...]]":
+    named: Sequence[str], input_shape: str | None, weights: Weights | None
+) -> tuple[list[Subject], tuple[Path, ...]]:
     """What is asked for, and where the user's own modules are looked for."""
-    from sweeps.spec.sweep import load
-    from workers.support import LISTED, Subject
-
     files = [name for name in named if name.endswith(_SWEEP_FILES)]
     if files and (len(named) > 1 or input_shape or weights):
         raise SpecError(
@@ -112,21 +132,17 @@ def _subjects(
     return subjects, ()
 
 
-def _subject(source: str, weights: "Weights | None", shape: "InputShape | None") -> "Subject":
-    from pydantic import ValidationError
-
-    from workers.support import subject
-
+def _subject(source: str, weights: Weights | None, shape: InputShape | None) -> Subject:
     try:
         return subject(source, weights, shape)
     except ValidationError as error:
         raise SpecError(
-            f"{source!r} can not be a model: {error.errors()[0]['msg']}",
+            f"{source!r} cannot be a model: {error.errors()[0]['msg']}",
             "give torchvision's name, module:function, or a sweep file",
         ) from error
 
 
-def _shape(text: str) -> "InputShape":
+def _shape(text: str) -> InputShape:
     words = text.split(",")
     if len(words) != 4 or not all(word.isdecimal() and 0 < int(word) <= 65_536 for word in words):
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Virtual phones that run until Ctrl-C: no silicon, to try everything else on."""
+"""`edgesweep virtual-phone`: phones without silicon that run until Ctrl-C, to try everything else on."""
 
 import signal
 import tempfile
@@ -7,21 +7,35 @@ from pathlib import Path
 import click
 
 from sweeps.errors import DeviceError
+from workers.devices.adb.host import AdbHost
+from workers.devices.virtual_phone import phone as virtual_phones
+
+_MOST_PHONES = 64
 
 
-def run_virtual_phones(count: int) -> None:
-    """Start them, tell the adb server of each, and keep them until Ctrl-C or SIGTERM.
+@click.group(name="virtual-phone")
+def virtual_phone() -> None:
+    """Phones without silicon: the real adb daemon, to try everything else on."""
 
-    Raises `DeviceError`: no root, no apt, no adbd, or an adb server that can not be used.
+
+@virtual_phone.command()
+@click.option("--count", type=click.IntRange(1, _MOST_PHONES), default=4, show_default=True, help="How many.")
+def up(count: int) -> None:
+    """Start virtual phones and keep them until Ctrl-C. Prints the name of each, for `devices:` of a sweep file.
+
+    \b
+    Needs root and a Debian's apt: it fetches adbd into the cache (7 MB), and leaves the system as it is.
+    What is measured on one is this computer's time, and says so.
+    Example: edgesweep virtual-phone up --count 4
     """
-    from workers.devices.adb.host import AdbHost
-    from workers.devices.virtual_phone.phone import up
-
     host = AdbHost()
     # Otherwise `kill` would leave them registered with the adb server.
     previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with tempfile.TemporaryDirectory(prefix="edgesweep-phones-") as folder, up(count, Path(folder)) as phones:
+        with (
+            tempfile.TemporaryDirectory(prefix="edgesweep-phones-") as folder,
+            virtual_phones.up(count, Path(folder)) as phones,
+        ):
             try:
                 for phone in phones:
                     if not host.connect(phone.serial):

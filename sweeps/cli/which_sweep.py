@@ -1,9 +1,13 @@
 """Which sweep a command means: the one that is named, else the latest of the workspace."""
 
+from typing import TYPE_CHECKING
+
 from sweeps.errors import NoResultsError, StoreError, WorkspaceError
 from sweeps.journal.journal import Journal
-from sweeps.store.mlflow import SweepResults, load
 from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sweeps.store.mlflow import SweepResults
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
@@ -24,8 +28,10 @@ def sweep_name(journal: Journal, sweep: str | None) -> str:
     return name
 
 
-def results_of(workspace: Workspace, sweep: str | None) -> SweepResults:
+def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
     """From MLflow. Raises `StoreError` as `load` does."""
+    from sweeps.store.mlflow import load  # pandas, which `status` does without
+
     if sweep is not None or not workspace.journal.exists():
         return load(workspace.tracking_uri, sweep)
     # The latest sweep of this workspace, also where MLflow is shared with others.

@@ -1,4 +1,4 @@
-"""The journal: every attempt is kept at once in one sqlite file, which decides what is done.
+"""The journal: one sqlite file that keeps every attempt and decides what is done.
 
 Step: journal
 """

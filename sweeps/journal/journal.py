@@ -5,7 +5,7 @@ Each call is one transaction. A `Journal` belongs to the thread that opened it; 
 """
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.imported import Imported
@@ -38,6 +38,13 @@ def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
     """
     always = judged_key(job.build_key, job.reference) if job.emulated else job.build_key
     return always, judged_key(always, evaluation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A job that has all that was asked of it; its blocks are not summarised."""
+
+    accuracy: Accuracy | None
 
 
 class Journal(NewsTables):
@@ -99,6 +106,11 @@ class Journal(NewsTables):
             else one.block
             for one in self._placed(job_key)
         )
+
+    def block_count(self, job_key: str) -> int:
+        """How many blocks a job has. None of them is read."""
+        [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
+        return int(count)
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""
@@ -180,22 +192,30 @@ class Journal(NewsTables):
         return len({job_key for job_key, _ in keys})
 
     def outcome(self, planned: PlannedJob) -> Measured | Failed | None:
-        """How the job ended so far; `None` while it is pending.
+        """How the job ended so far, as `ending`; all accepted blocks of one that is measured are summarised."""
+        ended = self.ending(planned)
+        if not isinstance(ended, Complete):
+            return ended
+        job = planned.job
+        if job.emulated:
+            return Measured(timing=None, accuracy=ended.accuracy)
+        timing = summarize(job.key, self.blocks(job.key, job.sentinel), planned.protocol)
+        return Measured(timing=timing, accuracy=ended.accuracy)
 
-        Measured: its rounds ended (it has all that there can be, or they were settled before), or it is only checked
+    def ending(self, planned: PlannedJob) -> Complete | Failed | None:
+        """Whether and how the job ended so far; `None` while it is pending.
+
+        Complete: its rounds ended (it has all that there can be, or they were settled before), or it is only checked
         by a reference; and it has an accuracy by `planned.executor`, unless none is asked for. Failed: one failure of
-        its build, or `MAX_ATTEMPTS` of its own (the last one is given). All accepted blocks are summarised.
+        its build, or `MAX_ATTEMPTS` of its own (the last one is given).
         """
         job, protocol, evaluation_id = planned.job, planned.protocol, planned.evaluation_id
         accuracy = None
         if evaluation_id is not None:
             accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, planned.executor)), None)
-        if evaluation_id is None or accuracy is not None:
-            if job.emulated:
-                return Measured(timing=None, accuracy=accuracy)
-            if self.rounds_ended(job, protocol):
-                blocks = self.blocks(job.key, job.sentinel)
-                return Measured(timing=summarize(job.key, blocks, protocol), accuracy=accuracy)
+        judged = evaluation_id is None or accuracy is not None
+        if judged and (job.emulated or self.rounds_ended(job, protocol)):
+            return Complete(accuracy)
         for key in build_failure_keys(job, evaluation_id):
             if build_failures := self.failures(key):
                 return build_failures[-1]
@@ -206,7 +226,7 @@ class Journal(NewsTables):
 
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
         """Whether the job needs no more blocks under this protocol."""
-        [blocks] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job.key)
+        blocks = self.block_count(job.key)
         if blocks >= protocol.last_round:
             return True
         settled = self.settled(job.key, protocol)
@@ -215,6 +235,10 @@ class Journal(NewsTables):
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
         """`outcome` of the job as it was last planned in this sweep."""
         return self.outcome(self.planned_job(sweep, job.key))
+
+    def sweep_ending(self, sweep: str, job: Job) -> Complete | Failed | None:
+        """`ending` of the job as it was last planned in this sweep."""
+        return self.ending(self.planned_job(sweep, job.key))
 
     def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
         """Newest first. Any engine: it is part of the build key, what ran is only recorded."""

@@ -2,9 +2,9 @@
 
 from dataclasses import asdict, dataclass
 
-from sweeps.journal.journal import Journal
+from sweeps.journal.journal import Complete, Journal
 from sweeps.protocol.stopping import settles
-from sweeps.records import Failed, Measured
+from sweeps.records import Failed
 
 STATES = ("measured", "failed", "pending", "stale")
 """`stale`: measured or planned once, but no longer in the sweep file."""
@@ -63,16 +63,16 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
     protocol = journal.protocol(sweep)
     jobs = []
     for job, stale in journal.jobs(sweep):
-        outcome = journal.sweep_outcome(sweep, job)
+        ended = journal.sweep_ending(sweep, job)
         state, reason = "pending", ""
         if stale:
             state = "stale"
-        elif isinstance(outcome, Measured):
+        elif isinstance(ended, Complete):
             state = "measured"
-        elif isinstance(outcome, Failed):
-            state, reason = "failed", f"{outcome.stage}, {outcome.kind}: {outcome.message}"
+        elif isinstance(ended, Failed):
+            state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.message}"
         settled = None if stale else journal.settled(job.key, protocol)
-        blocks = len(journal.blocks(job.key))
+        blocks = journal.block_count(job.key)
         jobs.append(
             JobStatus(
                 name=job.name,

@@ -1,4 +1,4 @@
-"""Plans: the axes of a grid, and every job or skipped combination that a sweep file comes to.
+"""Plans: from a sweep file to its jobs and skipped combinations.
 
 Step: planning
 """

@@ -1,4 +1,4 @@
-"""How a time is taken: presets, what blocks come to, when a job stops, races, the sentinel.
+"""The measurement protocol: presets, figures of blocks, when a job stops, races, the sentinel.
 
 Step: measure
 """

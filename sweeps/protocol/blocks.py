@@ -3,8 +3,6 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from sweeps.errors import RunnerError
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.records import VIRTUAL_PHONE, Block, Timing
@@ -72,6 +70,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     Where there are rounds enough without them, blocks with a disqualifying label are left out.
     Raises `ValueError` for no blocks, another job's block, or a round that comes twice.
     """
+    import numpy as np  # as in sweeps.stats
+
     blocks = sorted(blocks, key=lambda block: block.round)
     rounds = [block.round for block in blocks]
     if not blocks or len(set(rounds)) != len(rounds) or any(block.job_key != job_key for block in blocks):

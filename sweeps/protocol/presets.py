@@ -5,12 +5,18 @@ from typing import Any, Literal
 
 from sweeps.errors import SpecError
 from sweeps.metrics import METRICS
-from sweeps.protocol.racing import LAST_LOOK
 from sweeps.records import Timing, canonical_key
 from sweeps.spec.sweep import GateSpec, MinutesBudget, ProtocolSpec, SweepSpec
 
 STABLE_WITHIN = 0.05
 """The medians of the last 3 rounds agree when (max - min) / median is at most this."""
+
+LOOKS = (2, 3, 4, 6, 9, 14, 21, 32, 48)
+"""The rounds of a race after which decisions are made, each with the same share of the error. Fixed, so that the same
+rounds decide the same whatever the number of rounds allowed."""
+
+LAST_LOOK = LOOKS[-1]
+"""Rounds after it would decide nothing: no race has them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

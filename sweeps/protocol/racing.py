@@ -1,8 +1,9 @@
-"""Racing: variants leave the rounds as soon as they can not be the best any more. Pure.
+"""Racing: variants leave the rounds as soon as they cannot be the best any more. Pure.
 
-**Rule.** After a round whose number is in `LOOKS`, j leaves when some contender i that may beat it (no less merit) is
-faster beyond doubt: when the lower bound of log(j / i) is above 0. Only differences of block medians within a round
-count, so what a round shares (drift, heat) cancels, and a block counts once however its samples depend on each other.
+**Rule.** After a round whose number is in `LOOKS`, j leaves when some candidate i that may beat it (its precedence is
+no less) is faster beyond doubt: when the lower bound of log(j / i) is above 0. Only differences of block medians within
+a round count, so what a round shares (drift, heat) cancels, and a block counts once however its samples depend on each
+other.
 
 **Bound.** Let d be the differences of one pair, n of them. With their largest replaced by the second largest, which
 only lowers their mean m, the bound is
@@ -17,14 +18,15 @@ t test. Where the pair's own differences, six of them or more, vary by more than
 for some pair that the best is in, at some look. By the union bound over its `variants - 1` pairs and the looks, that
 has a probability of at most `error`, provided that block medians are lognormal around variant x round, independent
 between blocks, and spread alike for all variants. Unequal spread is guarded against (above), not proven; a block that
-a daemon slowed can not by itself make a pair's difference (the replaced largest). This is successive elimination with
+a daemon slowed cannot by itself make a pair's difference (the replaced largest). This is successive elimination with
 a union bound over arms and looks (Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7, 2006;
 before it the races of Maron and Moore, NIPS 6, 1993), with Student's quantile instead of Hoeffding's. Looks
 at few fixed rounds keep the bound low: anytime-valid t tests (Wang and Ramdas, arXiv 2310.03722) allow a look after
 every round, and pay for it where it matters most here, after two and three rounds.
 
-Merits say who may beat whom. Towards one winner they are classes: who passes the constraints (2), who is unresolved
-(1), who fails (0, and can not win while another may). For a Pareto front they are the accuracies.
+**Precedence** says who may beat whom: one number per candidate (`sweeps.ranking.precedence`). Towards one winner it is
+a class: 2 passes the constraints, 1 is unresolved, 0 fails and cannot win while another may. For a Pareto front it is
+the accuracy.
 """
 
 import math
@@ -34,17 +36,9 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
-NEGLIGIBLE = 0.02
-"""Variants within 2 % are equally good."""
-
-LOOKS = (2, 3, 4, 6, 9, 14, 21, 32, 48)
-"""The rounds after which decisions are made, each with the same share of the error. Fixed, so that the same rounds
-decide the same whatever the number of rounds allowed."""
-
-LAST_LOOK = LOOKS[-1]
-"""Rounds after it would decide nothing: no race has them."""
+from sweeps.protocol.presets import LOOKS
+from sweeps.stats import NEGLIGIBLE, student_t_quantile
 
 _HUBER_CLIP = 2.0
 _HUBER_STEPS = 10
@@ -60,7 +54,7 @@ class Elimination:
 
     key: str
     by: str
-    """Who beat it."""
+    """Key of the candidate that beat it."""
     rounds: int
     """Rounds of the race so far."""
     common: int
@@ -81,17 +75,17 @@ class Race:
     Showing the recorded rounds again brings it back after an interruption.
     """
 
-    def __init__(self, merits: Mapping[str, float], error: float = 0.02, *, front: bool = False) -> None:
-        """`merits` maps each contender to its merit. `front`: all that are on the Pareto front stay.
+    def __init__(self, precedence: Mapping[str, float], error: float = 0.02, *, front: bool = False) -> None:
+        """`precedence` is of each candidate, by its key. `front`: all that are on the Pareto front stay.
 
-        Raises `ValueError` for no contender, a merit that is not finite, or an error not between 0 and 0.5.
+        Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
-        if not merits or not all(map(math.isfinite, merits.values())):
-            raise ValueError(f"a race needs contenders with finite merits: {dict(merits)}")
+        if not precedence or not all(map(math.isfinite, precedence.values())):
+            raise ValueError(f"a race needs candidates with finite precedence: {dict(precedence)}")
         if not 0 < error < 0.5:
             raise ValueError(f"the error of a race must be between 0 and 0.5: {error}")
-        self._keys = tuple(sorted(merits))
-        self._merits = np.array([merits[key] for key in self._keys], dtype=np.float64)
+        self._keys = tuple(sorted(precedence))
+        self._precedence = np.array([precedence[key] for key in self._keys], dtype=np.float64)
         self._error = error
         self._front = front
         self._logs = np.empty((0, len(self._keys)))
@@ -113,9 +107,9 @@ class Race:
         return tuple(self._eliminations)
 
     def look(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
-        """Take one round's block medians and say who leaves now, the clearest case first.
+        """Take one round's block medians and return the candidates that leave now, the clearest case first.
 
-        Contenders without a block in this round may be missing. Raises `ValueError` for a key that does not contend
+        Candidates without a block in this round may be missing. Raises `ValueError` for a key that is not in the race
         and for a median that is not a positive number.
         """
         if strange := medians_ms.keys() - set(self.contending):
@@ -132,18 +126,18 @@ class Race:
         return leaving
 
     def withdraw(self, key: str) -> None:
-        """Take a contender out for a reason of the caller's: it failed. Raises `ValueError` where it is not in."""
+        """Take a candidate out for a reason of the caller's: it failed. Raises `ValueError` where it is not in."""
         if key not in self.contending:
             raise ValueError(f"not in the race: {key}")
         self._in[self._keys.index(key)] = False
 
     @property
     def leader(self) -> str | None:
-        """The fastest of the contenders of the highest merit; `None` before the first round."""
+        """The fastest of the candidates of the highest precedence; `None` before the first round."""
         places = np.flatnonzero(self._in & self._measured())
         if not places.size:
             return None
-        return self._keys[self._fastest(places[self._merits[places] == self._merits[places].max()])]
+        return self._keys[self._fastest(places[self._precedence[places] == self._precedence[places].max()])]
 
     @property
     def decided(self) -> bool:
@@ -157,9 +151,9 @@ class Race:
             return "one variant is left" if left.size else "no variant is left"
         if self._bounds is None:
             return ""
-        levels = np.unique(self._merits[left]) if self._front else self._merits[left].max(keepdims=True)
+        levels = np.unique(self._precedence[left]) if self._front else self._precedence[left].max(keepdims=True)
         for level in levels:
-            rivals = left[self._merits[left] >= level]
+            rivals = left[self._precedence[left] >= level]
             if not self._measured()[rivals].all():
                 return ""
             good = self._bounds[np.ix_(rivals, rivals)] >= -math.log1p(NEGLIGIBLE)
@@ -190,7 +184,7 @@ class Race:
             return bounds
         pooled = float(np.nansum(residuals**2)) / degrees
         share = self._error / (len(self._keys) - 1) / len(LOOKS)
-        quantile = float(stdtrit(degrees, 1 - share))
+        quantile = student_t_quantile(degrees, 1 - share)
 
         places = np.flatnonzero(self._in)
         logs = self._logs[:, places]
@@ -211,17 +205,17 @@ class Race:
 
     def _failing(self) -> list[Elimination]:
         left = np.flatnonzero(self._in & self._measured())
-        passing = left[self._merits[left] > 0]
+        passing = left[self._precedence[left] > 0]
         if self._front or not passing.size:
             return []
-        best = self._fastest(passing[self._merits[passing] == self._merits[passing].max()])
-        return [self._leaves(int(place), best, "constraint") for place in left if self._merits[place] <= 0]
+        best = self._fastest(passing[self._precedence[passing] == self._precedence[passing].max()])
+        return [self._leaves(int(place), best, "constraint") for place in left if self._precedence[place] <= 0]
 
     def _slower(self, bounds: NDArray[np.float64]) -> list[Elimination]:
-        may_beat = self._merits[None, :] >= self._merits[:, None]
+        may_beat = self._precedence[None, :] >= self._precedence[:, None]
         beaten: NDArray[np.bool_] = (bounds > 0) & may_beat & self._in[:, None] & self._in[None, :]
         losing: NDArray[np.bool_] = np.any(beaten, axis=1)
-        # Only who stays may send others away: whatever rounds are missing, somebody is left.
+        # Only a candidate that stays eliminates others: whatever rounds are missing, one is left.
         by = np.where(beaten & ~losing[None, :], bounds, -math.inf)
         leaving = [place for place in np.argsort(-by.max(axis=1), kind="stable") if by[place].max() > 0]
         return [self._leaves(int(place), int(by[place].argmax()), "slower") for place in leaving]
@@ -247,7 +241,7 @@ def _robust_effects(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     """The variants' effects by Huber's M-estimate (Annals of Mathematical Statistics 35, 1964), by pseudo-values.
 
     Least squares again and again, each time with the residuals clipped at 2 robust standard deviations. With two
-    rounds that is least squares: nobody can say which of two blocks was the odd one.
+    rounds that is least squares: of two blocks, it is not known which one is off.
     """
     effects, residuals = _additive(logs)
     for _ in range(_HUBER_STEPS):

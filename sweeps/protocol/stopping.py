@@ -1,18 +1,21 @@
 """Which jobs of one device are still measured, and why the others are not any more. Pure.
 
-Fed with one round after the other, it settles jobs as they become stable or, in a race, can not win. Shown the recorded
-rounds again, it settles the same ones: an interrupted run goes on where it was.
+It takes one round after the other, and settles jobs as they become stable or, in a race, cannot win. Shown the recorded
+rounds again, it settles the same jobs: an interrupted run continues where it was.
 """
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
-from sweeps.protocol.racing import Elimination, Race
 from sweeps.records import Block, Settled, SettledReason
 from sweeps.stats import median, stable
 from sweeps.trust import disqualified
+
+if TYPE_CHECKING:
+    from sweeps.protocol.racing import Elimination, Race
 
 _NONE_COUNTS = "none of its blocks counts; see its trust labels"
 
@@ -21,15 +24,19 @@ class Contest:
     """The rounds of the timed jobs of one device."""
 
     def __init__(
-        self, names: Mapping[str, str], protocol: Protocol, merits: Mapping[str, float], *, front: bool = False
+        self, names: Mapping[str, str], protocol: Protocol, precedence: Mapping[str, float], *, front: bool = False
     ) -> None:
-        """`names` maps job keys to names for people, `merits` to what `Race` calls merits. There is at least one."""
+        """`names` maps job keys to names for people, `precedence` is as in `Race`. There is at least one job."""
         self._names = names
         self._protocol = protocol
         self._medians: dict[str, list[float]] = {key: [] for key in names}
         self._blocks = dict.fromkeys(names, 0)
         self._left = dict.fromkeys(names)
-        self._race = Race(merits, front=front) if protocol.budget == "race" else None
+        self._race: Race | None = None
+        if protocol.budget == "race":
+            from sweeps.protocol import racing  # numpy, which those who only read what was settled do without
+
+            self._race = racing.Race(precedence, front=front)
 
     @property
     def contending(self) -> tuple[str, ...]:
@@ -37,12 +44,15 @@ class Contest:
         return tuple(self._left)
 
     @property
-    def race(self) -> Race | None:
-        """`None` where nobody races."""
+    def race(self) -> "Race | None":
+        """`None` where the protocol has no race."""
         return self._race
 
     def take(self, blocks: Iterable[Block]) -> list[Settled]:
-        """The blocks of one round, at most one of each job; who leaves now. Those of who left before do not count."""
+        """Take the blocks of one round, at most one of each job. Returns the jobs that end now.
+
+        Blocks of a job that ended before do not count.
+        """
         return self.count(
             {
                 block.job_key: None if disqualified(block.labels) else median(block.samples_ns) / 1e6
@@ -52,7 +62,7 @@ class Contest:
         )
 
     def count(self, round_: Mapping[str, float | None]) -> list[Settled]:
-        """One round's block medians in milliseconds, of contenders; `None`: a block that does not count. As `take`."""
+        """As `take`, from block medians (ms) of jobs that have not ended; `None`: a block that does not count."""
         if not round_:
             return []
         for key in round_:
@@ -72,7 +82,7 @@ class Contest:
             self._race.withdraw(key)
 
     def expire(self) -> list[Settled]:
-        """The device's time is used up: everything that is left stays as it is."""
+        """The device's time is used up: all jobs that are left end as they are."""
         minutes = self._protocol.device_minutes
         message = f"the {minutes:g} minutes of the device were used up before this was decided"
         settled = [self._end(key, "out_of_time", message) for key in self._left]
@@ -113,7 +123,7 @@ class Contest:
                 end = self._end(key, "best", f"the race is decided: {self._race.why}")
                 settled.append(replace(end, leads=key == leader))
         elif fewest >= self._protocol.last_round:
-            # Not before: who came later has rounds to run beside those that were in the race already.
+            # Not before: a job that joined later has rounds to run beside those that were in the race already.
             settled += [
                 self._end(key, "undecided", f"the race was not decided after {self._blocks[key]} rounds")
                 for key in left
@@ -121,7 +131,7 @@ class Contest:
         return settled
 
     def _unusable(self) -> list[Settled]:
-        """Who has had its first rounds, and none that counts: it would keep the race open for nothing."""
+        """Jobs that had their first rounds, of which none counts: they would keep the race open for nothing."""
         assert self._race is not None
         found = [
             key
@@ -132,10 +142,10 @@ class Contest:
             self._race.withdraw(key)
         return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
 
-    def _lost(self, one: Elimination) -> Settled:
+    def _lost(self, one: "Elimination") -> Settled:
         by = self._names[one.by]
         if one.reason == "constraint":
-            message = f"left after {one.rounds} rounds: it can not win whatever its latency is, and {by} can"
+            message = f"left after {one.rounds} rounds: it cannot win whatever its latency is, and {by} can"
         else:
             message = (
                 f"left after {one.rounds} rounds: {one.ratio:.3f} times as slow as {by}, and at least "
@@ -206,7 +216,7 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
 
 
 def same_question(settled: Settled, protocol: Protocol) -> bool:
-    """Whether it was said in the same race, or of rounds that nobody races in."""
+    """Whether it was decided in the same race, or both were decided without one."""
     return (settled.budget, settled.question) == (protocol.budget, protocol.question)
 
 

@@ -1,4 +1,4 @@
-"""Decides who wins: verdicts, ties, ranks, comparisons, what to export.
+"""Decides which build wins: verdicts, ties, ranks, comparisons, what to export.
 
 Step: ranking
 """

@@ -1,8 +1,8 @@
 """NNAPI against the CPU per device and precision, as Arm's article on NNAPI compares them. Pure.
 
-Of each backend the quickest build counts that no trust label and no constraint of the objective rules out. The two are
-compared as the ranking compares (`sweeps.ranking.ties`), and only under like conditions. What was only checked has an
-accuracy and no time: it is listed, and never compared.
+For each backend, the quickest build counts that no trust label and no constraint of the objective rules out. The two
+builds are compared as in the ranking (`sweeps.ranking.ties`), and only under like conditions. A build that was only
+checked has an accuracy and no time: it is listed, and never compared.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.metrics import METRICS
-from sweeps.ranking.ties import LATENCY, Ratio, ratio, simplicity, worse
+from sweeps.ranking.ties import LATENCY, latency_ratio, simplicity, worse
 from sweeps.ranking.verdict import interval, judge
 from sweeps.results import ResultRow
 from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.stats import Estimate
 
 TITLE = "NNAPI against the CPU"
 NOT_MEASURED = "no phone with NNAPI measured"
@@ -45,7 +46,7 @@ class BackendPair:
     precision: str
     cpu: Best | None
     nnapi: Best | None
-    ratio: Ratio | None
+    ratio: Estimate | None
     """NNAPI's p50 as a multiple of the CPU's, paired by rounds: below 1 NNAPI is the quicker one."""
     finding: str
     """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty where there is nothing to compare."""
@@ -59,7 +60,7 @@ class BackendFigure:
 
     pairs: tuple[BackendPair, ...]
     timed_on_nnapi: bool = False
-    """Whether any device timed a build on NNAPI that did not fall back to the CPU, be it one that counts or not."""
+    """Whether any device timed a build on NNAPI that did not fall back to the CPU, whether that build counts or not."""
 
     @property
     def headline(self) -> str:
@@ -71,8 +72,7 @@ class BackendFigure:
 
     def document(self) -> dict[str, Any]:
         """`backends` of `edgesweep rank --json`."""
-        pairs = [{**asdict(pair), "ratio": None if pair.ratio is None else pair.ratio._asdict()} for pair in self.pairs]
-        return {"headline": self.headline, "pairs": pairs}
+        return {"headline": self.headline, "pairs": [asdict(pair) for pair in self.pairs]}
 
 
 def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendFigure | None:
@@ -113,7 +113,7 @@ def _pair(here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: Obje
         precision=here[0].precision,
         cpu=_described(cpu),
         nnapi=_described(nnapi),
-        ratio=ratio(nnapi, cpu) if cpu is not None and nnapi is not None else None,
+        ratio=latency_ratio(nnapi, cpu) if cpu is not None and nnapi is not None else None,
         finding=finding,
         note="; ".join(lacking),
     )
@@ -132,7 +132,7 @@ def _described(row: ResultRow | None) -> Best | None:
 
 
 def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> str:
-    """Why there is no best build on this backend: what comes nearest to one says it."""
+    """Why there is no best build on this backend, from the build that comes nearest to one."""
     rows = [row for row in here if row.backend == backend]
     if not rows:
         why = "not in this sweep"

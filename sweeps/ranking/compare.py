@@ -1,13 +1,13 @@
 """Are the results of one sweep (or exported manifest) slower than those of another? Pure.
 
-The two were measured in different sessions, so no round pairs them: the ratio of their latencies comes from the block
-medians of each side, as the difference of their mean logarithms with Welch's 95 % interval (B. L. Welch, Biometrika 34,
-1947), which lets the sides differ in spread and in number. What a whole session shares (heat, another program) is in
-it: a small difference between two sessions can be one of the days and not of the builds.
+The two were measured in different sessions, so no rounds are paired. The ratio of their latencies comes from the block
+medians of each side: the difference of their mean logarithms, with Welch's 95 % interval (B. L. Welch, Biometrika 34,
+1947), which lets the sides differ in spread and in number. What a whole session shares (heat, another program) is part
+of it: a small difference between two sessions may come from the days and not from the builds.
 
 That nothing was found slower is no pass: what the rounds leave open is `unresolved`, never `the same`.
 
-Only like conditions are compared; unlike ones are named.
+Only results of like conditions are compared. Conditions that differ are named.
 """
 
 import json
@@ -20,23 +20,47 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import stdtrit
 
-from sweeps.protocol.racing import NEGLIGIBLE
-from sweeps.ranking.ties import Ratio
-from sweeps.results import ResultRow
-from sweeps.stats import CONFIDENCE, median
+from sweeps.ranking.ties import told_apart
+from sweeps.results import ComparisonConditions, ResultRow
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, median
 from sweeps.trust import disqualified
 
 EXIT_SLOWER = 3
 EXIT_NOT_COMPARED = 4
 EXIT_UNRESOLVED = 5
 
-Judgement = Literal["slower", "unresolved", "faster", "the same"]
-Finding = Judgement | Literal["not comparable"]
+LatencyFinding = Literal["slower", "unresolved", "faster", "the same"]
+Finding = LatencyFinding | Literal["not comparable"]
 FINDINGS: tuple[Finding, ...] = ("slower", "unresolved", "faster", "the same", "not comparable")
 """In the order of tables."""
 
 _BOUNDLESS = 600.0
 """As a logarithm: two rounds, and a thousand pairs to be sure of, give intervals that no float holds the ends of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConditions(ComparisonConditions):
+    """What two sessions have to agree in: also what does not vary within one sweep, or not for one variant."""
+
+    runner: str
+    """Name and version; empty where that was not recorded."""
+    protocol: str
+    """JSON of `Protocol.comparable`, or empty. It is kept in a canonical form, in which 1 and 1.0 are the same."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "protocol", _canonical(self.protocol))
+
+    def named(self) -> tuple[tuple[str, str | None], ...]:
+        """Each condition for people, with its value; `None` is not known and differs from nothing."""
+        return (
+            ("preset", self.preset),
+            ("runtime version", self.runtime_version),
+            ("runner", self.runner or None),
+            ("execution context", self.exec_context),
+            ("gate", self.gate),
+            ("fixed-performance mode", self.fixed_performance or "none"),
+            ("protocol of a block", self.protocol or "not recorded"),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +74,7 @@ class Result:
     device: str
     device_id: str
     fingerprint: str
-    conditions: tuple[tuple[str, str | None], ...]
-    """What has to agree beside the device, for people, with its value; `None` is not known and differs from nothing."""
+    conditions: SessionConditions
     medians_ms: tuple[float, ...]
     trust: tuple[str, ...]
 
@@ -64,15 +87,7 @@ class Result:
             device=row.device,
             device_id=row.device_id,
             fingerprint=row.fingerprint,
-            conditions=conditions(
-                preset=row.preset,
-                runtime_version=row.runtime_version,
-                runner=row.runner,
-                exec_context=row.exec_context,
-                gate=row.gate,
-                fixed_performance=row.fixed_performance,
-                protocol=row.protocol,
-            ),
+            conditions=SessionConditions(**asdict(row.conditions), runner=row.runner, protocol=row.protocol),
             medians_ms=tuple(row.medians_ms.values()),
             trust=row.trust,
         )
@@ -106,7 +121,7 @@ class Comparison:
     """Names of what B has nothing of."""
     only_b: tuple[str, ...]
     margin_percent: float
-    """As `judge` was told."""
+    """As `latency_finding` was told."""
 
     @property
     def exit_code(self) -> int:
@@ -124,37 +139,16 @@ class Comparison:
         return {**asdict(self), "exit_code": self.exit_code}
 
 
-def conditions(
-    *,
-    preset: str,
-    runtime_version: str,
-    runner: str,
-    exec_context: str,
-    gate: str,
-    fixed_performance: str,
-    protocol: str,
-) -> tuple[tuple[str, str | None], ...]:
-    """`runner` is its name and version, empty where that was not recorded; `protocol` is JSON of `Protocol.comparable`,
-    or empty."""
-    return (
-        ("preset", preset),
-        ("runtime version", runtime_version),
-        ("runner", runner or None),
-        ("execution context", exec_context),
-        ("gate", gate),
-        ("fixed-performance mode", fixed_performance or "none"),
-        ("protocol of a block", _canonical(protocol) if protocol else "not recorded"),
-    )
-
-
 def compare(
     a: tuple[str, Sequence[Result]], b: tuple[str, Sequence[Result]], margin_percent: float, *, named: bool = False
 ) -> Comparison:
-    """`a` and `b` with their names for people. `margin_percent`: as in `judge`. `named`: one result each was asked for
-    (on one device or more), so they are compared whatever variants they are; else each variant is with itself.
+    """`a` and `b` with their names for people. `margin_percent`: as in `latency_finding`.
 
-    A result is compared once, with the nearest that no nearer one has: a unit that only one side has stands in for one
-    that only the other has, and is in `only_a` or `only_b` where there is none.
+    `named`: each side is one result that was asked for (on one device or more). They are compared whatever variants
+    they are; otherwise each variant is compared with itself.
+
+    A result is compared once, with the nearest that is not matched to a nearer one. A unit that only one side has
+    stands in for one that only the other has; where there is none, it is in `only_a` or `only_b`.
     """
     there: dict[tuple[str, ...], list[Result]] = defaultdict(list)
     for one in a[1]:
@@ -182,21 +176,18 @@ def compare(
     )
 
 
-def judge(ratio: Ratio, margin_percent: float) -> Judgement:
+def latency_finding(ratio: Estimate, margin_percent: float) -> LatencyFinding:
     """What is known of a latency that is `ratio` times another one.
 
     `slower` and `faster`: resolved, and by 2 % or more (by the margin, where that is less). `the same`: the whole
     interval lies within the margin, as in a test of equivalence (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15,
-    1987). All else, and what has no interval, is `unresolved`.
+    1987). Everything else is `unresolved`, and so is a ratio without an interval.
     """
     if ratio.low is None or ratio.high is None:
         return "unresolved"
+    if apart := told_apart(ratio, least=min(NEGLIGIBLE, margin_percent / 100)):
+        return apart
     most = 1.0 + margin_percent / 100
-    least = min(1.0 + NEGLIGIBLE, most)
-    if ratio.low > 1.0 and ratio.value >= least:
-        return "slower"
-    if ratio.high < 1.0 and ratio.value <= 1.0 / least:
-        return "faster"
     return "the same" if ratio.low >= 1.0 / most and ratio.high <= most else "unresolved"
 
 
@@ -207,13 +198,13 @@ def differing(a: Result, b: Result) -> list[str]:
         found.append(f"device class: {a.device} and {b.device}")
     elif a.fingerprint != b.fingerprint:
         found.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
-    for (what, one), (_, other) in zip(a.conditions, b.conditions, strict=True):
+    for (what, one), (_, other) in zip(a.conditions.named(), b.conditions.named(), strict=True):
         if one is not None and other is not None and one != other:
             found.append(f"{what}: {_difference(one, other)}")
     return found
 
 
-def welch(now_ms: Sequence[float], then_ms: Sequence[float], confidence: float = CONFIDENCE) -> Ratio | None:
+def welch(now_ms: Sequence[float], then_ms: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
     """How many times as large the first are, from their mean logarithms. Fewer than two on a side: `None`."""
     if len(now_ms) < 2 or len(then_ms) < 2:
         return None
@@ -222,11 +213,11 @@ def welch(now_ms: Sequence[float], then_ms: Sequence[float], confidence: float =
     parts = now.var(ddof=1) / now.size, then.var(ddof=1) / then.size
     variance = float(sum(parts))
     if variance == 0.0:
-        return Ratio(math.exp(centre), math.exp(centre), math.exp(centre))
+        return Estimate(math.exp(centre), math.exp(centre), math.exp(centre))
     degrees = variance**2 / (parts[0] ** 2 / (now.size - 1) + parts[1] ** 2 / (then.size - 1))
     half = float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
     half = min(half, _BOUNDLESS)
-    return Ratio(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
+    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
 
 
 def _compared(a: Result, b: Result, margin_percent: float, confidence: float) -> Compared:
@@ -241,7 +232,7 @@ def _compared(a: Result, b: Result, margin_percent: float, confidence: float) ->
     if not why and ratio is not None:
         strict = welch(b.medians_ms, a.medians_ms, confidence)
         assert strict is not None
-        finding = judge(strict, margin_percent)
+        finding = latency_finding(strict, margin_percent)
         if finding == "unresolved":
             why.append(f"{strict.low:.4g}× to {strict.high:.4g}×; measure more rounds, or allow more with --margin")
     return Compared(
@@ -258,13 +249,12 @@ def _compared(a: Result, b: Result, margin_percent: float, confidence: float) ->
 
 
 def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
-    """More is nearer: the same unit, else a unit like it, else any device, whose differences are named."""
+    """Larger is nearer: the same unit, then a unit of the same fingerprint, then any device. What differs is named."""
     a, b = pair
     return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device
 
 
 def _canonical(protocol: str) -> str:
-    """1 and 1.0 are the same limit."""
     try:
         return json.dumps(json.loads(protocol, parse_int=float), sort_keys=True)
     except ValueError:

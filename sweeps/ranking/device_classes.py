@@ -1,8 +1,8 @@
 """One choice for all units of a device class: what each unit ranked, pooled. Pure.
 
-Units are the replicates: each gives one ratio of a variant to the class winner, paired by its own rounds, so how fast
-a unit is as a whole cancels. Only units under like conditions are pooled, and only latency is: all else that is ranked
-belongs to the build, which is the same on every unit.
+Units are the replicates. Each gives one ratio of a variant to the class winner, paired by its own rounds, so the speed
+of a unit as a whole cancels. Only units under like conditions are pooled, and only latency: all other metrics belong to
+the build, which is the same on every unit.
 """
 
 import math
@@ -10,8 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.protocol.racing import NEGLIGIBLE
-from sweeps.ranking.ties import ratio
+from sweeps.ranking.ties import latency_ratio, told_apart
 from sweeps.results import ComparisonConditions, ResultRow
 from sweeps.stats import median, p50_estimate
 
@@ -56,22 +55,22 @@ class ClassRanking:
     """The winner, those tied with it, the others; without a winner: none."""
 
 
-def pool(rows: Sequence[ResultRow], contenders: Collection[str]) -> tuple[ClassRanking, ...]:
-    """`rows`: all that were measured. `contenders`: the job keys of those that may win on their unit."""
+def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
+    """`rows`: all that were measured. `candidates`: the job keys of those that may win on their unit."""
     groups: dict[tuple[str, str, ComparisonConditions, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.timed:
             groups[row.model, row.device, row.conditions, row.fingerprint].append(row)
     found = (groups[key] for key in sorted(groups))
-    return tuple(_class(group, contenders) for group in found if len({row.device_id for row in group}) > 1)
+    return tuple(_class(group, candidates) for group in found if len({row.device_id for row in group}) > 1)
 
 
-def _class(group: Sequence[ResultRow], contenders: Collection[str]) -> ClassRanking:
+def _class(group: Sequence[ResultRow], candidates: Collection[str]) -> ClassRanking:
     units = sorted({row.device_id for row in group})
     setups: dict[tuple[str, ...], dict[str, ResultRow]] = defaultdict(dict)
     for row in group:
         setups[row.setup][row.device_id] = row
-    passes_on = {setup: sum(row.job_key in contenders for row in on_unit.values()) for setup, on_unit in setups.items()}
+    passes_on = {setup: sum(row.job_key in candidates for row in on_unit.values()) for setup, on_unit in setups.items()}
     eligible = [setup for setup in sorted(setups) if passes_on[setup] == len(units)]
     names = _names(list(setups))
     entries: list[ClassEntry] = []
@@ -97,9 +96,8 @@ def _entry(
     variant: str, on_unit: Mapping[str, ResultRow], winner: Mapping[str, ResultRow], passes_on: int, units: int
 ) -> ClassEntry:
     # The winner was timed on every unit.
-    ratios = [found.value for unit, row in on_unit.items() if (found := ratio(row, winner[unit])) is not None]
+    ratios = [found.value for unit, row in on_unit.items() if (found := latency_ratio(row, winner[unit])) is not None]
     pooled = p50_estimate(ratios)
-    apart = pooled.low is not None and pooled.low > 1.0 and pooled.value >= 1.0 + NEGLIGIBLE
     return ClassEntry(
         variant=variant,
         units=len(on_unit),
@@ -109,7 +107,7 @@ def _entry(
         ratio_most=max(ratios),
         ratio_low=pooled.low,
         ratio_high=pooled.high,
-        tied=passes_on == units and not apart,
+        tied=passes_on == units and told_apart(pooled) != "slower",
     )
 
 

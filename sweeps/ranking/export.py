@@ -4,22 +4,25 @@ import hashlib
 import json
 import re
 import shutil
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.ranking.compare import Result, conditions
+from sweeps.ranking.compare import Result, SessionConditions
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import UNSHIPPABLE
 from sweeps.records import Variant
+from sweeps.results import read_rows
 from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _Milliseconds = Annotated[float, Field(ge=1e-6, le=1e9)]
 
@@ -130,7 +133,7 @@ class Shipped(BaseModel):
             device=expected.device,
             device_id=expected.device_id,
             fingerprint=expected.device_fingerprint,
-            conditions=conditions(
+            conditions=SessionConditions(
                 preset=expected.preset,
                 runtime_version=expected.runtime_version,
                 runner=expected.runner,
@@ -162,32 +165,32 @@ def read_shipped(path: Path) -> Shipped:
             (artifact.file, r"[A-Za-z0-9_][A-Za-z0-9._-]*"),
         ):
             if not re.fullmatch(pattern, text):
-                raise ValueError(f"{text[:80]!r} can not be in a manifest")
+                raise ValueError(f"{text[:80]!r} cannot be in a manifest")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             reason = f"{'.'.join(map(str, first['loc'])) or 'the whole file'}: {first['msg']}"
         raise EdgeSweepError(
-            f"{path} can not be read as an exported manifest: {reason}",
+            f"{path} cannot be read as an exported manifest: {reason}",
             "give the manifest.json that `edgesweep export` wrote",
         ) from error
     return shipped
 
 
 def export_candidate(
-    ranking: Ranking, frame: pd.DataFrame, workspace: Workspace, *, model: str | None, job: str | None, output: Path
+    ranking: Ranking, frame: "pd.DataFrame", workspace: Workspace, *, model: str | None, job: str | None, output: Path
 ) -> Shipped:
     """Copy the winner (or the job that is named, also one that was only checked) to `output`, with its manifest.
 
     Raises `EdgeSweepError` where it is not clear which one is meant, or there is no winner.
     """
     device, candidate = _choose(ranking, model, job)
-    row = frame[frame["job_key"] == candidate.job_key].iloc[0]
+    row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
     source = workspace.artifact(candidate.build_key)
     manifest = Manifest.read(source)
     if manifest.runtime in UNSHIPPABLE:
-        raise EdgeSweepError(f"{candidate.name} can not be shipped: {UNSHIPPABLE[manifest.runtime]}", "export another")
+        raise EdgeSweepError(f"{candidate.name} cannot be shipped: {UNSHIPPABLE[manifest.runtime]}", "export another")
     _check(source / manifest.file, manifest)
     shipped = Shipped(
         artifact=manifest.model_copy(update={"eval": None}),  # that file stays here
@@ -200,19 +203,15 @@ def export_candidate(
             device=device.device,
             device_id=device.device_id,
             device_fingerprint=device.fingerprint,
-            preset=str(row["preset"]),
-            rounds=int(row["rounds"]),
-            threads=int(row["threads"]),
-            cpus=str(row["cpus"]),
-            reuse_input=bool(row["reuse_input"]),
-            runner=str(row["runner"]),
-            runtime_version=str(row["runtime_version"]),
-            exec_context=str(row["exec_context"]),
-            grid=str(row["grid"]),
-            gate=str(row["gate"]),
-            fixed_performance=str(row["fixed_performance"]),
-            protocol=BlockProtocol(**json.loads(row["protocol"])) if row["protocol"] and candidate.timed else None,
-            block_medians_ms=tuple(ms for _, ms in row["block_medians_ms"]),
+            **asdict(row.conditions),
+            rounds=row.rounds,
+            threads=row.threads,
+            cpus=row.cpus,
+            reuse_input=row.reuse_input,
+            runner=row.runner,
+            grid=row.grid,
+            protocol=BlockProtocol(**json.loads(row.protocol)) if row.protocol and candidate.timed else None,
+            block_medians_ms=tuple(ms for _, ms in row.block_medians_ms),
             verdict=candidate.verdict,
             trust=candidate.trust,
             figures={name: value for name in METRICS if (value := candidate.figures.get(name)) is not None},
@@ -224,7 +223,7 @@ def export_candidate(
         (output / FILE_NAME).write_text(shipped.model_dump_json(indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise StoreError(
-            f"{output} can not be written: {error.strerror}", "give another folder with --output"
+            f"{output} cannot be written: {error.strerror}", "give another folder with --output"
         ) from error
     return shipped
 

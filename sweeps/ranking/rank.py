@@ -1,33 +1,34 @@
 """Which variant to ship on which device, and how sure that is. Pure: results as a DataFrame in, a `Ranking` out.
 
-Only like conditions meet. Within them every measured variant gets a verdict; of those that pass, the best one and all
-that can not be told apart from it (`sweeps.ranking.ties`) are tied, and the simplest of the tie wins.
+Only results of like conditions are compared. Every measured variant gets a verdict. Of those that pass, the best one
+and all that cannot be told apart from it (`sweeps.ranking.ties`) are tied, and the simplest of the tie wins.
 
-A variant that a race eliminated keeps its place with its figures and the evidence. It never wins and ties with none:
-it left by a decision under error control over repeated looks (`sweeps.protocol.racing`), and one interval of its few
-rounds does not overrule that.
+A variant that a race eliminated keeps its place, with its figures and the evidence. It never wins and is never tied:
+the race decided under error control over repeated looks (`sweeps.protocol.racing`), and one interval of a few rounds
+does not overrule that.
 
 What a host only checked, by a reference implementation of the backend, has an accuracy and no time. It is ranked where
-the objective needs no time, and marked so; else it stands apart, with its verdict on the constraints.
+the objective needs no time, and marked so. Elsewhere it is listed apart, with its verdict on the constraints.
 """
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported, in_order
 from sweeps.metrics import METRICS
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
-from sweeps.ranking.ties import LATENCY, UNREPEATED_TIMES, Ratio, Settling, leaders, ratio, settling, simplicity, worse
+from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, leaders, settling, simplicity, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
-from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, in_words, judge, needs_time, objective_text
+from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge, needs_time, objective_text
 from sweeps.results import ResultRow, of_device, read_rows
 from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.stats import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _COUNTED = {
     "eliminated": "eliminated",
@@ -38,7 +39,7 @@ _COUNTED = {
 
 
 def rank(
-    frame: pd.DataFrame,
+    frame: "pd.DataFrame",
     objective: ObjectiveSpec,
     sweep: str,
     device: str | None = None,
@@ -68,8 +69,8 @@ def rank(
         ]
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
-        contenders = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
-        classes = pool([row for row in rows if row.outcome == "measured"], contenders)
+        candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
+        classes = pool([row for row in rows if row.outcome == "measured"], candidates)
     return Ranking(
         sweep=sweep,
         objective=objective_text(objective),
@@ -80,62 +81,9 @@ def rank(
     )
 
 
-def to_json(ranking: Ranking) -> dict[str, Any]:
-    """The document of `edgesweep rank --json`: figures by their names (units in them), unknown is null, never NaN."""
-    return {
-        "sweep": ranking.sweep,
-        "objective": ranking.objective,
-        "devices": [
-            {
-                "device": entry.device,
-                "device_id": entry.device_id,
-                "fingerprint": entry.fingerprint,
-                "model": entry.model,
-                "preset": entry.preset,
-                "runtime_version": entry.runtime_version,
-                "exec_context": entry.exec_context,
-                "gate": entry.gate,
-                "fixed_performance": entry.fixed_performance,
-                "front": entry.front,
-                "device_seconds": entry.device_seconds,
-                "full_seconds": entry.full_seconds,
-                "waited_seconds": entry.waited_seconds,
-                "rounds_to_settle": entry.rounds_to_settle,
-                "settle_command": entry.settle_command,
-                "winner": _candidate_json(entry.winner) if entry.winner else None,
-                "no_winner_reason": entry.no_winner_reason,
-                "explanation": explain(entry),
-                "tied": [_candidate_json(candidate) for candidate in entry.tied],
-                "ranking": [_candidate_json(candidate) for candidate in entry.ranking],
-                "checked": [_candidate_json(candidate) for candidate in entry.checked],
-                "not_ranked": [asdict(row) for row in entry.not_ranked],
-                "imported": [asdict(one) for one in entry.imported],
-            }
-            for entry in ranking.devices
-        ],
-        "classes": [asdict(entry) for entry in ranking.classes],
-        "imported": [asdict(one) for one in ranking.imported],
-        "backends": None if ranking.backends is None else ranking.backends.document(),
-    }
-
-
-def explain(entry: DeviceRanking) -> str:
-    """The winner's figure in one line for people: `7.81 ms (7.50–8.10), tied with 2 others`."""
-    if entry.winner is None:
-        return f"no winner: {entry.no_winner_reason}"
-    text = in_words(entry.winner.figures, entry.metric)
-    if entry.metric in UNREPEATED_TIMES and "one_block" in entry.winner.trust:
-        text += " (one block, no interval)"
-    if not entry.winner.timed:
-        text += " (only checked, not timed)"
-    if entry.tied:
-        text += f", tied with {len(entry.tied)} other{'s' * (len(entry.tied) > 1)}"
-    return text
-
-
 def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
-    """Groups of like conditions. A row without a time has no conditions of its own: it stands in every
-    group of its device's fingerprint, or where there is none, apart."""
+    """Groups of rows of like conditions. A row without a time has no conditions of its own: it is in every group of its
+    device's fingerprint. Where there is none, such rows are a group of their own."""
     timed = [row for row in measured if row.timed]
     untimed = [row for row in measured if not row.timed]
     groups = [[row for row in timed if row.comparable == found] for found in sorted({row.comparable for row in timed})]
@@ -152,12 +100,13 @@ def _not_ranked(row: ResultRow) -> NotRanked:
 
 
 def _entry(
-    conditions: ResultRow,
+    one: ResultRow,
     group: Sequence[ResultRow],
     others: tuple[NotRanked, ...],
     objective: ObjectiveSpec,
     imported: tuple[Imported, ...],
 ) -> DeviceRanking:
+    """The ranking of `group`, rows of like conditions. `one`: one of them, or where there are none, of what failed."""
     metric, smaller = direction(objective)
     judgements = {row.job_key: judge(row, objective) for row in group}
     eliminated = {row.job_key: evidence(row, judgements[row.job_key], objective) for row in group}
@@ -183,7 +132,7 @@ def _entry(
             row,
             judgements[row.job_key],
             tied=tied,
-            ratio_to_winner=ratio(row, first[0]) if first and ranked else None,
+            ratio_to_winner=latency_ratio(row, first[0]) if first and ranked else None,
             settling=settling(row.medians_ms, first[0].medians_ms) if open_tie else None,
             eliminated=eliminated[row.job_key],
             on_front=front.get(row.job_key) if front and ranked else None,
@@ -193,15 +142,11 @@ def _entry(
     apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
     checked = tuple(candidate(row, ranked=False) for row in apart)
     return DeviceRanking(
-        device=conditions.device,
-        device_id=conditions.device_id,
-        fingerprint=conditions.fingerprint,
-        model=conditions.model,
-        preset=conditions.preset,
-        runtime_version=conditions.runtime_version,
-        exec_context=conditions.exec_context,
-        gate=conditions.gate,
-        fixed_performance=conditions.fixed_performance,
+        device=one.device,
+        device_id=one.device_id,
+        fingerprint=one.fingerprint,
+        model=one.model,
+        conditions=one.conditions,
         metric=metric,
         front=objective.front,
         winner=candidates[0] if first else None,
@@ -220,8 +165,9 @@ def _entry(
 def _front(
     rows: Sequence[ResultRow], contending: Sequence[ResultRow], objective: ObjectiveSpec, other: str
 ) -> dict[str, bool]:
-    """By job key whether it may win and none beats it: is as good in both by the estimates, and in one of them better
-    beyond doubt. Who was eliminated was beaten so already. Not in it: those with an unknown figure."""
+    """By job key: whether it may win and no other beats it. Another beats it that is as good in both metrics by the
+    estimates, and better in one of them beyond doubt. An eliminated candidate was beaten already. A row with an unknown
+    figure is not in the result."""
     metric, smaller = direction(objective)
     directions = {metric: smaller, other: METRICS[other].better == "lower"}
     known = [row for row in rows if all(row.figure(name) is not None for name in directions)]
@@ -246,7 +192,7 @@ def _candidate(
     judgement: Judgement,
     *,
     tied: bool,
-    ratio_to_winner: Ratio | None,
+    ratio_to_winner: Estimate | None,
     settling: Settling | None,
     eliminated: str,
     on_front: bool | None,
@@ -288,28 +234,3 @@ def _no_winner_reason(
         f"of {len(candidates)} measured none may win ({counted}); the nearest, {nearest.name}: "
         f"{nearest.why or nearest.eliminated}"
     )
-
-
-def _candidate_json(candidate: Candidate) -> dict[str, Any]:
-    ratio, settling = candidate.ratio_to_winner, candidate.settling
-    return {
-        "name": candidate.name,
-        "variant": candidate.variant,
-        "job_key": candidate.job_key,
-        "build_key": candidate.build_key,
-        **candidate.figures,
-        "runner": candidate.runner,
-        "executor": candidate.executor,
-        "emulated": candidate.emulated,
-        "trust": list(candidate.trust),
-        "constraints": [asdict(check) for check in candidate.constraints],
-        "verdict": candidate.verdict,
-        "why": candidate.why,
-        "tied": candidate.tied,
-        "latency_ratio_to_winner": None if ratio is None else ratio._asdict(),
-        "settling": None if settling is None else {**asdict(settling), "text": settling.text},
-        "eliminated": bool(candidate.eliminated),
-        "evidence": candidate.eliminated,
-        "settled": None if candidate.settled is None else asdict(candidate.settled),
-        "on_front": candidate.on_front,
-    }

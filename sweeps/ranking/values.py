@@ -1,13 +1,15 @@
-"""What a ranking says: the values that `sweeps.ranking.rank` makes and that terminal, JSON and pages show."""
+"""The values of a ranking: what `sweeps.ranking.rank` makes, and what terminal, JSON and pages show."""
 
 from dataclasses import dataclass
 
 from sweeps.imported import Imported
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.ties import LATENCY, Ratio, Settling
+from sweeps.ranking.ties import LATENCY, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
 from sweeps.records import Settled
+from sweeps.results import ComparisonConditions
+from sweeps.stats import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Candidate:
     """Empty where it passes."""
     tied: bool = False
     """Shares the first place with others; of the winner too."""
-    ratio_to_winner: Ratio | None = None
+    ratio_to_winner: Estimate | None = None
     """Latency (p50) as a multiple of the winner's, paired by round; whatever the objective is."""
     settling: Settling | None = None
     """Of one that is tied with the winner in latency: what would settle it."""
@@ -51,7 +53,7 @@ class Candidate:
 
     @property
     def state(self) -> str:
-        """The verdict, or `eliminated` where that is why it can not win."""
+        """The verdict, or `eliminated` where that is why it cannot win."""
         return "eliminated" if self.eliminated and self.verdict == "pass" else self.verdict
 
     @property
@@ -80,13 +82,7 @@ class DeviceRanking:
     device_id: str
     fingerprint: str
     model: str
-    preset: str
-    runtime_version: str
-    exec_context: str
-    gate: str
-    """`gated` or `none`."""
-    fixed_performance: str
-    """`on`, `off`, or empty where the device has no such mode."""
+    conditions: ComparisonConditions
     metric: str
     """What the objective looks at."""
     front: str | None
@@ -99,20 +95,20 @@ class DeviceRanking:
     ranking: tuple[Candidate, ...]
     """The winner, those tied with it, others that pass, eliminated, unresolved, failed constraints, disqualified."""
     checked: tuple[Candidate, ...]
-    """Those without a time, where the objective needs one: in the order of their verdicts, the most accurate first."""
+    """Candidates without a time, where the objective needs one: by their verdicts, then the most accurate first."""
     not_ranked: tuple[NotRanked, ...]
     device_seconds: float
-    """What all that was measured here cost on the device's clock, waits not counted."""
+    """On the device's clock, over everything that was measured here; waits are not counted."""
     waited_seconds: float
     """For the gate."""
     full_seconds: float
-    """What measuring all of it with the preset `full` would have taken at least, waits not counted."""
+    """What the preset `full` would have taken for all of it at least; waits are not counted."""
     imported: tuple[Imported, ...] = ()
     """Figures of hand-run tools for this model on this device, under whatever conditions: never in the ranking."""
 
     @property
     def rounds_to_settle(self) -> int | None:
-        """So many more rounds would settle every tie in latency that can be; `None` where none can be, or is open."""
+        """How many more rounds would settle every tie in latency that rounds can settle; `None` where there is none."""
         return max((tie.settling.rounds or 0 for tie in self.tied if tie.settling), default=0) or None
 
     @property
@@ -123,7 +119,7 @@ class DeviceRanking:
 
     @property
     def reasons(self) -> dict[str, list[Candidate]]:
-        """Why candidates can not win, or why it is not decided, with those that it is said of."""
+        """Why candidates cannot win, or why the race is not decided. Each reason with its candidates."""
         found: dict[str, list[Candidate]] = {}
         for candidate in self.ranking:
             said = [f"{candidate.state}: {why}" for why in (candidate.why, candidate.eliminated) if why]
@@ -157,7 +153,7 @@ class Ranking:
     classes: tuple[ClassRanking, ...] = ()
     """Where several units of one class were measured alike, and latency is the objective."""
     imported: tuple[Imported, ...] = ()
-    """Figures of hand-run tools for what has no entry in `devices`."""
+    """Figures of hand-run tools for devices and models without an entry in `devices`."""
     backends: BackendFigure | None = None
     """NNAPI against the CPU, where the sweep has both."""
 

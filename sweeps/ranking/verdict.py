@@ -16,7 +16,7 @@ VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 """In the order of a ranking."""
 
 UNSHIPPABLE = {"eager": "PyTorch in Python runs on no phone: it is here to compare with"}
-"""Runtimes that can not win, and why."""
+"""Runtimes that cannot win, and why."""
 
 INTERVALS = {
     "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
@@ -25,7 +25,7 @@ INTERVALS = {
 """Metrics that come with a 95 % interval, and where its ends are."""
 
 TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
-"""Metrics that only a device has that ran the backend: what was only checked has none of them."""
+"""Metrics that exist only where a device ran the backend: what was only checked has none of them."""
 
 _BACKENDS = {"nnapi": "NNAPI", "metal": "Metal"}
 _LABELLED = {"top1_percent", "top5_percent", *("accuracy_drop_points", *INTERVALS["accuracy_drop_points"])}
@@ -72,9 +72,10 @@ def needs_time(objective: ObjectiveSpec) -> bool:
 
 
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
-    """A disqualifying label outweighs a failed constraint, that an unresolved one. What is unknown never passes.
+    """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
+    What is unknown never passes.
 
-    What was not timed, where the objective needs times, is judged by the constraints alone: it does not compete.
+    A row without a time, where the objective needs times, is judged by the constraints alone: it does not compete.
     """
     metric, _ = direction(objective)
     competes = row.timed or not needs_time(objective)
@@ -99,15 +100,15 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
 
 
 def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> str:
-    """Why a race sent it away, in words; empty where none did, or where that is no reason under this objective any
-    more: a constraint that it passes now, a latency that is not asked for."""
+    """Why a race eliminated it, in words. Empty where none did, or where that is no reason under this objective any
+    more: it passes that constraint now, or latency is not asked for."""
     settled = row.settled
     if settled is None or not settled.eliminated:
         return ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
     by = settled.by.removeprefix(f"{row.model} · ") or "another"
     if settled.reason == "constraint":
-        return f"{left}: it can not win whatever its latency is, and {by} can" if judgement.verdict != "pass" else ""
+        return f"{left}: it cannot win whatever its latency is, and {by} can" if judgement.verdict != "pass" else ""
     if "latency_p50_ms" not in (direction(objective)[0], objective.front):
         return ""
     if settled.ratio_low is None:

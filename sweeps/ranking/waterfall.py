@@ -1,4 +1,4 @@
-"""What each step of a recipe gained, from a sweep whose grids are its steps. Pure: results in, `Waterfall`s out.
+"""What each step of a recipe gained. Its steps are the grids of one sweep. Pure: results in, `Waterfall`s out.
 
 Latency: the ratio to the step before, paired by rounds, told apart as in the ranking. Size: the ratio of the files.
 Accuracy: top-1, or where the images have no labels, agreement with the fp32 eager model.
@@ -9,18 +9,23 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-from sweeps.protocol.racing import NEGLIGIBLE
 from sweeps.ranking.accuracy_change import change, drop_of
-from sweeps.ranking.ties import UNREPEATED_SPREAD
+from sweeps.ranking.ties import latency_ratio, told_apart
 from sweeps.results import ResultRow, SweepResults, read_rows
-from sweeps.stats import Estimate, ratio_by_rounds
+from sweeps.stats import Estimate
 
 Resolved = Literal["faster", "slower", "more accurate", "less accurate", "no difference shown"]
+_LATENCY: dict[Literal["slower", "faster"] | None, Resolved] = {
+    "slower": "faster",
+    "faster": "slower",
+    None: "no difference shown",
+}
+"""Of a step, by how the step before it differs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What a step changed against an earlier one. `None`: it can not be told."""
+    """What a step changed against an earlier one. `None`: that cannot be told."""
 
     over: str
     speedup: Estimate | None
@@ -90,7 +95,7 @@ def waterfalls(results: SweepResults) -> tuple[Waterfall, ...]:
     return tuple(found)
 
 
-def to_json(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
+def recipe_document(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
     """The document of `edgesweep recipe --json`: units in the keys, unknown is null."""
     return {
         "sweep": sweep,
@@ -100,7 +105,7 @@ def to_json(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
                 "device": one.device,
                 "device_id": one.device_id,
                 "preset": one.preset,
-                "steps": [_step_json(step) for step in one.steps],
+                "steps": [_step_document(step) for step in one.steps],
             }
             for one in found
         ],
@@ -157,38 +162,18 @@ def _not_measured(name: str, row: ResultRow | None) -> Step:
 
 
 def _gain(over: str, earlier: ResultRow, now: ResultRow) -> Gain:
-    speedup, changed = _speedup(earlier, now), _accuracy_change(earlier, now)
+    # The earlier step against this one: how much slower that was is how much faster this is.
+    speedup = latency_ratio(earlier, now) if earlier.comparable == now.comparable else None
+    changed = _accuracy_change(earlier, now)
     sizes = earlier.figures["artifact_mb"], now.figures["artifact_mb"]
     return Gain(
         over=over,
         speedup=speedup,
-        latency=None if speedup is None else _faster_or_slower(speedup),
+        latency=None if speedup is None else _LATENCY[told_apart(speedup)],
         size_ratio=sizes[1] / sizes[0] if sizes[0] and sizes[1] else None,
         accuracy_change=changed,
         accuracy=None if changed is None else _more_or_less(changed),
     )
-
-
-def _speedup(earlier: ResultRow, now: ResultRow) -> Estimate | None:
-    if earlier.comparable != now.comparable:
-        return None
-    paired = ratio_by_rounds(earlier.medians_ms, now.medians_ms)
-    if paired is not None:
-        return paired
-    before, after = earlier.figures["latency_p50_ms"], now.figures["latency_p50_ms"]
-    return Estimate(before / after, None, None) if before and after else None
-
-
-def _faster_or_slower(speedup: Estimate) -> Resolved:
-    """As the ranking tells two variants apart."""
-    factor = max(speedup.value, 1 / speedup.value)
-    if speedup.low is None or speedup.high is None:
-        shown = factor >= UNREPEATED_SPREAD
-    else:
-        shown = not speedup.low <= 1.0 <= speedup.high and factor >= 1.0 + NEGLIGIBLE
-    if not shown:
-        return "no difference shown"
-    return "faster" if speedup.value > 1.0 else "slower"
 
 
 def _more_or_less(changed: Estimate) -> Resolved:
@@ -234,36 +219,36 @@ def _latency(row: ResultRow) -> Estimate | None:
     return None if value is None else Estimate(value, *ends)
 
 
-def _step_json(step: Step) -> dict[str, Any]:
+def _step_document(step: Step) -> dict[str, Any]:
     return {
         "step": step.name,
         "outcome": step.outcome,
         "reason": step.reason,
         "variant": step.variant,
-        **_estimate_json("latency_p50", step.latency, "ms"),
+        **_estimate_document("latency_p50", step.latency, "ms"),
         "artifact_mb": step.artifact_mb,
         "accuracy_metric": step.accuracy_metric or None,
         "accuracy_percent": step.accuracy_percent,
-        **_estimate_json("accuracy_drop", step.accuracy_drop, "points"),
+        **_estimate_document("accuracy_drop", step.accuracy_drop, "points"),
         "images": step.images,
         "trust": list(step.trust),
-        "gain_over_step_before": None if step.gain is None else _gain_json(step.gain),
-        "gain_over_first_step": None if step.total is None else _gain_json(step.total),
+        "gain_over_step_before": None if step.gain is None else _gain_document(step.gain),
+        "gain_over_first_step": None if step.total is None else _gain_document(step.total),
     }
 
 
-def _gain_json(gain: Gain) -> dict[str, Any]:
+def _gain_document(gain: Gain) -> dict[str, Any]:
     return {
         "over": gain.over,
-        **_estimate_json("speedup", gain.speedup, "ratio"),
+        **_estimate_document("speedup", gain.speedup, "ratio"),
         "latency": gain.latency,
         "size_ratio": gain.size_ratio,
-        **_estimate_json("accuracy_change", gain.accuracy_change, "points"),
+        **_estimate_document("accuracy_change", gain.accuracy_change, "points"),
         "accuracy": gain.accuracy,
     }
 
 
-def _estimate_json(name: str, estimate: Estimate | None, unit: str) -> dict[str, float | None]:
+def _estimate_document(name: str, estimate: Estimate | None, unit: str) -> dict[str, float | None]:
     return {
         f"{name}_{unit}": None if estimate is None else estimate.value,
         f"{name}_low_{unit}": None if estimate is None else estimate.low,

@@ -1,17 +1,15 @@
-"""A plan and how far a sweep is, as a terminal and a JSON reader see them."""
+"""A plan, as a terminal and a JSON reader see them."""
 
 from collections import Counter
 from collections.abc import Mapping
 
 from rich.text import Text
 
-from sweeps.journal.status import STATES, SweepStatus
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
-from sweeps.report.ranking import _ONLY_CHECKED
-from sweeps.report.tables import cells, new_table, open_console
+from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
 from sweeps.text import plain
 
 
@@ -51,7 +49,7 @@ def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
     rounds = protocol_of(plan.sweep).rounds
     table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
     for number, job in enumerate(plan.jobs, 1):
-        wanted = _ONLY_CHECKED if job.emulated else rounds
+        wanted = ONLY_CHECKED if job.emulated else rounds
         table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
     console.print(table)
     if plan.skipped:
@@ -60,27 +58,13 @@ def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
             table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
         console.print(table)
     for reference in sorted({job.reference for job in plan.jobs if job.emulated}):
-        console.print(Text(plain(f"{_ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
+        console.print(Text(plain(f"{ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
     artifacts = {job.build_key for job in plan.jobs}
     emulated = sum(job.emulated for job in plan.jobs)
-    checked = f" ({emulated} {_ONLY_CHECKED})" if emulated else ""
+    checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""
     ended = Counter(states.values())
     failed = f", {ended['failed']} failed (once more with: run --retry-failed)" if ended["failed"] else ""
     console.print(
         f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
     )
-
-
-def print_status(status: SweepStatus) -> None:
-    console = open_console()
-    table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
-    for job in status.jobs:
-        rounds = _ONLY_CHECKED if job.emulated else status.rounds_text(job)
-        table.add_row(*cells(job.name, job.state, rounds, job.reason or job.settled))
-    console.print(table)
-    counts = []
-    for state in STATES:
-        checked = sum(job.emulated and job.state == state for job in status.jobs)
-        counts.append(f"{status.count(state)} {state}" + (f" ({checked} {_ONLY_CHECKED})" if checked else ""))
-    console.print(f"{', '.join(counts)}, {status.skipped} combinations skipped")

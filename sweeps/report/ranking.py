@@ -1,4 +1,4 @@
-"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given, decides nothing."""
+"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given and decides nothing."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from sweeps.ranking.backends import BackendFigure, Best
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import in_words, reference_text
-from sweeps.report.tables import cells, new_table, open_console
+from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
 from sweeps.text import plain
 from sweeps.trust import TRUST
 
@@ -54,7 +54,6 @@ _BACKEND_COLUMNS = {
     "best on the CPU": 140,
     "best on NNAPI": 160,
 }
-_ONLY_CHECKED = "only checked"
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
@@ -220,7 +219,7 @@ def _headline(device: DeviceRanking) -> str:
     assert device.winner is not None
     figures = device.winner.figures
     if not device.winner.timed:
-        return f"{METRICS[device.metric].title} {in_words(figures, device.metric)}, {_ONLY_CHECKED}, not timed"
+        return f"{METRICS[device.metric].title} {in_words(figures, device.metric)}, {ONLY_CHECKED}, not timed"
     low, high = figures["latency_ci_low_ms"], figures["latency_ci_high_ms"]
     text = f"p50 {METRICS['latency_p50_ms'].format(figures['latency_p50_ms'])}"
     return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"
@@ -251,7 +250,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         "variant": _short(candidate.name, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else "not timed",
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        ">ratio": "–" if ratio is None else f"{ratio[0]:.2f}×",
+        ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">MB": _figure(candidate, "artifact_mb"),

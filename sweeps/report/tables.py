@@ -7,6 +7,9 @@ from rich.text import Text
 
 from sweeps.text import plain
 
+ONLY_CHECKED = "only checked"
+"""What stands for the rounds and the time of a job that a reference implementation answered."""
+
 
 def open_console(*, stderr: bool = False) -> Console:
     """Where people read. Piped output is as wide as it needs to be; markup in names stays text."""

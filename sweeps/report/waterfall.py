@@ -69,8 +69,8 @@ def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str 
 
 
 def _bars(waterfall: Waterfall) -> Iterator[str]:
-    """One bar a step, as long as its latency. What a step saved is dotted, what it cost is dark, where that is shown
-    by more than noise."""
+    """One bar a step, as long as its latency. Time that a step saved is dotted, time that it cost is dark, where the
+    difference is more than noise."""
     names = max(len(step.name) for step in waterfall.steps)
     longest = max((step.latency.value for step in waterfall.steps if step.latency), default=0.0)
     before: float | None = None

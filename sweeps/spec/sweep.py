@@ -33,7 +33,8 @@ WEIGHTS = ("pretrained", "random", "demo")
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    # Validators are built at their first use: commands start without those that they do not need.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 def _axis(default: tuple[Any, ...], description: str) -> Any:

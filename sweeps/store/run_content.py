@@ -1,4 +1,4 @@
-"""What one MLflow run holds: params, metrics and tags from the journal's records, and back to a `ResultRow`. Pure."""
+"""What one MLflow run holds: params, metrics and tags. Made from the journal's records, read as a `ResultRow`. Pure."""
 
 import json
 import math
@@ -115,7 +115,7 @@ def gate_of(blocks: Iterable[Block]) -> str:
 
 
 def fixed_performance_of(blocks: Iterable[Block]) -> str:
-    """`on`, `off`, or empty where the device has no such mode. A job that saw several is like none of them."""
+    """`on`, `off`, or empty where the device has no such mode. Blocks of several modes give a value of their own."""
     modes = {block.conditions.fixed_performance for block in blocks}
     words = {True: "on", False: "off", None: "none"}
     return "" if modes <= {None} else " and ".join(sorted(words[mode] for mode in modes))

@@ -316,7 +316,7 @@ def test_a_damaged_store_is_an_error_with_a_next_step(page: Page, tmp_path: Path
     (tmp_path / "mlflow.sqlite").write_bytes(b"this is not a database" * 100)
     shown = page(tmp_path)
     assert not shown.exception
-    assert shown.error[0].value == "The results can not be shown."
+    assert shown.error[0].value == "The results cannot be shown."
     assert "mlflow.sqlite" in texts(shown)
     assert "Next step: " in texts(shown)
 

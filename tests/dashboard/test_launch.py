@@ -68,6 +68,6 @@ def test_a_port_that_is_taken_is_named_with_the_way_to_another(tmp_path: Path) -
         port = taken.getsockname()[1]
         ended = CliRunner().invoke(main, ["dashboard", "--workspace", str(tmp_path), "--port", str(port)])
     assert ended.exit_code == 1
-    assert f"can not listen on 127.0.0.1:{port}" in ended.stderr
+    assert f"cannot listen on 127.0.0.1:{port}" in ended.stderr
     assert "--port" in ended.stderr
     assert "EdgeSweep listens" not in ended.stderr

@@ -13,7 +13,7 @@ from workers.measure.device_files import Evaluation
 from workers.measure.requests import LogitsRequest
 from workers.models.accuracy import evaluate
 from workers.models.package import Logits
-from workers.models.prepare import PreparedModel
+from workers.models.prepared import PreparedModel
 
 
 class AccuracyPass:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from sweeps.protocol.stopping import Contest, settles
-from sweeps.ranking.merits import merits
+from sweeps.ranking.precedence import precedence
 from sweeps.records import Block, Job, Settled
 from sweeps.store.run_content import untimed_row
 from workers.driver.context import RunContext
@@ -20,7 +20,7 @@ class Contests:
         worth: Mapping[str, float] = {}
         if protocol.budget == "race":
             sweep = context.plan.sweep
-            worth = merits([untimed_row(self._journal, sweep.name, job) for job in timed], sweep)
+            worth = precedence([untimed_row(self._journal, sweep.name, job) for job in timed], sweep)
         front = context.plan.sweep.objective.front is not None
         self._contests: list[Contest] = []
         for model in dict.fromkeys(job.model for job in timed):

@@ -8,7 +8,7 @@ from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
 from workers.driver.events import Event, Measuring
 from workers.driver.outcomes import Outcomes
-from workers.models.prepare import PreparedModel
+from workers.models.prepared import PreparedModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

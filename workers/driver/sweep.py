@@ -22,7 +22,7 @@ from workers.driver.events import AttemptFailed, Away, Building, Event, Preparin
 from workers.driver.outcomes import Outcomes
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
-from workers.models.prepare import PreparedModel
+from workers.models.prepared import PreparedModel
 
 # A tracking server that is down must not cost every job its time-out.
 _PUBLISH_AGAIN_S = 60.0

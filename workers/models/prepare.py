@@ -5,7 +5,6 @@ import io
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +17,11 @@ from sweeps.workspace import Workspace
 from workers.models import data as datasets
 from workers.models import demo_training, weights
 from workers.models.code import construct, own_code
-from workers.models.dataset import DataManifest, Dataset
+from workers.models.dataset import Dataset
 from workers.models.eager import eager_logits, load_eager
 from workers.models.identity import sha256_of, source_id_of, weights_id_of
 from workers.models.package import BuildInputs, Images, Logits, ModelPackage
+from workers.models.prepared import PreparedModel
 
 Progress = Callable[[str, float | None], None]
 """What is being done, and the share of it that is done (0 to 1; `None` where it can not be told)."""
@@ -31,18 +31,6 @@ VERIFICATION_IMAGES_UNLABELLED = 8
 
 _INPUT_CONVENTION = {"transform_input": True}
 """torchvision's GoogLeNet and Inception weights were trained on inputs of another range; this argument converts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PreparedModel:
-    """What building and judging all variants of one model takes."""
-
-    build_inputs: BuildInputs
-    calibration_manifest: DataManifest
-    evaluation_manifest: DataManifest
-    evaluation: Dataset
-    evaluation_logits: Logits
-    """Of the fp32 eager model, (N, classes)."""
 
 
 def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: Sequence[Path] = ()) -> ModelPackage:

@@ -11,6 +11,7 @@ from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
+from tests.fresh_mlflow import fresh_mlflow
 
 
 @pytest.fixture(scope="module")
@@ -18,6 +19,7 @@ def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Sweeps `before`, `after` (one variant slower, one the same), `wide` (rounds that differ) and `elsewhere` (another
     preset)."""
     made = Workspace.open(tmp_path_factory.mktemp("workspace"))
+    fresh_mlflow(made.root)
     sweeps = {"before": (10.0, 20.0), "after": (12.0, 20.0), "wide": (10.0, 20.0), "elsewhere": (10.0, 20.0)}
     with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -97,7 +99,7 @@ def test_one_job_is_compared_with_itself_in_a_whole_sweep(run) -> None:
     [
         ("nowhere", "there is no sweep 'nowhere'"),
         ("before:net job 9", "has no timed job called 'net job 9'"),
-        ("nowhere.json", "can not be read as an exported manifest"),
+        ("nowhere.json", "cannot be read as an exported manifest"),
     ],
 )
 def test_what_is_not_there_is_an_error_and_none_of_the_answers(run, side: str, words: str) -> None:

@@ -13,6 +13,7 @@ from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store, load_imported
 from sweeps.workspace import Workspace
+from tests.fresh_mlflow import fresh_mlflow
 from tests.sweeps.test_tool_logs import ANDROID, IPHONE, WITH_SAMPLES
 
 
@@ -20,6 +21,7 @@ from tests.sweeps.test_tool_logs import ANDROID, IPHONE, WITH_SAMPLES
 def recorded(records, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sweep `phones`: one job, measured and published; and the older sweep `others`, which MLflow has not."""
     made = Workspace.open(tmp_path_factory.mktemp("recorded"))
+    fresh_mlflow(made.root)
     job = records.job(0)
     with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -151,7 +153,7 @@ def test_a_log_that_is_none_is_refused_in_a_line_and_nothing_is_stored(
 def test_a_log_that_can_not_be_read_is_named(command, tmp_path) -> None:
     done = command(*importing(str(tmp_path / "missing.txt")))
     assert done.exit_code == 1
-    assert "missing.txt' can not be read" in done.output
+    assert "missing.txt' cannot be read" in done.output
 
 
 def test_one_log_is_given(command, log) -> None:

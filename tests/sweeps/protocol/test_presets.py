@@ -10,8 +10,7 @@ import pytest
 
 from sweeps.errors import RunnerError, SpecError
 from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summarize
-from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Gate, protocol_of, resolve
-from sweeps.protocol.racing import LAST_LOOK
+from sweeps.protocol.presets import DEFAULT_GATE, LAST_LOOK, PRESETS, Gate, protocol_of, resolve
 from sweeps.protocol.stopping import order
 from sweeps.records import VIRTUAL_PHONE, Block, Conditions
 from sweeps.spec.sweep import (

@@ -173,7 +173,7 @@ def test_who_was_never_measured_neither_leads_nor_decides():
     assert Race(_equal(2)).leader is None
 
 
-def test_only_who_has_no_less_merit_may_beat():
+def test_only_a_candidate_of_no_less_precedence_may_beat_another():
     speeds = {"a": 10.0, "b": 15.0, "c": 20.0}
     race = Race({"a": 1.0, "b": 2.0, "c": 1.0})
     gone = _run(race, _rounds(speeds, 3))
@@ -229,9 +229,9 @@ def test_a_round_in_which_every_block_failed_changes_nothing_but_the_count():
 
 
 def test_what_can_not_be_raced_is_refused():
-    with pytest.raises(ValueError, match="needs contenders"):
+    with pytest.raises(ValueError, match="needs candidates"):
         Race({})
-    with pytest.raises(ValueError, match="finite merits"):
+    with pytest.raises(ValueError, match="finite precedence"):
         Race({"a": float("nan")})
     with pytest.raises(ValueError, match="error of a race"):
         Race(_equal(), 0.7)

@@ -21,8 +21,8 @@ def blocks(records, round_, **ms_by_key) -> list[Block]:
     ]
 
 
-def contest(protocol: Protocol, *keys: str, merits: dict[str, float] | None = None) -> Contest:
-    return Contest({key: f"net {key}" for key in keys}, protocol, merits or dict.fromkeys(keys, 2.0))
+def contest(protocol: Protocol, *keys: str, precedence: dict[str, float] | None = None) -> Contest:
+    return Contest({key: f"net {key}" for key in keys}, protocol, precedence or dict.fromkeys(keys, 2.0))
 
 
 def test_a_job_leaves_once_its_last_three_rounds_agree(records):
@@ -92,7 +92,7 @@ def test_a_race_says_who_lost_to_whom_and_by_how_much(records):
 
 
 def test_whoever_can_not_win_has_ended_however_few_rounds_it_had(records):
-    rounds = contest(RACE, "late", "good", merits={"late": 0.0, "good": 2.0})
+    rounds = contest(RACE, "late", "good", precedence={"late": 0.0, "good": 2.0})
     assert rounds.take(blocks(records, 0, good=10.0)) == []
     found = {one.job_key: one for one in rounds.take(blocks(records, 1, late=1.0, good=10.0))}
     assert (found["late"].reason, found["late"].rounds) == ("constraint", 1)
@@ -118,8 +118,8 @@ def test_the_recorded_rounds_shown_again_settle_the_same(records):
 
 
 def test_what_fails_a_constraint_never_beats_what_passes(records):
-    merits = {"slow": 2.0} | {f"k{n}": 0.0 for n in range(6)}
-    rounds = contest(RACE, *merits, merits=merits)
+    precedence = {"slow": 2.0} | {f"k{n}": 0.0 for n in range(6)}
+    rounds = contest(RACE, *precedence, precedence=precedence)
     found = [one for _, here, _ in race(records, 8) for one in rounds.take(here)]
     assert {one.reason for one in found if one.job_key != "slow"} == {"constraint"}
     assert [one.reason for one in found if one.job_key == "slow"] == ["best"]

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sweeps.ranking.backends import NONE_COUNTS, NOT_MEASURED, BackendFigure, BackendPair
-from sweeps.ranking.rank import rank, to_json
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank
 from sweeps.records import Variant
 from sweeps.report.ranking import print_ranking
 from sweeps.results import ResultRow, to_frame
@@ -50,7 +51,7 @@ def test_a_sweep_on_one_backend_has_no_such_figure(row) -> None:
     for rows in ([row(0, CPU, 8.0)], [row(0, NNAPI)], []):
         ranking = rank(to_frame(rows), FREE, "s")
         assert ranking.backends is None
-        assert to_json(ranking)["backends"] is None
+        assert ranking_document(ranking)["backends"] is None
 
 
 def test_the_quickest_build_of_each_backend_is_compared(row) -> None:
@@ -182,7 +183,7 @@ def test_why_nothing_was_measured_on_nnapi_is_told(row) -> None:
 def test_the_document_holds_figures_with_their_intervals_and_hostile_names_stay_text(row, capsys) -> None:
     rows = [row(0, CPU, 8.0, 8.1, 7.9, device=EVIL), row(1, NNAPI, 4.0, 4.1, 3.9, device=EVIL)]
     ranking = rank(to_frame(rows), FREE, "s")
-    document = json.loads(json.dumps(to_json(ranking), allow_nan=False))["backends"]
+    document = json.loads(json.dumps(ranking_document(ranking), allow_nan=False))["backends"]
     (pair,) = document["pairs"]
     assert document["headline"] == ""
     assert pair["device"] == EVIL

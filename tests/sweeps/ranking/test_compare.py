@@ -13,13 +13,13 @@ from sweeps.ranking.compare import (
     EXIT_SLOWER,
     EXIT_UNRESOLVED,
     Result,
+    SessionConditions,
     compare,
-    conditions,
-    judge,
+    latency_finding,
     welch,
 )
-from sweeps.ranking.ties import Ratio
 from sweeps.report.comparison import print_comparison
+from sweeps.stats import Estimate
 
 QUICK = {"preset": "quick", "min_seconds": 0.5, "gate": {"max_thermal_status": 0}, "fixed_performance": True}
 
@@ -34,7 +34,7 @@ def like(**changes):
         "fixed_performance": "on",
         "protocol": json.dumps(QUICK),
     }
-    return conditions(**usual | changes)
+    return SessionConditions(**usual | changes)
 
 
 def result(name, medians_ms, **changes):
@@ -75,17 +75,16 @@ STEADY = (10.0, 10.1, 9.9, 10.05)
         (0.985, 0.98, 0.999, 5, "the same"),
         (0.8, 0.6, 1.1, 5, "unresolved"),
         (1.0, None, None, 100, "unresolved"),
-        (math.nan, math.nan, math.nan, 100, "unresolved"),
     ],
 )
 def test_only_an_interval_within_the_margin_is_the_same(value, low, high, margin_percent, judgement):
-    assert judge(Ratio(value, low, high), margin_percent) == judgement
+    assert latency_finding(Estimate(value, low, high), margin_percent) == judgement
 
 
 def test_a_margin_under_two_percent_is_also_the_least_that_is_slower_so_more_rounds_always_end_it():
-    assert judge(Ratio(1.015, 1.014, 1.016), 1.0) == "slower"
-    assert judge(Ratio(1 / 1.015, 1 / 1.016, 1 / 1.014), 1.0) == "faster"
-    assert judge(Ratio(1.005, 1.004, 1.006), 1.0) == "the same"
+    assert latency_finding(Estimate(1.015, 1.014, 1.016), 1.0) == "slower"
+    assert latency_finding(Estimate(1 / 1.015, 1 / 1.016, 1 / 1.014), 1.0) == "faster"
+    assert latency_finding(Estimate(1.005, 1.004, 1.006), 1.0) == "the same"
 
 
 @pytest.mark.parametrize(

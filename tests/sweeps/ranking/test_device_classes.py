@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sweeps.ranking.device_classes import ClassRanking
-from sweeps.ranking.rank import rank, to_json
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank
 from sweeps.results import to_frame
 from sweeps.spec.sweep import ObjectiveSpec
 
@@ -90,7 +91,7 @@ def test_only_latency_is_pooled(on_unit):
 
 
 def test_the_json_has_the_classes(on_unit):
-    document = to_json(rank(to_frame([on_unit(0, "a", 10.0), on_unit(0, "b", 10.0)]), FREE, "s"))
+    document = ranking_document(rank(to_frame([on_unit(0, "a", 10.0), on_unit(0, "b", 10.0)]), FREE, "s"))
     (found,) = document["classes"]
     assert found["units"] == ("a", "b")
     assert found["entries"][0]["ratio"] == 1.0

@@ -138,7 +138,7 @@ def test_a_manifest_that_is_not_one_is_refused(export, tmp_path: Path, part: str
     document = json.loads(path.read_text())
     document[part][key] = value
     path.write_text(json.dumps(document))
-    with pytest.raises(EdgeSweepError, match=r"manifest\.json can not be read"):
+    with pytest.raises(EdgeSweepError, match=r"manifest\.json cannot be read"):
         read_shipped(path)
 
 

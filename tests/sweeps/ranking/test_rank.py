@@ -7,10 +7,11 @@ import pytest
 
 from sweeps.errors import EdgeSweepError
 from sweeps.metrics import METRICS
-from sweeps.ranking.rank import explain, rank, to_json
+from sweeps.ranking.document import explain, ranking_document
+from sweeps.ranking.rank import rank
 from sweeps.records import Settled
 from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
-from sweeps.stats import p50_estimate
+from sweeps.stats import Estimate, p50_estimate
 
 FREE = ObjectiveSpec(constraints=())
 DEFAULT = ObjectiveSpec()
@@ -108,7 +109,7 @@ def test_the_quickest_wins_where_the_difference_is_resolved():
     assert ranked.tied == ()
     assert names(ranked.ranking) == ["quick", "slow"]
     assert ranked.ranking[1].ratio_to_winner.value == pytest.approx(1.5, rel=0.01)
-    assert ranked.ranking[0].ratio_to_winner == (1.0, 1.0, 1.0)
+    assert ranked.ranking[0].ratio_to_winner == Estimate(1.0, 1.0, 1.0)
 
 
 def test_a_difference_under_two_percent_is_a_tie_however_well_it_is_resolved():
@@ -183,7 +184,7 @@ def test_one_block_each_is_a_tie_within_what_processes_of_one_artifact_differ_by
     ranked = entry(rows)
     assert ranked.winner.name == "b"
     assert names(ranked.tied) == ["a"]
-    assert ranked.ranking[1].ratio_to_winner == (pytest.approx(10 / 14.9), None, None)
+    assert ranked.ranking[1].ratio_to_winner == Estimate(pytest.approx(10 / 14.9), None, None)
 
 
 def test_rounds_that_are_not_common_are_not_paired():
@@ -439,14 +440,14 @@ def test_an_objective_without_a_value_is_not_resolved():
 def test_the_order_of_rows_does_not_matter():
     rows = [measured(f"v{n}", tuple(np.random.default_rng(n).uniform(9, 14, 3))) for n in range(12)]
     rows += [failed("f"), skipped("s"), measured("d", trust=("throttled",))]
-    there, back = (to_json(rank(pd.DataFrame(r), FREE, "s")) for r in (rows, rows[::-1]))
+    there, back = (ranking_document(rank(pd.DataFrame(r), FREE, "s")) for r in (rows, rows[::-1]))
     assert there == back
 
 
 def test_the_json_holds_the_whole_ranking_without_nan():
     rows = [measured("a"), measured("b"), unlabelled("c"), checked("d"), failed("f"), skipped("s")]
     ranking = rank(pd.DataFrame(rows), DEFAULT, "s")
-    document = json.loads(json.dumps(to_json(ranking), allow_nan=False))
+    document = json.loads(json.dumps(ranking_document(ranking), allow_nan=False))
     assert document["sweep"] == "s"
     assert document["objective"] == "smallest latency_p50_ms with accuracy_drop_points at most 1 points"
     (device,) = document["devices"]
@@ -469,7 +470,8 @@ def test_the_json_holds_the_whole_ranking_without_nan():
 
 
 def test_the_json_of_a_device_without_a_winner_says_so():
-    document = json.loads(json.dumps(to_json(rank(pd.DataFrame([failed("f")]), DEFAULT, "s")), allow_nan=False))
+    ranking = rank(pd.DataFrame([failed("f")]), DEFAULT, "s")
+    document = json.loads(json.dumps(ranking_document(ranking), allow_nan=False))
     assert document["devices"][0]["winner"] is None
     assert document["devices"][0]["no_winner_reason"] == "nothing was measured: 1 failed"
 
@@ -533,7 +535,7 @@ def test_an_elimination_by_a_constraint_counts_as_long_as_the_constraint_is_miss
     gone = left("a", None, reason="constraint", rounds=2)
     rows = [measured("a"), measured("b", (8.0, 8.1, 7.9), drop=(2.0, 1.1, 2.9), **gone)]
     strict, free = entry(rows, DEFAULT), entry(rows)
-    assert strict.ranking[1].eliminated == "left after 2 rounds: it can not win whatever its latency is, and a can"
+    assert strict.ranking[1].eliminated == "left after 2 rounds: it cannot win whatever its latency is, and a can"
     assert strict.ranking[1].state == "fail"
     assert free.winner.name == "b"
 
@@ -562,7 +564,7 @@ def test_what_would_settle_a_tie_is_said_of_each_that_is_tied_in_latency():
     assert found["same"].rounds == 0
     assert found["open"].rounds > 0
     assert ranked.rounds_to_settle == found["open"].rounds
-    document = json.loads(json.dumps(to_json(rank(pd.DataFrame(rows), FREE, "s")), allow_nan=False))
+    document = json.loads(json.dumps(ranking_document(rank(pd.DataFrame(rows), FREE, "s")), allow_nan=False))
     assert document["devices"][0]["rounds_to_settle"] == ranked.rounds_to_settle
     assert document["devices"][0]["tied"][0]["settling"].keys() == {"rounds", "outcome", "text"}
 

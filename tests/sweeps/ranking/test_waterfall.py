@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.ranking.accuracy_change import change, drop_of
-from sweeps.ranking.waterfall import Waterfall, to_json, waterfalls
+from sweeps.ranking.waterfall import Waterfall, recipe_document, waterfalls
 from sweeps.report.waterfall import render
 from sweeps.results import ResultRow, SweepResults, to_frame
 from sweeps.spec.sweep import GridSpec, ModelSpec, SweepSpec
@@ -215,7 +215,7 @@ def test_without_labels_agreement_with_eager_takes_the_place_of_accuracy() -> No
 
 def test_the_document_has_units_in_its_keys_and_no_nan() -> None:
     found = waterfall_of(row("1-eager", (12.0, 12.2)), failed("2-script"), row("3-int8", (3.0, 3.1), lost=2))
-    document = to_json("recipe-net", (found,))
+    document = recipe_document("recipe-net", (found,))
     first, second, third = document["recipes"][0]["steps"]
     assert first["latency_p50_ms"] == pytest.approx(12.1)
     assert first["gain_over_step_before"] is None

@@ -2,7 +2,6 @@ import http.client
 import json
 import math
 import os
-import shutil
 import signal
 import socket
 import sqlite3
@@ -36,16 +35,9 @@ from sweeps.store import client as store_client
 from sweeps.store.mlflow import Store, list_sweeps, load, load_imported, run_content
 from sweeps.store.uri import sqlite_path
 from tests.free_port import free_port
+from tests.fresh_mlflow import fresh_mlflow
 
 NAMES = (f"phones-{number}" for number in count())
-
-
-@pytest.fixture(scope="session")
-def fresh_database(tmp_path_factory) -> Path:
-    """An MLflow database as `check` makes it: making one takes seconds, copying it does not."""
-    path = tmp_path_factory.mktemp("mlflow") / "mlflow.sqlite"
-    Store(f"sqlite:///{path}", path.parent / "artifacts").check()
-    return path
 
 
 @pytest.fixture
@@ -56,16 +48,15 @@ def workspace(tmp_path) -> Path:
 
 
 @pytest.fixture
-def sqlite_uri(workspace, fresh_database) -> str:
-    shutil.copy(fresh_database, workspace / "mlflow.sqlite")
-    return f"sqlite:///{workspace / 'mlflow.sqlite'}"
+def sqlite_uri(workspace) -> str:
+    return f"sqlite:///{fresh_mlflow(workspace)}"
 
 
 @pytest.fixture(scope="module")
-def server_uri(tmp_path_factory, fresh_database) -> Iterator[str]:
+def server_uri(tmp_path_factory) -> Iterator[str]:
     """A real `mlflow server`."""
     folder = tmp_path_factory.mktemp("server")
-    shutil.copy(fresh_database, folder / "mlflow.sqlite")
+    fresh_mlflow(folder)
     port = free_port()
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     # A connection that waits between two tests is not closed just as the next one uses it.

@@ -175,7 +175,7 @@ def test_who_lost_to_a_job_that_is_worth_less_now_comes_back(tmp_path: Path, mon
         def judged_anew(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
             return {row.job_key: 0.0 if row.job_key in beaters else 2.0 for row in rows}
 
-        monkeypatch.setattr(contests, "merits", judged_anew)
+        monkeypatch.setattr(contests, "precedence", judged_anew)
         wider.run(journal)
         for key in lost:
             after = journal.settled(key)

@@ -10,7 +10,8 @@ import pytest
 
 from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import resolve
-from sweeps.ranking.rank import rank, to_json
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank
 from sweeps.records import VIRTUAL_PHONE, Block, Failed, Job, Measured, Variant
 from sweeps.spec.sweep import GridSpec, ObjectiveSpec, ProtocolSpec
 from sweeps.store.mlflow import Store, load
@@ -113,7 +114,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
     results = load(sweep.workspace.tracking_uri, "tiny")
     [row] = results.frame[results.frame["outcome"] == "measured"].to_dict("records")
     assert (row["runner"], row["images"]) == (runner, IMAGES)
-    [device] = to_json(rank(results.frame, results.spec.objective, "tiny"))["devices"]
+    [device] = ranking_document(rank(results.frame, results.spec.objective, "tiny"))["devices"]
     assert device["winner"]["runner"] == runner
     assert "part_of_images" in device["winner"]["trust"]
     assert device["winner"]["load_ms"] is None

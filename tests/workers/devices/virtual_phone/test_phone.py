@@ -160,8 +160,8 @@ def test_who_is_not_root_is_told_so() -> None:
 
 
 def test_the_command_brings_phones_up_and_takes_them_away(port: int) -> None:
-    program = "from sweeps.cli.virtual_phone import run_virtual_phones; run_virtual_phones(2)"
-    argv = [sys.executable, "-c", program]
+    program = "from sweeps.cli.main import main; main()"
+    argv = [sys.executable, "-c", program, "virtual-phone", "up", "--count", "2"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as command:
         assert command.stdout is not None
         assert command.stderr is not None
