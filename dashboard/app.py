@@ -11,10 +11,11 @@ import streamlit as st
 from dashboard import data
 from dashboard.data import Ranked
 from dashboard.inert import inert, line
-from dashboard.views import ranking as ranking_view
+from dashboard.views import registry as views
 from sweeps.errors import EdgeSweepError
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ComparisonConditions
+from sweeps.spec.catalog import ViewEntry
 from sweeps.store.mlflow import SweepInfo
 from sweeps.workspace import Workspace
 
@@ -78,7 +79,7 @@ def _page(tracking_uri: str, root: Path) -> None:
         f"{inert(_readiness(device.conditions))} · "
         f"device fingerprint {inert(device.fingerprint)} · updated {info.updated:%Y-%m-%d %H:%M} UTC"
     )
-    ranking_view.show(ranked, device)
+    views.draw(_choose_view(), ranked, device)
 
 
 def _choose_sweep(found: list[SweepInfo]) -> SweepInfo:
@@ -111,6 +112,16 @@ def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerato
         "Conditions (only comparable results are ranked together)", conditions, key=f"conditions of {sweep}"
     )
     return here[conditions.index(chosen) if chosen in conditions else 0]
+
+
+def _choose_view() -> ViewEntry:
+    """The page has one view, unless another package brought more."""
+    offered = views.every()
+    if len(offered) == 1:
+        return offered[0]
+    titles = [view.title for view in offered]
+    chosen = st.radio("View", titles, format_func=line, key="view", horizontal=True)
+    return offered[titles.index(chosen) if chosen in titles else 0]
 
 
 def _conditions(ranking: DeviceRanking) -> str:

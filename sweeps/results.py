@@ -111,7 +111,7 @@ class ResultRow:
     """Not in the sweep file any more."""
     run_id: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """By their names in `sweeps.metrics.METRICS`; what is unknown is not in it."""
+    """By their names in `sweeps.metrics.METRICS`, and the extra metrics of runners; what is unknown is not in it."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -145,8 +145,8 @@ class ResultRow:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Every name in `METRICS`; `None` is unknown."""
-        return {name: self.metrics.get(name) for name in METRICS}
+        """Every name in `METRICS`, `None` being unknown, and the extra metrics that it has."""
+        return {name: self.metrics.get(name) for name in METRICS} | dict(self.metrics)
 
     @property
     def timed(self) -> bool:
@@ -163,8 +163,9 @@ class ResultRow:
 
 _COLUMNS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name != "metrics"}
 
-FRAME_COLUMNS = (*_COLUMNS, *METRICS)
-"""Every column of the frame, in order: the fields of `ResultRow`, then every metric as a float (NaN is unknown)."""
+FRAME_COLUMNS = (*_COLUMNS, "extra_metrics", *METRICS)
+"""Every column of the frame, in order: the fields of `ResultRow`, a dict of the extra metrics by name, then every
+metric as a float (NaN is unknown)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +191,10 @@ def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
     """A data frame with `FRAME_COLUMNS`, one line per row in the order given; also without any row."""
     import pandas as pd
 
-    records = [[getattr(row, name) for name in _COLUMNS] + [row.metrics.get(name) for name in METRICS] for row in rows]
+    records = [
+        [*(getattr(row, name) for name in _COLUMNS), _extra(row), *(row.metrics.get(name) for name in METRICS)]
+        for row in rows
+    ]
     frame = pd.DataFrame.from_records(records, columns=list(FRAME_COLUMNS))
     return frame.astype(dict.fromkeys(METRICS, "float64"))
 
@@ -221,8 +225,13 @@ def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
     return found
 
 
+def _extra(row: ResultRow) -> dict[str, float]:
+    return {name: value for name, value in row.metrics.items() if name not in METRICS}
+
+
 def _row(record: Mapping[str, Any]) -> ResultRow:
     metrics = {name: float(value) for name in METRICS if (value := record.get(name)) is not None}
+    metrics |= record.get("extra_metrics") or {}
     values = {name: _cell(name, kind, record.get(name)) for name, kind in _COLUMNS.items()}
     return ResultRow(**values, metrics={name: value for name, value in metrics.items() if math.isfinite(value)})
 

@@ -10,15 +10,16 @@ from sweeps.planning.plan import Identities, Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
 from sweeps.records import VIRTUAL_PHONE, DeviceFacts, Variant
+from sweeps.spec import catalog
 from sweeps.spec.sweep import SweepSpec
+from workers.devices import registry as devices
 from workers.measure.attach import attach
 from workers.models import data
 from workers.models.identity import identify
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
 
-ALL_PHONES = "adb:*"
-"""In a sweep file: every phone that is attached to this host."""
+_BUILT_IN = frozenset(entry.name for entry in catalog.BUILT_IN_RUNTIMES)
 
 
 def plan_sweep(
@@ -31,8 +32,9 @@ def plan_sweep(
     """The plan of a sweep on the devices that are there. Trains, downloads and builds nothing.
 
     `folder` is where devices may keep files on this host; the user's own modules are looked for in `roots`.
-    A phone of `before`, the sweep's devices the last time, that can not be reached now stays in the plan: its results
-    are kept, and its jobs wait. `tell` is told of each such phone, and of those that `adb:*` leaves out.
+    A device of `before`, the sweep's devices the last time, that can not be reached now stays in the plan where its
+    transport lets it (a phone): its results are kept, and its jobs wait. `tell` is told of each such device, and of
+    those that a name for all of them (`adb:*`) leaves out.
     Raises `DeviceError`, `ModelError`, `DataError`.
     """
     used: list[str] = sorted({name for grid in spec.grids for name in grid.runtime})
@@ -42,12 +44,12 @@ def plan_sweep(
         networks.append(sentinel.MODEL)
     calibration, evaluation = data.manifests(spec.data)
     versions: dict[str, str] = {}
-    builders: dict[str, str] = {}
+    own_versions: dict[str, dict[str, str]] = {}
     references: dict[str, str] = {}
     for name in used:
-        own = runtimes.get(name).versions()
-        versions |= own
-        builders[name] = own["builder"]
+        own_versions[name] = runtimes.get(name).versions()
+        # What other packages bring moves nothing of the builds that are there without them.
+        versions = own_versions[name] | versions if name not in _BUILT_IN else versions | own_versions[name]
         references |= runtimes.get(name).references()
     facts = _devices(spec.devices, folder, references, before, tell)
     identities = Identities(
@@ -55,7 +57,7 @@ def plan_sweep(
         calibration_id=calibration.id,
         evaluation_id=evaluation.id,
         versions=versions,
-        builders=builders,
+        own_versions=own_versions,
         runners={name: runtimes.get(name).runner() for name in used},
         references=references,
     )
@@ -71,7 +73,7 @@ def device_facts(name: str, folder: Path, references: Mapping[str, str]) -> Devi
     attached = attach(name, folder)
     attached.device.release()
     facts = attached.facts
-    if not (facts.name == "local" or facts.exec_context == VIRTUAL_PHONE) or compiler() is None:
+    if not (catalog.is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE) or compiler() is None:
         return facts
     return replace(facts, emulates=tuple(sorted(references)))
 
@@ -87,12 +89,21 @@ def _devices(
     found: dict[str, DeviceFacts] = {}
     causes: set[str] = set()
     for name in dict.fromkeys(names):
-        known = [facts for facts in before if facts.name.startswith("adb:") and name in (facts.name, ALL_PHONES)]
-        for facts in _all_phones(folder, references, tell) if name == ALL_PHONES else [_one(name, folder, references)]:
+        entry = catalog.device(name)
+        finder = entry.discovery if entry is not None and name == f"{entry.name}:*" else ""
+        known = [
+            facts
+            for facts in before
+            if entry is not None
+            and entry.may_be_away
+            and catalog.device(facts.name) == entry
+            and (finder or name == facts.name)
+        ]
+        for facts in _all(name, finder, folder, references, tell) if finder else [_one(name, folder, references)]:
             if isinstance(facts, DeviceFacts):
                 first = found.setdefault(facts.device_id, facts)
                 if first.name != facts.name:
-                    _check_one_phone(first, facts, folder)
+                    _check_one_unit(first, facts, folder)
                     tell(f"{facts.name} is the same device as {first.name}: measured once")
             elif not known:
                 raise facts
@@ -106,12 +117,12 @@ def _devices(
     return tuple(found.values())
 
 
-def _check_one_phone(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
-    """Raises `DeviceError` where two phones call themselves the same."""
-    from workers.devices.adb.device import AdbDevice
-
-    boots = {AdbDevice(folder, facts.name.partition(":")[2]).boot_id() for facts in (one, other)}
-    if len(boots) > 1:
+def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
+    """Raises `DeviceError` where two devices call themselves the same."""
+    entry = catalog.device(one.name)
+    if entry is None or not entry.discovery or catalog.device(other.name) != entry:
+        return
+    if not devices.discovery(entry.discovery).are_one(one.name, other.name, folder):
         raise DeviceError(
             "ambiguous_serial",
             f"{one.name} and {other.name} are two phones that both call themselves {one.device_id}",
@@ -130,13 +141,11 @@ def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts 
         )
 
 
-def _all_phones(
-    folder: Path, references: Mapping[str, str], tell: Callable[[str], object]
+def _all(
+    asked: str, finder: str, folder: Path, references: Mapping[str, str], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
-    """Of this host; an error at the end where there is none."""
-    from workers.devices.adb.discovery import attached
-
-    names, refused = attached()
+    """All that hang on this host and that the sweep file's name, `adb:*`, asks for; an error at the end for none."""
+    names, refused = devices.discovery(finder).attached()
     count = 0
     for facts in (_one(name, folder, references) for name in names):
         if isinstance(facts, DeviceFacts):
@@ -149,14 +158,14 @@ def _all_phones(
     if not count:
         yield DeviceError(
             "no_phone",
-            f"{ALL_PHONES} finds no phone that can be measured" + (f" ({refused[0].message})" if refused else ""),
+            f"{asked} finds no phone that can be measured" + (f" ({refused[0].message})" if refused else ""),
             refused[0].next_step if refused else "attach one and allow USB debugging: `adb devices` must list it",
         )
 
 
-def no_program(facts: DeviceFacts, runtime: str = "torchscript") -> str | None:
+def no_program(facts: DeviceFacts, runtime: str = Variant().runtime) -> str | None:
     """Why nothing of that runtime can run on a device without Python, with the way out; `None` where it can."""
-    if facts.runtime_versions or facts.name == "local":
+    if facts.runtime_versions or catalog.is_host(facts.name):
         return None
     try:
         runtimes.get(runtime).programs(facts)

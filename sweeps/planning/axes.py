@@ -3,50 +3,28 @@
 So two cells of a grid that would be the same artifact are one variant, and a grid over backends needs no exceptions.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from sweeps.records import DEFAULT_GRANULARITY, Variant
+from sweeps.spec import catalog
 
-_EVERYWHERE = frozenset({"runtime", "backend", "precision", "layout"})
-_OF_BACKEND = {
-    "cpu": frozenset({"capture", "format", "fuse", "optimize"}),
-    "nnapi": frozenset({"format", "preference", "flexible_batch"}),
-    "metal": frozenset({"capture"}),
-}
-_OF_INT8 = frozenset({"quantization", "granularity", "calibration_images", "interface"})
-_FIXED: dict[str, dict[str, Any]] = {
-    "cpu": {"preference": "none", "relaxed_fp16": False, "flexible_batch": False},
-    # A traced core that NNAPI runs, in a scripted whole. Its converter takes fused models only.
-    "nnapi": {"capture": "mixed", "fuse": True, "optimize": False},
-    # The Metal passes are a part of optimize_for_mobile, and fuse by themselves; iOS loads the lite format.
-    "metal": {
-        **{"format": "ptl", "fuse": True, "optimize": True},
-        **{"preference": "none", "relaxed_fp16": False, "flexible_batch": False},
-    },
-}
-_FP32: dict[str, Any] = {
-    "quantization": "none",
-    "qengine": "none",
-    "granularity": "none",
-    "calibration_images": 0,
-    "interface": "none",
-}
-_EAGER = Variant(runtime="eager", capture="eager")
-"""As the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice."""
+_DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
 _UNCALIBRATED = frozenset({"dynamic"})
 _ENGINE_OF_ABI = {"arm": "qnnpack", "x86": "x86"}
 
 
-def free_axes(backend: str, precision: str, quantization: str) -> frozenset[str]:
-    """The build axes that have a choice for this backend, precision and (int8 only) way to quantize."""
-    axes = _EVERYWHERE | _OF_BACKEND.get(backend, frozenset())
+def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> frozenset[str]:
+    """The build axes that have a choice for this runtime, backend, precision and (int8 only) way to quantize."""
+    entry = catalog.runtimes()[runtime]
+    axes = entry.axes | {"runtime"}
+    where = entry.backend(backend)
+    if where is None:
+        return axes
     if precision == "int8":
-        axes |= _OF_INT8 | ({"qengine"} if backend == "cpu" else set())
-        axes -= {"calibration_images"} if quantization in _UNCALIBRATED else set()
-    elif backend == "nnapi":
-        axes |= {"relaxed_fp16"}
-    return axes
+        calibrated = where.int8_axes - ({"calibration_images"} if quantization in _UNCALIBRATED else set())
+        return axes | where.axes | calibrated
+    return axes | where.axes | where.fp32_axes
 
 
 def is_calibrated(variant: Variant) -> bool:
@@ -57,21 +35,23 @@ def is_calibrated(variant: Variant) -> bool:
 def resolve_variant(variant: Variant, abi: str) -> Variant:
     """The variant with every axis that has no choice set, and every `auto` replaced by what it means for this ABI.
 
-    An engine stays `auto` where none is known for the ABI.
+    An engine stays `auto` where none is known for the ABI. A backend that its runtime does not have stays too.
     """
-    if variant.runtime == "eager":
-        return _EAGER
-    variant = replace(variant, **_FIXED.get(variant.backend, {}))
-    if variant.precision == "fp32":
-        return replace(variant, **_FP32)
-    variant = replace(variant, relaxed_fp16=False)
-    if variant.backend != "cpu":
-        variant = replace(variant, qengine="qnnpack")  # whose numbers phones' accelerators are made for
-    elif variant.qengine == "auto":
+    runtime = catalog.runtimes()[variant.runtime]
+    backend = variant.backend if "backend" in runtime.axes else runtime.backends[0].name
+    precision = variant.precision if "precision" in runtime.axes else _DEFAULTS["precision"]
+    free = free_axes(runtime.name, backend, precision, variant.quantization)
+    given = {axis: value for axis, value in variant.axes().items() if axis in free}
+    variant = Variant(**_DEFAULTS | _fixed(runtime.backend(backend), precision) | given | {"backend": backend})
+    if variant.qengine == "auto":
         engines = (engine for family, engine in _ENGINE_OF_ABI.items() if abi.startswith(family))
         variant = replace(variant, qengine=next(engines, "auto"))
     if variant.granularity == "auto":
         variant = replace(variant, granularity=DEFAULT_GRANULARITY.get(variant.qengine, "auto"))
-    if variant.quantization in _UNCALIBRATED:
-        variant = replace(variant, calibration_images=0)
     return variant
+
+
+def _fixed(backend: catalog.BackendEntry | None, precision: str) -> dict[str, Any]:
+    if backend is None:
+        return {}
+    return {**backend.fixed, **(backend.int8_fixed if precision == "int8" else {})}

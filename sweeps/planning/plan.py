@@ -11,6 +11,7 @@ from sweeps.planning.axes import free_axes, is_calibrated, resolve_variant
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Skipped, Variant, canonical_key
+from sweeps.spec import catalog
 from sweeps.spec.sweep import DigitsData, GridSpec, ModelSpec, SweepSpec
 
 Supports = Callable[[Variant, DeviceFacts], str | None]
@@ -30,6 +31,8 @@ UNKNOWN_IMAGES = 1_000
 
 _BUILD_AXES = tuple(axis.name for axis in fields(Variant))
 _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
+_CHOSEN_FIRST = {"runtime", "backend", "precision", "quantization"}
+"""What decides which other axes have a choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +55,8 @@ class Identities:
     evaluation_id: str
     versions: Mapping[str, str]
     """Of every library and of the builder: `torch`, `torchvision`, `builder`."""
-    builders: Mapping[str, str] = field(default_factory=dict)
-    """Per runtime, its own builder's version, where `versions` has that of another one."""
+    own_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Per runtime its own part of them: a sweep with several runtimes has the build keys of a sweep with one."""
     runners: Mapping[str, str]
     """Per runtime, the runner and its version; a device that another one was brought to says so in its facts."""
     references: Mapping[str, str] = field(default_factory=dict)
@@ -103,7 +106,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     skipped: list[Skipped] = []
     for one, name in zip(combinations, names, strict=True):
         device_id = one.facts.device_id
-        reason = _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
+        reason = _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
         if reason:
             skipped.append(
                 Skipped(
@@ -243,6 +246,12 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
             yield replace(one, run=RunAxes()) if one.emulated else one
 
 
+def _not_of_runtime(one: _Combination) -> str | None:
+    variant = one.variant
+    free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
+    return catalog.not_of_runtime(variant.axes(), free)
+
+
 def _no_engine(one: _Combination) -> str | None:
     if one.variant.qengine != "auto":
         return None
@@ -292,13 +301,9 @@ def _build_key(model: ModelSpec, variant: Variant, identities: Identities) -> st
             "input_shape": list(model.input_shape),
             "variant": variant.axes(),
             "calibration_id": identities.calibration_id if is_calibrated(variant) else None,
-            "versions": {**identities.versions, **_builder(variant.runtime, identities)},
+            "versions": dict(identities.own_versions.get(variant.runtime, identities.versions)),
         }
     )
-
-
-def _builder(runtime: str, identities: Identities) -> dict[str, str]:
-    return {"builder": identities.builders[runtime]} if runtime in identities.builders else {}
 
 
 def _job_key(
@@ -323,13 +328,16 @@ def _job_key(
 
 
 def _cells(grid: GridSpec) -> int:
-    """Combinations of one grid at most: an axis counts only where its backend and precision leave a choice."""
+    """Combinations of one grid at most: an axis counts only where runtime, backend and precision leave a choice."""
     runs = math.prod(len(getattr(grid, axis)) for axis in _RUN_AXES)
     builds = 0
-    for backend, precision in itertools.product(grid.backend, grid.precision):
-        for quantization in grid.quantization if precision == "int8" else ("none",):
-            swept = free_axes(backend, precision, quantization) - {"backend", "precision", "quantization"}
-            builds += math.prod(len(getattr(grid, axis)) for axis in swept)
+    for runtime in (catalog.runtimes()[name] for name in grid.runtime):
+        backends = grid.backend if "backend" in runtime.axes else (runtime.backends[0].name,)
+        precisions = grid.precision if "precision" in runtime.axes else ("fp32",)
+        for backend, precision in itertools.product(backends, precisions):
+            for quantization in grid.quantization if precision == "int8" else ("none",):
+                swept = free_axes(runtime.name, backend, precision, quantization) - _CHOSEN_FIRST
+                builds += math.prod(len(getattr(grid, axis)) for axis in swept)
     return runs * builds
 
 

@@ -110,7 +110,15 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
         temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
         labels=stored_in_order(labels),
+        extra_metrics=_extra_medians(blocks),
     )
+
+
+def _extra_medians(blocks: Sequence[Block]) -> dict[str, float]:
+    names = dict.fromkeys(name for block in blocks for name in block.extra_metrics)
+    return {
+        name: median([block.extra_metrics[name] for block in blocks if name in block.extra_metrics]) for name in names
+    }
 
 
 def _ms(ns: int | None) -> float | None:

@@ -21,7 +21,7 @@ class Candidate:
     job_key: str
     build_key: str
     figures: dict[str, float | None]
-    """Every name in `METRICS`."""
+    """Every name in `METRICS`, and the extra metrics that it has."""
     runner: str
     """Name and version of the program that timed it; empty where none did."""
     executor: str

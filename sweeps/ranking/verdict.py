@@ -7,6 +7,7 @@ from typing import Literal
 from sweeps.metrics import METRICS
 from sweeps.records import Timing
 from sweeps.results import ResultRow
+from sweeps.spec import catalog
 from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
 from sweeps.trust import TRUST, disqualified
 
@@ -15,7 +16,7 @@ Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 """In the order of a ranking."""
 
-UNSHIPPABLE = {"eager": "PyTorch in Python runs on no phone: it is here to compare with"}
+UNSHIPPABLE = catalog.unshippable()
 """Runtimes that cannot win, and why."""
 
 INTERVALS = {
@@ -27,7 +28,6 @@ INTERVALS = {
 TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
 """Metrics that exist only where a device ran the backend: what was only checked has none of them."""
 
-_BACKENDS = {"nnapi": "NNAPI", "metal": "Metal"}
 _LABELLED = {"top1_percent", "top5_percent", *("accuracy_drop_points", *INTERVALS["accuracy_drop_points"])}
 
 
@@ -140,7 +140,7 @@ def reference_text(executor: str) -> str:
     """What a figure that `executor` (`reference:<backend>@<version>`) gave stands for, in one line for people."""
     backend = executor.removeprefix("reference:").partition("@")[0]
     return (
-        f"{_BACKENDS.get(backend, backend)} model run on this host by EdgeSweep's reference implementation; "
+        f"{catalog.backend_title(backend)} model run on this host by EdgeSweep's reference implementation; "
         "its time says nothing of a phone"
     )
 

@@ -1,14 +1,16 @@
 """What one field of a sweep file may hold: names, paths, CPUs, metrics, devices."""
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeps.errors import did_you_mean
 from sweeps.metrics import METRICS
+from sweeps.spec import catalog
 from sweeps.spec.messages import SENTENCE
 
 
@@ -60,17 +62,31 @@ def _check_metric(metric: str) -> str:
     return metric
 
 
-_NAMED = r"fake:[a-z0-9_]+|adb:(\*|[A-Za-z0-9._:\[\]%-]+)"
-_DEVICES = "local, adb:SERIAL, adb:*, fake:NAME"
+@dataclass(frozen=True, slots=True)
+class ValueOf:
+    """What a build axis of text may hold, as the catalog has it: like a `Literal` of those values."""
+
+    axis: str
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema(list(catalog.values(self.axis)))
 
 
 def _check_device(device: str) -> str:
-    kind = device.partition(":")[0]
-    if device == "local" or re.fullmatch(_NAMED, device):
+    if catalog.device(device) is not None:
         return device
+    kind = device.partition(":")[0]
+    # Simulated ones last: nobody means them by chance.
+    known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
+    allowed = ", ".join(usage for entry in known for usage in entry.usages)
     if kind == "tag":
-        raise wrong(f"{device!r} is a kind of device that this version can not measure on (allowed: {_DEVICES})")
-    raise wrong(f"there is no device {device!r} (allowed: {_DEVICES}){did_you_mean(device, ['local'])}")
+        raise wrong(f"{device!r} is a kind of device that this version can not measure on (allowed: {allowed})")
+    single = [entry.name for entry in known if not entry.unit]
+    raise wrong(f"there is no device {device!r} (allowed: {allowed}){did_you_mean(device, single)}")
+
+
+def _device_pattern() -> str:
+    return f"^({'|'.join(entry.pattern for entry in catalog.devices().values())})$"
 
 
 def check_path_text(path: object) -> object:
@@ -99,7 +115,7 @@ def exists(kind: Literal["file", "folder"], path: Path) -> bool:
 
 Name = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"pattern": f"^{_NAME}$"})]
 MetricName = Annotated[str, AfterValidator(_check_metric), Field(json_schema_extra={"enum": list(METRICS)})]
-DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra={"pattern": f"^(local|{_NAMED})$"})]
+DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra={"pattern": _device_pattern()})]
 Source = Annotated[str, AfterValidator(_check_source)]
 Cpus = Annotated[str, AfterValidator(_check_cpus)]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text), AfterValidator(from_file)]

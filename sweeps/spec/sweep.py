@@ -9,6 +9,7 @@ from pydantic.config import JsonDict
 
 from sweeps.errors import SpecError, did_you_mean
 from sweeps.metrics import METRICS
+from sweeps.spec import catalog
 from sweeps.spec.fields import (
     Cpus,
     Deviation,
@@ -18,6 +19,7 @@ from sweeps.spec.fields import (
     Name,
     Size,
     Source,
+    ValueOf,
     check_path_text,
     exists,
     from_file,
@@ -162,38 +164,38 @@ class GridSpec(_Part):
     name: Literal[""] | Name = Field(
         default="", description="Named grids keep their jobs apart, even of one and the same variant."
     )
-    runtime: tuple[Literal["torchscript", "eager"], ...] = _axis(
+    runtime: tuple[Annotated[str, ValueOf("runtime")], ...] = _axis(
         ("torchscript",), "Toolchain; eager: PyTorch in Python, to compare with and never to ship."
     )
-    backend: tuple[Literal["cpu", "nnapi", "metal"], ...] = _axis(("cpu",), "Where the operators run.")
-    precision: tuple[Literal["fp32", "int8"], ...] = _axis(("fp32", "int8"), "Numbers.")
-    quantization: tuple[Literal["static_fx", "static_eager", "dynamic", "qat"], ...] = _axis(
+    backend: tuple[Annotated[str, ValueOf("backend")], ...] = _axis(("cpu",), "Where the operators run.")
+    precision: tuple[Annotated[str, ValueOf("precision")], ...] = _axis(("fp32", "int8"), "Numbers.")
+    quantization: tuple[Annotated[str, ValueOf("quantization")], ...] = _axis(
         ("static_fx",),
         "How int8 is made: static in FX graph mode or in eager mode, dynamic (linear layers only), or static after a "
         "short quantization-aware training; fp32 ignores it.",
     )
-    qengine: tuple[Literal["auto", "qnnpack", "x86", "onednn"], ...] = _axis(
+    qengine: tuple[Annotated[str, ValueOf("qengine")], ...] = _axis(
         ("auto",), "Kernels of int8 on the CPU, and the qconfig that fits them; auto: qnnpack on Arm, x86 on x86."
     )
-    granularity: tuple[Literal["auto", "per_tensor", "per_channel"], ...] = _axis(
+    granularity: tuple[Annotated[str, ValueOf("granularity")], ...] = _axis(
         ("auto",), "int8 only: one scale for all weights of a layer, or one per channel; auto: the engine's default."
     )
     calibration_images: tuple[Literal["all"] | Annotated[int, Field(ge=1, le=1_000_000)], ...] = _axis(
         ("all",), "int8 only: calibrate with the first so many images of data.calibration."
     )
-    interface: tuple[Literal["core", "full", "inside"], ...] = _axis(
+    interface: tuple[Annotated[str, ValueOf("interface")], ...] = _axis(
         ("core",), "int8 only: core: float in and out; full: int8 in and out; inside: NNAPI quantizes as well."
     )
-    layout: tuple[Literal["nchw", "nhwc"], ...] = _axis(("nchw", "nhwc"), "Memory layout of the artifact.")
-    capture: tuple[Literal["script", "trace", "mixed"], ...] = _axis(
+    layout: tuple[Annotated[str, ValueOf("layout")], ...] = _axis(("nchw", "nhwc"), "Memory layout of the artifact.")
+    capture: tuple[Annotated[str, ValueOf("capture")], ...] = _axis(
         ("script",), "How TorchScript is made; mixed: traced parts in a scripted whole, as nnapi always is."
     )
-    format: tuple[Literal["pt", "ptl"], ...] = _axis(
+    format: tuple[Annotated[str, ValueOf("format")], ...] = _axis(
         ("pt",), "For the full interpreter, or ptl for the lite one, as metal always is."
     )
     fuse: tuple[bool, ...] = _axis((True,), "cpu only: fuse Conv+BN, Conv+BN+ReLU, Conv+ReLU, Linear+ReLU.")
     optimize: tuple[bool, ...] = _axis((True,), "cpu only: apply optimize_for_mobile.")
-    preference: tuple[Literal["sustained_speed", "fast_single_answer", "low_power"], ...] = _axis(
+    preference: tuple[Annotated[str, ValueOf("preference")], ...] = _axis(
         ("sustained_speed",), "nnapi only: what the phone's driver compiles for."
     )
     relaxed_fp16: tuple[bool, ...] = _axis((False,), "nnapi in fp32 only: the driver may compute in fp16.")
@@ -417,7 +419,8 @@ def load(path: Path) -> SweepSpec:
         error = caught
     problems = sentences(document, error, json_schema())
     if problems:
-        raise SpecError("\n".join(problems), "correct the sweep file; `edgesweep schema` prints all that it may hold")
+        remedy = "correct the sweep file; `edgesweep schema` prints all that it may hold"
+        raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
     return sweep
 
 

@@ -7,7 +7,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.news import Position
 from sweeps.journal.plans import skipped_key
-from sweeps.json_records import from_json, to_json
+from sweeps.json_records import document, from_json, to_json
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block, Measured
 from sweeps.results import ResultRow, SweepInfo, SweepResults, to_frame
@@ -293,7 +293,7 @@ def _write(
     )
     files = {}
     if blocks:
-        samples = {"job_key": content.row.job_key, "blocks": [asdict(block) for block in blocks]}
+        samples = {"job_key": content.row.job_key, "blocks": [document(block) for block in blocks]}
         files["samples.json"] = json.dumps(samples, allow_nan=False)
     if manifest is not None:
         files[FILE_NAME] = manifest.model_dump_json(indent=2)

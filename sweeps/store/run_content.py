@@ -80,6 +80,7 @@ def of_job(
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled}
     if isinstance(outcome, Measured):
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
+        metrics |= {} if outcome.timing is None else outcome.timing.extra_metrics
         about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
     else:
         about |= {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.message}
@@ -105,7 +106,7 @@ def to_row(
         text = params.get(entry.name) if entry.name in _PARAMS else tags.get(_TAGS.get(entry.name, ""))
         if text is not None:
             values[entry.name] = _parsed(entry.name, entry.type, text)
-    known = {name: value for name, value in metrics.items() if name in METRICS and math.isfinite(value)}
+    known = {name: value for name, value in metrics.items() if name != BLOCK_MEDIAN and math.isfinite(value)}
     return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
 
 

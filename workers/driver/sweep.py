@@ -13,6 +13,7 @@ from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol
 from sweeps.records import DeviceFacts, Failed, Job
+from sweeps.spec import catalog
 from sweeps.spec.sweep import ModelSpec
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.contact import merge_host_events
@@ -85,7 +86,7 @@ class Driver:
             yield from self._build(wanted)
             # Every build has ended here: the local device shares this machine with the builds, and with what the
             # hosts of the others do.
-            alone = [facts for facts in lanes if facts.name == "local"]
+            alone = [facts for facts in lanes if catalog.is_host(facts.name)]
             for together in ([facts for facts in lanes if facts not in alone], alone):
                 runs = [*self._device_runs({facts: lanes[facts] for facts in together}, pending)]
                 yield from merge_host_events(side_by_side(runs))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from sweeps.records import DeviceFacts, Failed, Variant
+from sweeps.spec import catalog
 from workers.artifacts import PackedArtifact
 from workers.measure.bench import Request
 from workers.models.package import BuildInputs
@@ -27,7 +28,9 @@ class BuildRequest:
         """Builds of one family have their long stages in common: one process makes them all."""
         one = self.variant
         numbers = (one.precision, one.quantization, one.qengine, one.granularity, one.calibration_images)
-        return id(self.inputs), one.runtime, one.backend == "nnapi", *numbers
+        backend = catalog.runtimes()[one.runtime].backend(one.backend)
+        apart = one.backend if backend is not None and backend.builds_apart else ""
+        return id(self.inputs), one.runtime, apart, *numbers
 
 
 Stop = Callable[[], bool]

@@ -98,6 +98,7 @@ class BlockRequest(Request[Block]):
             exit_code=completed.exit_code,
             conditions=conditions,
             device_seconds=seconds,
+            extra_metrics=report.extra_metrics,
         )
         return replace(block, labels=block_labels(block, job.variant.backend, job.variant.qengine, protocol))
 

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
+from sweeps.metrics import checked_extra
 from sweeps.records import DeviceFacts, Variant
 from workers.models.package import BuildInputs, Images
 
@@ -66,6 +67,15 @@ class RunReport:
     """A library stood in for the backend: the answers count, and there are no samples."""
     cpus_ran: tuple[int, ...] = ()
     """Empty where the system does not tell."""
+    extra_metrics: Mapping[str, float] = field(default_factory=dict)
+    """Figures of the runner's own, by names that no metric of EdgeSweep has (`sweeps.metrics.checked_extra`)."""
+
+    def __post_init__(self) -> None:
+        """Raises `RunnerError`: whichever runtime parsed it, no store has to refuse it later."""
+        try:
+            checked_extra(self.extra_metrics)
+        except ValueError as error:
+            raise RunnerError("garbled", f"the runner's report makes no sense: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

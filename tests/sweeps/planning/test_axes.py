@@ -11,23 +11,30 @@ from hypothesis import strategies as st
 
 from sweeps.planning.axes import free_axes, is_calibrated, resolve_variant
 from sweeps.records import Variant
+from sweeps.spec import catalog
 from sweeps.spec.sweep import GridSpec
 
 ABIS = ("x86_64", "x86", "arm64-v8a", "armeabi-v7a", "riscv64")
 
 
 def _values(axis: str) -> list[Any]:
-    """All values that a sweep file may give a build axis of TorchScript, read off its type."""
-    (inner, _) = get_args(GridSpec.model_fields[axis].annotation)
+    """All values that a sweep file may give a build axis of TorchScript."""
     if axis in ("runtime", "calibration_images"):
         return ["torchscript"] if axis == "runtime" else [0, 10, 100]
-    return [True, False] if inner is bool else list(get_args(inner))
+    (inner, _) = get_args(GridSpec.model_fields[axis].annotation)
+    return [True, False] if inner is bool else list(catalog.values(axis))
 
 
 VALUES = {axis: _values(axis) for axis in asdict(Variant())}
 VARIANTS = st.fixed_dictionaries({axis: st.sampled_from(values) for axis, values in VALUES.items()}).map(
     lambda axes: Variant(**axes)
 )
+
+
+def free_axes_of(variant: Variant) -> frozenset[str]:
+    return free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
+
+
 CHOICES = [
     ("cpu", "fp32", "none", {"capture", "format", "fuse", "optimize"}),
     ("nnapi", "fp32", "none", {"format", "preference", "flexible_batch", "relaxed_fp16"}),
@@ -57,14 +64,14 @@ def test_variants_that_differ_once_resolved_have_labels_that_differ() -> None:
 def test_an_axis_without_a_choice_has_one_value_whatever_was_given(
     variant: Variant, abi: str, data: st.DataObject
 ) -> None:
-    fixed = sorted(VALUES.keys() - free_axes(variant.backend, variant.precision, variant.quantization))
+    fixed = sorted(VALUES.keys() - free_axes_of(variant))
     other = {axis: data.draw(st.sampled_from(VALUES[axis])) for axis in fixed}
     assert resolve_variant(replace(variant, **other), abi) == resolve_variant(variant, abi)
 
 
 @given(variant=VARIANTS, data=st.data())
 def test_an_axis_with_a_choice_keeps_what_was_given(variant: Variant, data: st.DataObject) -> None:
-    axis = data.draw(st.sampled_from(sorted(free_axes(variant.backend, variant.precision, variant.quantization))))
+    axis = data.draw(st.sampled_from(sorted(free_axes_of(variant))))
     given = getattr(variant, axis)
     assert given == "auto" or getattr(resolve_variant(variant, "x86_64"), axis) == given
 
@@ -83,7 +90,7 @@ def test_each_backend_and_precision_has_its_own_axes(
     backend: str, precision: str, quantization: str, own: set[str]
 ) -> None:
     everywhere = {"runtime", "backend", "precision", "layout"}
-    assert free_axes(backend, precision, quantization) == everywhere | own
+    assert free_axes("torchscript", backend, precision, quantization) == everywhere | own
 
 
 def test_granularity_follows_the_engine_that_auto_stands_for() -> None:

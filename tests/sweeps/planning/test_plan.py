@@ -22,6 +22,7 @@ from sweeps.planning import plan as plans
 from sweeps.planning.plan import Identities, ModelIdentity, Plan, check_size, count, estimate_seconds, expand
 from sweeps.protocol.presets import protocol_of, resolve
 from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Variant, canonical_key
+from sweeps.spec import catalog
 from sweeps.spec.sweep import (
     DataSpec,
     DigitsData,
@@ -342,7 +343,7 @@ def _values(axis: str) -> list[Any]:
         "cpus": ["all", "0", "0,1"],
         "calibration_images": ["all", 10, 50],
     }
-    return values.get(axis) or ([True, False] if inner is bool else list(get_args(inner)))
+    return values.get(axis) or ([True, False] if inner is bool else list(catalog.values(axis)))
 
 
 AXES = [name for name in GridSpec.model_fields if name != "name"]

@@ -37,7 +37,7 @@ from workers.devices.adb.lease import Hold
 from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver import contact
 from workers.driver.events import AttemptFailed, Away, Waiting
-from workers.plan import ALL_PHONES, plan_sweep
+from workers.plan import plan_sweep
 
 pytestmark = pytest.mark.system
 
@@ -172,7 +172,7 @@ def test_a_phone_that_is_not_there_at_the_start_is_named(pair: Pair, built: Path
     assert caught.value.next_step
     told: list[str] = []
     sweep = PhoneSweep(tmp_path / "all", built, [second])
-    spec = sweep.spec.model_copy(update={"devices": (ALL_PHONES,)})
+    spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
     plan = plan_sweep(spec, sweep.workspace.root, (sweep.home,), tell=told.append)
     assert [facts.device_id for facts in plan.devices] == [second.serialno]
 
@@ -202,7 +202,7 @@ def test_a_phone_that_does_not_know_this_computer_is_told_of_and_left_out(
     told: list[str] = []
     try:
         root, roots = sweep.workspace.root, (sweep.home,)
-        spec = sweep.spec.model_copy(update={"devices": (ALL_PHONES,)})
+        spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
         plan = plan_sweep(spec, root, roots, tell=told.append)
         with pytest.raises(DeviceError) as caught:
             plan_sweep(spec.model_copy(update={"devices": (f"adb:{stranger.serial}",)}), root, roots)
@@ -360,7 +360,7 @@ def test_two_phones_of_one_serial_number_are_refused(pair: Pair, built: Path, tm
     with VirtualPhone(tmp_path / "twin", first.serialno) as twin:
         AdbHost(port).connect(twin.serial)
         try:
-            spec = sweep.spec.model_copy(update={"devices": (ALL_PHONES,)})
+            spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
             plan = plan_sweep(spec, root, roots, tell=told.append)
             both = spec.model_copy(update={"devices": (f"adb:{first.serial}", f"adb:{twin.serial}")})
             with pytest.raises(DeviceError) as caught:

@@ -40,3 +40,11 @@ def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]
         else:
             names.append(f"adb:{max(ways, key=lambda way: way[2])[0]}")
     return names, refused
+
+
+def are_one(name: str, other: str, folder: Path) -> bool:
+    """Whether two names with one serial number lead to one phone: both then tell of the same boot.
+
+    Raises `DeviceError`.
+    """
+    return len({AdbDevice(folder, one.partition(":")[2]).boot_id() for one in (name, other)}) == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
+from sweeps.spec import catalog
 from workers.models.package import BuildInputs
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
@@ -29,7 +30,7 @@ class Eager:
             return f"eager is the model before anything is done to it: fp32, not {variant.precision}"
         if variant.layout != "nchw":
             return f"eager is the model before anything is done to it: nchw, not {variant.layout}"
-        if facts.name != "local":
+        if not catalog.is_host(facts.name):
             return f"eager needs Python and torch, which {facts.name} does not have"
         return None
 
