@@ -123,8 +123,8 @@ class AttemptTables(NewsTables):
         return tuple(from_json(Imported, record) for (record,) in rows)
 
     def retry_failures(self, sweep: str, *, kind: str = "") -> int:
-        """Let no failure up to now (of jobs with one of that kind, where one is given) count any more for the jobs of
-        this sweep; returns how many jobs that concerns.
+        """Forgive the failures of this sweep's jobs up to now, only of jobs with a failure of `kind` where it is given;
+        returns how many jobs that concerns.
 
         The failures stay in the file. A failed build is forgiven for every sweep that needs it.
         """
