@@ -57,7 +57,7 @@ class Contact:
                 return replace(block, session=self._context.session)
             if block is not None or self.stopped():
                 return block
-            # It was away: what was known of its state is of before.
+            # It was away, so its state has to be looked at again.
         message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
         return Failed(stage="run", kind="disconnected", message=message)
 
@@ -76,9 +76,9 @@ class Contact:
                 return answer
             if self.stopped():
                 return None
-            # From its first silence: until then it answered, however long that took.
+            # Counted from the first answer that failed, whatever that one took.
             began = began or time.monotonic()
-            # One that was never there in this run is not expected to come. What its host lacks tells nothing of it.
+            # A device that never answered in this run is not waited for, unless it is its host that lacks something.
             self._expected |= answer.kind in HOST_KINDS
             whose = _HOST if answer.kind in HOST_KINDS else self._device
             if not self._expected or waited >= _AWAY_S:

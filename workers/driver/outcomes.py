@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from sweeps.errors import FINAL_KINDS
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import MAX_ATTEMPTS, Complete, Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob, planned_job
-from sweeps.records import Failed, Job, Measured
+from sweeps.records import Failed, Job
 from workers.driver.events import AttemptFailed
 
 
@@ -18,9 +18,9 @@ class Outcomes:
         jobs = (*plan.jobs, *plan.sentinels)
         self._planned: dict[str, PlannedJob] = {job.key: planned_job(plan, job) for job in jobs}
 
-    def of(self, job: Job) -> Measured | Failed | None:
+    def of(self, job: Job) -> Complete | Failed | None:
         """`None` while it is pending."""
-        return self._journal.outcome(self._planned[job.key])
+        return self._journal.ending(self._planned[job.key])
 
     def planned(self, job: Job) -> PlannedJob:
         return self._planned[job.key]
@@ -32,7 +32,7 @@ class Outcomes:
         return isinstance(self.of(job), Failed)
 
     def is_measured(self, job: Job) -> bool:
-        return isinstance(self.of(job), Measured)
+        return isinstance(self.of(job), Complete)
 
     def add_failure(self, job: Job, failed: Failed) -> AttemptFailed:
         """Store the end of one try."""

@@ -34,11 +34,11 @@ class Rounds:
             self._contact.spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
             yield from contests.take(blocks)
         contests.withdraw_beaten()
-        # A round in which somebody is missing goes on; where all are done with all, the next one begins.
+        # A round that lacks blocks is completed; otherwise the next one begins.
         round_ = self._first_round(contests.contending)
         while keys := contests.contending:
             total = self._progress.done + len(keys) * max(1, self._protocol.rounds - round_) + accuracies
-            # Keys that are done already stay in the order: it must not depend on where a run was interrupted.
+            # Jobs that have their block keep their place: the order must not depend on where a run was interrupted.
             for key in order(keys, round_, self._protocol.seed):
                 if self._contact.stopped():
                     return

@@ -63,17 +63,17 @@ class Driver:
         self._more = more or {}
 
     def run(self) -> Iterator[Event]:
-        """A model that can not be used, or its data, is the failure of its own jobs, and nobody else's."""
+        """A model that cannot be used, or whose data cannot, fails its own jobs only."""
         self._journal.save_plan(self._plan)
         if self._more:
             pending = [job for job in self._plan.jobs if job.key in self._more]
         else:
             pending = self._outcomes.pending(self._plan.jobs)
-        # Before anything is built: a device that no host has is known at once, and nothing is built for it alone.
+        # Before anything is built: nothing is built for a device that no host has.
         lanes, away = self._lanes(pending)
         yield from away
         pending = [job for job in pending if any(job.device_id == facts.device_id for facts in lanes)]
-        # Measured, but its file is gone or damaged: it is built again, so that it can be exported.
+        # A measured build whose file is gone or damaged is built again, so that it can be exported.
         timed = {job.device_id for job in pending if not job.emulated}
         lost = [
             job
@@ -84,8 +84,7 @@ class Driver:
             wanted = [*pending, *lost, *(job for job in self._plan.sentinels if job.device_id in timed)]
             yield from self._prepare_models(wanted)
             yield from self._build(wanted)
-            # Every build has ended here: the local device shares this machine with the builds, and with what the
-            # hosts of the others do.
+            # Every build has ended here. The local device comes last: the hosts of the others load this machine too.
             alone = [facts for facts in lanes if catalog.is_host(facts.name)]
             for together in ([facts for facts in lanes if facts not in alone], alone):
                 runs = [*self._device_runs({facts: lanes[facts] for facts in together}, pending)]
@@ -118,7 +117,7 @@ class Driver:
 
     def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
         yield from DeviceRun(lane, facts, jobs, self._context()).run()
-        # Others may have it while the slower ones go on.
+        # Another sweep may have this device while slower devices go on.
         yield Ask(lane.close)
 
     def _prepare_models(self, pending: Sequence[Job]) -> Iterator[Event]:
@@ -176,7 +175,7 @@ class Driver:
             yield Building(done, len(requests), tuple(running.values()))
 
     def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
-        """What a failed build speaks of: the variant, the variant on these images, or only this try."""
+        """The keys that the failure holds for: the variant, the variant on these images, or only this try."""
         if failed.kind in TRANSIENT_KINDS:
             return [job.key for job in self._plan.jobs if job.build_key == build_key]
         jobs = [job for job in self._plan.jobs if job.build_key == build_key]

@@ -50,7 +50,7 @@ class Lane:
 
     def rest(self, seconds: float) -> None:
         if self._bench is None:
-            # Nobody waits for a device by attaching it, and one that can not be attached has no clock to rest on.
+            # A device that cannot be attached has no clock of its own.
             time.sleep(seconds)
         else:
             self._bench.rest(seconds)
@@ -73,7 +73,7 @@ class Lane:
                 f"device:{asked.device_id} only to the host of that device",
             )
         try:
-            # Only here, where the phone is about to be measured: whoever lists or plans ends nothing.
+            # Only here, where the phone is about to be measured: listing and planning end nothing.
             found.device.end_orphans()
             # Lanes of one host are side by side. The id is text from the device, so it names no folder itself.
             scratch = self._folder / "lanes" / canonical_key({"device": asked.device_id})[:16]

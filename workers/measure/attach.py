@@ -1,4 +1,4 @@
-"""A device made ready to run artifacts: one without Python is brought the runtimes' programs."""
+"""Makes a device ready to run artifacts: pushes the runtimes' programs to one that has no Python."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ class Attached:
 def attach(name: str, folder: Path) -> Attached:
     """The device that a sweep file calls `name`; `folder` is where it may keep files on this host.
 
-    Without a program for its ABI its facts name no runtime. A phone is leased from here on: what is brought to it
+    Where there is no program for its ABI, its facts name no runtime. A phone is leased from here on: pushing programs
     would disturb what another process measures there. Raises `DeviceError`.
     """
     device = devices.connect(name, folder)

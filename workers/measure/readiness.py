@@ -2,11 +2,12 @@
 
 The rules:
 
-* What a device has no sensor for is not asked of it. That is not "cool": `Conditions.knows_heat` is false then, and the
-  block is `ungated`.
-* What a device had a sensor for and does not tell any more is not ready: a battery that can not be read is too low, a
-  temperature that is gone is too high, also where another thermometer stands in for the battery's.
-* Other programs are waited for like heat, but apart (`Readiness.busy_only`): they seldom end because one waits.
+* A condition without a sensor is not checked. That does not mean cool: `Conditions.knows_heat` is false then, and the
+  block is labelled `ungated`.
+* A sensor that was there and can no longer be read makes the device not ready: an unknown battery level counts as too
+  low, an unknown temperature as too high, also where another thermometer takes the place of the battery's.
+* The load of other programs is waited for like heat, with a limit of its own (`Readiness.busy_only`): waiting seldom
+  ends it.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""How long a device is waited for in one run: once in vain, and once for other programs. Asks nothing of a device."""
+"""How long one run waits for a device: for heat and battery until one wait was in vain, and once for other programs."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ _NO_TIME_S = 0.01
 
 
 class WaitLimits:
-    """With one device in one run. Before a block: `next_wait_s` after each look, `ended` once that is 0."""
+    """Of one device in one run. Before a block: `next_wait_s` after each look, `ended` once that is 0."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._gate = gate = protocol.gate
@@ -25,10 +25,10 @@ class WaitLimits:
         self._waits = True
 
     def next_wait_s(self, found: Readiness, waited_s: float) -> float:
-        """For how long the next look may wait; 0: there is none. `waited_s` is of this block, `found`'s included.
+        """For how many seconds the next look may wait; 0: there is no next look.
 
-        A device that was waited for in vain is given no more time until it is found ready: another 20 minutes would
-        end the same way.
+        `waited_s` is the whole wait for this block, that of `found` included. After a wait in vain there is none until
+        the device is found ready: another 20 minutes would end the same way.
         """
         if self._gate is None or found.ready:
             self._waits = True
@@ -42,9 +42,10 @@ class WaitLimits:
         return min(LOOK_S, left_s) if left_s > _NO_TIME_S else 0.0
 
     def ended(self, found: Readiness) -> Readiness | Failed:
-        """What the last look comes to, `waited_seconds` being those of the whole wait.
+        """The result of the last look; its `waited_seconds` are those of the whole wait.
 
-        Other programs are only marked; all else as the protocol says: marked, or `Failed("run", "not_ready", ...)`.
+        The load of other programs is only marked. Anything else is marked too, or a `Failed("run", "not_ready", ...)`,
+        as the protocol says.
         """
         if found.ready or found.busy_only:
             return found
