@@ -61,7 +61,7 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     Example: edgesweep plan sweep.yaml
     """
     from sweeps.journal.journal import Journal
-    from sweeps.planning.plan import estimate_seconds
+    from sweeps.planning.size import estimate_seconds
     from sweeps.protocol.presets import protocol_of
     from sweeps.records import Failed
     from sweeps.report.plan import plan_document, print_plan

@@ -82,7 +82,7 @@ class CtrlC:
 
 
 def load_sweep(sweep_file: Path, yes: bool) -> "SweepSpec":
-    from sweeps.planning.plan import check_size
+    from sweeps.planning.size import check_size
     from sweeps.spec.sweep import load
 
     spec = load(sweep_file)
