@@ -11,7 +11,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +23,7 @@ from sweeps.protocol import blocks, racing, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.ranking import ties
+from sweeps.spec import catalog
 from sweeps.spec.sweep import GateSpec, GridSpec
 from sweeps.trust import TRUST
 
@@ -111,7 +112,9 @@ def axes() -> str:
         if name == "name":
             continue
         (kind, _) = get_args(field.annotation)
-        rows.append(f"| `{name}` | {_values(kind, field.default)} | {field.description} |")
+        known = catalog.values(name)
+        values = ", ".join(_marked(known, field.default)) if known else _values(kind, field.default)
+        rows.append(f"| `{name}` | {values} | {field.description} |")
     return "| axis | values | |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
@@ -275,13 +278,17 @@ def _values(kind: Any, default: tuple[Any, ...]) -> str:
     words: list[str] = []
     for one in kinds:
         if get_origin(one) is Literal:
-            words += [f"**{value}**" if value in default else str(value) for value in get_args(one)]
+            words += _marked(get_args(one), default)
         elif one is bool:
             words += [f"**{value}**".lower() if value in default else str(value).lower() for value in (True, False)]
         else:
             words += [f"**{value}**" for value in default if value not in words and f"**{value}**" not in words]
             words += ["..."]
     return ", ".join(words)
+
+
+def _marked(values: Iterable[object], default: tuple[Any, ...]) -> list[str]:
+    return [f"**{value}**" if value in default else str(value) for value in values]
 
 
 def _docstring(module: Path) -> str:

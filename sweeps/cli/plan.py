@@ -7,8 +7,8 @@ import click
 from sweeps.cli.options import json_option, print_json, sweep_file_argument, workspace_option, yes_option
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.journal.journal import Journal
-from sweeps.planning.plan import estimate_seconds
 from sweeps.planning.planned import planned_job
+from sweeps.planning.size import estimate_seconds
 from sweeps.protocol.presets import protocol_of
 from sweeps.records import Failed
 from sweeps.workspace import Workspace

@@ -1,66 +1,25 @@
 """From a sweep file to jobs and skipped combinations. Pure, deterministic; trains, downloads and builds nothing."""
 
 import itertools
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
-from sweeps.errors import SpecError
-from sweeps.planning.axes import free_axes, is_calibrated, resolve_variant
+from sweeps.planning.axes import free_axes, resolve_variant
+from sweeps.planning.keys import Identities, ModelIdentity, build_key, job_key, runner_of
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
-from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Skipped, Variant, canonical_key
+from sweeps.records import DeviceFacts, Job, RunAxes, Skipped, Variant
 from sweeps.spec import catalog
-from sweeps.spec.sweep import DigitsData, GridSpec, ModelSpec, SweepSpec
+from sweeps.spec.sweep import SweepSpec
+
+__all__ = ["Identities", "ModelIdentity", "Plan", "Supports", "expand"]
 
 Supports = Callable[[Variant, DeviceFacts], str | None]
 
-TOO_MANY = 10_000
-"""More jobs than this are planned only when the user says so: half a day even at 5 s each."""
-
-PROCESS_START_S = 2.5
-"""A Python process that imports torch: 2.5 s measured on 2 shared cores (2026-11)."""
-BUILD_S = 6.0
-"""Load, lower, save, and verify in a fresh process, which alone costs a start: about 6 s for MobileNetV2 on 2 cores."""
-INFERENCE_224_S = 0.010
-"""MobileNetV2 on 1x3x224x224 takes 3.5 to 25 ms by variant (facts of 2026-11); scaled by the size of the input."""
-DIGITS_IMAGES = 597
-UNKNOWN_IMAGES = 1_000
-"""Assumed for a folder or a data set that is not limited by `images`: listing it is not the plan's business."""
 
 _BUILD_AXES = tuple(axis.name for axis in fields(Variant))
 _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
-_CHOSEN_FIRST = {"runtime", "backend", "precision", "quantization"}
-"""What decides which other axes have a choice."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelIdentity:
-    """What a build key knows of a model: all of it known before the model is loaded."""
-
-    source: str
-    """`torchvision:mobilenet_v2`, or `module:function@<sha256 of its source files>`."""
-    weights_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identities:
-    """Everything outside the sweep file that the keys depend on, handed in by the caller."""
-
-    models: Mapping[str, ModelIdentity]
-    """By the model's name in the sweep file."""
-    calibration_id: str
-    """sha256 of the calibration manifest."""
-    evaluation_id: str
-    versions: Mapping[str, str]
-    """Of every library and of the builder: `torch`, `torchvision`, `builder`."""
-    own_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Per runtime its own part of them: a sweep with several runtimes has the build keys of a sweep with one."""
-    runners: Mapping[str, str]
-    """Per runtime, the runner and its version; a device that another one was brought to says so in its facts."""
-    references: Mapping[str, str] = field(default_factory=dict)
-    """Per backend that a host can check without the silicon: `reference:<backend>@<version>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,16 +79,16 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
                 )
             )
             continue
-        build_key = _build_key(models[one.model], one.variant, identities)
-        runner = _runner(one.facts, one.variant.runtime, identities)
+        key = build_key(models[one.model], one.variant, identities)
+        runner = runner_of(one.facts, one.variant.runtime, identities)
         reference = identities.references[one.variant.backend] if one.emulated else ""
-        first_key = _job_key(build_key, one, protocol, runner, reference, replicate=0)
+        first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
         replicate = seen[first_key]
         seen[first_key] += 1
         jobs.append(
             Job(
-                key=_job_key(build_key, one, protocol, runner, reference, replicate=replicate),
-                build_key=build_key,
+                key=job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate),
+                build_key=key,
                 name=name,
                 model=one.model,
                 grid=one.grid,
@@ -155,53 +114,6 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     )
 
 
-def count(spec: SweepSpec) -> int:
-    """How many jobs and skipped combinations one device gets at most. Expands nothing."""
-    return len(spec.models) * sum(_cells(grid) for grid in spec.grids)
-
-
-def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
-    """Refuse a sweep of more than `TOO_MANY` jobs before anything is expanded, unless the user said `--yes`.
-
-    Raises `SpecError` with the figure.
-    """
-    jobs = count(spec) * devices
-    if jobs > TOO_MANY and not yes:
-        cells = ", ".join(f"grids[{i}]: {_cells(grid):,}" for i, grid in enumerate(spec.grids))
-        raise SpecError(
-            f"{spec.name} has {jobs:,} jobs, more than {TOO_MANY:,} "
-            f"(models: {len(spec.models)}, devices: {devices}, combinations in {cells})",
-            "shorten the axes, or give --yes if you mean it",
-        )
-
-
-def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> float:
-    """Roughly how long what is left takes: builds one after the other, then all devices side by side.
-
-    `done` holds keys of jobs, `builds_done` build keys. Training, downloads and waiting for a cool device are not in
-    it, because the plan knows nothing of them.
-    """
-    pending = [job for job in plan.jobs if job.key not in done]
-    evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
-    models = {model.name: model for model in plan.sweep.models}
-    builds = {job.build_key for job in pending} - set(builds_done)
-    on_device: dict[str, float] = dict.fromkeys((facts.device_id for facts in plan.devices), 0.0)
-    for job in pending:
-        inference_s = INFERENCE_224_S * math.prod(models[job.model].input_shape) / (3 * 224 * 224)
-        warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
-        block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
-        seconds = 0.0 if job.emulated else protocol.rounds * (PROCESS_START_S + warmup_s + block_s)
-        if (job.build_key, job.device_id) not in evaluated:
-            evaluated.add((job.build_key, job.device_id))
-            seconds += PROCESS_START_S + _evaluation_images(plan.sweep) * inference_s
-        on_device[job.device_id] += seconds
-    return len(builds) * BUILD_S + max(on_device.values(), default=0.0)
-
-
-def _runner(facts: DeviceFacts, runtime: str, identities: Identities) -> str:
-    return dict(facts.runners).get(runtime, identities.runners[runtime])
-
-
 def _sentinels(
     jobs: Sequence[Job], devices: Sequence[DeviceFacts], protocol: Protocol, identities: Identities
 ) -> dict[str, Job]:
@@ -213,11 +125,11 @@ def _sentinels(
     for facts in devices:
         if facts.device_id in timed:
             one = _Combination(facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes())
-            build_key = _build_key(sentinel.MODEL, one.variant, identities)
-            runner = _runner(facts, one.variant.runtime, identities)
+            key = build_key(sentinel.MODEL, one.variant, identities)
+            runner = runner_of(facts, one.variant.runtime, identities)
             found[facts.device_id] = Job(
-                key=_job_key(build_key, one, protocol, runner, "", replicate=0),
-                build_key=build_key,
+                key=job_key(key, one.facts, one.run, protocol, runner, "", replicate=0),
+                build_key=key,
                 name=f"{one.model} · {facts.name}",
                 model=one.model,
                 grid="",
@@ -289,61 +201,3 @@ def _names(combinations: Sequence[_Combination]) -> list[str]:
             words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
         names.append(" · ".join(words))
     return names
-
-
-def _build_key(model: ModelSpec, variant: Variant, identities: Identities) -> str:
-    identity = identities.models[model.name]
-    return canonical_key(
-        {
-            "model_source": identity.source,
-            "arguments": model.arguments,
-            "weights_id": identity.weights_id,
-            "input_shape": list(model.input_shape),
-            "variant": variant.axes(),
-            "calibration_id": identities.calibration_id if is_calibrated(variant) else None,
-            "versions": dict(identities.own_versions.get(variant.runtime, identities.versions)),
-        }
-    )
-
-
-def _job_key(
-    build_key: str, one: _Combination, protocol: Protocol, runner: str, reference: str, *, replicate: int
-) -> str:
-    """`replicate` counts identical jobs under different names, so that a variant entered twice is measured twice;
-    the names themselves are not in the key, so that renaming a grid measures nothing again. The reference is in the
-    keys of those that it checks, so that what failed under one version gets another chance under the next."""
-    return canonical_key(
-        ({"reference": reference} if reference else {})
-        | {
-            "build_key": build_key,
-            "device_id": one.facts.device_id,
-            "fingerprint": one.facts.fingerprint,
-            "run": asdict(one.run),
-            "protocol": protocol.comparable(),
-            "runner": runner,
-            "schema_version": SCHEMA_VERSION,
-            "replicate": replicate,
-        }
-    )
-
-
-def _cells(grid: GridSpec) -> int:
-    """Combinations of one grid at most: an axis counts only where runtime, backend and precision leave a choice."""
-    runs = math.prod(len(getattr(grid, axis)) for axis in _RUN_AXES)
-    builds = 0
-    for runtime in (catalog.runtimes()[name] for name in grid.runtime):
-        backends = grid.backend if "backend" in runtime.axes else (runtime.backends[0].name,)
-        precisions = grid.precision if "precision" in runtime.axes else ("fp32",)
-        for backend, precision in itertools.product(backends, precisions):
-            for quantization in grid.quantization if precision == "int8" else ("none",):
-                swept = free_axes(runtime.name, backend, precision, quantization) - _CHOSEN_FIRST
-                builds += math.prod(len(getattr(grid, axis)) for axis in swept)
-    return runs * builds
-
-
-def _evaluation_images(spec: SweepSpec) -> int:
-    source = spec.data.evaluation
-    most = DIGITS_IMAGES if isinstance(source, DigitsData) else UNKNOWN_IMAGES
-    if source.images is None:
-        return most
-    return min(source.images, most) if isinstance(source, DigitsData) else source.images

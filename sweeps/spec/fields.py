@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeps.errors import did_you_mean
@@ -122,3 +122,19 @@ FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text)
 """Absolute once `load` has read it, because it starts at the sweep file's folder."""
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Deviation = Annotated[float, Field(gt=0)]
+
+
+class Part(BaseModel):
+    """A block of keys of a sweep file: no key that is not known, no value of another type."""
+
+    # Validators are built at their first use: commands start without those that they do not need.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
+
+
+def check_unique(names: list[str], message: str, *at: str) -> None:
+    """`message` has `{}` for the name that comes twice; what is wrong lies `at` below its place in the list."""
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        if name and name in seen:
+            raise wrong(message.format(repr(name)), position, *at)
+        seen.add(name)

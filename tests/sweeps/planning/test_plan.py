@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 import sweeps
 from sweeps.errors import SpecError
-from sweeps.planning import plan as plans
-from sweeps.planning.plan import Identities, ModelIdentity, Plan, check_size, count, estimate_seconds, expand
+from sweeps.planning import size
+from sweeps.planning.plan import Identities, ModelIdentity, Plan, expand
+from sweeps.planning.size import check_size, count, estimate_seconds
 from sweeps.protocol.presets import protocol_of, resolve
 from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Variant, canonical_key
 from sweeps.spec import catalog
@@ -711,16 +712,16 @@ def test_the_estimate_adds_builds_rounds_and_accuracy() -> None:
         data=DataSpec(evaluation=SyntheticData(source="synthetic", images=100)),
     )
     quick = protocol_of(spec)
-    rounds = quick.rounds * (plans.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
-    accuracy = plans.PROCESS_START_S + 100 * plans.INFERENCE_224_S
-    assert seconds(planned(spec)) == pytest.approx(plans.BUILD_S + rounds + accuracy)
+    rounds = quick.rounds * (size.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
+    accuracy = size.PROCESS_START_S + 100 * size.INFERENCE_224_S
+    assert seconds(planned(spec)) == pytest.approx(size.BUILD_S + rounds + accuracy)
 
 
 def test_what_is_done_is_not_in_the_estimate() -> None:
     plan = planned(sweep_of(GridSpec(threads=(1, 2))))
     assert seconds(plan, keys(plan)) == 0
     builds = {job.build_key for job in plan.jobs}
-    assert seconds(plan) - seconds(plan, builds_done=builds) == pytest.approx(len(builds) * plans.BUILD_S)
+    assert seconds(plan) - seconds(plan, builds_done=builds) == pytest.approx(len(builds) * size.BUILD_S)
     steps = [seconds(plan, {job.key for job in plan.jobs[:number]}) for number in range(len(plan.jobs) + 1)]
     assert all(before > after for before, after in itertools.pairwise(steps))
 
@@ -732,7 +733,7 @@ def test_accuracy_is_estimated_once_for_all_thread_counts_of_a_build() -> None:
     )
     builds = {job.build_key for job in one.jobs}
     quick = resolve(ProtocolSpec())
-    block = quick.rounds * (plans.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
+    block = quick.rounds * (size.PROCESS_START_S + quick.warmup_seconds + quick.min_seconds)
     assert seconds(three, builds_done=builds) - seconds(one, builds_done=builds) == pytest.approx(2 * block)
 
 
@@ -741,8 +742,8 @@ def test_what_is_only_checked_costs_its_build_and_its_accuracy() -> None:
         GridSpec(backend=("nnapi",), precision=("fp32",), layout=("nhwc",)),
         data=DataSpec(evaluation=SyntheticData(source="synthetic", images=100)),
     )
-    accuracy = plans.PROCESS_START_S + 100 * plans.INFERENCE_224_S
-    assert seconds(planned(spec, HOST)) == pytest.approx(plans.BUILD_S + accuracy)
+    accuracy = size.PROCESS_START_S + 100 * size.INFERENCE_224_S
+    assert seconds(planned(spec, HOST)) == pytest.approx(size.BUILD_S + accuracy)
 
 
 def test_devices_are_estimated_side_by_side_and_large_inputs_longer() -> None:
@@ -759,11 +760,11 @@ def test_devices_are_estimated_side_by_side_and_large_inputs_longer() -> None:
 @pytest.mark.parametrize(
     ("source", "images"),
     [
-        (DigitsData(source="digits"), plans.DIGITS_IMAGES),
+        (DigitsData(source="digits"), size.DIGITS_IMAGES),
         (DigitsData(source="digits", images=50), 50),
-        (DigitsData(source="digits", images=5000), plans.DIGITS_IMAGES),
+        (DigitsData(source="digits", images=5000), size.DIGITS_IMAGES),
         (FolderData(source="folder", path=Path("x"), images=5000), 5000),
-        (FolderData(source="folder", path=Path("x")), plans.UNKNOWN_IMAGES),
+        (FolderData(source="folder", path=Path("x")), size.UNKNOWN_IMAGES),
         (SyntheticData(source="synthetic"), 32),
     ],
 )
@@ -772,7 +773,7 @@ def test_the_estimate_knows_how_many_images_are_evaluated(source: Any, images: i
         return seconds(planned(sweep_of(GridSpec(precision=("fp32",), layout=("nchw",)), data=data)))
 
     single = estimate(DataSpec(evaluation=SyntheticData(source="synthetic", images=1)))
-    found = (estimate(DataSpec(evaluation=source)) - single) / plans.INFERENCE_224_S + 1
+    found = (estimate(DataSpec(evaluation=source)) - single) / size.INFERENCE_224_S + 1
     assert math.isclose(found, images, rel_tol=1e-6)
 
 
