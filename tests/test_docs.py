@@ -48,6 +48,8 @@ def test_every_make_target_that_is_shown_exists() -> None:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
+@pytest.mark.system
+@pytest.mark.long
 def test_the_readme_s_own_model_runs_as_it_is_written(tmp_path: Path) -> None:
     files = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", README, re.DOTALL))
     assert set(files) == {"my_net.py", "sweep.yaml"}

@@ -39,7 +39,7 @@ from workers.events import Attempt, Away, Waiting
 from workers.planner import ALL_PHONES, plan_sweep
 from workers.virtual_phone import VirtualPhone
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 Pair = list[VirtualPhone]
 

@@ -33,7 +33,7 @@ from workers.devices.interface import Sensors
 from workers.events import Attempt, Away, Waiting
 from workers.virtual_phone import VirtualPhone
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 Pair = list[VirtualPhone]
 
