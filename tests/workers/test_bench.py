@@ -12,6 +12,7 @@ from sweeps.errors import DeviceError
 from sweeps.protocol import resolve
 from sweeps.records import Block, Failed, Variant
 from sweeps.spec import ProtocolSpec
+from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.bench import Bench, Evaluation
 from workers.build import ArtifactStore
@@ -53,7 +54,7 @@ class FullDevice(LocalDevice):
 @pytest.fixture
 def inputs(tmp_path: Path) -> BuildInputs:
     inputs = tiny_inputs()
-    ArtifactStore(tmp_path / "artifacts").build(KEY, Variant(), inputs)
+    gallery.build(tmp_path / "artifacts", KEY, Variant(), inputs)
     return inputs
 
 
