@@ -25,7 +25,7 @@ dashboard: $(STAMP)
 # The two tiers: each test is in one of them.
 FAST := not system or smoke
 SYSTEM := system and not smoke
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
 
 test: $(STAMP) lint
 	$(PYTEST) -m "$(FAST)"

@@ -205,6 +205,8 @@ def columns_of(ranking: str) -> list[str]:
     return re.split(r"\s{2,}", titles.strip())
 
 
+@pytest.mark.system
+@pytest.mark.long
 def test_the_readme_s_own_model_runs_as_it_is_written(tmp_path: Path) -> None:
     files = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", README, re.DOTALL))
     assert set(files) == {"my_net.py", "sweep.yaml"}

@@ -98,6 +98,7 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     assert picture.stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_the_readme_picture_is_taken_from_a_workspace(workspace: Path, tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     done = subprocess.run(

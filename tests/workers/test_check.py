@@ -17,6 +17,7 @@ from sweeps.ranking.export import BlockProtocol, Expected, GateLimits, Shipped, 
 from sweeps.records import Block, Variant
 from sweeps.spec.sweep import ProtocolSpec
 from sweeps.workspace import Workspace
+from tests import gallery
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.check import Check, _judged, check
@@ -38,7 +39,7 @@ PROTOCOL = resolve(
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shipped, bytes]:
     """A real artifact with made-up figures: 1 ms a block, on this very machine."""
     store = ArtifactStore(tmp_path_factory.mktemp("built"))
-    artifact = store.build("a" * 64, Variant(), tiny_inputs())
+    artifact = gallery.build(store.root, "a" * 64, Variant(), tiny_inputs())
     facts = local_facts()
     expected = Expected(
         sweep="s",

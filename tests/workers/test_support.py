@@ -124,6 +124,8 @@ def _outcomes(table: SupportTable, model: str) -> dict[tuple[str, ...], Manifest
     return {(group_of(cell.variant), *column_of(cell.variant)): cell.outcome for cell in row.cells}
 
 
+@pytest.mark.system
+@pytest.mark.long
 @pytest.mark.compiler
 @pytest.mark.timeout(1800)
 def test_four_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(desk: _Desk) -> None:

@@ -14,6 +14,7 @@ import torch
 from sweeps.cli.recipe import STEPS, recipe_spec
 from sweeps.errors import SpecError
 from sweeps.protocol.presets import protocol_of
+from tests.fresh_mlflow import fresh_mlflow
 
 SWEEP = """
 name: own
@@ -38,6 +39,7 @@ def options(**given: Any) -> dict[str, Any]:
 def folder(own_folder: Path) -> Path:
     """The user's folder with a sweep file."""
     (own_folder / "sweep.yaml").write_text(SWEEP)
+    fresh_mlflow(own_folder / "edgesweep-data")
     return own_folder
 
 
@@ -52,6 +54,8 @@ def attempts(folder: Path) -> int:
         return int(database.execute("SELECT count(*) FROM attempts").fetchone()[0])
 
 
+@pytest.mark.system
+@pytest.mark.long
 def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path, recipe: Command) -> None:
     done = recipe("sweep.yaml", "--json")
     assert done.returncode == 0, done.stderr

@@ -856,6 +856,7 @@ def test_the_twelfth_job_is_published_with_no_more_statements_than_the_first(
 # Faults before anything is written
 
 
+@pytest.mark.alone
 def test_a_server_that_is_down_is_told_at_once(new_store):
     port = free_port()
     start = time.monotonic()
@@ -866,6 +867,7 @@ def test_a_server_that_is_down_is_told_at_once(new_store):
     assert time.monotonic() - start < 5
 
 
+@pytest.mark.alone
 def test_a_server_that_accepts_and_never_answers_is_told_in_seconds(new_store):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         start = time.monotonic()

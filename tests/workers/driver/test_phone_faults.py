@@ -39,7 +39,7 @@ from workers.driver import contact
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import plan_sweep
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 Pair = list[VirtualPhone]
 

@@ -34,7 +34,7 @@ from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.measure import readiness, requests
 
-pytestmark = pytest.mark.system
+pytestmark = [pytest.mark.system, pytest.mark.long]
 
 Pair = list[VirtualPhone]
 

@@ -66,6 +66,7 @@ def test_nothing_starts_after_stop(executor: InlineExecutor) -> None:
     assert list(executor.build([_request("a")], lambda: True)) == []
 
 
+@pytest.mark.alone
 def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
     executor: InlineExecutor, tmp_path: Path
 ) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from sweeps.records import Failed, Variant
+from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
-from workers.artifacts import ArtifactStore
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Sensors
 from workers.devices.local import LocalDevice
@@ -38,7 +38,7 @@ def test_two_devices_that_evaluate_one_artifact_at_once_each_have_their_own_answ
 
     monkeypatch.setattr(LocalDevice, "pull", pull_and_wait)
     inputs = tiny_inputs()
-    ArtifactStore(tmp_path / "artifacts").build(KEY, Variant(), inputs)
+    gallery.build(tmp_path / "artifacts", KEY, Variant(), inputs)
     facts = [attach(f"fake:{name}", tmp_path).facts for name in ("steady", "cool")]
     lanes = [Lane(one, tmp_path) for one in facts]
     job = tiny_job(KEY, key="b" * 64, device_id=facts[0].device_id)
@@ -81,7 +81,7 @@ def test_a_device_that_can_not_be_attached_is_left_alone_for_as_long_as_was_aske
 def test_a_phone_whose_nonsense_nobody_expected_fails_its_own_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ArtifactStore(tmp_path / "artifacts").build(KEY, Variant(), tiny_inputs())
+    gallery.build(tmp_path / "artifacts", KEY, Variant(), tiny_inputs())
     facts = attach("fake:steady", tmp_path).facts
     lane = Lane(facts, tmp_path)
     job = tiny_job(KEY, key="d" * 64, device_id=facts.device_id)

@@ -12,6 +12,7 @@ from sweeps.errors import DeviceError
 from sweeps.protocol.presets import resolve
 from sweeps.records import Block, Failed, Variant
 from sweeps.spec.sweep import ProtocolSpec
+from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
 from workers.devices.fake.device import FakeDevice
@@ -56,7 +57,7 @@ class FullDevice(LocalDevice):
 @pytest.fixture
 def inputs(tmp_path: Path) -> BuildInputs:
     inputs = tiny_inputs()
-    ArtifactStore(tmp_path / "artifacts").build(KEY, Variant(), inputs)
+    gallery.build(tmp_path / "artifacts", KEY, Variant(), inputs)
     return inputs
 
 

@@ -9,6 +9,7 @@ import pytest
 from sweeps.protocol.presets import resolve
 from sweeps.records import Failed, Variant
 from sweeps.spec.sweep import ProtocolSpec
+from tests import gallery
 from tests.workers.runtimes.test_skew import rewritten
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
@@ -32,7 +33,7 @@ NEWER = {
 def test_what_is_newer_than_the_runtime_fails_at_loading_whatever_it_was_loaded_for(tmp_path: Path, told: str) -> None:
     store = ArtifactStore(tmp_path / "artifacts")
     inputs = tiny_inputs()
-    store.build(KEY, Variant(), inputs)
+    gallery.build(store.root, KEY, Variant(), inputs)
     _replace_model(store, NEWER[told])
     bench = Bench(LocalDevice(tmp_path), tmp_path)
     job = tiny_job(KEY)

@@ -65,6 +65,7 @@ def named(runners: Path, form: str = "pt") -> str:
     return SpeedBenchmark.of(runners / programs.STOCK_TOOLS[form], host_abi()).runner
 
 
+@pytest.mark.alone
 def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
     phone: VirtualPhone, runners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

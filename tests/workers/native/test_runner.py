@@ -36,7 +36,7 @@ from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format, bundle, save
 from workers.runtimes.torchscript.torch_state import build_state
 
-pytestmark = [pytest.mark.system, pytest.mark.compiler]
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.compiler]
 
 FORMATS: tuple[Format, ...] = ("pt", "ptl")
 RUNTIME = TorchScript()
@@ -247,6 +247,7 @@ def test_a_block_reports_every_iteration_and_what_ran(
         assert 0 < found.rss_peak_bytes - found.rss_before_load_bytes < 200_000_000
 
 
+@pytest.mark.alone
 def test_a_block_takes_at_least_its_seconds_and_ends_after_its_maximum(
     artifact: Callable[[str], RunRequest], run: Callable[[RunRequest], RunReport]
 ) -> None:

@@ -12,7 +12,8 @@ import torch
 from torch.backends._nnapi.prepare import convert_model_to_nnapi
 
 from sweeps.errors import RunnerError
-from tests.workers.runtimes.runs import RUNNER, answers, evaluating, refusal, refused, run
+from tests.workers.runtimes.forked_runs import refusal, refused, run
+from tests.workers.runtimes.runs import RUNNER, answers, evaluating
 from workers.models.accuracy import sqnr_db
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript import metal, references, report

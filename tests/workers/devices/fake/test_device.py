@@ -10,6 +10,7 @@ import pytest
 
 from sweeps.errors import DeviceError, RunnerError
 from sweeps.records import Variant
+from tests import gallery
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.devices import registry
@@ -132,7 +133,7 @@ def test_work_heats_the_phone_until_it_throttles_and_rest_cools_it(tmp_path: Pat
 def test_an_evaluation_answers_for_real_and_takes_the_phone_s_time(tmp_path: Path) -> None:
     inputs = tiny_inputs()
     store = ArtifactStore(tmp_path / "artifacts")
-    store.build("a" * 64, Variant(), inputs)
+    gallery.build(store.root, "a" * 64, Variant(), inputs)
     manifest = store.look("a" * 64)
     assert manifest is not None
     phone = FakeDevice(tmp_path, "hot")
