@@ -15,14 +15,14 @@ from sweeps.protocol import Gate
 from sweeps.protocol import Protocol as MeasurementProtocol
 from sweeps.records import Block, DeviceFacts, Failed, Job, Variant
 from workers.bench import Evaluation
-from workers.build import PackedArtifact, build_packed
+from workers.build import ArtifactStore, PackedArtifact, build_packed
 from workers.lane import Lane
 from workers.readiness import Readiness
 from workers.runtimes.interface import BuildInputs, Logits
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
 _GENTLE_END_S = 5.0
-"""A busy host needs more than one to remove an unfinished folder."""
+"""For a process to end by itself; then it is killed, and what it leaves is removed after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,7 @@ class _Builder:
 
     def __init__(self, root: Path) -> None:
         context = get_context("spawn")
+        self._store = ArtifactStore(root)
         self._connection, other_end = context.Pipe()
         self._process = context.Process(target=_build_forever, args=(other_end, root), daemon=True)
         self._process.start()
@@ -163,11 +164,14 @@ class _Builder:
 
     def close(self) -> None:
         self._connection.close()
-        # First gently: the process then removes its unfinished folder.
+        # First gently: what it started ends with it then.
         self._process.terminate()
         self._process.join(_GENTLE_END_S)
         self._process.kill()
         self._process.join()
+        if self._process.pid is not None:
+            # On a busy host it may not have come to that.
+            self._store.remove_unfinished(self._process.pid)
 
 
 def _build_forever(connection: Connection, root: Path) -> None:
