@@ -28,7 +28,7 @@ DIGITS_IMAGES = 597
 UNKNOWN_IMAGES = 1_000
 """Assumed for a folder or a data set that is not limited by `images`: listing it is not the plan's business."""
 
-_BUILD_AXES = tuple(axis.name for axis in fields(Variant))
+_BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
 _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 
 
@@ -231,7 +231,8 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
             axes = dict(zip((*_BUILD_AXES, *_RUN_AXES), values, strict=True))
             if axes["calibration_images"] == "all":
                 axes["calibration_images"] = 0
-            variant = resolve_variant(Variant(**{axis: axes[axis] for axis in _BUILD_AXES}), facts.abi)
+            chosen = Variant(**{axis: axes[axis] for axis in _BUILD_AXES})
+            variant = resolve_variant(chosen, facts.abi, facts.cpu_features)
             one = _Combination(
                 facts=facts,
                 model=model.name,

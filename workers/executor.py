@@ -38,7 +38,7 @@ class BuildRequest:
         """Builds of one family have their long stages in common: one process makes them all."""
         one = self.variant
         numbers = (one.precision, one.quantization, one.qengine, one.granularity, one.calibration_images)
-        return id(self.inputs), one.runtime, one.backend == "nnapi", *numbers
+        return id(self.inputs), one.runtime, one.backend == "nnapi", *numbers, one.reduced_range
 
 
 Stop = Callable[[], bool]
