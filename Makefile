@@ -1,15 +1,19 @@
 # Everything on a fresh machine with Python 3.11 and make:
 #   make demo   set up, train, build, measure, rank
-#   make test   set up, lint, types, all tests (STRICT=1: what this machine lacks is a failure, not a note)
+#   make test          set up, lint, types, every fast test and one path of each real kind
+#   make test-system   the other tests: phones, Ray, browser, signals, another torch
+# STRICT=1: what this machine lacks is a failure, not a note.
 
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 WORKSPACE ?= edgesweep-data
 PORT ?= 8501
+# Tests side by side. More than there are cores make each other late.
+JOBS ?= 2
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test dashboard bench lint fmt docs clean
+.PHONY: demo test test-system dashboard bench lint fmt docs clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -18,8 +22,16 @@ demo: $(STAMP)
 dashboard: $(STAMP)
 	$(BIN)/edgesweep dashboard --workspace $(WORKSPACE) --port $(PORT)
 
+# The two tiers: each test is in one of them.
+FAST := not system or smoke
+SYSTEM := system and not smoke
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
+
 test: $(STAMP) lint
-	$(BIN)/python -m pytest $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
+	$(PYTEST) -m "$(FAST)"
+
+test-system: $(STAMP)
+	$(PYTEST) -m "$(SYSTEM)"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,1 +1,4 @@
-"""Shows: reads the store and draws it. Never imports `workers`, Ray or adbutils."""
+"""Shows: reads the store and draws it. Never imports `workers`, Ray or adbutils.
+
+Step: dashboard
+"""

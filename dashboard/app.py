@@ -11,10 +11,12 @@ import streamlit as st
 from dashboard import data
 from dashboard.data import Ranked
 from dashboard.inert import inert, line
-from dashboard.views import ranking as ranking_view
+from dashboard.views import registry as views
 from sweeps.errors import EdgeSweepError
-from sweeps.ranking import DeviceRanking
-from sweeps.store import SweepInfo
+from sweeps.ranking.values import DeviceRanking
+from sweeps.results import ComparisonConditions
+from sweeps.spec.catalog import ViewEntry
+from sweeps.store.mlflow import SweepInfo
 from sweeps.workspace import Workspace
 
 # Longer lines read badly; on a wide screen the page stays in the middle. (Streamlit would print a docstring here.)
@@ -73,11 +75,11 @@ def _page(tracking_uri: str, root: Path) -> None:
         st.text("Next step: wait for its first results, then refresh this page.")
         return
     st.caption(
-        f"Preset {inert(device.preset)} · runtime {inert(device.runtime_version)} · "
-        f"{inert(_readiness(device))} · "
+        f"Preset {inert(device.conditions.preset)} · runtime {inert(device.conditions.runtime_version)} · "
+        f"{inert(_readiness(device.conditions))} · "
         f"device fingerprint {inert(device.fingerprint)} · updated {info.updated:%Y-%m-%d %H:%M} UTC"
     )
-    ranking_view.show(ranked, device)
+    views.draw(_choose_view(), ranked, device)
 
 
 def _choose_sweep(found: list[SweepInfo]) -> SweepInfo:
@@ -112,20 +114,31 @@ def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerato
     return here[conditions.index(chosen) if chosen in conditions else 0]
 
 
+def _choose_view() -> ViewEntry:
+    """The page has one view, unless another package brought more."""
+    offered = views.every()
+    if len(offered) == 1:
+        return offered[0]
+    titles = [view.title for view in offered]
+    chosen = st.radio("View", titles, format_func=line, key="view", horizontal=True)
+    return offered[titles.index(chosen) if chosen in titles else 0]
+
+
 def _conditions(ranking: DeviceRanking) -> str:
+    found = ranking.conditions
     return line(
-        f"preset {ranking.preset}, runtime {ranking.runtime_version}, {ranking.exec_context}, {_readiness(ranking)}, "
+        f"preset {found.preset}, runtime {found.runtime_version}, {found.exec_context}, {_readiness(found)}, "
         f"fingerprint {ranking.fingerprint}"
     )
 
 
-def _readiness(ranking: DeviceRanking) -> str:
-    mode = f", fixed performance {ranking.fixed_performance}" if ranking.fixed_performance else ""
-    return ("waited for a ready device" if ranking.gate == "gated" else "no gate") + mode
+def _readiness(found: ComparisonConditions) -> str:
+    mode = f", fixed performance {found.fixed_performance}" if found.fixed_performance else ""
+    return ("waited for a ready device" if found.gate == "gated" else "no gate") + mode
 
 
 def _problem(error: EdgeSweepError) -> None:
-    st.error("The results can not be shown.", icon=":material/error:")
+    st.error("The results cannot be shown.", icon=":material/error:")
     st.text(line(error.message))
     if error.next_step:
         st.text(f"Next step: {line(error.next_step)}")

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from sweeps import store
-from sweeps.rank import rank
-from sweeps.ranking import Ranking
-from sweeps.store import SweepInfo, SweepResults
-from sweeps.tracking_uri import dialect, sqlite_path
+from sweeps.ranking.rank import rank
+from sweeps.ranking.values import Ranking
+from sweeps.store import mlflow as store
+from sweeps.store.mlflow import SweepInfo, SweepResults
+from sweeps.store.uri import dialect, sqlite_path
 
 LIST_TTL_S = 5
 RESULTS_TTL_S = 3600

@@ -15,7 +15,7 @@ def inert(text: str) -> str:
 
     Backslashes would not do: Streamlit and remark-gfm turn addresses, `:emoji:`, `:material/icons:` and arrows into
     something else after Markdown's own escapes are resolved, but in text nodes only. A code span is none, and a fence
-    that is longer than any run of backticks inside can not be closed by its content. One replacement is made by
+    that is longer than any run of backticks inside cannot be closed by its content. One replacement is made by
     Streamlit before Markdown is read at all (`:material/` becomes `:material_`); a word joiner, which has no width,
     keeps it from matching.
     """

@@ -52,7 +52,7 @@ def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[
     """The argv that serves `workspace` at `http://host:port` until it is ended.
 
     The default host is this machine alone: the page has no login. Raises `EdgeSweepError` without Streamlit, and where
-    the address can not be had.
+    the address cannot be had.
     """
     if importlib.util.find_spec("streamlit") is None:
         raise EdgeSweepError("the dashboard is not installed", "pip install 'edgesweep[dashboard]'")
@@ -104,7 +104,7 @@ def _check_free(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         raise EdgeSweepError(
-            f"the dashboard can not listen on {host}:{port}: {error.strerror}",
+            f"the dashboard cannot listen on {host}:{port}: {error.strerror}",
             f"end what listens there, or take another port: edgesweep dashboard --port {port % 65535 + 1}",
         ) from error
 

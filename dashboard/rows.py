@@ -1,17 +1,17 @@
 """A device's ranking as one table: what charts draw and what the page lists. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
 from dashboard.inert import NOTHING, line
-from sweeps.backend_figure import BackendFigure
-from sweeps.device_classes import ClassEntry, ClassRanking
 from sweeps.imported import Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking import Candidate, DeviceRanking, NotRanked
-from sweeps.verdict import Verdict
+from sweeps.ranking.backends import BackendFigure
+from sweeps.ranking.device_classes import ClassEntry, ClassRanking
+from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked
+from sweeps.ranking.verdict import Verdict
 
 _FLOATS = (
     *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "latency_end_ms", "ratio"),
@@ -45,6 +45,12 @@ def shown_names(entries: Sequence[Candidate | NotRanked]) -> list[str]:
     """A name for each: its variant, or the job's whole name where several share the variant."""
     counts = Counter(entry.variant for entry in entries)
     return [line(entry.variant if counts[entry.variant] == 1 else entry.name) for entry in entries]
+
+
+def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
+    """The name of each candidate in `table`, which `ranked` made; of one that is not in it the job's name."""
+    names = dict(zip(table["job_key"], table["variant"], strict=True))
+    return [names.get(candidate.job_key, candidate.name) for candidate in candidates]
 
 
 def ranked(ranking: DeviceRanking) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Write the parts of the documents that come from the code: the README's axes and tree, the protocol page's tables.
+"""Write the parts of the documents that come from the code: the axes, the tree, and the protocol page's tables.
 
 `make docs` runs it; a test fails where a document is not what it would write. With `--simulate` it also runs the
 simulator for the protocol page, which takes about two minutes.
@@ -9,23 +9,39 @@ import inspect
 import platform
 import re
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from sweeps import protocol, racing, sentinel, stats, ties
-from sweeps.protocol import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.spec import GateSpec, GridSpec
+from sweeps import stats
+from sweeps.protocol import blocks, racing, sentinel
+from sweeps.protocol import presets as protocol
+from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.ranking import ties
+from sweeps.spec import catalog
+from sweeps.spec.sweep import GateSpec, GridSpec
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
 PROTOCOL = ROOT / "infra" / "protocol.md"
 _WIDTH = 120
+
+PACKAGES = ("sweeps", "workers", "dashboard")
+
+STEPS = ("command", "spec", "planning", "build", "measure", "journal", "store", "ranking", "report", "dashboard")
+"""The way of the data. A folder of a package names its step in its docstring, in a line `Step: build`."""
+
+OTHER_FOLDERS = {
+    "sweeps/specs/": "Sweep files that run.",
+    "infra/": "Pinned versions, documents and what writes them, rules for phones.",
+    "tests/": "Mirror the packages; tests/benchmarks/ is make bench.",
+}
+"""Folders without a package's docstring."""
 
 SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
@@ -34,22 +50,59 @@ SIMULATIONS = {
 """Headings of the protocol page, and what `edgesweep simulate` is given for each."""
 
 
-def tree() -> str:
-    """The packages with every module's first sentence, as fenced text."""
-    lines = []
-    for package in ("sweeps", "workers", "dashboard"):
-        for folder in sorted({path.parent for path in (ROOT / package).rglob("*.py")}):
-            indent = "  " * (len(folder.relative_to(ROOT).parts) - 1)
-            lines.append(_line(f"{indent}{folder.name}/", folder / "__init__.py"))
-            lines += [_line(f"{indent}  {path.name}", path) for path in sorted(folder.glob("[!_]*.py"))]
-            native = sorted([*folder.glob("*.cpp"), *folder.glob("*.h")])
-            lines += [_line(f"{indent}  {path.name}", path) for path in native]
-    lines += [
-        f"{'sweeps/specs/':28}Sweep files that run.",
-        f"{'infra/':28}Pinned versions, decisions, documents' writers.",
-        f"{'tests/':28}Mirror the packages; tests/benchmarks/ is make bench.",
-    ]
+def folders(root: Path = ROOT) -> list[tuple[Path, str]]:
+    """The packages' folders with Python in them, each with its step: the packages themselves, then in the data's order.
+
+    A package needs no step; a folder inside another that has one may leave it out. Raises `ValueError` for a folder
+    without a step or with an unknown one.
+    """
+    found: list[tuple[Path, str]] = []
+    steps: dict[Path, str] = {}
+    for package in PACKAGES:
+        for folder in sorted({path.parent for path in (root / package).rglob("*.py")}):
+            told = re.search(r"^Step: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
+            step = told[1] if told else steps.get(folder.parent, "")
+            if (step or folder.parent != root) and step not in STEPS:
+                shown = folder.relative_to(root).as_posix()
+                raise ValueError(f"{shown}/__init__.py needs a line `Step: ...` with one of: {', '.join(STEPS)}")
+            steps[folder] = step
+            found.append((folder, step))
+    return sorted(found, key=lambda one: (STEPS.index(one[1]) + 1 if one[1] else 0, one[0].parts))
+
+
+def tree(root: Path = ROOT) -> str:
+    """Every folder in the data's order: its step, what it does, and the names of its modules; as fenced text.
+
+    Raises `ValueError` for a folder whose `__init__.py` does not say what it does.
+    """
+    lines: list[str] = []
+    listed = folders(root)
+    last = ""
+    for folder, step in listed:
+        shown = f"{folder.relative_to(root).as_posix()}/"
+        about = sentence(folder / "__init__.py")
+        if not about:
+            raise ValueError(f"{shown}__init__.py does not say what the folder does")
+        above = [one for one, its in listed if one in folder.parents and its == step]
+        name = f"{'  ' * len(above)}{folder.name}/" if above else shown
+        lines += _entry(step if step != last else "", name, about)
+        modules = [path.stem for path in sorted(folder.glob("[!_]*.py"))]
+        modules += [path.name for path in sorted(folder.glob("*.cpp"))]
+        lines += _entry("", "", ", ".join(modules), indent="  ")
+        last = step
+    for shown, about in OTHER_FOLDERS.items():
+        lines += _entry("", shown, about)
     return "```text\n" + "\n".join(lines) + "\n```\n"
+
+
+def sentence(source: Path) -> str:
+    """The first sentence of a module's docstring, or of a C++ file's first comment; empty where there is none."""
+    if source.suffix == ".py":
+        about = _docstring(source)
+    else:
+        text = source.read_text(encoding="utf-8")
+        about = re.sub(r"^// ?", "", text.partition("\n\n")[0], flags=re.MULTILINE)
+    return re.split(r"(?<=[.!?])\s", " ".join(about.split("\n\n")[0].split()))[0]
 
 
 def axes() -> str:
@@ -59,7 +112,9 @@ def axes() -> str:
         if name == "name":
             continue
         (kind, _) = get_args(field.annotation)
-        rows.append(f"| `{name}` | {_values(kind, field.default)} | {field.description} |")
+        known = catalog.values(name)
+        values = ", ".join(_marked(known, field.default)) if known else _values(kind, field.default)
+        rows.append(f"| `{name}` | {values} | {field.description} |")
     return "| axis | values | |\n|---|---|---|\n" + "\n".join(rows) + "\n"
 
 
@@ -110,7 +165,7 @@ def figures() -> str:
     error = inspect.signature(racing.Race).parameters["error"].default
     rows = [
         ("Interval and ties: confidence", f"{100 * stats.CONFIDENCE:g} %", "convention"),
-        ("Not worth a difference, in latency", f"{100 * racing.NEGLIGIBLE:g} %", "judged"),
+        ("Not worth a difference, in latency", f"{100 * stats.NEGLIGIBLE:g} %", "judged"),
         (
             "Stable: the last 3 medians agree within",
             f"{100 * protocol.STABLE_WITHIN:g} %",
@@ -119,19 +174,19 @@ def figures() -> str:
         ("A race: error of all pairs and looks together", f"{100 * error:g} %", "judged"),
         ("A race looks after these rounds", looks, "judged: fixed, so that the same rounds decide the same"),
         ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
-        ("`outliers`: share of a block", f"{100 * protocol.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
+        ("`outliers`: share of a block", f"{100 * blocks.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
         (
             "`busy_host`: CPU time that others take",
-            f"{100 * protocol.BUSY_LOAD:g} %",
+            f"{100 * blocks.BUSY_LOAD:g} %",
             "judged; an idle host shows 1 to 3 %",
         ),
-        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * protocol.STEAL_SHARE:g} %", "judged"),
+        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
         (
             "p90 from so many samples",
-            f"{protocol.P90_FROM_SAMPLES}",
+            f"{blocks.P90_FROM_SAMPLES}",
             "0.9^64 = 0.12 %: the chance that none lies above it",
         ),
-        ("p99 from so many samples", f"{protocol.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
+        ("p99 from so many samples", f"{blocks.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
         ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
         (
             "Processes of one look at the sentinel",
@@ -150,10 +205,10 @@ def figures() -> str:
 
 def simulator() -> str:
     """The tables of `edgesweep simulate`, each under the command that prints the same figures."""
-    from sweeps import simulation_text
-    from sweeps.cli import main
-    from sweeps.simulate_command import PHONES, VARIANTS, simulation, standard_methods
-    from sweeps.terminal import RunProgress
+    from sweeps.cli.main import main
+    from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
+    from sweeps.report import simulation as simulation_text
+    from sweeps.report.progress import RunProgress
 
     command = main.commands["simulate"]
     versions = ", ".join(f"{name} {version(name)}" for name in ("edgesweep", "numpy", "scipy"))
@@ -175,14 +230,17 @@ def simulator() -> str:
     return "\n".join([*parts, simulation_text.legend(found)])
 
 
-def rendered(readme: str) -> str:
-    """The README's text with its generated parts made anew."""
-    return _filled(readme, {"axes": axes(), "tree": tree()})
+GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
+    ROOT / "infra" / "axes.md": {"axes": axes},
+    ROOT / "infra" / "tree.md": {"tree": tree},
+    PROTOCOL: {"presets": presets, "gates": gates, "labels": labels, "figures": figures},
+}
+"""By page, its generated parts."""
 
 
-def rendered_protocol(page: str) -> str:
-    """The protocol page's text with its generated parts made anew, all but the simulator's."""
-    return _filled(page, {"presets": presets(), "gates": gates(), "labels": labels(), "figures": figures()})
+def rendered(page: Path, text: str) -> str:
+    """The text of a page with its generated parts made anew, all but the simulator's."""
+    return _filled(text, {name: write() for name, write in GENERATED[page].items()})
 
 
 def _filled(document: str, parts: Mapping[str, str], by: str = "make docs") -> str:
@@ -220,7 +278,7 @@ def _values(kind: Any, default: tuple[Any, ...]) -> str:
     words: list[str] = []
     for one in kinds:
         if get_origin(one) is Literal:
-            words += [f"**{value}**" if value in default else str(value) for value in get_args(one)]
+            words += _marked(get_args(one), default)
         elif one is bool:
             words += [f"**{value}**".lower() if value in default else str(value).lower() for value in (True, False)]
         else:
@@ -229,24 +287,24 @@ def _values(kind: Any, default: tuple[Any, ...]) -> str:
     return ", ".join(words)
 
 
-def _line(name: str, module: Path) -> str:
-    text = module.read_text(encoding="utf-8")
-    if module.suffix == ".py":
-        about = ast.get_docstring(ast.parse(text)) or ""
-    else:
-        about = re.sub(r"^// ?", "", text.partition("\n\n")[0], flags=re.MULTILINE)
-    sentence = re.split(r"(?<=[.!?])\s", " ".join(about.split("\n\n")[0].split()))[0]
-    line = f"{name:28}{sentence}".rstrip()
-    if len(line) <= _WIDTH:
-        return line
-    # Too long for one line: as many of its clauses as fit.
-    clause = max(line[:_WIDTH].rfind(mark) for mark in (", ", ": ", "; "))
-    return line[:clause] + "." if clause > len(name) + 20 else line[: _WIDTH - 2].rsplit(" ", 1)[0] + " …"
+def _marked(values: Iterable[object], default: tuple[Any, ...]) -> list[str]:
+    return [f"**{value}**" if value in default else str(value) for value in values]
+
+
+def _docstring(module: Path) -> str:
+    return (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "") if module.exists() else ""
+
+
+def _entry(step: str, name: str, text: str, indent: str = "") -> list[str]:
+    """A step, a folder and a text of as many lines as it takes, in three columns."""
+    parts = textwrap.wrap(text, _WIDTH - 32 - len(indent), break_on_hyphens=False)
+    starts = [f"{step:10}{name:22}", *[" " * 32] * len(parts)]
+    return [f"{start}{indent}{part}" for start, part in zip(starts, parts, strict=False)]
 
 
 if __name__ == "__main__":
-    README.write_text(rendered(README.read_text(encoding="utf-8")), encoding="utf-8")
-    written = rendered_protocol(PROTOCOL.read_text(encoding="utf-8"))
-    if "--simulate" in sys.argv[1:]:
-        written = _filled(written, {"simulator": simulator()}, by="python infra/write_docs.py --simulate")
-    PROTOCOL.write_text(written, encoding="utf-8")
+    for page in GENERATED:
+        written = rendered(page, page.read_text(encoding="utf-8"))
+        if page == PROTOCOL and "--simulate" in sys.argv[1:]:
+            written = _filled(written, {"simulator": simulator()}, by="python infra/write_docs.py --simulate")
+        page.write_text(written, encoding="utf-8")

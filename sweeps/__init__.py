@@ -1,1 +1,4 @@
-"""Decides and describes: sweep files, plans, statistics, rankings, records. Knows no Ray, adb or Streamlit."""
+"""Decides and describes; the modules beside the folders are values that all steps share.
+
+Knows no Ray, adb or Streamlit.
+"""

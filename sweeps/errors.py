@@ -15,6 +15,16 @@
 Errors cross process boundaries (Ray), so each one survives pickling: all state is in `args`.
 """
 
+import difflib
+from collections.abc import Iterable
+
+MENDED_KINDS = ("not_ready", "bad_model", "bad_data")
+"""Failures that tell of what another day or the user may have mended: the next run tries again unasked."""
+
+FINAL_KINDS = frozenset({*MENDED_KINDS, "not_possible"})
+"""Failures that are not tried again in the same breath."""
+
+
 HOST_KINDS = frozenset({"adb_server", "adb_version"})
 """Kinds of `DeviceError` that say: the host of the devices lacks something. All of them have it at once."""
 
@@ -108,3 +118,9 @@ def in_one_line(error: Exception) -> str:
     """An error that nobody expected, for people."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {words}"[:500]
+
+
+def did_you_mean(word: object, allowed: Iterable[str]) -> str:
+    """`; did you mean 'x'?`, or nothing where nothing is near."""
+    near = difflib.get_close_matches(str(word), list(allowed), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

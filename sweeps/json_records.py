@@ -1,7 +1,7 @@
 """Records to JSON text and back, without loss. JSON has no NaN and no lone surrogates: neither has a record here."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 Record = TypeVar("Record")
 
 
+def document(record: "DataclassInstance") -> dict[str, Any]:
+    """The record's fields by name, without those that are `LEFT_OUT_WHEN_EMPTY`."""
+    content = asdict(record)
+    for entry in fields(record):
+        if entry.metadata.get("left_out_when_empty") and not content[entry.name]:
+            del content[entry.name]
+    return content
+
+
 def to_json(record: "DataclassInstance") -> str:
     """The record as one line of JSON, its fields in their order.
 
@@ -21,7 +30,7 @@ def to_json(record: "DataclassInstance") -> str:
     Raises `StoreError` where a figure is NaN or infinite.
     """
     try:
-        text = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+        text = json.dumps(document(record), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     except ValueError as error:
         raise StoreError(
             f"a {type(record).__name__} with a figure that is not finite is not stored: {record!r:.300}",

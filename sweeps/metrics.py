@@ -1,5 +1,8 @@
 """The only list of metrics: name, unit, which way is better, how it is printed."""
 
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +22,29 @@ class Metric:
         if value is None or value != value:
             return "–"
         return f"{value:.{self.digits}f} {self.unit}".rstrip()
+
+
+_EXTRA_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_MOST_EXTRA = 100
+_TAKEN = {"block_median_ms"}
+"""What the store keeps beside the metrics under a metric's name."""
+
+
+def checked_extra(found: Mapping[str, object]) -> dict[str, float]:
+    """Figures of a runner's own, as every record keeps them (`extra_metrics`): by names that no metric has.
+
+    Raises `ValueError` in words.
+    """
+    if len(found) > _MOST_EXTRA:
+        raise ValueError(f"{len(found)} extra metrics, more than {_MOST_EXTRA}")
+    extra: dict[str, float] = {}
+    for name, value in found.items():
+        if not _EXTRA_NAME.fullmatch(name) or name in METRICS or name in _TAKEN:
+            raise ValueError(f"{name[:80]!r} can not be the name of an extra metric")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"the extra metric {name} is no finite number: {value!r:.40}")
+        extra[name] = float(value)
+    return extra
 
 
 METRICS: dict[str, Metric] = {

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 SCHEMA_VERSION = 1
@@ -17,6 +18,9 @@ SettledReason = Literal[
 
 Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
 
+LEFT_OUT_WHEN_EMPTY = {"left_out_when_empty": True}
+"""Metadata of a field that came later: where it is empty, the record is stored as it was without it."""
+
 VIRTUAL_PHONE = "virtual phone"
 """`exec_context` of one: everything is a phone's but the silicon."""
 
@@ -28,6 +32,13 @@ def canonical_key(content: dict[str, Any]) -> str:
     """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+_GOES_WITHOUT_SAYING: dict[str, dict[str, str]] = {
+    "nnapi": {"capture": "", "fuse": "", "optimize": ""},
+    "metal": {"format": "ptl", "fuse": "", "optimize": ""},
+}
+"""Per backend the axes that it leaves no choice of, which a label need not name; of the format, the usual one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,17 +74,20 @@ class Variant:
         """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so
         two variants that differ have two labels."""
         usual = DEFAULT_GRANULARITY.get(self.qengine, "none")
-        words = [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
+        unsaid = _GOES_WITHOUT_SAYING.get(self.backend, {})
+        # An eager model says so where others say how they were captured.
+        words = [self.runtime] * (self.runtime not in ("torchscript", self.capture))
+        words += [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
         words += [self.quantization] * (self.quantization not in ("none", "static_fx"))
         words += [self.granularity] * (self.granularity not in ("none", usual))
         words += ["reduced-range"] * self.reduced_range
         words += [f"calibrated-on-{self.calibration_images}"] * (self.calibration_images > 0)
         words += [self.interface] * (self.interface not in ("none", "core"))
         words += [self.layout]
-        words += [self.capture] * (self.backend != "nnapi")
-        if self.backend == "cpu":
-            words += ["fused"] * self.fuse + ["optimized"] * self.optimize
-        words += [self.format] * (self.format != ("ptl" if self.backend == "metal" else "pt"))
+        words += [self.capture] * ("capture" not in unsaid)
+        words += ["fused"] * (self.fuse and "fuse" not in unsaid)
+        words += ["optimized"] * (self.optimize and "optimize" not in unsaid)
+        words += [self.format] * (self.format != unsaid.get("format", "pt"))
         words += [self.preference] * (self.preference not in ("none", "sustained_speed"))
         words += ["relaxed-fp16"] * self.relaxed_fp16 + ["any-batch"] * self.flexible_batch
         return " ".join(words)
@@ -254,6 +268,8 @@ class Block:
     """Which run of the driver it was (seconds since 1970): rounds of two runs saw two states of the device."""
     device_seconds: float = 0.0
     """What it cost on the device's clock: start, load and warm-up included, the wait before it not."""
+    extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """What the runner told besides, by names of its own (`RuntimeEntry.metrics`)."""
 
     @property
     def visit(self) -> int:
@@ -315,7 +331,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """All accepted blocks of one job on a device that ran the backend, summarised by `sweeps.protocol`."""
+    """All accepted blocks of one job on a device that ran the backend, summarised by `sweeps.protocol.presets`."""
 
     job_key: str
     rounds: int
@@ -341,6 +357,8 @@ class Timing:
     temp_start_c: float | None
     temp_end_c: float | None
     labels: tuple[str, ...]
+    extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Medians over those blocks that have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,17 @@ interval is widened to the point, never narrowed: it always contains it, and its
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
+# Here numpy and scipy are imported where they are used: half a second, which commands without figures do without.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import ArrayLike, NDArray
 
 CONFIDENCE = 0.95
+
+NEGLIGIBLE = 0.02
+"""Latencies within 2 % of each other are equally good."""
 
 OUTLIER_SCORE = 3.5
 """Iglewicz and Hoaglin, How to Detect and Handle Outliers (1993): the cutoff for the modified z-score."""
@@ -36,26 +41,32 @@ class Estimate:
             raise ValueError(f"{self.value} is not in its interval {self.low} to {self.high}")
 
 
-def median(values: ArrayLike) -> float:
+def median(values: "ArrayLike") -> float:
     """Raises `ValueError` for no values."""
+    import numpy as np
+
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0:
         raise ValueError("no values have no median")
     return float(np.median(array))
 
 
-def mad(values: ArrayLike) -> float:
+def mad(values: "ArrayLike") -> float:
     """Median absolute deviation from the median, as it is (not scaled to a standard deviation)."""
+    import numpy as np
+
     array = np.asarray(values, dtype=np.float64)
     return median(np.abs(array - median(array)))
 
 
-def outliers(values: ArrayLike) -> NDArray[np.bool_]:
+def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
     """Which values lie further than 3.5 robust standard deviations from the median; same shape as `values`.
 
     Where over half of the values are the same (a coarse clock), the MAD is 0 and would make an outlier of every
     other one: the mean absolute deviation takes its place. All values the same: no outlier.
     """
+    import numpy as np
+
     array = np.asarray(values, dtype=np.float64)
     deviations = np.abs(array - median(array))
     sigma = mad(array) / _MAD_PER_SIGMA
@@ -82,6 +93,8 @@ def p50_estimate(block_medians: Sequence[float]) -> Estimate:
     what a fresh process would show; samples inside a block do not narrow it. One block: no interval.
     Raises `ValueError` for a median that is not a positive number.
     """
+    import numpy as np
+
     logs = _logs(block_medians)
     value = median(block_medians)
     if len(logs) < 2:
@@ -97,6 +110,8 @@ def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) ->
     heat) cancels. Value: the median of the ratios; interval: Student's over their logarithms. One common round: no
     interval, that is, nothing resolved; none: `None`.
     """
+    import numpy as np
+
     rounds = sorted(blocks.keys() & others.keys())
     if not rounds:
         return None
@@ -108,7 +123,7 @@ def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) ->
     return Estimate(value, min(low, value), max(high, value))
 
 
-def accuracy_drop(reference_correct: ArrayLike, variant_correct: ArrayLike) -> Estimate:
+def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") -> Estimate:
     """Accuracy lost against the reference, in percentage points; positive is worse.
 
     Both are boolean, shape (images,), over the same images in the same order. Only images where the two disagree
@@ -117,6 +132,8 @@ def accuracy_drop(reference_correct: ArrayLike, variant_correct: ArrayLike) -> E
     disagreement at all among n images still leaves about 277 / n points to either side (0.46 at 597 images)
     instead of a claim of certainty. Raises `ValueError` for different shapes or no images.
     """
+    import numpy as np
+
     reference = np.asarray(reference_correct, dtype=np.bool_)
     variant = np.asarray(variant_correct, dtype=np.bool_)
     if reference.ndim != 1 or reference.shape != variant.shape or reference.size == 0:
@@ -132,16 +149,25 @@ def accuracy_drop(reference_correct: ArrayLike, variant_correct: ArrayLike) -> E
     return Estimate(value, min(low, value), max(high, value))
 
 
-def _logs(values: Sequence[float]) -> NDArray[np.float64]:
+def student_t_quantile(degrees: float, probability: float) -> float:
+    """What Student's t with so many degrees of freedom stays below with this probability (0 to 1)."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))
+
+
+def _logs(values: Sequence[float]) -> "NDArray[np.float64]":
+    import numpy as np
+
     array = np.asarray(values, dtype=np.float64)
     if array.size == 0 or not (np.isfinite(array).all() and (array > 0).all()):
         raise ValueError(f"block medians must be positive numbers: {list(values)}")
     return np.log(array)
 
 
-def _t_interval(values: NDArray[np.float64]) -> tuple[float, float]:
+def _t_interval(values: "NDArray[np.float64]") -> tuple[float, float]:
     """Student's interval for the mean of at least two values."""
-    quantile = float(stdtrit(values.size - 1, 0.5 + CONFIDENCE / 2))
+    quantile = student_t_quantile(values.size - 1, 0.5 + CONFIDENCE / 2)
     half = quantile * float(values.std(ddof=1)) / values.size**0.5
     centre = float(values.mean())
     return centre - half, centre + half

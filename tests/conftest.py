@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import settings
 
+from sweeps.cli import main
+from tests import shared, side_by_side
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 
@@ -65,12 +68,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared.open_folder()
     if config.getoption("--strict-machine"):
         settings.load_profile("strict")
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        shared.remove_folder()
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
     for item in items:
+        if (group := side_by_side.group(item)) is not None and not item.get_closest_marker("xdist_group"):
+            item.add_marker(pytest.mark.xdist_group(group))
         for marker, (program, line) in REQUIREMENTS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=f"{program} is missing; enable with: {line}"))
@@ -81,6 +95,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if lacks and item.get_closest_marker("old_torch"):
             line = "python -m tests.workers.runtimes.old_torch (3.1 GB)"
             item.add_marker(pytest.mark.skip(reason=f"an older torch is missing; enable with: {line}"))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    with side_by_side.with_its_turn(item):
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -137,10 +157,25 @@ def start(own_folder: Path) -> "Callable[..., subprocess.Popen[str]]":
 
 
 @pytest.fixture
-def edgesweep(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run one command in the user's folder."""
+def process(own_folder: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command in the user's folder, as users do: in a process of its own."""
 
     def command(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([EDGESWEEP, *words], cwd=own_folder, capture_output=True, text=True)
+
+    return command
+
+
+@pytest.fixture
+def edgesweep(own_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one command in the user's folder, within this process. A traceback fails the test."""
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        with monkeypatch.context() as patch:
+            patch.chdir(own_folder)
+            ended = CliRunner().invoke(main, words, prog_name="edgesweep")
+        if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+            raise ended.exception
+        return subprocess.CompletedProcess(words, ended.exit_code, ended.stdout, ended.stderr)
 
     return command

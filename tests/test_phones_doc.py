@@ -13,16 +13,21 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "infra" / "phones.md").read_text(encoding="utf-8")
 NATIVE = sorted((ROOT / "workers" / "native").glob("runner*"))
 # What runs on the way from a sweep file to a phone and back; what only builds, simulates or serves a host is left out.
-_ELSEWHERE = {"build", "demo_training", "doctor", "executor", "simulation", "support"}
+_ELSEWHERE = {"artifacts", "demo_training", "doctor", "inline", "simulation", "support"}
 _TORCHSCRIPT = ("native_runner", "printed_tensor", "programs", "report", "speed_benchmark*")
 SOURCES = sorted(
     {
-        *(path for path in (ROOT / "workers").glob("*.py") if path.stem not in _ELSEWHERE),
-        *(ROOT / "workers" / "devices").glob("adb*.py"),
+        *(
+            path
+            for folder in ("", "driver", "executors", "measure", "models", "native")
+            for path in (ROOT / "workers" / folder).glob("*.py")
+            if path.stem not in _ELSEWHERE
+        ),
+        *(path for folder in ("adb", "virtual_phone") for path in (ROOT / "workers/devices" / folder).glob("*.py")),
         ROOT / "workers" / "devices" / "local.py",
-        ROOT / "workers" / "native" / "compiler.py",
         *(path for name in _TORCHSCRIPT for path in (ROOT / "workers/runtimes/torchscript").glob(f"{name}.py")),
-        *(ROOT / "sweeps").glob("*phone*.py"),
+        ROOT / "sweeps" / "cli" / "devices.py",
+        ROOT / "sweeps" / "cli" / "virtual_phone.py",
         ROOT / "sweeps" / "tool_logs.py",
     }
 )
@@ -159,15 +164,15 @@ def test_the_kinds_that_wait_for_the_phone_are_the_bold_ones() -> None:
     assert bold == ABSENT_KINDS
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_kind_in_the_sources_is_read(path: Path) -> None:
     assert all(KIND.fullmatch(kind) for kind in kinds_of(path))
 
 
 def test_kinds_that_are_handed_through_functions_are_found() -> None:
-    link = kinds_of(ROOT / "workers" / "devices" / "adb_link.py")
+    link = kinds_of(ROOT / "workers" / "devices" / "adb" / "link.py")
     assert {"offline", "disconnected", "no_exit_code", "no_output", "os_error", "timeout"} <= link
-    assert {"crashed", "killed"} <= set().union(*map(kinds_of, (ROOT / "workers").glob("*.py")))
+    assert {"crashed", "killed"} <= set().union(*map(kinds_of, (ROOT / "workers" / "measure").glob("*.py")))
     assert {"nnapi_run_failed", "runtime_skew", "out_of_memory"} <= native_kinds()
 
 

@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 
-from sweeps.cli import main
-from sweeps.protocol import PRESETS, STABLE_WITHIN
-from sweeps.racing import NEGLIGIBLE
-from sweeps.sentinel import MOVED
-from sweeps.simulate_command import PHONES, VARIANTS, simulation, standard_methods
-from sweeps.simulation_text import markdown
-from sweeps.spec import GateSpec
+from sweeps.cli.main import main
+from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
+from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
+from sweeps.protocol.sentinel import MOVED
+from sweeps.ranking.ties import UNREPEATED_SPREAD
+from sweeps.records import Variant
+from sweeps.report.simulation import markdown
+from sweeps.spec.sweep import GateSpec
+from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import TRUST
+from workers.runtimes.torchscript.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "infra" / "protocol.md").read_text(encoding="utf-8")
+PATH = ROOT / "infra" / "protocol.md"
+PAGE = PATH.read_text(encoding="utf-8")
 SIMULATED = PAGE.partition("<!-- simulator: ")[2].partition("<!-- /simulator -->")[0]
 COMMANDS = re.findall(r"^\.venv/bin/edgesweep simulate (.+)$", SIMULATED, re.MULTILINE)
 
@@ -33,7 +37,7 @@ def write_docs() -> dict[str, Any]:
 
 
 def test_the_tables_are_the_code_s(write_docs: dict[str, Any]) -> None:
-    assert write_docs["rendered_protocol"](PAGE) == PAGE, "make docs writes it anew"
+    assert write_docs["rendered"](PATH, PAGE) == PAGE, "make docs writes it anew"
 
 
 def test_every_preset_gate_and_label_stands_in_them(write_docs: dict[str, Any]) -> None:
@@ -45,7 +49,7 @@ def test_every_preset_gate_and_label_stands_in_them(write_docs: dict[str, Any]) 
 
 def test_a_page_without_the_markers_of_a_part_is_refused(write_docs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no part called gates"):
-        write_docs["rendered_protocol"](PAGE.replace("<!-- /gates -->", ""))
+        write_docs["rendered"](PATH, PAGE.replace("<!-- /gates -->", ""))
 
 
 def test_no_cell_of_any_table_is_blank() -> None:
@@ -107,6 +111,18 @@ def test_the_figures_in_the_sentences_are_the_code_s(write_docs: dict[str, Any])
     assert f"a probability of at least {100 - error} % per race" in text
     assert f"p90 from {figures['p90 from so many samples']} samples" in text
     assert f"p99 from {figures['p99 from so many samples']} on" in text
+    assert f"unless one is more than {UNREPEATED_SPREAD:g} times the other" in text
+
+
+def test_the_bounds_of_the_check_of_a_build_are_the_code_s() -> None:
+    int8 = least_sqnr_db(Variant(precision="int8"), settled=False)
+    fp32 = least_sqnr_db(Variant(), settled=False)
+    fp16, metal_random = (least_sqnr_db(Variant(backend="metal"), settled=settled) for settled in (False, True))
+    assert least_sqnr_db(Variant(backend="nnapi", relaxed_fp16=True), settled=False) == fp16
+    text = " ".join(PAGE.split())
+    assert f"int8: below {int8:g} dB, or more than {MAX_TOP1_LOST_POINTS:g} points of top-1 lost" in text
+    assert f"fp32: below {fp32:g} dB; below {fp16:g} dB where fp16 is meant" in text
+    assert f"{metal_random:g} dB for Metal with random weights" in text
 
 
 def test_every_reference_is_cited_and_every_citation_is_a_reference() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.spec import SweepSpec
-from sweeps.support_table import column_of, group_of
-from workers.planner import plan_sweep
+from sweeps.spec.sweep import SweepSpec
+from sweeps.surveys import column_of, group_of
+from workers.plan import plan_sweep
 from workers.runtimes import registry
 from workers.runtimes.torchscript import references
 from workers.support import LISTED, grids, subject

@@ -1,1 +1,4 @@
-"""Does: builds artifacts and measures them on devices. Imports `sweeps`, never `dashboard`."""
+"""Builds and measures; the modules beside the folders are what commands ask for.
+
+Imports `sweeps`, never `dashboard`.
+"""

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeps.accelerators_table import Accelerator, Answer
 from sweeps.errors import BuildError, DeviceError, RunnerError, SpecError
 from sweeps.manifest import Manifest
-from sweeps.plan import Plan
+from sweeps.planning.plan import Plan
 from sweeps.records import DeviceFacts, Failed, Job, Skipped
-from sweeps.spec import ModelSpec, SweepSpec
-from workers.attach import Attached, attach
-from workers.build import ArtifactStore
+from sweeps.spec.sweep import ModelSpec, SweepSpec
+from sweeps.surveys import Accelerator, Answer
+from workers.artifacts import ArtifactStore
 from workers.devices.interface import Device
 from workers.devices.local import LocalDevice, from_os_error
-from workers.events import Attempt, Building, Preparing
-from workers.executor import BuildRequest, Executor
-from workers.models import PreparedModel
+from workers.driver.events import AttemptFailed, Building, Preparing
+from workers.executors.interface import BuildRequest, Executor
+from workers.measure.attach import Attached, attach
+from workers.models.prepared import PreparedModel
 from workers.runtimes import registry
 from workers.runtimes.torchscript import native_runner, report
 from workers.runtimes.torchscript.nnapi.devices import NnapiListing
@@ -64,7 +64,7 @@ class Inquiry:
 
     def build(
         self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
-    ) -> Iterator[Preparing | Building | Attempt]:
+    ) -> Iterator[Preparing | Building | AttemptFailed]:
         """What is not in the workspace yet. Raises what `prepare` does."""
         missing = self._missing()
         done = 0
@@ -83,7 +83,7 @@ class Inquiry:
                 done += 1
                 if isinstance(outcome, Failed):
                     self._failures[request.build_key] = outcome
-                    yield Attempt(name, outcome, final=True)
+                    yield AttemptFailed(name, outcome, final=True)
                 else:
                     self._store.unpack(outcome)
                 yield Building(done, len(missing), ())

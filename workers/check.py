@@ -8,36 +8,36 @@ an artifact that was built here.
 import hashlib
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sweeps import manifest as manifests
-from sweeps.compare import (
+from sweeps.errors import DeviceError, EdgeSweepError, StoreError
+from sweeps.protocol.blocks import summarize
+from sweeps.protocol.presets import Protocol
+from sweeps.ranking.compare import (
     EXIT_NOT_COMPARED,
     EXIT_SLOWER,
     EXIT_UNRESOLVED,
     Result,
-    conditions,
+    SessionConditions,
     differing,
-    judge,
+    latency_finding,
     welch,
 )
-from sweeps.errors import DeviceError, EdgeSweepError, StoreError
-from sweeps.export import Shipped
-from sweeps.protocol import Gate, Protocol, summarize
+from sweeps.ranking.export import Shipped
+from sweeps.ranking.verdict import UNSHIPPABLE
 from sweeps.records import Block, Failed, Job, RunAxes, canonical_key
-from sweeps.run_content import fixed_performance_of, gate_of
-from sweeps.stats import median
-from sweeps.ties import Ratio
+from sweeps.stats import Estimate, median
+from sweeps.store.run_content import fixed_performance_of, gate_of
 from sweeps.trust import disqualified
-from sweeps.verdict import UNSHIPPABLE
 from sweeps.workspace import Workspace
-from workers.attach import attach
-from workers.bench import Bench
-from workers.build import ArtifactStore, PackedArtifact
-from workers.patience import Patience
-from workers.readiness import Readiness
+from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.measure.attach import attach
+from workers.measure.bench import Bench
+from workers.measure.requests import BlockRequest
+from workers.measure.waiting import WaitLimits, wait_until_ready
 
 NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"
 _TO_RESOLVE = "it may be slower by more than {margin:g} %: measure more with --rounds, or allow more with --margin"
@@ -63,7 +63,7 @@ class Check:
     why: str
     """What differs, where it is not comparable; what to do, where it is unresolved; else empty."""
     margin_percent: float
-    """As `sweeps.compare.judge` was told."""
+    """As `sweeps.ranking.compare.latency_finding` was told."""
     expected_p50_ms: float
     p50_ms: float
     block_medians_ms: tuple[float, ...]
@@ -121,9 +121,9 @@ def check(
         attached.device.end_orphans()
         ArtifactStore(workspace.artifacts).unpack(packed)
         blocks = []
-        patience = Patience(protocol)
+        limits = WaitLimits(protocol)
         for round_ in range(rounds):
-            blocks.append(_block(bench, job, round_, protocol, patience))
+            blocks.append(_block(bench, job, round_, protocol, limits))
             tell(blocks[-1])
     finally:
         bench.close()
@@ -136,7 +136,7 @@ def check(
         device=facts.device_class,
         device_id=facts.device_id,
         fingerprint=facts.fingerprint,
-        conditions=conditions(
+        conditions=SessionConditions(
             preset=protocol.preset,
             runtime_version=blocks[-1].runtime_version,
             runner=blocks[-1].runner,
@@ -178,12 +178,12 @@ def _judged(then: Result, now: Result, margin_percent: float) -> Check:
     )
 
 
-def _finding(ratio: Ratio, margin_percent: float) -> Finding:
+def _finding(ratio: Estimate, margin_percent: float) -> Finding:
     """As `edgesweep compare` judges, but of one side: how much faster it may have become is not asked."""
-    judgement = judge(ratio, margin_percent)
-    if judgement == "unresolved" and ratio.high is not None and ratio.high <= 1.0 + margin_percent / 100:
+    found = latency_finding(ratio, margin_percent)
+    if found == "unresolved" and ratio.high is not None and ratio.high <= 1.0 + margin_percent / 100:
         return "holds"
-    return judgement if judgement in ("slower", "unresolved") else "holds"
+    return found if found in ("slower", "unresolved") else "holds"
 
 
 def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
@@ -210,21 +210,9 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
     return PackedArtifact(key, {manifests.FILE_NAME: manifest.model_dump_json().encode(), manifest.file: content})
 
 
-def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, patience: Patience) -> Block:
-    readiness = _await_ready(bench, job, protocol.gate, patience)
-    found = readiness if isinstance(readiness, Failed) else bench.block(job, round_, protocol, readiness)
-    if isinstance(found, Failed):
-        raise DeviceError(found.kind, f"{job.name} could not be measured: {found.message}")
-    return found
-
-
-def _await_ready(bench: Bench, job: Job, gate: Gate | None, patience: Patience) -> Readiness | Failed:
-    waited = seconds = 0.0
-    while True:
-        found = bench.make_ready(job, gate, seconds)
-        if isinstance(found, Failed):
-            return found
-        waited += found.waited_seconds
-        seconds = patience.next_wait_s(found, waited)
-        if not seconds:
-            return patience.ended(replace(found, waited_seconds=waited))
+def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
+    found = wait_until_ready(bench, job, protocol.gate, limits)
+    block = found if isinstance(found, Failed) else bench.ask(BlockRequest(job, round_, protocol, found))
+    if isinstance(block, Failed):
+        raise DeviceError(block.kind, f"{job.name} could not be measured: {block.message}")
+    return block

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psutil
 
-from workers.devices.adb_host import AdbHost
-from workers.devices.linux_sensors import host_temperature
+from workers.devices.adb.host import AdbHost
+from workers.devices.linux.sensors import host_temperature
 from workers.devices.local import local_facts
+from workers.devices.virtual_phone.adbd import missing
 from workers.native.compiler import INSTALL, compiler
-from workers.virtual_phone import missing
 
 _WORKERS = "pip install 'edgesweep[workers]'"
 _NEEDED_DISK_BYTES = 2 * 2**30

@@ -1,9 +1,9 @@
-"""The network of the sentinel (see `sweeps.sentinel`): what phones run most, convolutions, and small."""
+"""The network of the sentinel (see `sweeps.protocol.sentinel`): what phones run most, convolutions, and small."""
 
 from torch import nn
 
-from sweeps.sentinel import MODEL
-from sweeps.spec import DataSpec, ModelSpec, SyntheticData
+from sweeps.protocol.sentinel import MODEL
+from sweeps.spec.sweep import DataSpec, ModelSpec, SyntheticData
 
 _DATA = DataSpec(
     calibration=SyntheticData(source="synthetic", images=8), evaluation=SyntheticData(source="synthetic", images=8)

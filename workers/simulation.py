@@ -12,11 +12,12 @@ from typing import Literal
 
 import numpy as np
 
-from sweeps.contest import Contest
-from sweeps.protocol import Protocol, order
-from sweeps.racing import Elimination
+from sweeps.protocol.presets import Protocol
+from sweeps.protocol.racing import Elimination
+from sweeps.protocol.stopping import Contest, order
 from sweeps.stats import Estimate, median, p50_estimate
-from workers.devices.simulated import Phone, SimulatedBlock, SimulatedPhone
+from workers.devices.fake.phones import Phone
+from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
@@ -127,7 +128,7 @@ def simulate(
     for _ in true_ms:
         loop.device.push(artifact_bytes)
     pushed_s = loop.device.now_s
-    # Accuracy is not simulated: all have the same merit.
+    # Accuracy is not simulated: all have the same precedence.
     contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0))
     round = 0
     while contest.contending:
@@ -137,7 +138,7 @@ def simulate(
             contest.expire()
         round += 1
     race = contest.race
-    jobs = loop.results()
+    jobs, tally = loop.results(), loop.tally
     smallest = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
     named = smallest if race is None else race.leader
     best = min(true_ms, key=lambda key: true_ms[key])
@@ -149,13 +150,13 @@ def simulate(
         eliminations=() if race is None else race.eliminations,
         jobs=jobs,
         device_s=loop.device.now_s,
-        timed_s=loop.timed_s,
-        waited_s=loop.waited_s,
-        blocks=loop.blocks,
-        samples=loop.samples,
-        marked_blocks=loop.marked_blocks,
-        throttled_blocks=loop.throttled_blocks,
-        throttled_unmarked_blocks=loop.throttled_unmarked_blocks,
+        timed_s=tally.timed_s,
+        waited_s=tally.waited_s,
+        blocks=tally.blocks,
+        samples=tally.samples,
+        marked_blocks=tally.marked_blocks,
+        throttled_blocks=tally.throttled_blocks,
+        throttled_unmarked_blocks=tally.throttled_unmarked_blocks,
     )
 
 
@@ -165,8 +166,21 @@ def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict
     return {f"v{number:02d}": float(value) for number, value in enumerate(drawn)}
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What was done on the phone; seconds are the phone's."""
+
+    timed_s: float = 0.0
+    waited_s: float = 0.0
+    blocks: int = 0
+    samples: int = 0
+    marked_blocks: int = 0
+    throttled_blocks: int = 0
+    throttled_unmarked_blocks: int = 0
+
+
 class _Loop:
-    """The phone, and the tally of what was done on it."""
+    """The phone, and what was measured on it."""
 
     def __init__(
         self, phone: Phone, true_ms: Mapping[str, float], protocol: Protocol, seed: int, rest: Rest, plain: bool
@@ -174,16 +188,14 @@ class _Loop:
         self.device = SimulatedPhone(phone, seed)
         self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
         self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
-        self.timed_s = self.waited_s = 0.0
-        self.blocks = self.samples = 0
-        self.marked_blocks = self.throttled_blocks = self.throttled_unmarked_blocks = 0
+        self.tally = _Tally()
         self._true_ms = true_ms
         self._truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
         self._protocol = protocol
         self._order_seed = seed
         self._rest = rest
         self._plain = plain
-        self._patient = True
+        self._waits = True
 
     def round(self, keys: Sequence[str], round: int) -> dict[str, float | None]:
         """One block of each; returns the medians (or means), `None` where the block does not count."""
@@ -192,15 +204,16 @@ class _Loop:
             ready = self._wait()
             block = self._block(self._true_ms[key])
             marked = not self._plain and (not ready or block.status_start > 0 or block.status_end > 0)
-            self.blocks += 1
-            self.samples += block.samples_ns.size
-            self.timed_s += block.timed_s
-            self.marked_blocks += marked
-            self.throttled_blocks += block.throttled
+            tally = self.tally
+            tally.blocks += 1
+            tally.samples += block.samples_ns.size
+            tally.timed_s += block.timed_s
+            tally.marked_blocks += marked
+            tally.throttled_blocks += block.throttled
             found[key] = None
             if marked:
                 continue
-            self.throttled_unmarked_blocks += block.throttled
+            tally.throttled_unmarked_blocks += block.throttled
             value = float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
             found[key] = self.medians_ms[key][round] = value
             self._truths_ms[key].append(block.true_p50_ms)
@@ -237,15 +250,15 @@ class _Loop:
         gate = self._protocol.gate
         ready = True
         if self._rest == "gate" and gate is not None:
-            limit_s = gate.wait_seconds if self._patient else 0.0
+            limit_s = gate.wait_seconds if self._waits else 0.0
             while not (ready := self._cool(gate.max_battery_temp_c, gate.max_thermal_status)):
                 if self.device.now_s - began_s >= limit_s:
                     break
                 self.device.rest(_POLL_S)
-            self._patient = ready
+            self._waits = ready
         elif isinstance(self._rest, float):
             self.device.rest(self._rest)
-        self.waited_s += self.device.now_s - began_s
+        self.tally.waited_s += self.device.now_s - began_s
         return ready
 
     def _cool(self, max_temp_c: float, max_thermal_status: int) -> bool:

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeps.errors import DataError, ModelError
-from sweeps.journal import Journal, build_failure_keys
+from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.manifest import Manifest
-from sweeps.plan import Plan
+from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job
-from sweeps.spec import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
-from sweeps.support_table import Cell, Row, SupportTable, order
-from workers.build import TRANSIENT_KINDS, ArtifactStore
-from workers.drive import JUDGED_KINDS
-from workers.events import Attempt, Building, Preparing
-from workers.executor import BuildRequest, Executor
-from workers.model_code import check_torchvision_name
-from workers.models import PreparedModel
-from workers.planner import plan_sweep
+from sweeps.spec.sweep import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
+from sweeps.surveys import Cell, Row, SupportTable, order
+from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
+from workers.driver.events import AttemptFailed, Building, Preparing
+from workers.driver.sweep import JUDGED_KINDS
+from workers.executors.interface import BuildRequest, Executor
+from workers.models.code import check_torchvision_name
+from workers.models.prepared import PreparedModel
+from workers.plan import plan_sweep
 
 Weights = Literal["random", "demo", "pretrained"]
 InputShape = tuple[int, int, int, int]
@@ -172,7 +172,7 @@ class Survey:
         executor: Executor,
         prepare: Callable[[ModelSpec, DataSpec, Mapping[str, str]], PreparedModel],
         stop: Callable[[], bool],
-    ) -> Iterator[Preparing | Building | Attempt]:
+    ) -> Iterator[Preparing | Building | AttemptFailed]:
         """Ends early once `stop()` says so. A model that can not be used is a row of failures, and the next follows."""
         done, total = 0, self.pending()
         for one in self._planned:
@@ -189,7 +189,7 @@ class Survey:
                 failed = Failed(stage="load", kind="not_loadable", message=error.message)
                 self._outcomes |= dict.fromkeys(missing, failed)
                 done += len(missing)
-                yield Attempt(model.name, failed, final=True)
+                yield AttemptFailed(model.name, failed, final=True)
                 continue
             requests = [BuildRequest(key, job.variant, prepared.build_inputs) for key, job in missing.items()]
             running: dict[str, str] = {}
@@ -203,7 +203,7 @@ class Survey:
                     done += 1
                     if isinstance(outcome, Failed):
                         self._note_failure(missing[key], outcome, one.plan.identities.evaluation_id)
-                        yield Attempt(name, outcome, final=True)
+                        yield AttemptFailed(name, outcome, final=True)
                     else:
                         self._outcomes[key] = manifest = self._store.unpack(outcome)
                         self._journal.add_artifact(manifest)

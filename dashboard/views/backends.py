@@ -5,7 +5,7 @@ import streamlit as st
 
 from dashboard import charts, rows
 from dashboard.inert import NOTHING
-from sweeps.backend_figure import TITLE, BackendFigure
+from sweeps.ranking.backends import TITLE, BackendFigure
 
 
 def show(figure: BackendFigure) -> None:

@@ -9,11 +9,13 @@ from dashboard.inert import line
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.records import RunAxes, Settled, Variant
+from sweeps.results import ComparisonConditions
+from sweeps.spec import catalog
 
 _AXES = ("model", "grid", *(field.name for field in fields(Variant)), *(field.name for field in fields(RunAxes)))
 _CONDITIONS = (
-    *("device", "device_id", "fingerprint", "preset", "exec_context", "runtime_version", "runner", "backend_ran"),
-    *("engine_ran", "gate", "fixed_performance", "executor", "emulated", "trust", "rounds", "samples", "images"),
+    *("device", "device_id", "fingerprint", *(field.name for field in fields(ComparisonConditions)), "runner"),
+    *("backend_ran", "engine_ran", "executor", "emulated", "trust", "rounds", "samples", "images"),
     *("device_seconds", "waited_seconds"),
     *("job_key", "build_key", "run_id"),
 )
@@ -36,7 +38,8 @@ def show(here: pd.DataFrame, first: str | None) -> None:
         with figures:
             st.markdown("**Figures**")
             known = [(METRICS[metric], job[metric]) for metric in METRICS if not pd.isna(job[metric])]
-            _pairs([(metric.title, metric.format(float(value))) for metric, value in known], "details-figures")
+            known += [(catalog.metric(name), value) for name, value in sorted(dict(job["extra_metrics"]).items())]
+            _pairs([(line(metric.title), metric.format(float(value))) for metric, value in known], "details-figures")
             _coverage(_text(job["coverage"]))
         with conditions:
             st.markdown("**Conditions**")

@@ -5,7 +5,7 @@ python tests/benchmarks/bench_adb_operation.py
 
 A virtual phone in a process of its own, so that its cable takes no time from either arm; arms in turn, 9 rounds of 30
 operations. Each arm is in a round twice: how far it is from itself (A/A) says what the comparison can resolve. Needs
-root (see infra/virtual-phone/), and a machine with nothing else to do.
+root (see workers/devices/virtual_phone/), and a machine with nothing else to do.
 """
 
 import signal
@@ -25,8 +25,8 @@ from recipe_case import in_turn, table
 from report import Figure, at_most, finish
 
 from tests.free_port import free_port
-from workers.devices.adb import AdbDevice
-from workers.devices.adb_host import AdbHost
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.host import AdbHost
 
 SHARE = 0.15
 ROUNDS, OPERATIONS = 9, 30
@@ -34,7 +34,7 @@ OURS, TELLING, LOOK, PLAIN = "run", "run of a program that prints", "sensors wit
 PHONE = """
 import sys, signal
 from pathlib import Path
-from workers.virtual_phone import VirtualPhone
+from workers.devices.virtual_phone.phone import VirtualPhone
 with VirtualPhone(Path(sys.argv[1])) as phone:
     print(phone.serial, flush=True)
     signal.sigwait({signal.SIGTERM})

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from report import Figure, at_least, at_most, finish
 
-from sweeps.journal import Journal
+from sweeps.journal.journal import Journal
 from sweeps.stats import median, ratio_by_rounds
 
 EDGESWEEP = Path(sys.executable).with_name("edgesweep")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from report import Figure, at_least, at_most, finish
 
-from sweeps.spec import ModelSpec
+from sweeps.spec.sweep import ModelSpec
 from sweeps.workspace import Workspace
-from workers.models import package
+from workers.models.prepare import package
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from recipe_case import RUNTIME, say
 from report import Figure, at_most, finish
 
-from sweeps import spec
-from sweeps.plan import Plan
+from sweeps.planning.plan import Plan
+from sweeps.spec import sweep as spec
 from sweeps.workspace import Workspace
-from workers import models
-from workers.planner import plan_sweep
-from workers.runtimes.interface import BuildInputs
+from workers.models import prepare as models
+from workers.models.package import BuildInputs
+from workers.plan import plan_sweep
 
 MODEL = """
 name: grid
@@ -42,7 +42,7 @@ grids:
 ALONE = """
 import pickle, sys, time
 from pathlib import Path
-from workers.models import load_eager
+from workers.models.eager import load_eager
 from workers.runtimes.torchscript import building
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.verify import warm_up
@@ -88,7 +88,7 @@ def main() -> None:
 def shared(plan: Plan, inputs: BuildInputs, folder: Path) -> float:
     """Seconds that one process takes for all of them, one after the other."""
     program = (
-        "import pickle, sys, time\nfrom pathlib import Path\nfrom workers.build import ArtifactStore\n"
+        "import pickle, sys, time\nfrom pathlib import Path\nfrom workers.artifacts import ArtifactStore\n"
         "from workers.runtimes.torchscript import building\n"
         "from workers.runtimes.torchscript.verify import warm_up\n"
         "wanted, inputs = pickle.loads(Path(sys.argv[1]).read_bytes())\nwarm_up()\nstarted = time.monotonic()\n"

@@ -22,10 +22,11 @@ from report import Figure, at_least, finish
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 from torch.fx import GraphModule
 
-from sweeps.spec import DataSpec, DigitsData, ModelSpec
+from sweeps.spec.sweep import DataSpec, DigitsData, ModelSpec
 from sweeps.workspace import Workspace
 from tests.workers.native.whole_biases import with_whole_biases
-from workers import models
+from workers.models import prepare as models
+from workers.models.eager import load_eager
 from workers.runtimes.torchscript import quantize, references
 from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.interfaces import split
@@ -56,7 +57,7 @@ def main() -> None:
         say("training the model")
         prepared = models.prepare(MODEL, DATA, Workspace.open(Path(folder)), {}, lambda *_: None)
     backend.prepare("nnapi", references.library("nnapi"))
-    graph = fit(symbolic(models.load_eager(prepared.build_inputs.package)))
+    graph = fit(symbolic(load_eager(prepared.build_inputs.package)))
     calibration = torch.from_numpy(prepared.build_inputs.calibration)
     images = torch.from_numpy(prepared.evaluation.images)
 

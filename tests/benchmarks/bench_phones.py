@@ -26,26 +26,27 @@ import psutil
 from recipe_case import say
 from report import Figure, at_most, finish
 
-from sweeps import run_command, spec
-from sweeps.journal import Journal
-from sweeps.plan import Plan
-from sweeps.protocol import protocol_of
+from sweeps.cli import run as run_command
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.protocol.presets import protocol_of
 from sweeps.records import DeviceFacts
-from sweeps.store import Store
+from sweeps.spec import sweep as spec
+from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 from tests.free_port import free_port
-from workers import models
-from workers.attach import attach
-from workers.bench import timed_request
-from workers.build import ArtifactStore
-from workers.device_run import DeviceRun
-from workers.devices import adb_files
-from workers.devices.adb_host import AdbHost
-from workers.devices.adb_wire import Wire
-from workers.drive import Driver
-from workers.events import Attempt, Away, Measuring
+from workers.artifacts import ArtifactStore
+from workers.devices.adb import files as adb_files
+from workers.devices.adb.host import AdbHost
+from workers.devices.adb.wire import Wire
+from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.driver.accuracy_pass import AccuracyPass
+from workers.driver.events import AttemptFailed, Away, Measuring
+from workers.driver.sweep import Driver
+from workers.measure.attach import attach
+from workers.measure.requests import timed_request
+from workers.models import prepare as models
 from workers.runtimes.torchscript.runtime import TorchScript
-from workers.virtual_phone import VirtualPhone, up
 
 SWEEP = """
 name: {name}
@@ -149,7 +150,7 @@ class Case:
         with (
             Journal.open(self.workspace.journal) as journal,
             run_command.open_executor(executor_name, self.workspace, self.plan) as executor,
-            mock.patch.object(DeviceRun, "_accuracies", return_value=()),
+            mock.patch.object(AccuracyPass, "run", return_value=()),
         ):
             driver = Driver(
                 self.plan,
@@ -164,7 +165,7 @@ class Case:
                 stop=lambda: False,
             )
             for event in driver.run():
-                if isinstance(event, Attempt | Away):
+                if isinstance(event, AttemptFailed | Away):
                     say(f"{event}")
                 if began is None and isinstance(event, Measuring):
                     began = time.monotonic()

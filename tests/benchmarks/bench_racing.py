@@ -18,10 +18,11 @@ from itertools import product
 import numpy as np
 from report import Figure, at_least, at_most, finish
 
-from sweeps.protocol import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.racing import NEGLIGIBLE
-from sweeps.stats import ratio_by_rounds
-from workers.devices.simulated import PHONES, Phone, SimulatedPhone
+from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.ranking.ties import told_apart
+from sweeps.stats import NEGLIGIBLE, ratio_by_rounds
+from workers.devices.fake.phones import PHONES, Phone
+from workers.devices.fake.physics import SimulatedPhone
 from workers.simulation import Rest, SimulatedSweep, simulate
 
 VARIANTS = 24
@@ -169,10 +170,7 @@ def run(case: Case, seeds: range) -> Tally:
 def differ(sweep: SimulatedSweep) -> bool:
     """The ranking's rule for telling two variants apart, on the twins."""
     ratio = ratio_by_rounds(sweep.jobs["v00"].medians_ms, sweep.jobs["v01"].medians_ms)
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return False
-    resolved = ratio.low > 1.0 or ratio.high < 1.0
-    return resolved and max(ratio.value, 1 / ratio.value) >= 1 + NEGLIGIBLE
+    return ratio is not None and ratio.low is not None and told_apart(ratio) is not None
 
 
 def against_fixed(phone: Phone, protocol: Protocol, centre_ms: float, sweeps: int) -> Fixed:

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from sweeps import protocol, spec
 from sweeps.manifest import Manifest
+from sweeps.protocol import presets as protocol
 from sweeps.records import Variant
+from sweeps.spec import sweep as spec
 from sweeps.workspace import Workspace
-from workers import models
-from workers.runtimes.interface import BuildInputs, RunRequest
+from workers.models import prepare as models
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ import pytest
 from sweeps.errors import DeviceError
 from workers.devices import registry
 from workers.devices.interface import Device
-from workers.fixed_performance import FixedPerformance, restore_leftovers
+from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
 
 # `steady` has a fixed-performance mode, `hot` has none.
 NAMED = {"fake": ("steady", "hot")}

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from sweeps.axes import resolve_variant
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
+from sweeps.planning.axes import resolve_variant
 from sweeps.records import DeviceFacts, Variant
 from tests.workers.runtimes.runs import asking_for
+from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes import registry
-from workers.runtimes.interface import BuildInputs, ModelPackage, RunRequest
+from workers.runtimes.interface import RunRequest
 
 SOURCE = b"""
 from torch import nn

@@ -1,22 +1,21 @@
 """Workspaces with made-up measurements, recorded through the real plan, journal and store."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import data
 from dashboard.launch import APP
 from sweeps.imported import Imported
-from sweeps.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Manifest, TensorSpec, Verification
-from sweeps.plan import Identities, ModelIdentity, Plan, expand
-from sweeps.protocol import protocol_of
+from sweeps.planning.plan import Identities, ModelIdentity, Plan, expand
+from sweeps.protocol.presets import protocol_of
 from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Settled, Variant
-from sweeps.spec import (
+from sweeps.spec.sweep import (
     DataSpec,
     DigitsData,
     GridSpec,
@@ -26,8 +25,10 @@ from sweeps.spec import (
     ProtocolSpec,
     SweepSpec,
 )
-from sweeps.store import Store
+from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
+from tests import shared
+from tests.fresh_mlflow import fresh_mlflow
 
 EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) **b** `c` :smile: www.example.com -> $x$ :material/home:"
 
@@ -199,11 +200,16 @@ def by_hand(facts: DeviceFacts | None, **changes: object) -> Imported:
 
 
 @pytest.fixture(scope="session")
-def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
+def recorder() -> Recorder:
     """A workspace with several sweeps; `phones`, the one with two devices, is the latest."""
+    return Recorder(Workspace.open(shared.made_once("it's a workspace", _record)))
+
+
+def _record(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        made = Recorder(Workspace.open(tmp_path_factory.mktemp("it's a workspace")))
+        fresh_mlflow(folder)
+        made = Recorder(Workspace.open(folder))
         made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),))
         evil = (by_hand(HARMFUL, variant=EVIL, log=f"{EVIL}.txt"), by_hand(None, device=EVIL, log_sha256="b" * 64))
         made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL, imported=evil)
@@ -214,7 +220,6 @@ def recorder(tmp_path_factory: pytest.TempPathFactory) -> Recorder:
         made.record("open", by_axes, devices=(replace(BOARD, device_id="board-4"),), grid=WIDE, pace=uneven)
         hand_run = (by_hand(PHONE), by_hand(PHONE, log_sha256="b" * 64, mean_ms=0.5, p50_ms=0.4, iterations=20))
         made.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, imported=(*hand_run, by_hand(None)))
-    return made
 
 
 @pytest.fixture(scope="session")
@@ -233,6 +238,7 @@ def recorder_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Callable[[s
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
     def into(root: Path) -> Callable[[str], None]:
+        fresh_mlflow(root)
         recorder = Recorder(Workspace.open(root))
 
         def record(name: str) -> None:
@@ -244,17 +250,15 @@ def recorder_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Callable[[s
 
 
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], AppTest]]:
-    """Runs the dashboard's script on a workspace."""
+def page(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], AppTest]:
+    """Runs the dashboard's script on a workspace. What it has read of a sweep once, it knows in the next test."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    data.forget()
 
     def run(root: Path) -> AppTest:
         monkeypatch.setattr("sys.argv", [str(APP), "--workspace", str(root)])
         return AppTest.from_file(str(APP), default_timeout=60).run()
 
-    yield run
-    data.forget()
+    return run
 
 
 _IDENTITIES = Identities(

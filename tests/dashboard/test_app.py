@@ -174,7 +174,7 @@ def test_details_show_what_nnapi_covers_where_the_store_has_it() -> None:
         import pandas as pd
 
         from dashboard.views import details
-        from sweeps.frame import FRAME_COLUMNS
+        from sweeps.results import FRAME_COLUMNS
 
         row: dict[str, object] = dict.fromkeys(FRAME_COLUMNS, "")
         row |= {"name": "net", "outcome": "measured", "block_medians_ms": (), "coverage": coverage}
@@ -316,7 +316,7 @@ def test_a_damaged_store_is_an_error_with_a_next_step(page: Page, tmp_path: Path
     (tmp_path / "mlflow.sqlite").write_bytes(b"this is not a database" * 100)
     shown = page(tmp_path)
     assert not shown.exception
-    assert shown.error[0].value == "The results can not be shown."
+    assert shown.error[0].value == "The results cannot be shown."
     assert "mlflow.sqlite" in texts(shown)
     assert "Next step: " in texts(shown)
 

@@ -11,12 +11,13 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import charts, rows
 from dashboard.inert import line
-from sweeps.backend_figure import BackendFigure, BackendPair, Best
+from sweeps.ranking.backends import BackendFigure, BackendPair, Best
 from sweeps.records import Job
-from sweeps.spec import GridSpec
-from sweeps.ties import Ratio
+from sweeps.spec.sweep import GridSpec
+from sweeps.stats import Estimate
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL, PHONE, Recorder
+from tests.fresh_mlflow import fresh_mlflow
 
 Page = Callable[[Path], AppTest]
 
@@ -30,7 +31,7 @@ PAIR = BackendPair(
     precision="fp32",
     cpu=CPU,
     nnapi=NNAPI,
-    ratio=Ratio(0.5, 0.4, 0.6),
+    ratio=Estimate(0.5, 0.4, 0.6),
     finding="NNAPI is faster",
     note="",
 )
@@ -40,6 +41,7 @@ PAIR = BackendPair(
 def phones(tmp_path: Path) -> Path:
     """A sweep of two phones with NNAPI: quicker there in int8 only. The second one's name means harm."""
     workspace = Workspace.open(tmp_path / "phones")
+    fresh_mlflow(workspace.root)
     grid = GridSpec(backend=("cpu", "nnapi"), layout=("nhwc",))
     first = replace(PHONE, nnapi_level=31)
     second = replace(first, device_id="phone-2", name="adb:2", model=EVIL)

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from dashboard.launch import serving
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.system, pytest.mark.browser]
 
 LIMIT_MS = 60_000
 expect.set_options(timeout=LIMIT_MS)
@@ -38,6 +38,7 @@ def choose(page: Page, label: str, option: str) -> None:
     page.get_by_role("option", name=option, exact=True).click()
 
 
+@pytest.mark.smoke
 def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     opened: Page, tmp_path: Path, evil: str
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     assert picture.stat().st_size > 10_000
 
 
+@pytest.mark.long
 def test_the_readme_picture_is_taken_from_a_workspace(workspace: Path, tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
     done = subprocess.run(

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dashboard import charts
-from sweeps.verdict import VERDICTS
+from sweeps.ranking.verdict import VERDICTS
 
 EVIL = "<img src=x onerror=alert(1)> datum.x || warn('y')"
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import launch
-from sweeps.cli import main
+from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
 
 
@@ -68,6 +68,6 @@ def test_a_port_that_is_taken_is_named_with_the_way_to_another(tmp_path: Path) -
         port = taken.getsockname()[1]
         ended = CliRunner().invoke(main, ["dashboard", "--workspace", str(tmp_path), "--port", str(port)])
     assert ended.exit_code == 1
-    assert f"can not listen on 127.0.0.1:{port}" in ended.stderr
+    assert f"cannot listen on 127.0.0.1:{port}" in ended.stderr
     assert "--port" in ended.stderr
     assert "EdgeSweep listens" not in ended.stderr

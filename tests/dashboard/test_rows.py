@@ -6,11 +6,11 @@ import pandas as pd
 
 from dashboard.charts import STATUS
 from dashboard.rows import accuracy_metric, checked, ranked, shown_names
-from sweeps.frame import ResultRow, to_frame
-from sweeps.rank import rank
-from sweeps.ranking import DeviceRanking
+from sweeps.ranking.rank import rank
+from sweeps.ranking.values import DeviceRanking
 from sweeps.records import RunAxes, Settled, Variant
-from sweeps.spec import ObjectiveSpec
+from sweeps.results import ResultRow, to_frame
+from sweeps.spec.sweep import ObjectiveSpec
 
 
 def row(name: str, ms: float | None, variant: Variant | None = None, **figures: float) -> ResultRow:

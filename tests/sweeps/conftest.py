@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.frame import ResultRow
 from sweeps.manifest import Manifest, TensorSpec, Verification
-from sweeps.plan import Identities, ModelIdentity, Plan
+from sweeps.planning.plan import Identities, ModelIdentity, Plan
 from sweeps.records import (
     Accuracy,
     Block,
@@ -19,7 +18,8 @@ from sweeps.records import (
     Variant,
     canonical_key,
 )
-from sweeps.spec import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
+from sweeps.results import ResultRow
+from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
 
 EVALUATION_ID = "e" * 64
 

@@ -6,12 +6,13 @@ from dataclasses import replace
 import pytest
 
 from sweeps.errors import EdgeSweepError
-from sweeps.frame import to_frame
 from sweeps.imported import MAX_WORDS, NOTE, Imported, describe
-from sweeps.journal import Journal
-from sweeps.rank import rank, to_json
-from sweeps.spec import ObjectiveSpec
-from sweeps.terminal import print_ranking
+from sweeps.journal.journal import Journal
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank
+from sweeps.report.ranking import print_ranking
+from sweeps.results import to_frame
+from sweeps.spec.sweep import ObjectiveSpec
 from sweeps.tool_logs import ToolLog
 
 FREE = ObjectiveSpec(constraints=())
@@ -141,7 +142,7 @@ def test_figures_stand_beneath_their_device_and_change_nothing_of_the_ranking(im
     assert ranked.devices[0].imported == (fast, slow)
     assert ranked.imported == (apart,)
 
-    document, without = to_json(ranked), to_json(rank(frame, FREE, "s"))
+    document, without = ranking_document(ranked), ranking_document(rank(frame, FREE, "s"))
     json.dumps(document, allow_nan=False)
     assert [one["mean_ms"] for one in document["devices"][0].pop("imported")] == [0.001, 121.318]
     assert document.pop("imported")[0]["log_sha256"] == "a" * 64

@@ -69,6 +69,8 @@ def test_block_medians_that_are_no_times_are_refused(bad):
 def test_an_estimate_outside_its_interval_can_not_be_made():
     with pytest.raises(ValueError, match="not in its interval"):
         Estimate(1.0, 2.0, 3.0)
+    with pytest.raises(ValueError, match="not in its interval"):
+        Estimate(float("nan"), float("nan"), float("nan"))
     with pytest.raises(ValueError, match="two ends or none"):
         Estimate(1.0, 0.5, None)
 

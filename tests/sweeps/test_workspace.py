@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import WorkspaceError
-from sweeps.journal import Journal
-from sweeps.store import Store, load
+from sweeps.journal.journal import Journal
+from sweeps.store.mlflow import Store, load
 from sweeps.workspace import Workspace
 
 HOLDER = """

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from workers.devices.adb_host import AdbHost
+from workers.devices.adb.host import AdbHost
 
 
 def kill_server(port: int) -> None:

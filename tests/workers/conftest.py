@@ -8,7 +8,7 @@ from sweeps.errors import DeviceError
 from tests.free_port import free_port
 from tests.workers.adb_server import kill_server
 from tests.workers.phone_sweep import built, pair, running  # noqa: F401  # fixtures
-from workers.virtual_phone import adbd
+from workers.devices.virtual_phone.adbd import adbd
 
 
 @pytest.fixture(scope="module")

@@ -15,21 +15,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.errors import StoreError
-from sweeps.journal import FINAL_KINDS, MAX_ATTEMPTS, Journal
+from sweeps.errors import FINAL_KINDS, StoreError
+from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.records import Block, DeviceFacts, Failed, Job, Measured
-from sweeps.spec import DataSpec, GridSpec, ObjectiveSpec, ProtocolSpec, SyntheticData
-from sweeps.store import Store, load
+from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, ProtocolSpec, SyntheticData
+from sweeps.store.mlflow import Store, load
 from tests.workers.tiny_sweep import Sweep
-from workers import device_run
 from workers.devices import registry
-from workers.devices.adb import AdbDevice
-from workers.devices.adb_attempt import leads_attempt
-from workers.devices.adb_host import AdbHost
-from workers.devices.adb_lease import Hold
+from workers.devices.adb.attempt import leads_attempt
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.host import AdbHost
+from workers.devices.adb.lease import Hold
 from workers.devices.local import host_abi
+from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.driver import contact
 from workers.runtimes.torchscript import native_runner, programs
-from workers.virtual_phone import VirtualPhone, up
 
 ONE_ROUND = ProtocolSpec(preset="quick", rounds=1, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
 # Two jobs of one build.
@@ -86,9 +86,9 @@ def running(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lis
 def pair(
     running: list[VirtualPhone], port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[list[VirtualPhone]]:
-    """Two phones as new, whose drivers lose patience soon."""
-    monkeypatch.setattr(device_run, "_AWAY_S", 1.0)
-    monkeypatch.setattr(device_run, "_AWAY_LOOK_S", 0.5)
+    """Two phones as new, whose drivers give up soon."""
+    monkeypatch.setattr(contact, "_AWAY_S", 1.0)
+    monkeypatch.setattr(contact, "_AWAY_LOOK_S", 0.5)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for phone in running:
@@ -281,7 +281,7 @@ def _assert_at_most_one_outcome(journal: Journal, job: Job, outcome: Measured | 
     blocks, failures = journal.blocks(job.key), journal.failures(job.key)
     rounds = {block.round for block in blocks}
     assert len(rounds) == len(blocks)
-    assert rounds <= set(range(journal.circumstances("tiny", job.key).protocol.last_round))
+    assert rounds <= set(range(journal.planned_job("tiny", job.key).protocol.last_round))
     assert len(failures) <= MAX_ATTEMPTS, "it was tried on after it was given up"
     given_up = len(failures) == MAX_ATTEMPTS or any(failed.kind in FINAL_KINDS for failed in failures)
     assert not (given_up and isinstance(outcome, Measured))
@@ -301,7 +301,7 @@ def _assert_whole(sweep: PhoneSweep, journal: Journal, job: Job, block: Block) -
     assert block.backend_ran == job.variant.backend or "backend_fell_back" in block.labels
     assert block.engine_ran
     assert (block.runner, block.runtime_version) == (native_runner.runner(), "2.12.1")
-    assert journal.circumstances("tiny", job.key).facts.fingerprint == sweep.facts(job).fingerprint
+    assert journal.planned_job("tiny", job.key).facts.fingerprint == sweep.facts(job).fingerprint
 
 
 def _assert_published(sweep: PhoneSweep, journal: Journal, outcomes: Mapping[str, Measured | Failed | None]) -> None:

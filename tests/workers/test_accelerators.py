@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.accelerators_table import Answer
 from sweeps.errors import SpecError
-from sweeps.spec import GridSpec, ModelSpec
+from sweeps.spec.sweep import GridSpec, ModelSpec
+from sweeps.surveys import Answer
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, nnapi_only
 from workers.devices.local import host_abi
-from workers.events import Attempt, Building, Event
-from workers.executor import InlineExecutor
+from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.driver.events import AttemptFailed, Building, Event
+from workers.executors.inline import InlineExecutor
 from workers.runtimes.torchscript import native_runner, references
 from workers.runtimes.torchscript.programs import FOLDER_VARIABLE
-from workers.virtual_phone import VirtualPhone, up
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 BOTH = GridSpec(backend=("nnapi",), layout=("nhwc",))
 FP32 = GridSpec(backend=("nnapi",), precision=("fp32",), layout=("nhwc",))
@@ -144,7 +144,7 @@ def test_a_model_that_nnapi_can_not_have_says_why(phones: list[VirtualPhone], tm
     model = ModelSpec(source="sorts:make", weights="random", input_shape=(1, 3, 16, 16), name="sorts")
     sweep = Sweep(tmp_path, FP32, devices=names(phones[:1]), models=(model,))
     asked = ask(sweep)
-    assert [event.failed.kind for event in asked.events if isinstance(event, Attempt)] == ["unsupported_operator"]
+    assert [event.failed.kind for event in asked.events if isinstance(event, AttemptFailed)] == ["unsupported_operator"]
     (answer,) = asked.answers
     assert answer.note.startswith("its build failed (unsupported_operator): ")
     assert answer.operations == ()

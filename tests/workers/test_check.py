@@ -9,20 +9,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli import main
-from sweeps.compare import Result
+from sweeps.cli.main import main
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
-from sweeps.export import BlockProtocol, Expected, GateLimits, Shipped, read_shipped
-from sweeps.protocol import PRESETS, resolve
+from sweeps.protocol.presets import PRESETS, resolve
+from sweeps.ranking.compare import Result
+from sweeps.ranking.export import BlockProtocol, Expected, GateLimits, Shipped, read_shipped
 from sweeps.records import Block, Variant
-from sweeps.spec import ProtocolSpec
+from sweeps.spec.sweep import ProtocolSpec
 from sweeps.workspace import Workspace
+from tests import gallery
 from tests.workers.tiny_model import tiny_inputs
-from workers.build import ArtifactStore
+from workers.artifacts import ArtifactStore
 from workers.check import Check, _judged, check
-from workers.devices import fake_runner
 from workers.devices import registry as devices
-from workers.devices.fake import FakeDevice
+from workers.devices.fake import runner as fake_runner
+from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Completed, Sensors
 from workers.devices.local import local_facts
 from workers.runtimes import registry
@@ -38,7 +39,7 @@ PROTOCOL = resolve(
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Shipped, bytes]:
     """A real artifact with made-up figures: 1 ms a block, on this very machine."""
     store = ArtifactStore(tmp_path_factory.mktemp("built"))
-    artifact = store.build("a" * 64, Variant(), tiny_inputs())
+    artifact = gallery.build(store.root, "a" * 64, Variant(), tiny_inputs())
     facts = local_facts()
     expected = Expected(
         sweep="s",

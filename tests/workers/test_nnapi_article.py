@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 import sweeps
-from sweeps import store
-from sweeps.backend_figure import NOT_MEASURED
-from sweeps.journal import Journal
-from sweeps.protocol import protocol_of
-from sweeps.rank import rank
-from sweeps.spec import ObjectiveSpec, SweepSpec, load
+from sweeps.journal.journal import Journal
+from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.backends import NOT_MEASURED
+from sweeps.ranking.rank import rank
+from sweeps.spec.sweep import ObjectiveSpec, SweepSpec, load
+from sweeps.store import mlflow as store
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
+from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.runtimes.torchscript import references
-from workers.virtual_phone import VirtualPhone, up
+
+pytestmark = pytest.mark.system
 
 ARTICLE = Path(sweeps.__file__).parent / "specs" / "nnapi-article.yaml"
 
@@ -30,6 +32,7 @@ def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Virtu
         yield phone
 
 
+@pytest.mark.smoke
 def test_the_sweep_is_what_the_article_s_commands_say(article: SweepSpec) -> None:
     protocol = protocol_of(article)
     assert (protocol.warmup_iterations, protocol.warmup_seconds) == (5, 0.0)

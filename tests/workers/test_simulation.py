@@ -3,8 +3,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweeps.protocol import PRESETS
-from workers.devices.simulated import PHONES
+from sweeps.protocol.presets import PRESETS
+from workers.devices.fake.phones import PHONES
 from workers.simulation import simulate
 
 FULL, RACE = PRESETS["full"], PRESETS["race"]

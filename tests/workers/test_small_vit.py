@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch.ao.quantization import quantize_dynamic
 
-from sweeps.spec import ModelSpec
+from sweeps.spec.sweep import ModelSpec
 from sweeps.workspace import Workspace
-from workers.data import digits_for_training
-from workers.models import eager_logits, load_eager, package
+from workers.models.data import digits_for_training
+from workers.models.eager import eager_logits, load_eager
+from workers.models.prepare import package
 from workers.small_vit import small_vit
 
 SHAPE = (1, 3, 64, 64)

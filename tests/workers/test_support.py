@@ -9,18 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from sweeps.errors import EdgeSweepError
-from sweeps.journal import Journal
+from sweeps.cli.main import main
+from sweeps.journal.journal import Journal
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
-from sweeps.spec import DataSpec, GridSpec, ModelSpec, SyntheticData
-from sweeps.support_command import run_support
-from sweeps.support_table import SupportTable, column_of, group_of, terminal_text
+from sweeps.report.support import terminal_text
+from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, SyntheticData
+from sweeps.surveys import SupportTable, column_of, group_of
 from sweeps.workspace import Workspace
-from workers.events import Attempt, Building
-from workers.executor import InlineExecutor
-from workers.models import PreparedModel, prepare
+from workers.driver.events import AttemptFailed, Building
+from workers.executors.inline import InlineExecutor
+from workers.models.prepare import prepare
+from workers.models.prepared import PreparedModel
 from workers.support import LISTED, Subject, Survey, grids, subject
 
 SHAPE = (1, 3, 32, 32)
@@ -104,7 +106,7 @@ class _Desk:
                 case Building(_, _, now):
                     ended += [name for name in running if name not in now]
                     running = now
-                case Attempt(name, failed, _):
+                case AttemptFailed(name, failed, _):
                     assert failed.message, name
         return ended
 
@@ -122,6 +124,8 @@ def _outcomes(table: SupportTable, model: str) -> dict[tuple[str, ...], Manifest
     return {(group_of(cell.variant), *column_of(cell.variant)): cell.outcome for cell in row.cells}
 
 
+@pytest.mark.system
+@pytest.mark.long
 @pytest.mark.compiler
 @pytest.mark.timeout(1800)
 def test_four_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(desk: _Desk) -> None:
@@ -199,13 +203,10 @@ def test_an_interrupted_survey_goes_on_and_failures_are_tried_again_only_when_as
 
 def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
     (tmp_path / "own_nets.py").write_text(OWN)
-    call = (
-        "from pathlib import Path; from sweeps.support_command import run_support; "
-        "run_support(['own_nets:plain'], Path('results'), 'inline', backends=['cpu'], precisions=['fp32'], "
-        "input_shape='1,3,32,32', output=Path('infra/support.md'), as_json=True)"
-    )
+    words = "support own_nets:plain --workspace results --executor inline --backend cpu --precision fp32 --json"
+    shape_and_output = ["--input-shape", "1,3,32,32", "--output", "infra/support.md"]
     # Where the model's module lies: the folder that it starts in.
-    argv = [sys.executable, "-c", call]
+    argv = [sys.executable, "-c", "from sweeps.cli.main import main; main()", *words.split(), *shape_and_output]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     told, asked = [], False
     with subprocess.Popen(
@@ -231,20 +232,23 @@ def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> No
     assert "| plain | " in (tmp_path / "infra" / "support.md").read_text()
 
 
-def test_what_can_not_be_meant_is_answered_with_what_to_write() -> None:
+def test_what_can_not_be_meant_is_answered_with_what_to_write(tmp_path: Path) -> None:
+    never_made = tmp_path / "never-made"
     for named, options, message in (
-        (["mobilenet_v2", "sweep.yaml"], {}, "is a sweep file"),
-        (["sweep.yaml"], {"weights": "demo"}, "is a sweep file"),
-        (["mobilenet_v2"], {"input_shape": "1,3,64"}, "not four whole numbers"),
-        (["mobilenet_v2"], {"input_shape": "1,3,0,64"}, "not four whole numbers"),
-        (["a:net", "b:net"], {}, "two models are called net"),
-        (["not a name"], {}, "write module:function"),
-        (["resnet81"], {}, "did you mean"),
-        (["own:net"], {"weights": "pretrained"}, "no pretrained weights"),
+        (["mobilenet_v2", "sweep.yaml"], [], "is a sweep file"),
+        (["sweep.yaml"], ["--weights", "demo"], "is a sweep file"),
+        (["mobilenet_v2"], ["--input-shape", "1,3,64"], "not four whole numbers"),
+        (["mobilenet_v2"], ["--input-shape", "1,3,0,64"], "not four whole numbers"),
+        (["a:net", "b:net"], [], "two models are called net"),
+        (["not a name"], [], "write module:function"),
+        (["resnet81"], [], "did you mean"),
+        (["own:net"], ["--weights", "pretrained"], "no pretrained weights"),
     ):
-        with pytest.raises(EdgeSweepError, match=message):
-            run_support(named, Path("never-made"), "inline", **options)
-    assert not Path("never-made").exists()
+        words = ["support", *named, *options, "--workspace", str(never_made), "--executor", "inline"]
+        ended = CliRunner().invoke(main, words)
+        assert ended.exit_code in (1, 2)
+        assert message in ended.stderr
+    assert not never_made.exists()
 
 
 def test_the_list_names_every_model_of_the_zoo_with_data_that_fit_its_weights() -> None:

@@ -6,16 +6,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeps import store
-from sweeps.journal import Journal
-from sweeps.plan import Plan
-from sweeps.rank import rank
-from sweeps.ranking import DeviceRanking
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.ranking.rank import rank
+from sweeps.ranking.values import DeviceRanking
 from sweeps.records import Measured, Outcome
-from sweeps.spec import DataSpec, GridSpec, ObjectiveSpec, SyntheticData
+from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, SyntheticData
+from sweeps.store import mlflow as store
 from tests.workers.tiny_sweep import Sweep
 from workers.native.compiler import INSTALL
 from workers.runtimes.torchscript import references
+
+pytestmark = pytest.mark.system
 
 # Calibrated with 8 images, the per-tensor int8 of this network misses the 10 dB that a build must reach.
 DATA = DataSpec(

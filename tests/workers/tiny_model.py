@@ -8,9 +8,9 @@ import torch
 
 from sweeps.records import Job, RunAxes, Variant
 from workers.devices.local import local_facts
-from workers.models import construct
+from workers.models.code import construct
+from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes import registry
-from workers.runtimes.interface import BuildInputs, ModelPackage
 
 SOURCE = b"""
 import torch

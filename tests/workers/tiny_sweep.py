@@ -2,26 +2,30 @@
 
 import io
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 
 import torch
 
-from sweeps.journal import Journal
-from sweeps.plan import Plan
-from sweeps.protocol import protocol_of
-from sweeps.spec import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.protocol.presets import protocol_of
+from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
 from sweeps.workspace import Workspace
+from tests import gallery
 from tests.workers.tiny_model import SOURCE
-from workers import models
-from workers.build import ArtifactStore
-from workers.drive import Driver
-from workers.events import Event
-from workers.executor import InlineExecutor
-from workers.planner import plan_sweep
+from workers.artifacts import ArtifactStore
+from workers.driver.events import Event
+from workers.driver.sweep import Driver
+from workers.executors.inline import InlineExecutor
+from workers.models import prepare as models
+from workers.plan import plan_sweep
 from workers.sentinel import data_for
 
 # Nothing is waited for: other tests keep this machine busy.
 PROTOCOL = ProtocolSpec(preset="quick", rounds=2, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
+SESSIONS = count(1)
+"""Two runs of a test may start in the same second."""
 Prepare = Callable[[ModelSpec], models.PreparedModel]
 
 
@@ -75,8 +79,28 @@ class Sweep:
         protocol = protocol_of(self.spec)
         try:
             driver = Driver(
-                self.plan, protocol, journal, store, executor, prepare or self.prepare, publish, stop, more or {}
+                self.plan,
+                protocol,
+                journal,
+                store,
+                executor,
+                prepare or self.prepare,
+                publish,
+                stop,
+                more or {},
+                next(SESSIONS),
             )
             return list(driver.run())
         finally:
             executor.close()
+
+
+class BuiltSweep(Sweep):
+    """With nothing left to build that another test of this run has built."""
+
+    def run(self, journal: Journal, *words: object, **named: object) -> list[Event]:
+        keys = [job.build_key for job in (*self.plan.jobs, *self.plan.sentinels)]
+        gallery.bring(self.workspace, keys)
+        events = super().run(journal, *words, **named)
+        gallery.keep(self.workspace, keys)
+        return events

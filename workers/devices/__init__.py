@@ -1,0 +1,4 @@
+"""What measures: this machine, Android phones over adb, simulated phones. A device knows no runtime.
+
+Step: measure
+"""

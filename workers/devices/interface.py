@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sweeps.errors import DeviceError
 from sweeps.records import DeviceFacts
 
 
@@ -99,4 +100,16 @@ class Device(Protocol):
 
         Off where it is off already is fine. Raises `DeviceError` where the device did not answer.
         """
+        ...
+
+
+class Discovery(Protocol):
+    """A module that finds the units of one transport that hang on this host."""
+
+    def attached(self) -> tuple[list[str], list[DeviceError]]:
+        """Those that can be measured on, as sweep files name them, each once; and why others can not."""
+        ...
+
+    def are_one(self, name: str, other: str, folder: Path) -> bool:
+        """Whether two names, whose facts tell the same unit, really are one. Raises `DeviceError`."""
         ...

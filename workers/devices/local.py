@@ -17,9 +17,9 @@ import psutil
 
 from sweeps.errors import DeviceError
 from sweeps.records import DeviceFacts, canonical_key
-from workers.devices.cores import clusters
+from workers.cores import clusters
 from workers.devices.interface import Completed, Sensors
-from workers.devices.linux_sensors import look
+from workers.devices.linux.sensors import look
 
 # More than any runner prints; what is beyond it is a program gone wild.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20

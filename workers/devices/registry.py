@@ -1,22 +1,17 @@
-"""Which kinds of device there are. Adding one = one module and one line here."""
+"""The kinds of device that the catalog has, and the devices that a sweep file names."""
 
 import importlib
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import DeviceError
-from sweeps.spec_errors import did_you_mean
-from workers.devices.interface import Device
+from sweeps.errors import DeviceError, did_you_mean
+from sweeps.spec import catalog
+from workers.devices.interface import Device, Discovery
 
-DEVICES = {
-    "local": "workers.devices.local:LocalDevice",
-}
+DEVICES = {name: entry.target for name, entry in catalog.devices().items() if not entry.unit}
 """Devices that are there by themselves, by name -> `module:Class(folder)`, imported when it is needed."""
 
-NAMED = {
-    "adb": "workers.devices.adb:AdbDevice",
-    "fake": "workers.devices.fake:FakeDevice",
-}
+NAMED = {name: entry.target for name, entry in catalog.devices().items() if entry.unit}
 """Kinds of which a sweep file names one, as in `fake:hot` -> `module:Class(folder, name)`. Nobody gets one unasked."""
 
 
@@ -39,6 +34,12 @@ def connect(name: str, folder: Path) -> Device:
             f"use one of: {', '.join([*DEVICES, *(f'{kind}:NAME' for kind in NAMED)])}",
         )
     return device
+
+
+def discovery(module: str) -> Discovery:
+    """What finds the units of one transport (`DeviceEntry.discovery`)."""
+    found: Discovery = importlib.import_module(module)
+    return found
 
 
 def _class(path: str) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sweeps.errors import BuildError
 from sweeps.records import canonical_key
-from workers.file_lock import locked
+from workers.native.file_lock import locked
 
 _log = logging.getLogger(__name__)
 

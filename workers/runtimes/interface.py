@@ -4,57 +4,15 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
+from sweeps.metrics import checked_extra
 from sweeps.records import DeviceFacts, Variant
-
-Images = NDArray[np.float32]
-"""(N, C, H, W), already normalised: what the model is fed."""
-Logits = NDArray[np.float32]
-"""(N, classes)."""
-Labels = NDArray[np.int64]
-"""(N,)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPackage:
-    """A model that can cross to another machine: source files and a state_dict, no pickled code."""
-
-    name: str
-    source: str
-    """As in the sweep file: torchvision's name or `module:function`."""
-    arguments: Mapping[str, str | int | float | bool]
-    files: Mapping[str, bytes]
-    """The user's own source files by relative path; empty for torchvision."""
-    state: bytes
-    """`torch.save` of the state_dict; loaded with `weights_only`."""
-    weights_id: str
-    model_source: str
-    """`ModelIdentity.source`."""
-    input_shape: tuple[int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildInputs:
-    """What all builds of one model share."""
-
-    package: ModelPackage
-    calibration: Images
-    calibration_id: str
-    no_calibration: str = ""
-    """Why there is no calibration image."""
-    verification: Images
-    verification_labels: Labels | None
-    verification_logits: Logits
-    """Of the fp32 eager model."""
-    versions: Mapping[str, str]
+from workers.models.package import BuildInputs, Images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +69,20 @@ class RunReport:
     """A library stood in for the backend: the answers count, and there are no samples."""
     cpus_ran: tuple[int, ...] = ()
     """Empty where the system does not tell."""
+    extra_metrics: Mapping[str, float] = field(default_factory=dict)
+    """Figures of the runner's own, by names that no metric of EdgeSweep has (`sweeps.metrics.checked_extra`)."""
+
+    def __post_init__(self) -> None:
+        """Raises `RunnerError`: whichever runtime parsed it, no store has to refuse it later."""
+        try:
+            checked_extra(self.extra_metrics)
+        except ValueError as error:
+            raise RunnerError("garbled", f"the runner's report makes no sense: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """What a program that was brought to a device says of itself there."""
+class RunnerIdentity:
+    """What a program on a device is, in its own words: name, version, and what it can use there."""
 
     runner: str
     """Name and version: part of the device's job keys."""
@@ -132,7 +99,7 @@ class StockTool(Protocol):
     it is.
     """
 
-    def brought(self) -> Brought:
+    def identity(self) -> RunnerIdentity:
         """What is known of it without asking."""
         ...
 
@@ -140,12 +107,12 @@ class StockTool(Protocol):
         """Why it can not run this request as it is meant, or `None`."""
         ...
 
-    def glance(self, request: RunRequest) -> RunRequest:
+    def trial(self, request: RunRequest) -> RunRequest:
         """A few iterations of a timing: what `enough` counts by."""
         ...
 
     def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
-        """The timing with as many iterations as its seconds ask for, at the pace that a glance saw."""
+        """The timing with as many iterations as its seconds ask for, at the pace that a trial saw."""
         ...
 
     def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
@@ -225,7 +192,7 @@ class Runtime(Protocol):
         """The argument list with which such a program, no stock tool, tells there on the device what it is."""
         ...
 
-    def brought(self, stdout: bytes) -> Brought:
+    def identity(self, stdout: bytes) -> RunnerIdentity:
         """What it told. Raises `RunnerError`."""
         ...
 

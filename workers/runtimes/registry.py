@@ -1,15 +1,14 @@
-"""Every runtime by name. The classes are imported when asked for: no name in the table costs an import."""
+"""Every runtime of the catalog by name. The classes are imported when asked for: no name costs an import."""
 
 import difflib
 import importlib
 
 from sweeps.errors import EdgeSweepError
+from sweeps.spec import catalog
 from workers.runtimes.interface import Runtime
 
-RUNTIMES: dict[str, str] = {
-    "eager": "workers.runtimes.eager.runtime:Eager",
-    "torchscript": "workers.runtimes.torchscript.runtime:TorchScript",
-}
+RUNTIMES: dict[str, str] = {name: entry.target for name, entry in sorted(catalog.runtimes().items())}
+"""`module:Class` by name."""
 
 _EXTRA = "pip install 'edgesweep[workers]'"
 

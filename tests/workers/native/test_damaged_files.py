@@ -1,7 +1,7 @@
 """Damaged model files: the runner answers or refuses by name; it never hangs, crashes or answers amiss.
 
-None of these files crashed torch's own readers. One that does ends its own process only, which `workers.runs` makes
-a typed failure of, `crashed` or `killed`; here it fails the test, to be looked at.
+None of these files crashed torch's own readers. One that does ends its own process only, which
+`workers.measure.processes` turns into a typed failure, `crashed` or `killed`; here it fails the test, to be looked at.
 """
 
 import random
@@ -17,8 +17,8 @@ import torch
 from sweeps.errors import RunnerError
 from tests.workers.native.damage import damaged
 from tests.workers.runtimes.runs import evaluating
-from workers import runs
 from workers.devices.local import LocalDevice
+from workers.measure import processes as runs
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript import metal, native_runner, references
 from workers.runtimes.torchscript.capture import script, trace
@@ -26,7 +26,7 @@ from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.torch_state import build_state
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 IMAGES, CLASSES = 2, 3
 DEADLINE_S = 60.0

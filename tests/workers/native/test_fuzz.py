@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.compiler]
 
 ROOT = Path(__file__).parents[3]
 

@@ -22,10 +22,11 @@ from sweeps.records import Variant
 from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import RUNNER, asking_for, evaluating
-from workers.accuracy import sqnr_db
-from workers.devices.cores import clusters
+from workers.cores import clusters
+from workers.models.accuracy import sqnr_db
+from workers.models.package import BuildInputs, Logits
 from workers.native import compiler
-from workers.runtimes.interface import BuildInputs, Logits, RunReport, RunRequest
+from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript import native_runner, references, report
 from workers.runtimes.torchscript.capture import script, trace
 from workers.runtimes.torchscript.nnapi.devices import NnapiListing
@@ -35,7 +36,7 @@ from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format, bundle, save
 from workers.runtimes.torchscript.torch_state import build_state
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.long, pytest.mark.compiler]
 
 FORMATS: tuple[Format, ...] = ("pt", "ptl")
 RUNTIME = TorchScript()
@@ -225,6 +226,7 @@ def test_both_runners_answer_the_same(
     assert closeness is None or closeness > (10 if "int8" in name else 60)  # of the model, not of zeros
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ["fp32 nhwc pt", "int8 full x86 nhwc ptl"])
 def test_a_block_reports_every_iteration_and_what_ran(
     artifact: Callable[[str], RunRequest], run: Callable[[RunRequest], RunReport], name: str
@@ -245,6 +247,7 @@ def test_a_block_reports_every_iteration_and_what_ran(
         assert 0 < found.rss_peak_bytes - found.rss_before_load_bytes < 200_000_000
 
 
+@pytest.mark.alone
 def test_a_block_takes_at_least_its_seconds_and_ends_after_its_maximum(
     artifact: Callable[[str], RunRequest], run: Callable[[RunRequest], RunReport]
 ) -> None:
@@ -582,6 +585,7 @@ def test_accelerators_and_what_each_takes_of_a_model_are_listed_as_by_the_python
     assert [set(device.accepts or ()) for device in found.devices] == [{True, False}, {True}]
 
 
+@pytest.mark.smoke
 def test_operations_have_the_names_that_the_python_runner_gives_them() -> None:
     source = (compiler.FOLDER / "runner_nnapi_model.h").read_text()
     named = {int(code): name for code, name in re.findall(r'\{(\d+), "(\w+)"\}', source)}
@@ -607,6 +611,7 @@ def test_a_damaged_nnapi_model_is_not_listed(call: Callable[..., Ended], nnapi: 
     assert "malformed_nnapi_model" in kinds
 
 
+@pytest.mark.smoke
 def test_the_program_is_made_once_and_needs_no_python(program: str) -> None:
     made = Path(program).stat().st_mtime_ns
     assert str(native_runner.program()) == program
@@ -617,6 +622,7 @@ def test_the_program_is_made_once_and_needs_no_python(program: str) -> None:
     assert "libtorch_cuda" not in needed
 
 
+@pytest.mark.smoke
 def test_without_a_compiler_the_error_says_what_installs_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -625,6 +631,7 @@ def test_without_a_compiler_the_error_says_what_installs_one(monkeypatch: pytest
     assert (caught.value.kind, "apt-get install g++" in caught.value.next_step) == ("no_compiler", True)
 
 
+@pytest.mark.smoke
 def test_naming_the_runner_imports_no_torch() -> None:
     program = (
         "import sys\nfrom workers.runtimes.torchscript import native_runner\n"

@@ -16,14 +16,15 @@ from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from tests.workers.runtimes.runs import run as run_in_python
 from tests.workers.runtimes.test_skew import plain, rewritten
-from workers.runtimes.interface import BuildInputs, Logits, RunRequest
+from workers.models.package import BuildInputs, Logits
+from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.bundled import MAX_IMAGES, eval_sibling
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 from workers.runtimes.torchscript.torch_state import build_state
 
-pytestmark = pytest.mark.compiler
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 ENGINE = "x86"
 """The default of the library that the stand-in is linked to."""

@@ -13,8 +13,9 @@ import torch
 
 from sweeps.manifest import Manifest
 from sweeps.records import Variant
-from workers.models import construct, eager_logits, load_eager
-from workers.runtimes.interface import BuildInputs, ModelPackage
+from workers.models.code import construct
+from workers.models.eager import eager_logits, load_eager
+from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes.torchscript.runtime import TorchScript
 
 NETS = Path(__file__).with_name("nets.py")

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from sweeps.axes import saturates_int8
+from sweeps.planning.axes import saturates_int8
 from workers.devices.local import local_facts
 
 VNNI = pytest.mark.vnni

@@ -11,7 +11,8 @@ import torch
 
 from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
-from workers.runtimes.interface import Logits, RunReport, RunRequest
+from workers.models.package import Logits
+from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 from workers.runtimes.torchscript.runtime import TorchScript

@@ -17,7 +17,8 @@ from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
 from sweeps.records import Variant
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
-from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.verify import Standard, verify
 

@@ -9,8 +9,8 @@ from torch.ao.quantization import QConfigMapping, get_default_qconfig
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 from sweeps.errors import BuildError
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.torch_state import build_state
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.axes import resolve_variant
 from sweeps.errors import RunnerError
+from sweeps.planning.axes import resolve_variant
 from sweeps.records import DeviceFacts, Variant
+from workers.models.package import BuildInputs
 from workers.runtimes.eager.package_file import NoPackage, read, write
 from workers.runtimes.eager.runtime import Eager
-from workers.runtimes.interface import BuildInputs, RunReport, RunRequest
+from workers.runtimes.interface import RunReport, RunRequest
 
 LOCAL = DeviceFacts(
     **{"device_id": "host", "name": "local", "maker": "m", "model": "m", "soc": "s", "os_build": "1", "abi": "x86_64"},

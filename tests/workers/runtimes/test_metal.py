@@ -19,14 +19,15 @@ from torch.jit.mobile import _load_for_lite_interpreter
 from torch.nn import functional
 
 from sweeps.errors import BuildError
-from workers.accuracy import sqnr_db
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs
+from workers.models.accuracy import sqnr_db
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import metal
 from workers.runtimes.torchscript.capture import script, trace
 from workers.runtimes.torchscript.torch_state import build_state
 
 pytestmark = [
+    pytest.mark.system,
     pytest.mark.compiler,
     pytest.mark.filterwarnings("ignore:Lite Interpreter is deprecated:DeprecationWarning"),
 ]

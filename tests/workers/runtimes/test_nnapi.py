@@ -15,9 +15,9 @@ from torch.jit.mobile import _load_for_lite_interpreter
 from sweeps.errors import BuildError
 from tests.workers.runtimes import nnapi_nets
 from tests.workers.runtimes.int8_cpu import VNNI
-from workers.accuracy import sqnr_db
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs
+from workers.models.accuracy import sqnr_db
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture, references
 from workers.runtimes.torchscript.exact_int8 import exact_int8
 from workers.runtimes.torchscript.fuse import fuse, symbolic

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sweeps.errors import BuildError
-from workers.accuracy import sqnr_db
+from workers.models.accuracy import sqnr_db
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.torch_state import build_state

@@ -9,9 +9,9 @@ from torch.ao.nn import quantized as nnq
 from sweeps.errors import BuildError
 from sweeps.records import DEFAULT_GRANULARITY
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
-from workers.accuracy import sqnr_db
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs
+from workers.models.accuracy import sqnr_db
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.torch_state import build_state

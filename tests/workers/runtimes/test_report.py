@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.errors import ABSENT_KINDS, RunnerError
-from sweeps.journal import FINAL_KINDS
+from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, RunnerError
 from tests.test_phones_doc import ROOT, kinds_of, native_kinds
 from workers.runtimes.torchscript import report
 
@@ -129,7 +128,7 @@ def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
     silent_one, loud_one = report.listing(transcript(START, silent, loud, END)).devices
     assert (silent_one.name, silent_one.version, silent_one.feature_level) == ("", "", 0)
     assert (loud_one.name, loud_one.version, loud_one.feature_level) == ("n" * 200, "v" * 200, -(2**63))
-    assert report.brought(transcript(ENGINES, silent, loud, END)).accelerators == ("n" * 200,)
+    assert report.identity(transcript(ENGINES, silent, loud, END)).accelerators == ("n" * 200,)
 
 
 @pytest.mark.parametrize(
@@ -145,9 +144,9 @@ def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
     ],
 )
 def test_a_runner_whose_list_of_accelerators_can_not_be_read_is_one_without_accelerators(rest: bytes) -> None:
-    brought = report.brought(b"\n" + transcript(ENGINES) + rest)
-    assert brought.runner == "python-torchscript 1"
-    assert (brought.runtime_version, brought.qengines, brought.accelerators) == ("2.12.1+cu130", ("qnnpack",), ())
+    identity = report.identity(b"\n" + transcript(ENGINES) + rest)
+    assert identity.runner == "python-torchscript 1"
+    assert (identity.runtime_version, identity.qengines, identity.accelerators) == ("2.12.1+cu130", ("qnnpack",), ())
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_a_runner_whose_list_of_accelerators_can_not_be_read_is_one_without_acce
 )
 def test_a_runner_that_does_not_introduce_itself_is_refused(stdout: bytes, kind: str) -> None:
     with pytest.raises(RunnerError) as caught:
-        report.brought(stdout)
+        report.identity(stdout)
     assert caught.value.kind == kind
 
 
@@ -188,8 +187,8 @@ def test_an_error_line_keeps_the_runners_own_kind() -> None:
 
 
 OF_DEVICES = set().union(
-    *map(kinds_of, (ROOT / "workers" / "devices").glob("adb*.py")),
-    *(kinds_of(ROOT / "workers" / f"{name}.py") for name in ("cluster", "lane", "patience")),
+    *map(kinds_of, (ROOT / "workers" / "devices" / "adb").glob("*.py")),
+    *(kinds_of(ROOT / "workers" / f"{name}.py") for name in ("executors/ray", "executors/lane", "measure/waiting")),
 )
 
 

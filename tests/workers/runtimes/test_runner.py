@@ -15,7 +15,8 @@ import torch
 from sweeps.records import Variant
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import refused, run
-from workers.runtimes.interface import BuildInputs, RunRequest
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.torch_state import build_state
 

@@ -12,13 +12,16 @@ import torch
 from torch.backends._nnapi.prepare import convert_model_to_nnapi
 
 from sweeps.errors import RunnerError
-from tests.workers.runtimes.runs import RUNNER, answers, evaluating, refusal, refused, run
-from workers.accuracy import sqnr_db
+from tests.workers.runtimes.forked_runs import refusal, refused, run
+from tests.workers.runtimes.runs import RUNNER, answers, evaluating
+from workers.models.accuracy import sqnr_db
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript import metal, references, report
 from workers.runtimes.torchscript.capture import mixed, script, trace
 from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.torch_state import build_state
+
+pytestmark = pytest.mark.system
 
 FORMATS: tuple[Format, ...] = ("pt", "ptl")
 OPERATIONS = ("CONV_2D", "RELU", "AVERAGE_POOL_2D", "RESHAPE", "FULLY_CONNECTED")
@@ -199,7 +202,7 @@ def test_an_accelerator_that_takes_a_part_of_a_model_is_listed_with_that_part(nn
 
 
 def test_big_cores_of_a_machine_with_one_kind_are_told(tmp_path: Path) -> None:
-    from workers.devices.cores import clusters
+    from workers.cores import clusters
 
     kinds = clusters()
     request = request_of(save(mixed(small(), images(1)), tmp_path, "pt").file, "cpu")

@@ -11,8 +11,8 @@ from torch.jit import mobile
 
 from sweeps.errors import BuildError
 from sweeps.manifest import TensorSpec
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import archive
 from workers.runtimes.torchscript.archive import NoArchive
 from workers.runtimes.torchscript.capture import script

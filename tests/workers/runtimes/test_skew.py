@@ -18,6 +18,8 @@ from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.torch_state import build_state
 
+pytestmark = [pytest.mark.system, pytest.mark.long]
+
 FORMATS: tuple[Format, ...] = ("pt", "ptl")
 ROOT = Path(__file__).parents[3]
 Run = Callable[..., RunReport]

@@ -7,7 +7,7 @@ import pytest
 
 from sweeps.errors import RunnerError
 from sweeps.records import DeviceFacts
-from workers.runtimes.interface import Brought, RunReport, RunRequest
+from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 
 TOOL = SpeedBenchmark("speed_benchmark_torch 0123", "qnnpack")
@@ -91,7 +91,7 @@ def test_the_runner_is_named_by_the_program_s_bytes(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"another build")
     assert first.runner == "speed_benchmark_torch 35b5c9836731"
     assert SpeedBenchmark.of(tmp_path / "tool", "arm64-v8a").runner != first.runner
-    assert first.brought() == Brought(
+    assert first.identity() == RunnerIdentity(
         runner=first.runner, runtime_version="unknown (35b5c9836731)", qengines=("qnnpack",), accelerators=()
     )
 
@@ -103,8 +103,8 @@ def test_another_build_of_the_tool_is_another_fingerprint(tmp_path: Path) -> Non
     fingerprints = set()
     for build in (b"one build", b"another build"):
         (tmp_path / "tool").write_bytes(build)
-        brought = SpeedBenchmark.of(tmp_path / "tool", "arm64-v8a").brought()
-        fingerprints.add(replace(facts, runtime_versions=(("torchscript", brought.runtime_version),)).fingerprint)
+        identity = SpeedBenchmark.of(tmp_path / "tool", "arm64-v8a").identity()
+        fingerprints.add(replace(facts, runtime_versions=(("torchscript", identity.runtime_version),)).fingerprint)
     assert len(fingerprints) == 2
 
 
@@ -112,7 +112,7 @@ def test_an_arm_phone_has_qnnpack_and_the_engine_of_an_x86_one_is_not_guessed(tm
     (tmp_path / "tool").write_bytes(b"one build")
     engines = {abi: SpeedBenchmark.of(tmp_path / "tool", abi).engine for abi in ("arm64-v8a", "armeabi-v7a", "x86_64")}
     assert engines == {"arm64-v8a": "qnnpack", "armeabi-v7a": "qnnpack", "x86_64": "none"}
-    assert SpeedBenchmark.of(tmp_path / "tool", "x86_64").brought().qengines == ()
+    assert SpeedBenchmark.of(tmp_path / "tool", "x86_64").identity().qengines == ()
 
 
 def seen(*samples_us: int) -> RunReport:
@@ -120,10 +120,10 @@ def seen(*samples_us: int) -> RunReport:
     return replace(whole, samples_ns=tuple(1000 * us for us in samples_us))
 
 
-def test_a_glance_is_a_few_iterations_of_the_same_timing() -> None:
-    glance = TOOL.glance(replace(FLOAT, min_seconds=2.0))
-    assert (glance.warmup_iterations, glance.iterations) == (0, 5)
-    assert replace(glance, warmup_iterations=4, iterations=3) == replace(FLOAT, min_seconds=2.0)
+def test_a_trial_is_a_few_iterations_of_the_same_timing() -> None:
+    trial = TOOL.trial(replace(FLOAT, min_seconds=2.0))
+    assert (trial.warmup_iterations, trial.iterations) == (0, 5)
+    assert replace(trial, warmup_iterations=4, iterations=3) == replace(FLOAT, min_seconds=2.0)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_nothing_quantized_runs_on_an_engine_that_is_not_known() -> None:
 def test_a_timing_is_a_report_that_says_what_the_tool_does_not_tell() -> None:
     report = TOOL.parse(TIMING, FLOAT)
     assert report.samples_ns == (27_346_000, 27_201_000, 27_999_000)
-    assert (report.runner, report.runtime_version) == ("speed_benchmark_torch 0123", TOOL.brought().runtime_version)
+    assert (report.runner, report.runtime_version) == ("speed_benchmark_torch 0123", TOOL.identity().runtime_version)
     assert (report.backend_ran, report.engine_ran, report.threads_ran) == ("cpu", "none", 2)
     unknown = (report.load_ns, report.first_inference_ns, report.rss_before_load_bytes, report.rss_peak_bytes)
     assert unknown == (None,) * 4

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.axes import resolve_variant
+from sweeps.planning.axes import resolve_variant
 from sweeps.records import Variant
 from workers.runtimes.torchscript.stage_keys import Sources, code_id, stage_keys
 from workers.runtimes.torchscript.stages import Stages
@@ -161,7 +161,7 @@ def test_keys_are_known_without_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed", ["runtimes/torchscript/fuse.py", "weights.py", "images.py", "runtimes/torchscript/new.py"]
+    "changed", ["runtimes/torchscript/fuse.py", "models/weights.py", "models/images.py", "runtimes/torchscript/new.py"]
 )
 def test_what_builds_and_what_settles_random_weights_is_part_of_every_key(tmp_path: Path, changed: str) -> None:
     for package in ("sweeps", "workers"):

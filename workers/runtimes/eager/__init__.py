@@ -1,0 +1,1 @@
+"""PyTorch in Python, to compare with and never to ship."""

@@ -5,7 +5,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from workers.runtimes.interface import ModelPackage
+from workers.models.package import ModelPackage
 
 FILE_VERSION = 1
 

@@ -33,8 +33,8 @@ def _opened(given: argparse.Namespace) -> Load:
     except NoPackage as error:
         raise GiveUp("load_failed", str(error)) from error
     from sweeps.errors import ModelError
-    from workers import weights  # noqa: F401  # with its imports, which are no part of the load
-    from workers.models import load_eager
+    from workers.models import weights  # noqa: F401  # with its imports, which are no part of the load
+    from workers.models.eager import load_eager
 
     if ":" not in package.source:
         import torchvision  # noqa: F401  # as above

@@ -6,9 +6,11 @@ from pathlib import Path
 from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
+from sweeps.spec import catalog
+from workers.models.package import BuildInputs
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
-from workers.runtimes.interface import Brought, BuildInputs, Program, RunReport, RunRequest
+from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
 BUILDER_VERSION = "1"
@@ -28,7 +30,7 @@ class Eager:
             return f"eager is the model before anything is done to it: fp32, not {variant.precision}"
         if variant.layout != "nchw":
             return f"eager is the model before anything is done to it: nchw, not {variant.layout}"
-        if facts.name != "local":
+        if not catalog.is_host(facts.name):
             return f"eager needs Python and torch, which {facts.name} does not have"
         return None
 
@@ -96,7 +98,7 @@ class Eager:
     def introduction(self, program: str) -> list[str]:
         raise NotImplementedError("there is no program of eager")
 
-    def brought(self, stdout: bytes) -> Brought:
+    def identity(self, stdout: bytes) -> RunnerIdentity:
         raise NotImplementedError("there is no program of eager")
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:

@@ -1,0 +1,1 @@
+"""PyTorch Mobile: from a model to a checked file for a phone, stage by stage."""

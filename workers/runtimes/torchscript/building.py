@@ -7,11 +7,12 @@ from pathlib import Path
 
 import torch
 
-from sweeps.axes import is_calibrated
 from sweeps.manifest import Coverage, EvalSibling, Manifest, TensorSpec, Verification
+from sweeps.planning.axes import is_calibrated
 from sweeps.records import Variant
-from workers.models import eager_logits, load_eager
-from workers.runtimes.interface import BuildInputs, RunRequest, Runtime
+from workers.models.eager import eager_logits, load_eager
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.torchscript import metal, references
 from workers.runtimes.torchscript.exact_int8 import engine_saturates
 from workers.runtimes.torchscript.pipeline import lower, tensor_spec

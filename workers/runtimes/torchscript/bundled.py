@@ -11,7 +11,7 @@ import torch
 
 from sweeps.errors import BuildError
 from sweeps.manifest import EvalSibling, Manifest
-from workers.runtimes.interface import Images
+from workers.models.package import Images
 from workers.runtimes.torchscript.save import bundle
 from workers.runtimes.torchscript.torch_state import build_state
 

@@ -12,8 +12,8 @@ from torch.utils.mobile_optimizer import optimize_for_mobile
 from sweeps.errors import BuildError
 from sweeps.manifest import Coverage, TensorSpec
 from sweeps.records import Variant
-from workers.models import load_eager
-from workers.runtimes.interface import BuildInputs, Images
+from workers.models.eager import load_eager
+from workers.models.package import BuildInputs, Images
 from workers.runtimes.torchscript import capture, metal, quantize
 from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.fuse import fuse, symbolic

@@ -7,6 +7,7 @@ One JSON object per line, told apart by `event`; `error` instead of `end` where 
     first_inference  ns
     warmup, sample   ns: a list, one entry per iteration; the lines of one event add up
     eval             images, classes
+    metrics          values: figures of the runner's own by name (`sweeps.metrics.checked_extra`)
     ran              backend, reference, engine, threads, cpus, rss_peak_bytes
     nnapi_model      operations: names, in the model's order
     nnapi_device     name, type, version, feature_level, accepts: for each operation, or null
@@ -18,9 +19,9 @@ import json
 import re
 from typing import Any, NoReturn
 
-from sweeps.errors import ABSENT_KINDS, RunnerError
-from sweeps.journal import FINAL_KINDS
-from workers.runtimes.interface import Brought, RunReport
+from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, RunnerError
+from sweeps.metrics import checked_extra
+from workers.runtimes.interface import RunnerIdentity, RunReport
 from workers.runtimes.torchscript.nnapi.devices import NnapiDevice, NnapiListing
 
 MAX_BYTES = 64 * 1024 * 1024
@@ -48,7 +49,7 @@ _NOT_OF_RUNNERS = (
 )
 """Kinds that devices and their hosts give, some of which decide whether the job is tried again, and when: a runner that
 tells one would pass for them."""
-_ONCE = ("start", "load", "first_inference", "eval", "ran", "nnapi_model", "error", "end")
+_ONCE = ("start", "load", "first_inference", "eval", "metrics", "ran", "nnapi_model", "error", "end")
 _REPEATED = ("warmup", "sample", "nnapi_device")
 
 
@@ -88,10 +89,11 @@ def parse(stdout: bytes) -> RunReport:
         eval_classes=None if evaluation is None else _positive(evaluation.get("classes"), "classes"),
         reference=reference,
         cpus_ran=_cpus(ran.get("cpus")),
+        extra_metrics=_extra(events["metrics"][0]) if "metrics" in events else {},
     )
 
 
-def brought(stdout: bytes) -> Brought:
+def identity(stdout: bytes) -> RunnerIdentity:
     """Who a runner is, from its start line before `--nnapi-devices`.
 
     What is wrong with the list of accelerators, the device's drivers may be to blame for: then none is known. Raises
@@ -101,7 +103,7 @@ def brought(stdout: bytes) -> Brought:
     engines = start.get("engines")
     if not isinstance(engines, list) or not all(isinstance(name, str) for name in engines):
         _garbled("start without the names of its engines")
-    return Brought(
+    return RunnerIdentity(
         runner=f"{_text(start, 'runner')} {_text(start, 'runner_version')}",
         runtime_version=_text(start, "torch"),
         qengines=tuple(sorted({*engines} - {"none"})),
@@ -230,6 +232,16 @@ def _cpus(value: object) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(cpu) is int and 0 <= cpu < 65536 for cpu in value):
         _garbled(f"cpus is no list of CPUs: {value!r:.40}")
     return tuple(value)
+
+
+def _extra(event: dict[str, Any]) -> dict[str, float]:
+    values = event.get("values")
+    if not isinstance(values, dict):
+        _garbled("metrics without their values")
+    try:
+        return checked_extra(values)
+    except ValueError as error:
+        _garbled(str(error))
 
 
 def _optional(event: dict[str, Any], name: str) -> int | None:

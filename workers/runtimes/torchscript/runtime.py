@@ -7,7 +7,8 @@ from pathlib import Path
 from sweeps.errors import EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.records import DeviceFacts, Variant
-from workers.runtimes.interface import Brought, BuildInputs, Program, RunReport, RunRequest
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript import programs, references, report
 from workers.runtimes.torchscript.runner.main import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against
@@ -56,8 +57,8 @@ class TorchScript:
     def introduction(self, program: str) -> list[str]:
         return [program, "--nnapi-devices"]
 
-    def brought(self, stdout: bytes) -> Brought:
-        return report.brought(stdout)
+    def identity(self, stdout: bytes) -> RunnerIdentity:
+        return report.identity(stdout)
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """Of the C++ runner, else of the Python runner, for the interpreter that runs now: they take the same."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
 from sweeps.tool_logs import parse_speed_benchmark
-from workers.runtimes.interface import Brought, Images, RunReport, RunRequest
+from workers.models.package import Images
+from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.printed_tensor import read_matrix
 from workers.runtimes.torchscript.runner.load import (
@@ -28,7 +29,7 @@ from workers.runtimes.torchscript.runner.load import (
 NAME = "speed_benchmark_torch"
 
 _START = "Starting benchmark."
-_GLANCE = 5
+_TRIAL_ITERATIONS = 5
 _MAX_STDERR = 100_000
 # As the libraries of GNU and LLVM, which phones have, say that nobody caught it.
 _THROWN = re.compile(r"what\(\): |uncaught exception of type [^\s]{1,200}: ")
@@ -62,9 +63,11 @@ class SpeedBenchmark:
         """It is not told; but what another program answers is not what this one does."""
         return f"unknown ({self.runner.removeprefix(f'{NAME} ')})"
 
-    def brought(self) -> Brought:
+    def identity(self) -> RunnerIdentity:
         engines = () if self.engine == "none" else (self.engine,)
-        return Brought(runner=self.runner, runtime_version=self.runtime_version, qengines=engines, accelerators=())
+        return RunnerIdentity(
+            runner=self.runner, runtime_version=self.runtime_version, qengines=engines, accelerators=()
+        )
 
     def reason_against(self, request: RunRequest) -> str | None:
         if request.backend not in ("cpu", "nnapi"):
@@ -80,8 +83,8 @@ class SpeedBenchmark:
             return f"{NAME} has one input for all iterations"
         return None
 
-    def glance(self, request: RunRequest) -> RunRequest:
-        return replace(request, warmup_iterations=0, iterations=_GLANCE)
+    def trial(self, request: RunRequest) -> RunRequest:
+        return replace(request, warmup_iterations=0, iterations=_TRIAL_ITERATIONS)
 
     def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
         """By the fastest iteration that was seen: slower ones would end the block too early. Never none."""

@@ -35,8 +35,8 @@ class Sources:
 def code_id() -> str:
     """sha256 over the Python files of this package, and of what random weights are settled by: their id is a seed."""
     digest = hashlib.sha256()
-    workers = Path(__file__).parents[2]
-    for path in (*sorted(Path(__file__).parent.rglob("*.py")), workers / "images.py", workers / "weights.py"):
+    models = Path(__file__).parents[2] / "models"
+    for path in (*sorted(Path(__file__).parent.rglob("*.py")), models / "images.py", models / "weights.py"):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

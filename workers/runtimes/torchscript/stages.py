@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 
 from sweeps.errors import BuildError
-from workers.file_lock import locked
+from workers.native.file_lock import locked
 
 Made = TypeVar("Made")
 Tensors = Mapping[str, torch.Tensor]

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import torch
 
-from workers.one_thread import one_thread
+from workers.models.one_thread import one_thread
 
 _ANNOUNCED = (
     # torch is pinned to the last release that builds for PyTorch Mobile, so these deprecations are known.

@@ -12,8 +12,9 @@ import numpy as np
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Verification
 from sweeps.records import Variant
-from workers.accuracy import sqnr_db
-from workers.runtimes.interface import BuildInputs, Logits, RunReport, RunRequest
+from workers.models.accuracy import sqnr_db
+from workers.models.package import BuildInputs, Logits
+from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.forks import ForkServer
 
 MAX_TOP1_LOST_POINTS = 5.0

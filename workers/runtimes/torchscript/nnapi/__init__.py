@@ -1,4 +1,4 @@
-"""Models for Android's NNAPI: what converts them, what reads them, and which accelerators take them.
+"""Models for Android's NNAPI: converts them, reads them, asks which accelerators take them.
 
 rewrite      a graph that NNAPI can take, with the same answers
 lower        the rewritten model as one NNAPI model inside a TorchScript module

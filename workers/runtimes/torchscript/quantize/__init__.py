@@ -1,4 +1,4 @@
-"""int8 in three steps that can be kept apart: `prepare` (quick), `calibrate` (the expensive one) and `convert`.
+"""int8 in three separate steps: `prepare` (quick), `calibrate` (expensive) and `convert`.
 
 Scheme      method x engine x granularity: one way to quantize (torch-free, in `torchscript.scheme`)
 prepare     the user's model with observers, and what was fused

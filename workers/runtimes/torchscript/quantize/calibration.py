@@ -7,7 +7,7 @@ import torch
 from torch.ao.quantization import FixedQParamsObserver, ObserverBase
 
 from sweeps.errors import BuildError
-from workers.runtimes.interface import Images
+from workers.models.package import Images
 
 State = Mapping[str, torch.Tensor]
 

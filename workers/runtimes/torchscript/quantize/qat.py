@@ -16,7 +16,7 @@ from torch.ao.quantization import ObserverBase
 from torch.ao.quantization.fake_quantize import disable_fake_quant, enable_fake_quant
 from torch.fx import GraphModule
 
-from workers.runtimes.interface import Images
+from workers.models.package import Images
 from workers.runtimes.torchscript.fuse import fuse
 from workers.runtimes.torchscript.quantize.calibration import State, observers_of
 

@@ -7,7 +7,7 @@ import torch
 from torch.ao.nn.quantized import FloatFunctional
 
 from sweeps.errors import BuildError
-from workers.runtimes.interface import Images
+from workers.models.package import Images
 from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.quantize import dynamic, eager, fx, qat
 from workers.runtimes.torchscript.quantize.calibration import check_images, observe, state_of

@@ -7,7 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
-from workers.devices.cores import clusters
+from workers.cores import clusters
 from workers.runtimes.torchscript.runner.events import GiveUp
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h

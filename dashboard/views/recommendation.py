@@ -1,0 +1,89 @@
+"""What to ship on one device, how sure that is, and what it is tied with."""
+
+from typing import Literal
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import rows
+from dashboard.inert import inert, line
+from sweeps.metrics import METRICS
+from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.trust import TRUST
+
+_VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
+    "pass": ("constraints kept", "green", ":material/check_circle:"),
+    "unresolved": ("constraints unresolved", "orange", ":material/help:"),
+    "fail": ("constraint missed", "red", ":material/cancel:"),
+    "disqualified": ("disqualified", "red", ":material/block:"),
+}
+
+
+def show(device: DeviceRanking, objective: str, table: pd.DataFrame) -> None:
+    """`table`: `dashboard.rows.ranked` of the device."""
+    winner = device.winner
+    with st.container(border=True, key="recommendation"):
+        if winner is None:
+            st.caption("NO RECOMMENDATION")
+            st.subheader("No winner", anchor=False)
+            st.text(line(device.no_winner_reason or "nothing has been measured yet"))
+            st.caption(f"Objective: {inert(objective)}")
+            return
+        row = table[table["job_key"] == winner.job_key].iloc[0]
+        verdict = "SHIP THIS ON" if winner.timed else "BEST BY ITS ANSWERS, ONLY CHECKED, NOT TIMED ON"
+        st.caption(f"{verdict} {inert(device.device)}")
+        st.subheader(inert(row["variant"]), anchor=False)
+        _headline(device, winner, row)
+        _badges(winner)
+        if device.tied:
+            _ties(device, table)
+        st.caption(f"Objective: {inert(objective)}")
+
+
+def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
+    others = ", ".join(
+        inert(name) + (f" ({tie.settling.text})" if tie.settling else "")
+        for name, tie in zip(rows.names_in(table, device.tied), device.tied, strict=True)
+    )
+    st.markdown(
+        f"**Tied with {_count(len(device.tied), 'other')}:** {others}. "
+        "The difference is not resolved at 95 %, or is under 2 %; "
+        "the more accurate goes first, then the smaller file (by 2 % or more)."
+    )
+    if device.settle_command:
+        st.markdown("To measure just these until the tie is settled:")
+        st.code(device.settle_command, language=None)
+
+
+def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
+    """The recommended one's figures; the objective's own metric too where it is none of the four."""
+    accuracy = METRICS[rows.accuracy_metric(device)]
+    source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "as answered by the device"
+    spread = f"95 % interval: {row['interval_text']}" if winner.timed else "only a phone can tell"
+    against = "Against your own fp32 eager model, on the same images."
+    figures = [
+        ("Latency (p50)", row["latency_text"], spread, None),
+        (accuracy.title, accuracy.format(row["accuracy"]), source, None),
+        ("Accuracy drop", row["drop_text"], f"95 % interval: {row['drop_interval_text']}", against),
+        ("Size", row["size_text"], "the file to ship", None),
+    ]
+    if device.metric not in ("latency_p50_ms", accuracy.name, "accuracy_drop_points", "artifact_mb"):
+        metric = METRICS[device.metric]
+        figures.insert(0, (metric.title, metric.format(winner.figures[metric.name]), "the objective", None))
+    for column, (title, value, note, about) in zip(st.columns(len(figures), gap="large"), figures, strict=True):
+        with column, st.container(gap=None):
+            st.metric(title, value, help=about)
+            st.caption(note)
+
+
+def _badges(winner: Candidate) -> None:
+    text, colour, icon = _VERDICTS[winner.verdict]
+    with st.container(horizontal=True, gap="small"):
+        st.badge(text, color=colour, icon=icon)
+        for name in winner.trust:
+            # Only names of the closed list may win, and only they become Markdown.
+            st.badge(name, color="gray", icon=":material/info:", help=TRUST[name].advice)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

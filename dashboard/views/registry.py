@@ -1,0 +1,21 @@
+"""The views of the page, one line each; those of other packages follow. Imported when they are drawn."""
+
+import importlib
+
+from dashboard.data import Ranked
+from sweeps.ranking.values import DeviceRanking
+from sweeps.spec import catalog
+from sweeps.spec.catalog import ViewEntry
+
+BUILT_IN = (ViewEntry(name="ranking", title="Ranking", target="dashboard.views.ranking:show"),)
+
+
+def every() -> tuple[ViewEntry, ...]:
+    """In the order in which they are offered."""
+    return (*BUILT_IN, *catalog.views().values())
+
+
+def draw(view: ViewEntry, ranked: Ranked, device: DeviceRanking) -> None:
+    """Draw what the view shows of one model on one device."""
+    module, _, function = view.target.partition(":")
+    getattr(importlib.import_module(module), function)(ranked, device)

@@ -1,0 +1,4 @@
+"""The command line: one module for each command.
+
+Step: command
+"""

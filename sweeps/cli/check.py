@@ -1,0 +1,63 @@
+"""`edgesweep check`: an exported winner, measured again."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
+from sweeps.ranking.export import read_shipped
+from sweeps.stats import median
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+from workers.check import check as measure_again
+
+_ROUNDS = 3, 10
+"""As many as the manifest has, within these."""
+
+
+@click.command()
+@click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--device", default="local", show_default=True, help="Where to measure.")
+@click.option("--rounds", type=click.IntRange(2, 100), help="Fresh processes; as many as then (3 to 10) if left out.")
+@margin_option
+@workspace_option
+@json_option
+def check(manifest: Path, device: str, rounds: int | None, margin_percent: float, root: Path, as_json: bool) -> None:
+    """Measure an exported winner again: does it still hold what its manifest says?
+
+    \b
+    The file beside the manifest is checked by its hash first. Accuracy is not measured again.
+    Exit code: 0 it holds: not resolved as slower, and at worst by less than --margin, 3 it is slower,
+    4 not comparable, 5 unresolved: the rounds show neither (1 or 2: an error).
+    Example: edgesweep check shipped/manifest.json --rounds 5
+    """
+    shipped = read_shipped(manifest)
+    least, most = _ROUNDS
+    wanted = rounds or min(max(shipped.expected.rounds, least), most)
+    workspace = Workspace.open(root)
+    click.echo(f"{plain(shipped.expected.job)} on {plain(device)}: {wanted} rounds", err=True)
+    with workspace.lock():
+        found = measure_again(
+            shipped,
+            manifest,
+            device,
+            workspace,
+            wanted,
+            margin_percent,
+            tell=lambda block: click.echo(
+                f"  round {block.round + 1}: {median(block.samples_ns) / 1e6:.3f} ms", err=True
+            ),
+        )
+    if as_json:
+        print_json(found.document())
+    else:
+        interval = "" if found.ratio_low is None else f" ({found.ratio_low:.3f} to {found.ratio_high:.3f} at 95 %)"
+        ratio = "" if found.ratio is None else f", {found.ratio:.3f} times as long{interval}"
+        click.echo(f"{found.finding}: p50 {found.p50_ms:.3f} ms now, {found.expected_p50_ms:.3f} ms then{ratio}")
+        if found.why:
+            click.echo(plain(found.why))
+        if found.trust:
+            click.echo(f"trust labels: {plain(', '.join(found.trust))}")
+        click.echo(found.note)
+    sys.exit(found.exit_code)

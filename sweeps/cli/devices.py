@@ -1,0 +1,164 @@
+"""`edgesweep devices`: what can measure here, what of EdgeSweep lies on phones, what their accelerators support."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import (
+    EXIT_INTERRUPTED,
+    executor_option,
+    json_option,
+    print_json,
+    sweep_file_argument,
+    workspace_option,
+)
+from sweeps.cli.session import CtrlC, open_executor, show
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.errors import DeviceError
+from sweeps.planning.plan import Plan
+from sweeps.report import accelerators as accelerators_report
+from sweeps.report.devices import facts_document, print_devices
+from sweeps.report.progress import RunProgress
+from sweeps.report.tables import open_console
+from sweeps.spec.sweep import ModelSpec, SweepSpec
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+from workers.accelerators import Inquiry, nnapi_only
+from workers.devices import registry
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.discovery import attached
+from workers.measure.attach import attach
+from workers.models import prepare as models
+from workers.models.prepared import PreparedModel
+from workers.plan import no_program
+
+
+@click.group(invoke_without_command=True)
+@workspace_option
+@json_option
+@click.pass_context
+def devices(context: click.Context, root: Path, as_json: bool) -> None:
+    """List the devices that can measure here, with the facts that results depend on.
+
+    \b
+    Phones are asked for over adb; one that cannot be used is named with what to do about it.
+    Example: edgesweep devices --json
+    """
+    if context.invoked_subcommand is not None:
+        return
+    folder = Workspace.open(root).root
+    phones, refused = _phones()
+    found = []
+    for name in (*registry.DEVICES, *phones):
+        try:
+            there = attach(name, folder)
+        except DeviceError as error:
+            refused.append(error)
+            continue
+        there.device.release()
+        facts = there.facts
+        found.append(facts)
+        if name in phones and (lack := no_program(facts)) is not None:
+            refused.append(DeviceError("no_runner", f"{facts.name} can run nothing yet: {lack}"))
+    if as_json:
+        troubles = [{"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in refused]
+        print_json({"devices": [facts_document(facts) for facts in found], "refused": troubles})
+        return
+    print_devices(found)
+    _tell(refused)
+
+
+@devices.command()
+@click.argument("names", nargs=-1, metavar="[adb:SERIAL]...")
+def clean(names: tuple[str, ...]) -> None:
+    """Delete EdgeSweep's files on phones: on those named, else on every phone that is attached.
+
+    \b
+    Results are not there, and not touched. What is needed again is pushed again.
+    Example: edgesweep devices clean adb:R58M12ABCDE
+    """
+    wanted: Sequence[str] = names
+    refused: list[DeviceError] = []
+    if not wanted:
+        wanted, refused = _phones()
+        if not wanted:
+            click.echo("no phone is attached", err=True)
+    for phone in [_phone(name) for name in wanted]:
+        try:
+            phone.clean()
+        except DeviceError as error:
+            refused.append(error)
+        else:
+            click.echo(f"adb:{plain(phone.serial)}: clean")
+    _tell(refused)
+    if refused:
+        sys.exit(1)
+
+
+@devices.command()
+@sweep_file_argument
+@workspace_option
+@executor_option
+@json_option
+def accelerators(sweep_file: Path, root: Path, executor: str, as_json: bool) -> None:
+    """Ask each phone of a sweep which accelerators support which operators of its NNAPI models.
+
+    \b
+    One NNAPI build of each model and precision is pushed and asked about; nothing is measured.
+    Supported by is what a driver accepts; where NNAPI runs it, it does not tell.
+    Example: edgesweep devices accelerators sweep.yaml
+    """
+    spec = nnapi_only(load_sweep(sweep_file, yes=True))
+    roots = roots_of(sweep_file)
+    workspace = Workspace.open(root)
+    with workspace.lock():
+        planned = make_plan(spec, roots, workspace)
+        inquiry = Inquiry(planned, workspace.root)
+        if inquiry.pending() and _build(inquiry, spec, planned, workspace, roots, executor):
+            sys.exit(EXIT_INTERRUPTED)
+        answers = list(inquiry.answers())
+    if as_json:
+        print_json(accelerators_report.document(answers))
+        return
+    open_console().print(accelerators_report.table(answers))
+
+
+def _build(
+    inquiry: Inquiry, spec: SweepSpec, planned: Plan, workspace: Workspace, roots: Sequence[Path], executor: str
+) -> bool:
+    """What the inquiry needs. Returns whether it was stopped before the end."""
+    with (
+        RunProgress() as progress,
+        open_executor(executor, workspace, planned) as opened,
+        # After the executor: Ray's start sets signal handlers of its own.
+        CtrlC(progress.note) as stop,
+    ):
+
+        def prepare(model: ModelSpec) -> PreparedModel:
+            versions = planned.identities.versions
+            return models.prepare(model, spec.data, workspace, versions, progress.preparing, roots)
+
+        for event in inquiry.build(opened, prepare, stop):
+            show(event, progress)
+        return stop()
+
+
+def _tell(refused: Sequence[DeviceError]) -> None:
+    for error in refused:
+        click.echo(plain(str(error)), err=True)
+
+
+def _phones() -> tuple[list[str], list[DeviceError]]:
+    try:
+        return attached()
+    except DeviceError as error:  # no adb server: the other devices are there all the same
+        return [], [error]
+
+
+def _phone(name: str) -> AdbDevice:
+    kind, _, serial = name.partition(":")
+    if kind != "adb" or not serial or serial == "*":
+        raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
+    return AdbDevice(Path(), serial)

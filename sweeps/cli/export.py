@@ -1,0 +1,48 @@
+"""`edgesweep export`: the winner's file, ready to ship."""
+
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import json_option, sweep_argument, workspace_option
+from sweeps.cli.which_sweep import results_of
+from sweeps.manifest import FILE_NAME
+from sweeps.ranking.export import export_candidate
+from sweeps.ranking.rank import rank as rank_results
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+
+@click.command()
+@sweep_argument
+@workspace_option
+@click.option("--device", help="The winner of this device (its id, or a part of its name).")
+@click.option("--model", help="The winner of this model, where the sweep has several.")
+@click.option("--variant", help="This job (its name in the ranking) instead of the winner.")
+@click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("shipped"), show_default=True)
+@json_option
+def export(
+    sweep: str | None,
+    root: Path,
+    device: str | None,
+    model: str | None,
+    variant: str | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Copy the winner's artifact and a manifest with the figures to expect of it.
+
+    \b
+    Example: edgesweep export --output app/src/main/assets
+    """
+    workspace = Workspace(root)
+    results = results_of(workspace, sweep)
+    ranked = rank_results(results.frame, results.spec.objective, results.name, device)
+    shipped = export_candidate(ranked, results.frame, workspace, model=model, job=variant, output=output)
+    if as_json:
+        click.echo(shipped.model_dump_json(indent=2))
+    else:
+        size_mb = shipped.artifact.file_bytes / 1e6
+        click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
+        timed = "" if shipped.expected.timed else f"; not timed, checked by {plain(shipped.expected.executor)}"
+        click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")

@@ -1,0 +1,114 @@
+"""`edgesweep import`: figures from the logs of tools that were run by hand."""
+
+import hashlib
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import json_option, print_json, workspace_option
+from sweeps.cli.which_sweep import open_journal, sweep_name
+from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
+from sweeps.imported import describe
+from sweeps.journal.journal import Journal
+from sweeps.journal.plans import now
+from sweeps.store.mlflow import Store
+from sweeps.text import plain
+from sweeps.tool_logs import MAX_CHARS, parse_speed_benchmark, parse_testapp
+from sweeps.workspace import Workspace
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_MAX_BYTES = MAX_CHARS
+
+
+@click.command("import")
+@click.option("--speed-benchmark", type=_FILE, metavar="LOG", help="What speed_benchmark_torch (Android) printed.")
+@click.option("--testapp", type=_FILE, metavar="LOG", help="What TestApp (iOS) printed.")
+@click.option("--variant", required=True, help="What was run: its name in the ranking, or your own words.")
+@click.option("--device", required=True, help="Where: a device of the sweep (id, name, class), or your own words.")
+@click.option("--model", help="Of the sweep's models, where it has several.")
+@click.option("--iterations", type=click.IntRange(min=1), help="That the mean is over, where the log does not say it.")
+@click.option("--sweep", help="The latest sweep, if none is named.")
+@workspace_option
+@json_option
+def import_figures(
+    speed_benchmark: Path | None,
+    testapp: Path | None,
+    variant: str,
+    device: str,
+    model: str | None,
+    iterations: int | None,
+    sweep: str | None,
+    root: Path,
+    as_json: bool,
+) -> None:
+    """Show figures of PyTorch's own benchmark tools beneath a sweep's ranking.
+
+    \b
+    They never enter the ranking: a mean of one run by hand has no interval. The same log twice is one figure.
+    Example: edgesweep import --testapp log.txt --variant "metal fp32" --device "iPhone X"
+             edgesweep import --speed-benchmark log.txt --variant "cpu fp32 nchw script" --device adb:SERIAL
+    """
+    path = speed_benchmark or testapp
+    if path is None or (speed_benchmark and testapp):
+        raise click.UsageError("give one log: --speed-benchmark LOG or --testapp LOG")
+    content = _read(path)
+    log = (parse_speed_benchmark if speed_benchmark else parse_testapp)(_decoded(content))
+    workspace = Workspace(root)
+    with open_journal(workspace, read_only=False) as journal:
+        name = sweep_name(journal, sweep)
+        one = describe(
+            log,
+            variant=variant,
+            device=device,
+            model=model,
+            iterations=iterations,
+            models=[entry.name for entry in journal.spec(name).models],
+            devices=journal.devices(name),
+            file_name=path.name,
+            sha256=hashlib.sha256(content).hexdigest(),
+            now=now(),
+        )
+        added = journal.add_imported(name, one)
+        pending = _publish(workspace, journal, name)
+    if as_json:
+        print_json({"sweep": name, "added": added, "in_mlflow": not pending, "imported": asdict(one)})
+    else:
+        said = "imported" if added else "was imported before"
+        click.echo(plain(f"{one.model} · {one.variant} on {one.device}: mean {one.mean_ms:.3f} ms, {said}"))
+        click.echo(plain(f"It stands beneath the ranking, never in it: edgesweep rank {name}"))
+    if pending:
+        click.echo(plain(f"It is in the journal, and not in MLflow yet: {pending}"), err=True)
+        click.echo("  next: the same command again, or the sweep's next `edgesweep run`, brings it there", err=True)
+
+
+def _publish(workspace: Workspace, journal: Journal, sweep: str) -> str:
+    """Why it could not be; empty where MLflow has everything. A driver that runs now publishes it by itself."""
+    try:
+        with workspace.lock():
+            Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, sweep)
+    except (StoreError, WorkspaceError) as error:
+        return error.message
+    return ""
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            # Nothing longer is read, and a file without an end fills no memory.
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise EdgeSweepError(
+            f"the log {str(path)!r} cannot be read: {error.strerror}", "check its name and whether you may read it"
+        ) from error
+    if len(content) > _MAX_BYTES:
+        raise EdgeSweepError(
+            f"the log {str(path)!r} has more than {_MAX_BYTES // 1_000_000} MB", "give the output of one run alone"
+        )
+    return content
+
+
+def _decoded(content: bytes) -> str:
+    """PowerShell writes UTF-16; what is no text at all is left to the parser."""
+    encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    return content.decode(encoding, "replace")

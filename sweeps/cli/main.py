@@ -1,0 +1,126 @@
+"""The command line: its commands by name, each in a module of its own that is imported when it is called for."""
+
+from importlib import import_module
+from typing import Any
+
+import click
+
+from sweeps.cli.options import EXIT_INTERRUPTED
+from sweeps.errors import EdgeSweepError
+from sweeps.text import plain
+
+COMMANDS = {
+    "check": ("sweeps.cli.check:check", "Measure an exported winner again: does it still hold what its manifest says?"),
+    "compare": (
+        "sweeps.cli.compare:compare",
+        "Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.",
+    ),
+    "dashboard": ("sweeps.cli.dashboard:dashboard", "Review results in the browser."),
+    "demo": (
+        "sweeps.cli.demo:demo",
+        "Train MobileNetV2 on handwritten digits, build its variants, measure them on this CPU, rank them.",
+    ),
+    "devices": (
+        "sweeps.cli.devices:devices",
+        "List the devices that can measure here, with the facts that results depend on.",
+    ),
+    "doctor": (
+        "sweeps.cli.doctor:doctor",
+        "What this machine can build and measure, and what to install for the rest.",
+    ),
+    "export": (
+        "sweeps.cli.export:export",
+        "Copy the winner's artifact and a manifest with the figures to expect of it.",
+    ),
+    "import": (
+        "sweeps.cli.imports:import_figures",
+        "Show figures of PyTorch's own benchmark tools beneath a sweep's ranking.",
+    ),
+    "plan": ("sweeps.cli.plan:plan", "Print every job and every skipped combination; run nothing."),
+    "rank": (
+        "sweeps.cli.rank:rank",
+        "Rank the variants of a sweep (the latest one, if none is named) per device.",
+    ),
+    "recipe": (
+        "sweeps.cli.recipe:recipe",
+        "Run PyTorch Mobile's performance recipe step by step: what does each step gain?",
+    ),
+    "run": ("sweeps.cli.run:run", "Build, measure and rank."),
+    "schema": (
+        "sweeps.cli.schema:schema",
+        "Print the JSON Schema of sweep files, so that an editor completes and checks them.",
+    ),
+    "simulate": ("sweeps.cli.simulate:simulate", "What a protocol would cost and find, on simulated phones."),
+    "status": (
+        "sweeps.cli.status:status",
+        "How far a sweep is (the latest one, if none is named), and what failed.",
+    ),
+    "support": (
+        "sweeps.cli.support:support",
+        "Build and verify models in every way that there is; print what works, and why the rest does not.",
+    ),
+    "virtual-phone": (
+        "sweeps.cli.virtual_phone:virtual_phone",
+        "Phones without silicon: the real adb daemon, to try everything else on.",
+    ),
+}
+"""`module:command` by name, and the first sentence of its help, which `edgesweep --help` shows without an import."""
+
+
+class LazyCommand(click.Command):
+    """A name and a line of help; the command itself is imported when its arguments are read."""
+
+    def __init__(self, name: str, path: str, line: str) -> None:
+        super().__init__(name, help=line)
+        self._path = path
+
+    def load(self) -> click.Command:
+        """Raises `EdgeSweepError` where the command needs a package of the extra `workers` that is not installed."""
+        module, _, attribute = self._path.partition(":")
+        try:
+            command: click.Command = getattr(import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] in ("sweeps", "workers", "dashboard"):
+                raise
+            raise EdgeSweepError(f"{error.name} is not installed", "pip install 'edgesweep[workers]'") from error
+        return command
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The context of the command itself, which click then invokes."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+
+class Group(click.Group):
+    """Prints an expected error as one red line and its next step; a traceback is for bugs only."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except EdgeSweepError as error:
+            click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
+            if error.next_step:
+                click.echo(f"  next: {plain(error.next_step)}", err=True)
+            ctx.exit(error.exit_code)
+        except KeyboardInterrupt:
+            click.echo("Stopped at once. What was measured is kept: the same command goes on from there.", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+
+
+@click.group(
+    cls=Group,
+    commands=[LazyCommand(name, path, line) for name, (path, line) in COMMANDS.items()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.version_option(package_name="edgesweep", prog_name="edgesweep")
+def main() -> None:
+    """Which build of my model do I ship on which phone, and how sure are we?
+
+    \b
+    Example:
+      edgesweep run sweep.yaml      build, measure, rank
+      edgesweep rank                the ranking again
+      edgesweep dashboard           the same in the browser
+      edgesweep export              the winner's file, ready to ship
+    """

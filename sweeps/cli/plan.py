@@ -1,0 +1,50 @@
+"""`edgesweep plan`: every job and every skipped combination, before anything is run."""
+
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import json_option, print_json, sweep_file_argument, workspace_option, yes_option
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.journal.journal import Journal
+from sweeps.planning.planned import planned_job
+from sweeps.planning.size import estimate_seconds
+from sweeps.protocol.presets import protocol_of
+from sweeps.records import Failed
+from sweeps.workspace import Workspace
+
+
+@click.command()
+@sweep_file_argument
+@workspace_option
+@yes_option
+@json_option
+def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
+    """Print every job and every skipped combination; run nothing.
+
+    \b
+    Example: edgesweep plan sweep.yaml
+    """
+    # pandas and numpy, which `plan --help` does without
+    from sweeps.report.plan import plan_document, print_plan
+    from workers.artifacts import ArtifactStore
+
+    spec = load_sweep(sweep_file, yes)
+    workspace = Workspace(root)
+    planned = make_plan(spec, roots_of(sweep_file), workspace)
+    protocol = protocol_of(spec)
+    store = ArtifactStore(workspace.artifacts)
+    built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
+    states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            ended = {job.key: journal.outcome(planned_job(planned, job)) for job in planned.jobs}
+        states |= {
+            key: "failed" if isinstance(outcome, Failed) else "done" for key, outcome in ended.items() if outcome
+        }
+    finished = {key for key, state in states.items() if state in ("done", "failed")}
+    seconds = estimate_seconds(planned, protocol, finished, built)
+    if as_json:
+        print_json(plan_document(planned, states, seconds))
+    else:
+        print_plan(planned, states, seconds)

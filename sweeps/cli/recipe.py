@@ -1,0 +1,177 @@
+"""`edgesweep recipe`: PyTorch Mobile's performance recipe as a sweep, one named grid per step, and what each gained.
+
+The steps are those of the recipe (https://docs.pytorch.org/tutorials/recipes/mobile_perf.html), int8 after the layout
+so that the fp32 steps stand together.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from sweeps.cli.options import executor_option, json_option, print_json, workspace_option
+from sweeps.cli.run import run_spec
+from sweeps.cli.sweep_file import roots_of
+from sweeps.errors import SpecError
+from sweeps.ranking import waterfall
+from sweeps.records import canonical_key
+from sweeps.report.waterfall import render
+from sweeps.spec.messages import sentences
+from sweeps.spec.sweep import SweepSpec, json_schema, load
+from sweeps.spec.yaml_source import Document
+from sweeps.store.mlflow import Store
+from sweeps.workspace import Workspace
+
+_SCRIPT: dict[str, Any] = {
+    "runtime": ["torchscript"],
+    "backend": ["cpu"],
+    "precision": ["fp32"],
+    "layout": ["nchw"],
+    "capture": ["script"],
+    "format": ["pt"],
+    "fuse": [False],
+    "optimize": [False],
+    "threads": [1],
+    "reuse_input": [False],
+}
+_FUSE = {**_SCRIPT, "fuse": [True]}
+_OPTIMIZE = {**_FUSE, "optimize": [True]}
+_CHANNELS_LAST = {**_OPTIMIZE, "layout": ["nhwc"]}
+_INT8 = {**_CHANNELS_LAST, "precision": ["int8"], "quantization": ["static_fx"], "qengine": ["auto"]}
+
+STEPS: Mapping[str, Mapping[str, Any]] = {
+    "1-eager": {**_SCRIPT, "runtime": ["eager"]},
+    "2-script": _SCRIPT,
+    "3-fuse": _FUSE,
+    "4-optimize-for-mobile": _OPTIMIZE,
+    "5-channels-last": _CHANNELS_LAST,
+    "6-int8": _INT8,
+    "7-input-reuse": {**_INT8, "reuse_input": [True]},
+}
+"""The grid of each step, in order. Each adds one thing to the step before."""
+
+_SYNTHETIC = {
+    "calibration": {"source": "synthetic", "images": 32, "seed": 1},
+    "evaluation": {"source": "synthetic", "images": 100, "seed": 2},
+}
+
+
+@click.command()
+@click.argument("model")
+@click.option("--weights", help="As in a sweep file: pretrained (the default), random, demo, or a checkpoint's path.")
+@click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out.")
+@click.option("--argument", "arguments", multiple=True, metavar="KEY=VALUE", help="An argument of the constructor.")
+@click.option("--seed", type=click.IntRange(min=0), help="For random and demo weights.")
+@click.option(
+    "--preset", type=click.Choice(["quick", "recipe"]), help="Of the measurement protocol; quick if left out."
+)
+@click.option("--rounds", type=click.IntRange(1, 100), help="Fresh processes of each step: more make intervals narrow.")
+@click.option("--device", default="local", show_default=True, help="Where to measure.")
+@workspace_option
+@executor_option
+@click.option("--retry-failed", is_flag=True, help="Try failed steps again.")
+@json_option
+def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **asked: Any) -> None:
+    """Run PyTorch Mobile's performance recipe step by step: what does each step gain?
+
+    \b
+    MODEL is torchvision's name, module:function, or a sweep file (its models, data and protocol).
+    The steps: eager, script, fuse, optimize_for_mobile, channels_last, int8, reuse of the input.
+    Without a sweep file accuracy is agreement with the eager model on synthetic images
+    (with demo weights: top-1 on digits). Interrupted, the same command goes on where it was.
+    Example: edgesweep recipe mobilenet_v2 --weights random
+    """
+    spec, roots = recipe_spec(**asked)
+    workspace = Workspace.open(root)
+    results = run_spec(spec, roots, workspace, executor, retry_failed)
+    found = waterfall.waterfalls(results)
+    document = waterfall.recipe_document(spec.name, found)
+    file = workspace.root / "recipes" / f"{spec.name}.json"
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text + "\n", encoding="utf-8")
+    Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(spec.name, {"waterfall.json": text})
+    if as_json:
+        print_json(document)
+        return
+    for one in found:
+        click.echo(render(spec.name, one) + "\n")
+    click.echo(f"Stored as {file}", err=True)
+
+
+def recipe_spec(
+    model: str,
+    *,
+    weights: str | None,
+    input_shape: str | None,
+    arguments: Sequence[str],
+    seed: int | None,
+    preset: str | None,
+    rounds: int | None,
+    device: str,
+) -> tuple[SweepSpec, tuple[Path, ...]]:
+    """The recipe of `model` as a sweep, and the folders of the user's own modules. What is `None` takes its default.
+
+    Raises `SpecError`.
+    """
+    protocol = {name: value for name, value in (("preset", preset), ("rounds", rounds)) if value is not None}
+    document: dict[str, Any] = {"grids": [{"name": name, **axes} for name, axes in STEPS.items()], "devices": [device]}
+    if Path(model).suffix in (".yaml", ".yml"):
+        given = {"--weights": weights, "--input-shape": input_shape, "--argument": arguments, "--seed": seed}
+        if wrong := [option for option, value in given.items() if value not in (None, ())]:
+            raise SpecError(f"{', '.join(wrong)}: the sweep file says that", f"write it into {model}")
+        sweep = load(Path(model))
+        kept = sweep.model_dump(mode="json", include={"models", "data", "protocol", "objective"})
+        document |= kept | {"name": _name(sweep.name), "protocol": kept["protocol"] | protocol}
+        return _validated(document), roots_of(Path(model))
+    network: dict[str, Any] = {"source": model, "arguments": dict(map(_argument, arguments))}
+    network |= {name: value for name, value in (("weights", weights), ("seed", seed)) if value is not None}
+    if input_shape is not None:
+        network["input_shape"] = _shape(input_shape)
+    # Two networks of one name, or one with other weights, are two recipes.
+    which = canonical_key({"network": network, "weights": weights})[:6]
+    document |= {"name": _name(f"{model.rpartition(':')[2]}-{which}"), "models": [network], "protocol": protocol}
+    if weights != "demo":
+        # Synthetic images have no labels, so no drop of accuracy can be bounded.
+        document |= {"data": _SYNTHETIC, "objective": {"constraints": []}}
+    return _validated(document), (Path.cwd(),)
+
+
+def _validated(document: dict[str, Any]) -> SweepSpec:
+    try:
+        return SweepSpec.model_validate_json(json.dumps(document), context={"folder": Path.cwd()})
+    except ValidationError as error:
+        there_is_no_file = Path("recipe")
+        found = sentences(Document(there_is_no_file, document), error, json_schema())
+        raise SpecError(
+            "\n".join(line.removeprefix(f"{there_is_no_file}:1: ") for line in found),
+            "correct what was given; `edgesweep recipe --help` has an example",
+        ) from error
+
+
+def _name(model: str) -> str:
+    return f"recipe-{model[-57:]}"
+
+
+def _argument(text: str) -> tuple[str, str | int | float | bool]:
+    """`key=value`; the value as in JSON (10, 0.35, true), or else as text."""
+    key, equals, value = text.partition("=")
+    if not (key.isidentifier() and equals):
+        raise SpecError(f"--argument {text!r} is not KEY=VALUE", "write for instance --argument num_classes=10")
+    try:
+        parsed = json.loads(value)
+    except ValueError:
+        return key, value
+    return key, parsed if isinstance(parsed, bool | int | float | str) else value
+
+
+def _shape(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise SpecError(
+            f"--input-shape {text!r} is not four whole numbers", "write for instance --input-shape 1,3,224,224"
+        ) from None

@@ -1,0 +1,219 @@
+"""`edgesweep run`: from a sweep to its results, with progress, Ctrl-C and the way back in."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweeps.cli.options import (
+    EXIT_INTERRUPTED,
+    executor_option,
+    json_option,
+    print_json,
+    sweep_file_argument,
+    workspace_option,
+    yes_option,
+)
+from sweeps.cli.session import CtrlC, open_executor, show
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.errors import MENDED_KINDS, StoreError
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
+from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank as rank_results
+from sweeps.records import Failed, Measured
+from sweeps.report.progress import RunProgress
+from sweeps.report.ranking import print_ranking
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store.mlflow import Store, SweepResults, load, load_imported
+from sweeps.trust import disqualified
+from sweeps.workspace import Workspace
+from workers.artifacts import ArtifactStore
+from workers.driver.events import Away
+from workers.driver.sweep import Driver
+
+
+@click.command()
+@sweep_file_argument
+@workspace_option
+@executor_option
+@yes_option
+@click.option(
+    "--retry-failed", is_flag=True, help="Try failed jobs again, and measure again what a trust label disqualified."
+)
+@click.option(
+    "--settle",
+    type=click.IntRange(1, 1_000),
+    metavar="ROUNDS",
+    help="Then measure so many rounds more of what is tied in the first place, and of nothing else.",
+)
+@json_option
+def run(
+    sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, settle: int | None, as_json: bool
+) -> None:
+    """Build, measure and rank. Interrupted, the same command goes on where it was.
+
+    \b
+    Ctrl-C once finishes what runs and stops; twice stops at once.
+    Exit code: 0 something was measured (also where nothing may win), 1 nothing was, 2 a bad sweep file, 130 stopped.
+    Example: edgesweep run sweep.yaml --workspace results
+    """
+    spec = load_sweep(sweep_file, yes)
+    workspace = Workspace.open(root)
+    results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle or 0)
+    ranked = rank_results(
+        results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
+    )
+    _attach(workspace, spec.name, ranking_document(ranked))
+    if as_json:
+        print_json(ranking_document(ranked))
+    else:
+        print_ranking(ranked)
+    if not any((*device.ranking, *device.checked) for device in ranked.devices):
+        sys.exit(1)  # nothing was measured: a script must notice
+
+
+def run_spec(
+    spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool, settle: int = 0
+) -> SweepResults:
+    """Measure what is not measured yet, and read all of it from the store. Ends the program where it is interrupted.
+
+    With `settle`, so many rounds more of what is tied in the first place then.
+
+    The user's own modules are looked for in `roots` first.
+    """
+    with workspace.lock():
+        store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
+        store.check()
+        planned = make_plan(spec, roots, workspace)
+        with Journal.open(workspace.journal) as journal:
+            journal.save_plan(planned)
+            if retry_failed:
+                journal.retry_failures(spec.name)
+            for kind in MENDED_KINDS:
+                journal.retry_failures(spec.name, kind=kind)
+            outcomes = [journal.outcome(planned_job(planned, job)) for job in planned.jobs]
+            failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
+            measured = sum(isinstance(outcome, Measured) for outcome in outcomes)
+            click.echo(
+                f"{spec.name}: {len(planned.jobs)} jobs, {measured} done before, "
+                + (f"{failed} failed before (once more with --retry-failed), " if failed else "")
+                + f"{len(planned.skipped)} skipped",
+                err=True,
+            )
+            artifacts = ArtifactStore(workspace.artifacts)
+            complete = failed + measured == len(outcomes) and all(
+                artifacts.look(job.build_key)
+                for job, outcome in zip(planned.jobs, outcomes, strict=True)
+                if isinstance(outcome, Measured)
+            )
+            away: dict[str, int] = {}
+            interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor, away)
+            if complete:
+                store.publish(journal, spec.name)
+            late: dict[str, int] = {}
+            if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
+                click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
+                interrupted = _drive(planned, roots, workspace, journal, store, executor, late, again)
+            if settle and not interrupted:
+                more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
+                click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
+                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, late, more)
+            pending = sum(journal.outcome(planned_job(planned, job)) is None for job in planned.jobs)
+    if interrupted:
+        click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    for line in _still_to_do(pending, sum(away.values())):
+        click.echo(line, err=True)
+    if late:
+        click.echo(f"{', '.join(sorted(late))} went away: the same command adds the rounds when it is back", err=True)
+    return load(workspace.tracking_uri, spec.name)
+
+
+def _still_to_do(pending: int, waiting: int) -> Iterator[str]:
+    """What is said of jobs that are pending at the end; so many of them wait for devices."""
+    if waiting := min(waiting, pending):
+        yield f"{waiting} jobs wait for devices that are away: the same command measures them then"
+    if again := pending - waiting:
+        yield f"{again} jobs are to be tried again: run it again"
+
+
+def _attach(workspace: Workspace, sweep: str, document: dict[str, Any]) -> None:
+    """Who won, who is tied and who was eliminated, for those who look into MLflow itself."""
+    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
+    try:
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(sweep, {"ranking.json": text})
+    except StoreError as error:
+        click.echo(f"MLflow did not take the ranking: {error.message}", err=True)
+
+
+def _disqualified(journal: Journal, planned: Plan) -> dict[str, int]:
+    """Jobs whose timing cannot win, with the rounds that they are given once more: enough to do without the bad."""
+    outcomes = [(job, journal.outcome(planned_job(planned, job))) for job in planned.jobs]
+    return {
+        job.key: protocol_of(planned.sweep).rounds
+        for job, outcome in outcomes
+        if isinstance(outcome, Measured) and outcome.timing is not None and disqualified(outcome.timing.labels)
+    }
+
+
+def _tied(results: SweepResults) -> list[str]:
+    """Keys of the jobs that share a first place, on any device."""
+    ranked = rank_results(results.frame, results.spec.objective, results.name)
+    tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
+    return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
+
+
+def _drive(
+    planned: Plan,
+    roots: Sequence[Path],
+    workspace: Workspace,
+    journal: Journal,
+    store: Any,
+    executor_name: str,
+    away: dict[str, int],
+    more: Mapping[str, int] | None = None,
+) -> bool:
+    """Run what is pending. Returns whether it was stopped before the end.
+
+    `away` is given, by the names of devices that went away, how many jobs wait for each.
+    """
+    # torch, which a sweep that is complete does without
+    from workers.models import prepare as models
+    from workers.sentinel import data_for
+
+    spec = planned.sweep
+    with (
+        RunProgress() as progress,
+        open_executor(executor_name, workspace, planned) as executor,
+        # After the executor: Ray's start sets signal handlers of its own.
+        CtrlC(progress.note) as stop,
+    ):
+        driver = Driver(
+            planned,
+            protocol_of(spec),
+            journal,
+            ArtifactStore(workspace.artifacts),
+            executor,
+            prepare=lambda model: models.prepare(
+                model,
+                data_for(model, spec.data),
+                workspace,
+                planned.identities.versions,
+                progress.preparing,
+                roots,
+            ),
+            publish=lambda: store.publish(journal, spec.name),
+            stop=stop,
+            more=more,
+        )
+        for event in driver.run():
+            show(event, progress)
+            if isinstance(event, Away):
+                away[event.device] = max(event.pending, away.get(event.device, 0))
+        return stop()

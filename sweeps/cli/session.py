@@ -1,0 +1,97 @@
+"""What the commands that build or measure share: the executor, Ctrl-C, and what is said of each event."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from types import FrameType
+from typing import assert_never
+
+from sweeps.planning.plan import Plan
+from sweeps.report.progress import RunProgress
+from sweeps.workspace import Workspace
+from workers.driver import events
+from workers.driver.events import Event
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import Executor
+
+_LAST_WORD_SECONDS = 1.0
+"""A terminal that takes no text holds up no end."""
+
+
+@contextmanager
+def open_executor(name: str, workspace: Workspace, planned: Plan) -> Iterator[Executor]:
+    executor: Executor
+    if name == "inline":
+        executor = InlineExecutor(workspace.root)
+    else:
+        from workers.executors.ray import RayExecutor  # over a second, and inline needs no Ray
+
+        executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+class CtrlC:
+    """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once.
+
+    A thread tells the user. The handler cannot: it may run in the middle of a write, which no other may enter. Nor
+    can the work that asks for the end, which may take minutes until it asks again.
+    """
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+        self._asked = False
+        self._told: SimpleQueue[str | None] = SimpleQueue()  # its `put` may be interrupted by itself
+
+    def __enter__(self) -> Callable[[], bool]:
+        self._teller = threading.Thread(target=self._tell, daemon=True)
+        self._teller.start()
+        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        return lambda: self._asked
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._told.put(None)
+        self._teller.join(_LAST_WORD_SECONDS)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        self._told.put("stopping after what runs now; press Ctrl-C again to stop at once")
+
+    def _tell(self) -> None:
+        for message in iter(self._told.get, None):
+            self._note(message)
+
+
+def show(event: Event, progress: RunProgress) -> None:
+    match event:
+        case events.Preparing(model):
+            progress.preparing(model, None)
+        case events.Building(done, total, running):
+            progress.step("Building", done, total, ", ".join(running))
+        case events.Measuring(device, done, total, running):
+            progress.step(f"Measuring on {device}", done, total, running, beside="Measuring on ")
+        case events.AttemptFailed(name, failed, final):
+            again = "" if final else "; trying again"
+            progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
+        case events.Waiting(device, lacking, waited):
+            progress.note(f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}")
+        case events.Left(name, settled):
+            progress.note(f"{name}: {settled.message}")
+        case events.DeviceChanged(device):
+            progress.note(f"{device} is not as fast as it was: the sentinel moved by more than 5 %")
+        case events.Away(device, failed, pending):
+            progress.note(
+                f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"
+            )
+        case events.TrackingDown(message):
+            progress.note(f"MLflow does not take results now; the journal keeps them: {message}")
+        case never:
+            assert_never(never)

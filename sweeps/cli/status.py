@@ -1,0 +1,29 @@
+"""`edgesweep status`: how far a sweep is."""
+
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
+from sweeps.cli.which_sweep import open_journal, sweep_name
+from sweeps.journal.status import read_status
+from sweeps.report.status import print_status
+from sweeps.workspace import Workspace
+
+
+@click.command()
+@sweep_argument
+@workspace_option
+@json_option
+def status(sweep: str | None, root: Path, as_json: bool) -> None:
+    """How far a sweep is (the latest one, if none is named), and what failed.
+
+    \b
+    Example: edgesweep status
+    """
+    with open_journal(Workspace(root)) as journal:
+        current = read_status(journal, sweep_name(journal, sweep))
+    if as_json:
+        print_json(current.document())
+    else:
+        print_status(current)

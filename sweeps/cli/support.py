@@ -1,0 +1,152 @@
+"""`edgesweep support`: what of the whole grid works for which model, built and verified on this machine."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+
+from sweeps.cli.options import EXIT_INTERRUPTED, executor_option, json_option, print_json, workspace_option
+from sweeps.cli.session import CtrlC, open_executor, show
+from sweeps.cli.sweep_file import roots_of
+from sweeps.errors import SpecError
+from sweeps.journal.journal import Journal
+from sweeps.report import support as support_report
+from sweeps.report.progress import RunProgress
+from sweeps.spec.sweep import DataSpec, ModelSpec, load
+from sweeps.workspace import Workspace
+from workers.models.prepare import prepare as prepare_model
+from workers.models.prepared import PreparedModel
+from workers.support import LISTED, InputShape, Subject, Survey, Weights, grids, subject
+
+_SWEEP_FILES = (".yaml", ".yml")
+
+
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODEL]...")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    type=click.Choice(["cpu", "nnapi", "metal"]),
+    help="Only this one; may be given again.",
+)
+@click.option(
+    "--precision",
+    "precisions",
+    multiple=True,
+    type=click.Choice(["fp32", "int8"]),
+    help="Only this one; may be given again.",
+)
+@click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out (demo: 1,3,64,64).")
+@click.option(
+    "--weights",
+    type=click.Choice(["random", "demo", "pretrained"]),
+    help="random (settled), demo (trained on digits), pretrained; what suits each model if left out.",
+)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the table there as Markdown.")
+@workspace_option
+@executor_option
+@click.option("--retry-failed", is_flag=True, help="Try failed builds again.")
+@json_option
+def support(
+    models: tuple[str, ...],
+    backends: tuple[str, ...],
+    precisions: tuple[str, ...],
+    input_shape: str | None,
+    weights: Weights | None,
+    output: Path | None,
+    root: Path,
+    executor: str,
+    retry_failed: bool,
+    as_json: bool,
+) -> None:
+    """Build and verify models in every way that there is; print what works, and why the rest does not.
+
+    \b
+    MODEL is torchvision's name, module:function, or a sweep file (its models and data); all of the list if left out.
+    Nothing is timed. Interrupted, the same command goes on where it was; a second one builds nothing.
+    Example: edgesweep support mobilenet_v3_small --weights demo --backend nnapi
+    """
+    subjects, roots = _subjects(models, input_shape, weights)
+    workspace = Workspace.open(root)
+    with workspace.lock(), Journal.open(workspace.journal) as journal:
+        cells = grids(backends, precisions)
+        survey = Survey(subjects, cells, workspace.root, roots, journal, retry_failed=retry_failed)
+        named = ", ".join(one.model.name for one in subjects)
+        click.echo(f"{survey.pending()} builds to make of {named}", err=True)
+        stopped = survey.pending() > 0 and _build(survey, workspace, roots, executor)
+    if stopped:
+        click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
+        sys.exit(EXIT_INTERRUPTED)
+    table = survey.table()
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        command = " ".join(["edgesweep", *sys.argv[1:]])
+        output.write_text(support_report.markdown(table, command), encoding="utf-8")
+        click.echo(str(output), err=True)
+    if as_json:
+        print_json(support_report.document(table))
+    elif output is None:
+        click.echo(support_report.terminal_text(table))
+
+
+def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], executor_name: str) -> bool:
+    """Build what is pending. Returns whether it was stopped before the end."""
+    with (
+        RunProgress() as progress,
+        open_executor(executor_name, workspace, survey.plans[0]) as executor,
+        # After the executor: Ray's start sets signal handlers of its own.
+        CtrlC(progress.note) as stop,
+    ):
+
+        def prepare(model: ModelSpec, data: DataSpec, versions: Mapping[str, str]) -> PreparedModel:
+            return prepare_model(model, data, workspace, versions, progress.preparing, roots)
+
+        for event in survey.run(executor, prepare, stop):
+            show(event, progress)
+        return stop()
+
+
+def _subjects(
+    named: Sequence[str], input_shape: str | None, weights: Weights | None
+) -> tuple[list[Subject], tuple[Path, ...]]:
+    """What is asked for, and where the user's own modules are looked for."""
+    files = [name for name in named if name.endswith(_SWEEP_FILES)]
+    if files and (len(named) > 1 or input_shape or weights):
+        raise SpecError(
+            f"{files[0]} is a sweep file: its models have their weights and shapes from there",
+            "name it alone, without --weights and --input-shape",
+        )
+    if files:
+        spec = load(Path(files[0]))
+        return [Subject(model=model, data=spec.data) for model in spec.models], roots_of(Path(files[0]))
+    shape = None if input_shape is None else _shape(input_shape)
+    subjects = [_subject(source, weights, shape) for source in dict.fromkeys(named or LISTED)]
+    names = [one.model.name for one in subjects]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise SpecError(
+            f"two models are called {', '.join(sorted(twice))}", "put them into a sweep file, with names of their own"
+        )
+    return subjects, ()
+
+
+def _subject(source: str, weights: Weights | None, shape: InputShape | None) -> Subject:
+    try:
+        return subject(source, weights, shape)
+    except ValidationError as error:
+        raise SpecError(
+            f"{source!r} cannot be a model: {error.errors()[0]['msg']}",
+            "give torchvision's name, module:function, or a sweep file",
+        ) from error
+
+
+def _shape(text: str) -> InputShape:
+    words = text.split(",")
+    if len(words) != 4 or not all(word.isdecimal() and 0 < int(word) <= 65_536 for word in words):
+        raise SpecError(
+            f"--input-shape {text!r} is not four whole numbers", "write for instance --input-shape 1,3,224,224"
+        )
+    batch, channels, height, width = map(int, words)
+    return batch, channels, height, width

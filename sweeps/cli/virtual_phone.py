@@ -1,0 +1,61 @@
+"""`edgesweep virtual-phone`: phones without silicon that run until Ctrl-C, to try everything else on."""
+
+import signal
+import tempfile
+from pathlib import Path
+
+import click
+
+from sweeps.errors import DeviceError
+from workers.devices.adb.host import AdbHost
+from workers.devices.virtual_phone import phone as virtual_phones
+
+_MOST_PHONES = 64
+
+
+@click.group(name="virtual-phone")
+def virtual_phone() -> None:
+    """Phones without silicon: the real adb daemon, to try everything else on."""
+
+
+@virtual_phone.command()
+@click.option("--count", type=click.IntRange(1, _MOST_PHONES), default=4, show_default=True, help="How many.")
+def up(count: int) -> None:
+    """Start virtual phones and keep them until Ctrl-C. Prints the name of each, for `devices:` of a sweep file.
+
+    \b
+    Needs root and a Debian's apt: it fetches adbd into the cache (7 MB), and leaves the system as it is.
+    What is measured on one is this computer's time, and says so.
+    Example: edgesweep virtual-phone up --count 4
+    """
+    host = AdbHost()
+    # Otherwise `kill` would leave them registered with the adb server.
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with (
+            tempfile.TemporaryDirectory(prefix="edgesweep-phones-") as folder,
+            virtual_phones.up(count, Path(folder)) as phones,
+        ):
+            try:
+                for phone in phones:
+                    if not host.connect(phone.serial):
+                        raise DeviceError(
+                            "offline",
+                            f"the adb server does not reach the virtual phone {phone.serial}",
+                            "adb kill-server",
+                        )
+                    click.echo(f"adb:{phone.serial}")
+                click.echo(f"{count} virtual phones are up until Ctrl-C. Their times are this computer's.", err=True)
+                while True:
+                    signal.pause()
+            finally:
+                for phone in phones:
+                    host.disconnect(phone.serial)
+    except KeyboardInterrupt:
+        click.echo("The virtual phones are gone.", err=True)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,48 @@
+"""Which sweep a command means: the one that is named, else the latest of the workspace."""
+
+from typing import TYPE_CHECKING
+
+from sweeps.errors import NoResultsError, StoreError, WorkspaceError
+from sweeps.journal.journal import Journal
+from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    from sweeps.store.mlflow import SweepResults
+
+
+def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
+    """Raises `WorkspaceError` where no sweep was run yet, `StoreError` where the file can not be used."""
+    if not workspace.journal.exists():
+        raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
+    return Journal.open(workspace.journal, read_only=read_only)
+
+
+def sweep_name(journal: Journal, sweep: str | None) -> str:
+    """Raises `StoreError` where there is none, or none of that name."""
+    name = sweep or journal.latest_sweep()
+    known = [info.name for info in journal.sweeps()]
+    if name is None or name not in known:
+        raise StoreError(
+            f"there is no sweep called {name!r} in this workspace", f"known sweeps: {', '.join(known) or 'none'}"
+        )
+    return name
+
+
+def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
+    """From MLflow. Raises `StoreError` as `load` does."""
+    from sweeps.store.mlflow import load  # pandas, which `status` does without
+
+    if sweep is not None or not workspace.journal.exists():
+        return load(workspace.tracking_uri, sweep)
+    # The latest sweep of this workspace, also where MLflow is shared with others.
+    with open_journal(workspace) as journal:
+        latest = journal.latest_sweep()
+        others = [info.name for info in journal.sweeps() if info.name != latest]
+    try:
+        return load(workspace.tracking_uri, latest)
+    except NoResultsError as error:
+        if not others:
+            raise
+        raise StoreError(
+            f"{latest}, the latest sweep here, has no results yet", f"name another one: {', '.join(others)}"
+        ) from error

@@ -1,0 +1,174 @@
+"""What happened, as the journal keeps it: artifacts, blocks, accuracies, failures, ends of rounds, imported figures."""
+
+import json
+from dataclasses import replace
+
+from sweeps.errors import StoreError
+from sweeps.imported import Imported
+from sweeps.journal.news import NewsTables
+from sweeps.journal.plans import now
+from sweeps.json_records import from_json, to_json
+from sweeps.manifest import Manifest
+from sweeps.protocol.presets import Protocol
+from sweeps.protocol.sentinel import changed_spans
+from sweeps.protocol.stopping import same_question
+from sweeps.records import Accuracy, Block, Failed, Settled
+from sweeps.trust import stored_in_order
+
+
+class AttemptTables(NewsTables):
+    """Attempts are only ever added."""
+
+    def add_artifact(self, manifest: Manifest) -> None:
+        """Record a built artifact; one that is recorded already, and is the same, is not written again."""
+        if self.artifact(manifest.build_key) == manifest:
+            return
+        text = json.dumps(manifest.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO artifacts (build_key, manifest, created) VALUES (?, ?, ?)",
+                (manifest.build_key, text, now()),
+            )
+
+    def artifact(self, build_key: str) -> Manifest | None:
+        """The manifest of the last build under this key."""
+        row = self._row("SELECT manifest FROM artifacts WHERE build_key = ? ORDER BY id DESC LIMIT 1", build_key)
+        return None if row is None else Manifest.model_validate_json(row[0])
+
+    def add_data_manifest(self, sweep: str, manifest_id: str, manifest: str) -> None:
+        """Record which images a set of this sweep holds. `manifest` is JSON; the id says what is in it."""
+        with self._writing():
+            self._db.execute("INSERT OR IGNORE INTO data_manifests VALUES (?, ?, ?)", (sweep, manifest_id, manifest))
+
+    def data_manifests(self, sweep: str) -> dict[str, str]:
+        """JSON by manifest id."""
+        return dict(self._rows("SELECT manifest_id, manifest FROM data_manifests WHERE sweep = ?", sweep))
+
+    def add_block(self, block: Block) -> bool:
+        """Accept one block; `False`, and nothing changes, where this round of the job has one already.
+
+        The first block of a round stays: a reply that comes twice, or late, must not change an accepted result.
+        Raises `StoreError` for a block that is not whole.
+        """
+        if missing := _not_whole(block):
+            raise StoreError(
+                f"a block of job {block.job_key:.12} (round {block.round}) is not accepted: {missing}",
+                "run the same command again; if this comes back, please report it",
+            )
+        with self._writing():
+            cursor = self._db.execute(
+                "INSERT INTO attempts (key, kind, round, record, created) VALUES (?, 'block', ?, ?, ?)"
+                " ON CONFLICT (key, round) WHERE kind = 'block' DO NOTHING",
+                (block.job_key, block.round, to_json(block), now()),
+            )
+            return cursor.rowcount == 1
+
+    def blocks(self, job_key: str, sentinel: str = "") -> tuple[Block, ...]:
+        """The accepted blocks in order of rounds.
+
+        With the key of the device's sentinel, those that it found a changed device around have `device_changed`.
+        """
+        spans = changed_spans(self._looks(sentinel)) if sentinel else []
+        return tuple(
+            replace(one.block, labels=stored_in_order((*one.block.labels, "device_changed")))
+            if any(span.holds(one) for span in spans)
+            else one.block
+            for one in self._placed(job_key)
+        )
+
+    def block_count(self, job_key: str) -> int:
+        """How many blocks a job has. None of them is read."""
+        [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
+        return int(count)
+
+    def add_accuracy(self, accuracy: Accuracy) -> None:
+        """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""
+        self._append(accuracy.build_key, "accuracy", to_json(accuracy))
+
+    def accuracy(self, build_key: str, evaluation_id: str, engine: str, executor: str) -> Accuracy | None:
+        found = self._accuracy(build_key, evaluation_id, executor)
+        return next((accuracy for accuracy in found if accuracy.engine == engine), None)
+
+    def add_failure(self, key: str, failed: Failed) -> None:
+        """`key` is one of `build_failure_keys` for a build that failed, else a job key."""
+        self._append(key, "failure", to_json(failed))
+
+    def failures(self, key: str) -> tuple[Failed, ...]:
+        """In their order, since the last retry."""
+        rows = self._rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
+        return tuple(from_json(Failed, record) for (record,) in rows)
+
+    def add_settled(self, settled: Settled) -> None:
+        """Where a job's rounds ended before, the newer reason counts."""
+        self._append(settled.job_key, "settled", to_json(settled))
+
+    def settled(self, job_key: str, protocol: Protocol | None = None) -> Settled | None:
+        """Why the rounds of this job ended, as it was last said: where a protocol is given, to its question."""
+        rows = self._rows("SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key)
+        found = (from_json(Settled, record) for (record,) in rows)
+        return next((one for one in found if protocol is None or same_question(one, protocol)), None)
+
+    def add_imported(self, sweep: str, imported: Imported) -> bool:
+        """Accept a figure from a log; `False`, and nothing changes, where the sweep has the same one already."""
+        with self._writing():
+            cursor = self._db.execute(
+                "INSERT OR IGNORE INTO imported (sweep, imported_key, record, created) VALUES (?, ?, ?, ?)",
+                (sweep, imported.key, to_json(imported), now()),
+            )
+            return cursor.rowcount == 1
+
+    def imported(self, sweep: str) -> tuple[Imported, ...]:
+        """In the order of their imports."""
+        rows = self._rows("SELECT record FROM imported WHERE sweep = ? ORDER BY id", sweep)
+        return tuple(from_json(Imported, record) for (record,) in rows)
+
+    def retry_failures(self, sweep: str, *, kind: str = "") -> int:
+        """Forgive the failures of this sweep's jobs up to now, only of jobs with a failure of `kind` where it is given;
+        returns how many jobs that concerns.
+
+        The failures stay in the file. A failed build is forgiven for every sweep that needs it.
+        """
+        with self._writing():
+            keys = self._db.execute(
+                "SELECT DISTINCT job_key, key FROM jobs JOIN live_failures"
+                " ON key IN (job_key, build_key) OR key LIKE build_key || '@%'"
+                " WHERE sweep = ? AND (? = '' OR json_extract(live_failures.record, '$.kind') = ?)",
+                (sweep, kind, kind),
+            ).fetchall()
+            self._db.executemany(
+                "INSERT INTO attempts (key, kind, created) VALUES (?, 'retry', ?)",
+                [(key, now()) for key in sorted({key for _, key in keys})],
+            )
+        return len({job_key for job_key, _ in keys})
+
+    def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
+        """Newest first. Any engine: it is part of the build key, what ran is only recorded."""
+        rows = self._rows(
+            "SELECT record FROM attempts WHERE key = ? AND kind = 'accuracy'"
+            " AND json_extract(record, '$.evaluation_id') = ? AND json_extract(record, '$.executor') = ?"
+            " ORDER BY id DESC",
+            build_key,
+            evaluation_id,
+            executor,
+        )
+        return [from_json(Accuracy, record) for (record,) in rows]
+
+    def _append(self, key: str, kind: str, record: str) -> None:
+        with self._writing():
+            self._db.execute(
+                "INSERT INTO attempts (key, kind, record, created) VALUES (?, ?, ?, ?)", (key, kind, record, now())
+            )
+
+
+def _not_whole(block: Block) -> str | None:
+    required = ("job_key", "backend_ran", "engine_ran", "runner", "runtime_version", "artifact_sha256")
+    if empty := [name for name in required if not getattr(block, name)]:
+        return f"no {', '.join(empty)}"
+    if block.exit_code != 0:
+        return f"its process ended with {block.exit_code}"
+    if not block.samples_ns:
+        return "no samples"
+    times = (*block.samples_ns, *block.warmup_ns, block.first_inference_ns, block.load_ns)
+    if impossible := [time for time in times if time is not None and not time > 0]:
+        return f"a time of {impossible[0]} ns"
+    return None

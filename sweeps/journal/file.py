@@ -1,0 +1,89 @@
+"""The journal's file: opened, migrated, read, and written one transaction at a time."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from sweeps.errors import StoreError
+from sweeps.journal import schema as journal_schema
+
+FIRST_STEP = "run `edgesweep run sweep.yaml` first"
+
+
+class JournalFile:
+    """An open journal. Use it as a context manager, or call `close()`. It belongs to the thread that opened it."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db = db
+        self.path = path
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
+        """Open the file, made or migrated where needed. With `read_only` it has to be there.
+
+        Raises `StoreError` where it can not be used, is missing, or is of a newer EdgeSweep.
+        """
+        if read_only and not path.exists():
+            raise StoreError(f"there is no journal at {path}", FIRST_STEP)
+        with journal_schema.translated(path):
+            mode = "ro" if read_only else "rwc"
+            db = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=busy_timeout_s, isolation_level=None
+            )
+        try:
+            if read_only and journal_schema.is_older(db, path):
+                cls.open(path, busy_timeout_s=busy_timeout_s).close()
+            journal_schema.migrate(db, path)
+            if not read_only:
+                with journal_schema.translated(path):
+                    _switch_to_wal(db, busy_timeout_s)
+                    db.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            db.close()
+            raise
+        return cls(db, path)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rows(self, query: str, *values: str | int) -> list[Any]:
+        with journal_schema.translated(self.path):
+            return self._db.execute(query, values).fetchall()
+
+    def _row(self, query: str, *values: str | int) -> Any:
+        return next(iter(self._rows(query, *values)), None)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with journal_schema.translated(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                # A full disk has rolled back already.
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+
+def _switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
+    """sqlite does not wait for other processes here, whatever the connection's timeout is."""
+    deadline = time.monotonic() + busy_timeout_s
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)

@@ -1,0 +1,93 @@
+"""How far a sweep is, from the journal alone: works while it runs, and where MLflow is down."""
+
+from dataclasses import asdict, dataclass
+
+from sweeps.journal.journal import Complete, Journal
+from sweeps.protocol.stopping import settles
+from sweeps.records import Failed
+
+STATES = ("measured", "failed", "pending", "stale")
+"""`stale`: measured or planned once, but no longer in the sweep file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """One job; `reason` says why it failed, `settled` why its rounds ended where that was decided."""
+
+    name: str
+    job_key: str
+    state: str
+    emulated: bool
+    """Only checked, by a reference implementation of its backend: it has no rounds."""
+    rounds: int
+    """Blocks that it has."""
+    reason: str
+    settled: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepStatus:
+    """All jobs of one sweep; each that is timed gets `rounds` blocks at least and `last_round` at most."""
+
+    sweep: str
+    rounds: int
+    last_round: int
+    jobs: tuple[JobStatus, ...]
+    skipped: int
+
+    def count(self, state: str) -> int:
+        return sum(job.state == state for job in self.jobs)
+
+    def rounds_text(self, job: JobStatus) -> str:
+        """How many blocks a job that is timed has, and of how many as long as there may be more of them."""
+        if job.state == "stale" or job.settled or job.rounds > self.last_round:
+            return str(job.rounds)
+        wanted = f"{self.rounds}" if self.rounds == self.last_round else f"{self.rounds} to {self.last_round}"
+        return f"{job.rounds} of {wanted}"
+
+    def document(self) -> dict[str, object]:
+        """`edgesweep status --json`."""
+        counts = {state: self.count(state) for state in STATES}
+        return {
+            "sweep": self.sweep,
+            "rounds": self.rounds,
+            "last_round": self.last_round,
+            **counts,
+            "skipped": self.skipped,
+            "jobs": [asdict(job) for job in self.jobs],
+        }
+
+
+def read_status(journal: Journal, sweep: str) -> SweepStatus:
+    """The status of a sweep that is in the journal."""
+    protocol = journal.protocol(sweep)
+    jobs = []
+    for job, stale in journal.jobs(sweep):
+        ended = journal.sweep_ending(sweep, job)
+        state, reason = "pending", ""
+        if stale:
+            state = "stale"
+        elif isinstance(ended, Complete):
+            state = "measured"
+        elif isinstance(ended, Failed):
+            state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.message}"
+        settled = None if stale else journal.settled(job.key, protocol)
+        blocks = journal.block_count(job.key)
+        jobs.append(
+            JobStatus(
+                name=job.name,
+                job_key=job.key,
+                state=state,
+                emulated=job.emulated,
+                rounds=blocks,
+                reason=reason,
+                settled=settled.told(blocks) if settled is not None and settles(settled, protocol) else "",
+            )
+        )
+    return SweepStatus(
+        sweep=sweep,
+        rounds=protocol.rounds,
+        last_round=protocol.last_round,
+        jobs=tuple(jobs),
+        skipped=len(journal.skipped(sweep)),
+    )

@@ -1,0 +1,4 @@
+"""Plans: from a sweep file to its jobs and skipped combinations.
+
+Step: planning
+"""

@@ -1,0 +1,68 @@
+"""Which build axes a variant really has: what a backend or a precision leaves no choice of gets its one value.
+
+So two cells of a grid that would be the same artifact are one variant, and a grid over backends needs no exceptions.
+"""
+
+from collections.abc import Collection
+from dataclasses import fields, replace
+from typing import Any
+
+from sweeps.records import DEFAULT_GRANULARITY, Variant
+from sweeps.spec import catalog
+
+_DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
+_UNCALIBRATED = frozenset({"dynamic"})
+_ENGINE_OF_ABI = {"arm": "qnnpack", "x86": "x86"}
+_EXACT_INT8 = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
+"""x86 instructions that add 8-bit products in 32 bits. Without them oneDNN adds two at a time in 16 (VPMADDUBSW), and
+255 * 127 * 2 is more than fits; 255 * 64 * 2 is not."""
+
+
+def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> frozenset[str]:
+    """The build axes that have a choice for this runtime, backend, precision and (int8 only) way to quantize."""
+    entry = catalog.runtimes()[runtime]
+    axes = entry.axes | {"runtime"}
+    where = entry.backend(backend)
+    if where is None:
+        return axes
+    if precision == "int8":
+        calibrated = where.int8_axes - ({"calibration_images"} if quantization in _UNCALIBRATED else set())
+        return axes | where.axes | calibrated
+    return axes | where.axes | where.fp32_axes
+
+
+def is_calibrated(variant: Variant) -> bool:
+    """Whether calibration data go into the artifact."""
+    return variant.precision == "int8" and variant.quantization not in _UNCALIBRATED
+
+
+def saturates_int8(abi: str, cpu_features: Collection[str]) -> bool:
+    """Whether oneDNN's sums of 8-bit products may saturate on such a CPU: one of x86 that is not known to be better."""
+    return abi.startswith("x86") and _EXACT_INT8.isdisjoint(cpu_features)
+
+
+def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = ()) -> Variant:
+    """The variant with every axis that has no choice set, and every `auto` replaced by what it means for this device.
+
+    An engine stays `auto` where none is known for the ABI. A backend that its runtime does not have stays too.
+    """
+    runtime = catalog.runtimes()[variant.runtime]
+    backend = variant.backend if "backend" in runtime.axes else runtime.backends[0].name
+    precision = variant.precision if "precision" in runtime.axes else _DEFAULTS["precision"]
+    free = free_axes(runtime.name, backend, precision, variant.quantization)
+    given = {axis: value for axis, value in variant.axes().items() if axis in free}
+    variant = Variant(**_DEFAULTS | _fixed(runtime.backend(backend), precision) | given | {"backend": backend})
+    if variant.qengine == "auto":
+        engines = (engine for family, engine in _ENGINE_OF_ABI.items() if abi.startswith(family))
+        variant = replace(variant, qengine=next(engines, "auto"))
+    if variant.granularity == "auto":
+        variant = replace(variant, granularity=DEFAULT_GRANULARITY.get(variant.qengine, "auto"))
+    # What is not calibrated has activations of 7 bits on every CPU: torch's dynamic linears ask for that themselves.
+    onednn = variant.qengine == "onednn" and is_calibrated(variant)
+    return replace(variant, reduced_range=onednn and saturates_int8(abi, cpu_features))
+
+
+def _fixed(backend: catalog.BackendEntry | None, precision: str) -> dict[str, Any]:
+    if backend is None:
+        return {}
+    return {**backend.fixed, **(backend.int8_fixed if precision == "int8" else {})}

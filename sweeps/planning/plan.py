@@ -1,0 +1,205 @@
+"""From a sweep file to jobs and skipped combinations. Pure, deterministic; trains, downloads and builds nothing."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+
+from sweeps.planning.axes import free_axes, resolve_variant
+from sweeps.planning.keys import Identities, ModelIdentity, build_key, job_key, runner_of
+from sweeps.protocol import sentinel
+from sweeps.protocol.presets import Protocol, protocol_of
+from sweeps.records import DeviceFacts, Job, RunAxes, Skipped, Variant
+from sweeps.spec import catalog
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.sweep import SweepSpec
+
+__all__ = ["Identities", "ModelIdentity", "Plan", "Supports", "expand"]
+
+Supports = Callable[[Variant, DeviceFacts], str | None]
+
+
+_BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
+_RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The jobs of one sweep in a fixed order, and what was skipped."""
+
+    sweep: SweepSpec
+    devices: tuple[DeviceFacts, ...]
+    identities: Identities
+    jobs: tuple[Job, ...]
+    skipped: tuple[Skipped, ...]
+    sentinels: tuple[Job, ...] = ()
+    """One for each device that is timed, where the protocol asks for it: in no ranking."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Combination:
+    """One cell of one grid. Two equal ones are the same job, also from two grids without a name."""
+
+    facts: DeviceFacts
+    model: str
+    grid: str
+    variant: Variant
+    run: RunAxes
+
+    @property
+    def emulated(self) -> bool:
+        return self.variant.backend in self.facts.emulates
+
+
+def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
+    """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
+
+    `supports` sees variants with their engine resolved. Raises `SpecError` where the protocol contradicts itself.
+    """
+    units = tuple({facts.device_id: facts for facts in devices}.values())
+    combinations = list(dict.fromkeys(_combinations(spec, units)))
+    names = _names(combinations)
+    models = {model.name: model for model in spec.models}
+    protocol = protocol_of(spec)
+    seen: Counter[str] = Counter()
+    jobs: list[Job] = []
+    skipped: list[Skipped] = []
+    for one, name in zip(combinations, names, strict=True):
+        device_id = one.facts.device_id
+        reason = _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
+        if reason:
+            skipped.append(
+                Skipped(
+                    name=name,
+                    model=one.model,
+                    grid=one.grid,
+                    variant=one.variant,
+                    run=one.run,
+                    device_id=device_id,
+                    reason=reason,
+                )
+            )
+            continue
+        key = build_key(models[one.model], one.variant, identities)
+        runner = runner_of(one.facts, one.variant.runtime, identities)
+        reference = identities.references[one.variant.backend] if one.emulated else ""
+        first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
+        replicate = seen[first_key]
+        seen[first_key] += 1
+        jobs.append(
+            Job(
+                key=job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate),
+                build_key=key,
+                name=name,
+                model=one.model,
+                grid=one.grid,
+                variant=one.variant,
+                run=one.run,
+                device_id=device_id,
+                reference=reference,
+            )
+        )
+    sentinels = _sentinels(jobs, units, protocol, identities)
+    return Plan(
+        sweep=spec,
+        devices=units,
+        identities=identities,
+        jobs=tuple(
+            replace(job, sentinel=sentinels[job.device_id].key)
+            if job.device_id in sentinels and not job.emulated
+            else job
+            for job in jobs
+        ),
+        skipped=tuple(skipped),
+        sentinels=tuple(sentinels.values()),
+    )
+
+
+def _sentinels(
+    jobs: Sequence[Job], devices: Sequence[DeviceFacts], protocol: Protocol, identities: Identities
+) -> dict[str, Job]:
+    """By device; none where the protocol has no sentinel."""
+    if not protocol.sentinel_every:
+        return {}
+    timed = {job.device_id for job in jobs if not job.emulated}
+    found: dict[str, Job] = {}
+    for facts in devices:
+        if facts.device_id in timed:
+            one = _Combination(facts=facts, model=sentinel.MODEL.name, grid="", variant=sentinel.VARIANT, run=RunAxes())
+            key = build_key(sentinel.MODEL, one.variant, identities)
+            runner = runner_of(facts, one.variant.runtime, identities)
+            found[facts.device_id] = Job(
+                key=job_key(key, one.facts, one.run, protocol, runner, "", replicate=0),
+                build_key=key,
+                name=f"{one.model} · {facts.name}",
+                model=one.model,
+                grid="",
+                variant=one.variant,
+                run=one.run,
+                device_id=facts.device_id,
+            )
+    return found
+
+
+def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_Combination]:
+    for facts, model, grid in itertools.product(devices, spec.models, spec.grids):
+        for values in itertools.product(*(getattr(grid, axis) for axis in (*_BUILD_AXES, *_RUN_AXES))):
+            axes = dict(zip((*_BUILD_AXES, *_RUN_AXES), values, strict=True))
+            if axes["calibration_images"] == "all":
+                axes["calibration_images"] = 0
+            chosen = Variant(**{axis: axes[axis] for axis in _BUILD_AXES})
+            variant = resolve_variant(chosen, facts.abi, facts.cpu_features)
+            one = _Combination(
+                facts=facts,
+                model=model.name,
+                grid=grid.name,
+                variant=variant,
+                run=RunAxes(**{axis: axes[axis] for axis in _RUN_AXES}),
+            )
+            # What is not timed does not depend on how it runs.
+            yield replace(one, run=RunAxes()) if one.emulated else one
+
+
+def _not_of_runtime(one: _Combination) -> str | None:
+    variant = one.variant
+    free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
+    return catalog.not_of_runtime(variant.axes(), free)
+
+
+def _no_engine(one: _Combination) -> str | None:
+    if one.variant.qengine != "auto":
+        return None
+    return f"no quantized engine is known for the ABI {one.facts.abi}; name one in qengine"
+
+
+def _no_such_cores(one: _Combination) -> str | None:
+    if one.run.cpus not in ("big", "little") or len(one.facts.core_clusters) > 1:
+        return None
+    return f"{one.facts.name} is not known to have big and little cores; write all, or the numbers of CPUs"
+
+
+def _names(combinations: Sequence[_Combination]) -> list[str]:
+    """A name for each, unique because whatever differs is in it: run axes (of what is timed) and devices where there
+    are several."""
+    runs = [one.run for one in combinations if not one.emulated]
+    several_threads = len({run.threads for run in runs}) > 1
+    several_cpus = len({run.cpus for run in runs}) > 1
+    several_inputs = len({run.reuse_input for run in runs}) > 1
+    several_devices = len({one.facts.device_id for one in combinations}) > 1
+    # Two units may carry one name; their ids differ.
+    labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
+    names = []
+    for one in combinations:
+        words = [one.model, one.variant.label]
+        if several_threads and not one.emulated:
+            words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
+        if several_cpus and not one.emulated:
+            words.append(f"{one.run.cpus} cpus" if one.run.cpus.isalpha() else f"cpus {one.run.cpus}")
+        if several_inputs and not one.emulated:
+            words.append("reused input" if one.run.reuse_input else "fresh input")
+        if one.grid:
+            words.append(one.grid)
+        if several_devices:
+            words.append(one.facts.name if labels[one.facts.name] == 1 else one.facts.device_id)
+        names.append(" · ".join(words))
+    return names

@@ -1,0 +1,96 @@
+"""How large a sweep is, before anything is expanded, and roughly how long what is left of one takes. Pure."""
+
+import itertools
+import math
+from collections.abc import Collection
+from dataclasses import fields
+
+from sweeps.errors import SpecError
+from sweeps.planning.axes import free_axes
+from sweeps.planning.plan import Plan
+from sweeps.protocol.presets import Protocol
+from sweeps.records import RunAxes
+from sweeps.spec import catalog
+from sweeps.spec.sweep import DigitsData, GridSpec, SweepSpec
+
+TOO_MANY = 10_000
+"""More jobs than this are planned only when the user says so: half a day even at 5 s each."""
+
+PROCESS_START_S = 2.5
+"""A Python process that imports torch: 2.5 s measured on 2 shared cores (2026-11)."""
+BUILD_S = 6.0
+"""Load, lower, save, and verify in a fresh process, which alone costs a start: about 6 s for MobileNetV2 on 2 cores."""
+INFERENCE_224_S = 0.010
+"""MobileNetV2 on 1x3x224x224 takes 3.5 to 25 ms by variant (facts of 2026-11); scaled by the size of the input."""
+DIGITS_IMAGES = 597
+UNKNOWN_IMAGES = 1_000
+"""Assumed for a folder or a data set that is not limited by `images`: listing it is not the plan's business."""
+
+_RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
+_CHOSEN_FIRST = {"runtime", "backend", "precision", "quantization"}
+"""What decides which other axes have a choice."""
+
+
+def count(spec: SweepSpec) -> int:
+    """How many jobs and skipped combinations one device gets at most. Expands nothing."""
+    return len(spec.models) * sum(_cells(grid) for grid in spec.grids)
+
+
+def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
+    """Refuse a sweep of more than `TOO_MANY` jobs before anything is expanded, unless the user said `--yes`.
+
+    Raises `SpecError` with the figure.
+    """
+    jobs = count(spec) * devices
+    if jobs > TOO_MANY and not yes:
+        cells = ", ".join(f"grids[{i}]: {_cells(grid):,}" for i, grid in enumerate(spec.grids))
+        raise SpecError(
+            f"{spec.name} has {jobs:,} jobs, more than {TOO_MANY:,} "
+            f"(models: {len(spec.models)}, devices: {devices}, combinations in {cells})",
+            "shorten the axes, or give --yes if you mean it",
+        )
+
+
+def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> float:
+    """Roughly how long what is left takes: builds one after the other, then all devices side by side.
+
+    `done` holds keys of jobs, `builds_done` build keys. Training, downloads and waiting for a cool device are not in
+    it, because the plan knows nothing of them.
+    """
+    pending = [job for job in plan.jobs if job.key not in done]
+    evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
+    models = {model.name: model for model in plan.sweep.models}
+    builds = {job.build_key for job in pending} - set(builds_done)
+    on_device: dict[str, float] = dict.fromkeys((facts.device_id for facts in plan.devices), 0.0)
+    for job in pending:
+        inference_s = INFERENCE_224_S * math.prod(models[job.model].input_shape) / (3 * 224 * 224)
+        warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
+        block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
+        seconds = 0.0 if job.emulated else protocol.rounds * (PROCESS_START_S + warmup_s + block_s)
+        if (job.build_key, job.device_id) not in evaluated:
+            evaluated.add((job.build_key, job.device_id))
+            seconds += PROCESS_START_S + _evaluation_images(plan.sweep) * inference_s
+        on_device[job.device_id] += seconds
+    return len(builds) * BUILD_S + max(on_device.values(), default=0.0)
+
+
+def _cells(grid: GridSpec) -> int:
+    """Combinations of one grid at most: an axis counts only where runtime, backend and precision leave a choice."""
+    runs = math.prod(len(getattr(grid, axis)) for axis in _RUN_AXES)
+    builds = 0
+    for runtime in (catalog.runtimes()[name] for name in grid.runtime):
+        backends = grid.backend if "backend" in runtime.axes else (runtime.backends[0].name,)
+        precisions = grid.precision if "precision" in runtime.axes else ("fp32",)
+        for backend, precision in itertools.product(backends, precisions):
+            for quantization in grid.quantization if precision == "int8" else ("none",):
+                swept = free_axes(runtime.name, backend, precision, quantization) - _CHOSEN_FIRST
+                builds += math.prod(len(getattr(grid, axis)) for axis in swept)
+    return runs * builds
+
+
+def _evaluation_images(spec: SweepSpec) -> int:
+    source = spec.data.evaluation
+    most = DIGITS_IMAGES if isinstance(source, DigitsData) else UNKNOWN_IMAGES
+    if source.images is None:
+        return most
+    return min(source.images, most) if isinstance(source, DigitsData) else source.images

@@ -1,0 +1,4 @@
+"""The measurement protocol: presets, figures of blocks, when a job stops, races, the sentinel.
+
+Step: measure
+"""

@@ -1,0 +1,140 @@
+"""What the blocks of one job come to: the trust labels of a block, and the summary of several."""
+
+import math
+from collections.abc import Sequence
+
+from sweeps.errors import RunnerError
+from sweeps.protocol.presets import STABLE_WITHIN, Protocol
+from sweeps.records import VIRTUAL_PHONE, Block, Timing
+from sweeps.stats import mad, median, outliers, p50_estimate
+from sweeps.trust import disqualified, in_order, stored_in_order
+
+BUSY_LOAD = 0.15
+"""Share of all CPU time that others may take. An idle host shows 0.01 to 0.03; 0.15 of two cores is a third of one,
+enough to push the runner off its core now and then. A judgement, not a measurement."""
+
+STEAL_SHARE = 0.05
+"""Share of the CPU time that the hypervisor gave to other machines during a block. A judgement, not a measurement."""
+
+OUTLIER_SHARE = 0.10
+"""Spikes are normal: a block with 3 % of them has the same p50. From a tenth on, the published p90 is one itself."""
+
+_OUTLIERS_FROM_SAMPLES = 20
+"""In smaller blocks two chance outliers would be a tenth already; `few_samples` speaks for those."""
+
+P90_FROM_SAMPLES = 64
+
+P99_FROM_SAMPLES = 662
+
+
+def block_labels(block: Block, requested_backend: str, requested_engine: str, protocol: Protocol) -> tuple[str, ...]:
+    """The trust labels that one block earns by itself, in the order of `TRUST`.
+
+    `requested_engine` is `none` where nothing is quantized: then any engine will do.
+    Raises `RunnerError` of kind `invalid_samples` where there are none, or one is not a positive number.
+    """
+    samples = block.samples_ns
+    invalid = [sample for sample in samples if not (math.isfinite(sample) and sample > 0)]
+    if invalid or not samples:
+        found = f"{len(invalid)} of {len(samples)} samples, e.g. {invalid[0]} ns" if invalid else "no sample at all"
+        raise RunnerError(
+            "invalid_samples",
+            f"the runner reported times that can not be: {found}",
+            "check the clock and the runner of the device, then run again",
+        )
+    conditions = block.conditions
+    load = conditions.load_start
+    labels = {
+        "throttled": conditions.throttled is True,
+        "backend_fell_back": block.backend_ran != requested_backend,
+        "engine_differs": requested_engine not in ("none", block.engine_ran),
+        "gate_timeout": conditions.gate == "timed_out",
+        # No sensor is a state of its own, never "cool".
+        "ungated": conditions.gate == "none" or not conditions.knows_heat,
+        "virtual_phone": conditions.exec_context == VIRTUAL_PHONE,
+        "hot_start": conditions.started_hot,
+        "few_samples": len(samples) < protocol.iterations,
+        "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and float(outliers(samples).mean()) > OUTLIER_SHARE,
+        "busy_host": conditions.gate == "busy"
+        or (load is not None and load > BUSY_LOAD)
+        or (conditions.steal_share is not None and conditions.steal_share > STEAL_SHARE),
+    }
+    return in_order(name for name, found in labels.items() if found)
+
+
+def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timing:
+    """One timing from all accepted blocks of a job.
+
+    p90 and p99 are over the samples of all blocks together (linear between neighbours), where there are enough of
+    them; all other figures are medians over the blocks, so that one odd process does not move them.
+    Where there are rounds enough without them, blocks with a disqualifying label are left out.
+    Raises `ValueError` for no blocks, another job's block, or a round that comes twice.
+    """
+    import numpy as np  # as in sweeps.stats
+
+    blocks = sorted(blocks, key=lambda block: block.round)
+    rounds = [block.round for block in blocks]
+    if not blocks or len(set(rounds)) != len(rounds) or any(block.job_key != job_key for block in blocks):
+        raise ValueError(f"not the blocks of job {job_key}, one a round: rounds {rounds}")
+
+    sound = [block for block in blocks if not disqualified(block.labels)]
+    if len(sound) >= protocol.rounds:
+        blocks = sound
+    pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
+    medians_ms = [median(block.samples_ns) / 1e6 for block in blocks]
+    p50 = p50_estimate(medians_ms)
+    last = medians_ms[-3:]
+    labels = {label for block in blocks for label in block.labels}
+    if len(blocks) == 1:
+        labels.add("one_block")
+    elif _spread(last) > STABLE_WITHIN:
+        labels.add("unstable")
+    if pooled.size < P90_FROM_SAMPLES or len(blocks) < protocol.rounds:
+        labels.add("few_samples")
+
+    return Timing(
+        job_key=job_key,
+        rounds=len(blocks),
+        samples=pooled.size,
+        latency_p50_ms=p50.value,
+        latency_ci_low_ms=p50.low,
+        latency_ci_high_ms=p50.high,
+        latency_p90_ms=float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
+        latency_p99_ms=float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
+        spread_within=median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),
+        spread_between=_spread(medians_ms) if len(blocks) > 1 else None,
+        first_inference_ms=_median_of_known([_ms(block.first_inference_ns) for block in blocks]),
+        load_ms=_median_of_known([_ms(block.load_ns) for block in blocks]),
+        model_rss_mb=_median_of_known([_model_rss_mb(block) for block in blocks]),
+        block_medians_ms=tuple(zip((block.visit for block in blocks), medians_ms, strict=True)),
+        temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
+        temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
+        labels=stored_in_order(labels),
+        extra_metrics=_extra_medians(blocks),
+    )
+
+
+def _extra_medians(blocks: Sequence[Block]) -> dict[str, float]:
+    names = dict.fromkeys(name for block in blocks for name in block.extra_metrics)
+    return {
+        name: median([block.extra_metrics[name] for block in blocks if name in block.extra_metrics]) for name in names
+    }
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6
+
+
+def _model_rss_mb(block: Block) -> float | None:
+    if block.rss_peak_bytes is None or block.rss_before_load_bytes is None:
+        return None
+    return (block.rss_peak_bytes - block.rss_before_load_bytes) / 1e6
+
+
+def _median_of_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _spread(values: Sequence[float]) -> float:
+    return (max(values) - min(values)) / median(values)

@@ -1,0 +1,274 @@
+"""Racing: variants leave the rounds as soon as they cannot be the best any more. Pure.
+
+**Rule.** After a round whose number is in `LOOKS`, j leaves when some candidate i that may beat it (its precedence is
+no less) is faster beyond doubt: when the lower bound of log(j / i) is above 0. Only differences of block medians within
+a round count, so what a round shares (drift, heat) cancels, and a block counts once however its samples depend on each
+other.
+
+**Bound.** Let d be the differences of one pair, n of them. With their largest replaced by the second largest, which
+only lowers their mean m, the bound is
+
+    m - t(1 - a, df) * s * sqrt(2 / n),    a = error / (variants - 1) / len(LOOKS)
+
+s is the standard deviation of one log block median, pooled over all variants and rounds so far: the residual of the
+additive model variant + round, with df its degrees of freedom. Two or three rounds of one pair alone could not carry a
+t test. Where the pair's own differences, six of them or more, vary by more than that, their standard deviation counts.
+
+**Error.** The best variant is lost, or a leader more than 2 % above the best is called best, only if the bound fails
+for some pair that the best is in, at some look. By the union bound over its `variants - 1` pairs and the looks, that
+has a probability of at most `error`, provided that block medians are lognormal around variant x round, independent
+between blocks, and spread alike for all variants. Unequal spread is guarded against (above), not proven; a block that
+a daemon slowed cannot by itself make a pair's difference (the replaced largest). This is successive elimination with
+a union bound over arms and looks (Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7, 2006;
+before it the races of Maron and Moore, NIPS 6, 1993), with Student's quantile instead of Hoeffding's. Looks
+at few fixed rounds keep the bound low: anytime-valid t tests (Wang and Ramdas, arXiv 2310.03722) allow a look after
+every round, and pay for it where it matters most here, after two and three rounds.
+
+**Precedence** says who may beat whom: one number per candidate (`sweeps.ranking.precedence`). Towards one winner it is
+a class: 2 passes the constraints, 1 is unresolved, 0 fails and cannot win while another may. For a Pareto front it is
+the accuracy.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.protocol.presets import LOOKS
+from sweeps.stats import NEGLIGIBLE, student_t_quantile
+
+_HUBER_CLIP = 2.0
+_HUBER_STEPS = 10
+_MAD_PER_SIGMA = 0.6744897501960817
+
+_OWN_SPREAD_FROM = 6
+"""A standard deviation of fewer differences says too little by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elimination:
+    """Why a variant left the rounds: what a person needs to see it."""
+
+    key: str
+    by: str
+    """Key of the candidate that beat it."""
+    rounds: int
+    """Rounds of the race so far."""
+    common: int
+    """Rounds in which both were measured."""
+    ratio: float | None
+    """Latency of `key` as a multiple of that of `by`: the geometric mean over the common rounds; `None` without any."""
+    ratio_low: float | None
+    """The bound under it at the race's error; `None` where latency did not decide."""
+    error: float
+    """Of the whole race, all pairs and looks together."""
+    reason: Literal["slower", "constraint"]
+    """`constraint`: it fails one, and `by` does not."""
+
+
+class Race:
+    """The state of one race: a function of its arguments and of the rounds that it was shown, in their order.
+
+    Showing the recorded rounds again brings it back after an interruption.
+    """
+
+    def __init__(self, precedence: Mapping[str, float], error: float = 0.02, *, front: bool = False) -> None:
+        """`precedence` is of each candidate, by its key. `front`: all that are on the Pareto front stay.
+
+        Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
+        """
+        if not precedence or not all(map(math.isfinite, precedence.values())):
+            raise ValueError(f"a race needs candidates with finite precedence: {dict(precedence)}")
+        if not 0 < error < 0.5:
+            raise ValueError(f"the error of a race must be between 0 and 0.5: {error}")
+        self._keys = tuple(sorted(precedence))
+        self._precedence = np.array([precedence[key] for key in self._keys], dtype=np.float64)
+        self._error = error
+        self._front = front
+        self._logs = np.empty((0, len(self._keys)))
+        self._in = np.ones(len(self._keys), dtype=np.bool_)
+        self._bounds: NDArray[np.float64] | None = None
+        self._eliminations: list[Elimination] = []
+
+    @property
+    def contending(self) -> tuple[str, ...]:
+        return tuple(key for key, still in zip(self._keys, self._in, strict=True) if still)
+
+    @property
+    def rounds(self) -> int:
+        return len(self._logs)
+
+    @property
+    def eliminations(self) -> tuple[Elimination, ...]:
+        """All so far, in the order in which they left."""
+        return tuple(self._eliminations)
+
+    def look(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
+        """Take one round's block medians and return the candidates that leave now, the clearest case first.
+
+        Candidates without a block in this round may be missing. Raises `ValueError` for a key that is not in the race
+        and for a median that is not a positive number.
+        """
+        if strange := medians_ms.keys() - set(self.contending):
+            raise ValueError(f"not in the race: {', '.join(sorted(strange))}")
+        values = np.array([medians_ms.get(key, math.nan) for key in self._keys])
+        if not all(0 < value < math.inf for value in medians_ms.values()):
+            raise ValueError(f"block medians must be positive numbers: {dict(medians_ms)}")
+        self._logs = np.vstack([self._logs, np.log(values)])
+        if self.rounds not in LOOKS:
+            return ()
+        self._bounds = self._lower_bounds()
+        leaving = (*self._failing(), *self._slower(self._bounds))
+        self._eliminations += leaving
+        return leaving
+
+    def withdraw(self, key: str) -> None:
+        """Take a candidate out for a reason of the caller's: it failed. Raises `ValueError` where it is not in."""
+        if key not in self.contending:
+            raise ValueError(f"not in the race: {key}")
+        self._in[self._keys.index(key)] = False
+
+    @property
+    def leader(self) -> str | None:
+        """The fastest of the candidates of the highest precedence; `None` before the first round."""
+        places = np.flatnonzero(self._in & self._measured())
+        if not places.size:
+            return None
+        return self._keys[self._fastest(places[self._precedence[places] == self._precedence[places].max()])]
+
+    @property
+    def decided(self) -> bool:
+        return bool(self.why)
+
+    @property
+    def why(self) -> str:
+        """Why the race is decided, for people; empty while it is not."""
+        left = np.flatnonzero(self._in)
+        if left.size < 2:
+            return "one variant is left" if left.size else "no variant is left"
+        if self._bounds is None:
+            return ""
+        levels = np.unique(self._precedence[left]) if self._front else self._precedence[left].max(keepdims=True)
+        for level in levels:
+            rivals = left[self._precedence[left] >= level]
+            if not self._measured()[rivals].all():
+                return ""
+            good = self._bounds[np.ix_(rivals, rivals)] >= -math.log1p(NEGLIGIBLE)
+            np.fill_diagonal(good, True)
+            proven = rivals[np.all(good, axis=0)]
+            if not proven.size or self._fastest(rivals) not in proven:
+                return ""
+        confidence = f"{100 * (1 - self._error):g} % confidence"
+        if self._front:
+            return f"every variant left is on the front, within 2 % with {confidence}"
+        return f"no other is faster by more than 2 % with {confidence}"
+
+    def _measured(self) -> NDArray[np.bool_]:
+        measured: NDArray[np.bool_] = np.any(np.isfinite(self._logs), axis=0)
+        return measured
+
+    def _fastest(self, places: NDArray[np.intp]) -> int:
+        """By the additive model variant + round, so that a missed round is no advantage; robust to spiked blocks."""
+        return int(places[np.argmin(_robust_effects(self._logs)[places])])
+
+    def _lower_bounds(self) -> NDArray[np.float64]:
+        """(variants, variants): the lower bound of log(row / column); -infinity where nothing can be said."""
+        bounds = np.full((len(self._keys), len(self._keys)), -math.inf)
+        _, residuals = _additive(self._logs)
+        seen = np.isfinite(self._logs)
+        degrees = int(seen.sum()) - int(seen.any(axis=0).sum()) - int(seen.any(axis=1).sum()) + 1
+        if degrees < 1 or len(self._keys) < 2:
+            return bounds
+        pooled = float(np.nansum(residuals**2)) / degrees
+        share = self._error / (len(self._keys) - 1) / len(LOOKS)
+        quantile = student_t_quantile(degrees, 1 - share)
+
+        places = np.flatnonzero(self._in)
+        logs = self._logs[:, places]
+        differences = logs[:, :, None] - logs[:, None, :]
+        common = np.isfinite(differences).sum(axis=0)
+        enough = common >= 2
+        # Sorting puts rounds that are not common (NaN) last, so the largest of n is at n - 1.
+        ordered = np.sort(differences, axis=0)
+        largest, second = (np.take_along_axis(ordered, np.maximum(common - k, 0)[None], axis=0)[0] for k in (1, 2))
+        n = np.maximum(common, 2)
+        mean = np.nansum(differences, axis=0) / n
+        own = np.nansum((differences - mean) ** 2, axis=0) / (n - 1) / 2
+        variance = np.where(common >= _OWN_SPREAD_FROM, np.maximum(own, pooled), pooled)
+        low = mean - (largest - second) / n - quantile * np.sqrt(2 * variance / n)
+        bounds[np.ix_(places, places)] = np.where(enough, low, -math.inf)
+        np.fill_diagonal(bounds, -math.inf)
+        return bounds
+
+    def _failing(self) -> list[Elimination]:
+        left = np.flatnonzero(self._in & self._measured())
+        passing = left[self._precedence[left] > 0]
+        if self._front or not passing.size:
+            return []
+        best = self._fastest(passing[self._precedence[passing] == self._precedence[passing].max()])
+        return [self._leaves(int(place), best, "constraint") for place in left if self._precedence[place] <= 0]
+
+    def _slower(self, bounds: NDArray[np.float64]) -> list[Elimination]:
+        may_beat = self._precedence[None, :] >= self._precedence[:, None]
+        beaten: NDArray[np.bool_] = (bounds > 0) & may_beat & self._in[:, None] & self._in[None, :]
+        losing: NDArray[np.bool_] = np.any(beaten, axis=1)
+        # Only a candidate that stays eliminates others: whatever rounds are missing, one is left.
+        by = np.where(beaten & ~losing[None, :], bounds, -math.inf)
+        leaving = [place for place in np.argsort(-by.max(axis=1), kind="stable") if by[place].max() > 0]
+        return [self._leaves(int(place), int(by[place].argmax()), "slower") for place in leaving]
+
+    def _leaves(self, place: int, by: int, reason: Literal["slower", "constraint"]) -> Elimination:
+        assert self._bounds is not None
+        self._in[place] = False
+        differences = self._logs[:, place] - self._logs[:, by]
+        common = int(np.isfinite(differences).sum())
+        return Elimination(
+            key=self._keys[place],
+            by=self._keys[by],
+            rounds=self.rounds,
+            common=common,
+            ratio=float(np.exp(np.nanmean(differences))) if common else None,
+            ratio_low=float(np.exp(self._bounds[place, by])) if reason == "slower" else None,
+            error=self._error,
+            reason=reason,
+        )
+
+
+def _robust_effects(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The variants' effects by Huber's M-estimate (Annals of Mathematical Statistics 35, 1964), by pseudo-values.
+
+    Least squares again and again, each time with the residuals clipped at 2 robust standard deviations. With two
+    rounds that is least squares: of two blocks, it is not known which one is off.
+    """
+    effects, residuals = _additive(logs)
+    for _ in range(_HUBER_STEPS):
+        sigma = float(np.nanmedian(np.abs(residuals))) / _MAD_PER_SIGMA
+        clipped = np.clip(residuals, -_HUBER_CLIP * sigma, _HUBER_CLIP * sigma)
+        if np.array_equal(clipped, residuals, equal_nan=True):
+            break
+        effects, change = _additive(logs - residuals + clipped)
+        residuals = residuals - clipped + change
+    return effects
+
+
+def _additive(logs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Least squares of variant + round on (rounds, variants) with NaN where nothing was measured.
+
+    Returns the variants' effects, up to a constant (NaN without any round), and the residuals.
+    """
+    seen = np.isfinite(logs)
+    if seen.all():
+        effects = logs.mean(axis=0)
+        return effects, logs - effects - (logs - effects).mean(axis=1, keepdims=True)
+    logs = np.where(seen, logs, 0.0)
+    in_round, of_variant = seen.sum(axis=1), seen.sum(axis=0)
+    per_variant = seen / np.maximum(of_variant, 1)
+    # The normal equations with the variants' effects eliminated: one unknown per round, one of them redundant.
+    matrix = np.diag(in_round.astype(np.float64)) - per_variant @ seen.T
+    rounds = np.linalg.lstsq(matrix, logs.sum(axis=1) - per_variant @ logs.sum(axis=0))[0]
+    effects = (logs - seen * rounds[:, None]).sum(axis=0) / np.maximum(of_variant, 1)
+    residuals = np.where(seen, logs - effects - rounds[:, None], np.nan)
+    return np.where(of_variant > 0, effects, np.nan), residuals

@@ -1,0 +1,228 @@
+"""Which jobs of one device are still measured, and why the others are not any more. Pure.
+
+It takes one round after the other, and settles jobs as they become stable or, in a race, cannot win. Shown the recorded
+rounds again, it settles the same jobs: an interrupted run continues where it was.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
+from sweeps.records import Block, Settled, SettledReason
+from sweeps.stats import median, stable
+from sweeps.trust import disqualified
+
+if TYPE_CHECKING:
+    from sweeps.protocol.racing import Elimination, Race
+
+_NONE_COUNTS = "none of its blocks counts; see its trust labels"
+
+
+class Contest:
+    """The rounds of the timed jobs of one device."""
+
+    def __init__(
+        self, names: Mapping[str, str], protocol: Protocol, precedence: Mapping[str, float], *, front: bool = False
+    ) -> None:
+        """`names` maps job keys to names for people, `precedence` is as in `Race`. There is at least one job."""
+        self._names = names
+        self._protocol = protocol
+        self._medians: dict[str, list[float]] = {key: [] for key in names}
+        self._blocks = dict.fromkeys(names, 0)
+        self._left = dict.fromkeys(names)
+        self._race: Race | None = None
+        if protocol.budget == "race":
+            from sweeps.protocol import racing  # numpy, which those who only read what was settled do without
+
+            self._race = racing.Race(precedence, front=front)
+
+    @property
+    def contending(self) -> tuple[str, ...]:
+        """Keys, in the order of `names`."""
+        return tuple(self._left)
+
+    @property
+    def race(self) -> "Race | None":
+        """`None` where the protocol has no race."""
+        return self._race
+
+    def take(self, blocks: Iterable[Block]) -> list[Settled]:
+        """Take the blocks of one round, at most one of each job. Returns the jobs that end now.
+
+        Blocks of a job that ended before do not count.
+        """
+        return self.count(
+            {
+                block.job_key: None if disqualified(block.labels) else median(block.samples_ns) / 1e6
+                for block in blocks
+                if block.job_key in self._left
+            }
+        )
+
+    def count(self, round_: Mapping[str, float | None]) -> list[Settled]:
+        """As `take`, from block medians (ms) of jobs that have not ended; `None`: a block that does not count."""
+        if not round_:
+            return []
+        for key in round_:
+            self._blocks[key] += 1
+        medians = {key: value for key, value in round_.items() if value is not None}
+        for key, value in medians.items():
+            self._medians[key].append(value)
+        settled = self._raced(medians) if self._race else self._steadied()
+        for one in settled:
+            self._left.pop(one.job_key, None)
+        return settled
+
+    def withdraw(self, key: str) -> None:
+        """It failed too often, or is not measured for another reason."""
+        self._left.pop(key, None)
+        if self._race and key in self._race.contending:
+            self._race.withdraw(key)
+
+    def expire(self) -> list[Settled]:
+        """The device's time is used up: all jobs that are left end as they are."""
+        minutes = self._protocol.device_minutes
+        message = f"the {minutes:g} minutes of the device were used up before this was decided"
+        settled = [self._end(key, "out_of_time", message) for key in self._left]
+        self._left.clear()
+        return settled
+
+    def _steadied(self) -> list[Settled]:
+        protocol = self._protocol
+        settled: list[Settled] = []
+        for key in self._left:
+            medians = self._medians[key]
+            fixed = protocol.last_round == protocol.rounds
+            if len(medians) >= protocol.rounds and (fixed or stable(medians, STABLE_WITHIN)):
+                settled.append(self._end(key, "stable", f"its last rounds agree, after {len(medians)}"))
+            elif self._blocks[key] >= protocol.last_round:
+                settled.append(self._unsteady(key, len(medians)))
+        return settled
+
+    def _unsteady(self, key: str, sound: int) -> Settled:
+        blocks = self._blocks[key]
+        if not sound:
+            return self._end(key, "disqualified", _NONE_COUNTS)
+        if sound < self._protocol.rounds:
+            return self._end(key, "unstable", f"only {sound} of its {blocks} blocks count; see its trust labels")
+        return self._end(key, "unstable", f"its last 3 rounds do not agree after {blocks} rounds")
+
+    def _raced(self, medians: Mapping[str, float]) -> list[Settled]:
+        assert self._race is not None
+        settled = [self._lost(one) for one in self._race.look(medians)]
+        settled += self._unusable()
+        left = self._race.contending
+        if not left:
+            return settled
+        fewest = min(self._blocks[key] for key in left)
+        if self._race.decided and fewest >= self._protocol.rounds:
+            leader = self._race.leader
+            for key in left:
+                end = self._end(key, "best", f"the race is decided: {self._race.why}")
+                settled.append(replace(end, leads=key == leader))
+        elif fewest >= self._protocol.last_round:
+            # Not before: a job that joined later has rounds to run beside those that were in the race already.
+            settled += [
+                self._end(key, "undecided", f"the race was not decided after {self._blocks[key]} rounds")
+                for key in left
+            ]
+        return settled
+
+    def _unusable(self) -> list[Settled]:
+        """Jobs that had their first rounds, of which none counts: they would keep the race open for nothing."""
+        assert self._race is not None
+        found = [
+            key
+            for key in self._race.contending
+            if self._blocks[key] >= self._protocol.rounds and not self._medians[key]
+        ]
+        for key in found:
+            self._race.withdraw(key)
+        return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
+
+    def _lost(self, one: "Elimination") -> Settled:
+        by = self._names[one.by]
+        if one.reason == "constraint":
+            message = f"left after {one.rounds} rounds: it cannot win whatever its latency is, and {by} can"
+        else:
+            message = (
+                f"left after {one.rounds} rounds: {one.ratio:.3f} times as slow as {by}, and at least "
+                f"{one.ratio_low:.3f} times (errors of the whole race: at most {one.error:.0%})"
+            )
+        return Settled(
+            job_key=one.key,
+            budget="race",
+            rounds=self._blocks[one.key],
+            reason=one.reason,
+            message=message,
+            by=by,
+            by_key=one.by,
+            ratio=one.ratio if one.common else None,
+            ratio_low=one.ratio_low,
+            error=one.error,
+            question=self._protocol.question,
+        )
+
+    def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
+        return Settled(
+            job_key=key,
+            budget=self._protocol.budget,
+            rounds=self._blocks[key],
+            reason=reason,
+            message=message,
+            device_minutes=self._protocol.device_minutes,
+            question=self._protocol.question,
+        )
+
+
+def full_seconds(blocks: Sequence[Block]) -> float:
+    """What `budget: full` with its own preset would have taken for one job at least, in seconds of the device.
+
+    From what these blocks of the job show of its starts and of its latency. Raises `ValueError` for no blocks.
+    """
+    full = PRESETS["full"]
+    starts = [
+        block.device_seconds - (sum(block.samples_ns) + sum(block.warmup_ns)) / 1e9
+        for block in blocks
+        if block.device_seconds
+    ]
+    latency_s = median([median(block.samples_ns) for block in blocks]) / 1e9
+    warmup_s = max(full.warmup_seconds, full.warmup_iterations * latency_s)
+    timed_s = min(full.max_seconds, max(full.min_seconds, full.iterations * latency_s))
+    return full.rounds * (max(0.0, median(starts) if starts else 0.0) + warmup_s + timed_s)
+
+
+def settles(settled: Settled, protocol: Protocol) -> bool:
+    """Whether the end of a job's rounds, as it was stored, is one under this protocol too."""
+    if not same_question(settled, protocol):
+        return False
+    match settled.reason:
+        case "reopened":
+            return False
+        case "unstable" | "undecided":
+            return settled.rounds >= protocol.last_round
+        case "out_of_time":
+            allowed = protocol.device_minutes
+            return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
+        case "slower" | "constraint":
+            # However few rounds it had: no more of them let it win.
+            return True
+        case "disqualified" if settled.budget == "full":
+            return settled.rounds >= protocol.last_round
+        case _:
+            return settled.rounds >= protocol.rounds
+
+
+def same_question(settled: Settled, protocol: Protocol) -> bool:
+    """Whether it was decided in the same race, or both were decided without one."""
+    return (settled.budget, settled.question) == (protocol.budget, protocol.question)
+
+
+def order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:
+    """The jobs of one round, shuffled: by a hash of seed, round and key.
+
+    The same for any order of `job_keys` and in any process; a job that is added later moves none of the others.
+    """
+    return sorted(job_keys, key=lambda key: hashlib.sha256(f"{seed}:{round}:{key}".encode()).digest())

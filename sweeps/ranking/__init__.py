@@ -1,0 +1,4 @@
+"""Decides which build wins: verdicts, ties, ranks, comparisons, what to export.
+
+Step: ranking
+"""

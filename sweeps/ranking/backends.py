@@ -1,0 +1,160 @@
+"""NNAPI against the CPU per device and precision, as Arm's article on NNAPI compares them. Pure.
+
+For each backend, the quickest build counts that no trust label and no constraint of the objective rules out. The two
+builds are compared as in the ranking (`sweeps.ranking.ties`), and only under like conditions. A build that was only
+checked has an accuracy and no time: it is listed, and never compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweeps.metrics import METRICS
+from sweeps.ranking.ties import LATENCY, latency_ratio, simplicity, worse
+from sweeps.ranking.verdict import interval, judge
+from sweeps.results import ResultRow
+from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.stats import Estimate
+
+TITLE = "NNAPI against the CPU"
+NOT_MEASURED = "no phone with NNAPI measured"
+NONE_COUNTS = "no NNAPI build that was measured counts"
+
+_BACKENDS = {"cpu": "the CPU", "nnapi": "NNAPI"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Best:
+    """The quickest build of one backend."""
+
+    name: str
+    variant: str
+    p50_ms: float
+    ci_low_ms: float | None
+    ci_high_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendPair:
+    """One device, model and precision under like conditions."""
+
+    device: str
+    device_id: str
+    fingerprint: str
+    """Empty where nothing was timed."""
+    model: str
+    precision: str
+    cpu: Best | None
+    nnapi: Best | None
+    ratio: Estimate | None
+    """NNAPI's p50 as a multiple of the CPU's, paired by rounds: below 1 NNAPI is the quicker one."""
+    finding: str
+    """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty where there is nothing to compare."""
+    note: str
+    """Why there is nothing to compare; else empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendFigure:
+    """All pairs of a sweep, by device, model and precision."""
+
+    pairs: tuple[BackendPair, ...]
+    timed_on_nnapi: bool = False
+    """Whether any device timed a build on NNAPI that did not fall back to the CPU, whether that build counts or not."""
+
+    @property
+    def headline(self) -> str:
+        """`NOT_MEASURED` where no device timed anything on NNAPI, `NONE_COUNTS` where nothing of that counts; else
+        empty."""
+        if any(pair.nnapi for pair in self.pairs):
+            return ""
+        return NONE_COUNTS if self.timed_on_nnapi else NOT_MEASURED
+
+    def document(self) -> dict[str, Any]:
+        """`backends` of `edgesweep rank --json`."""
+        return {"headline": self.headline, "pairs": [asdict(pair) for pair in self.pairs]}
+
+
+def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendFigure | None:
+    """The figure of one sweep's rows; `None` where they are not of both backends."""
+    rows = [row for row in rows if row.backend in _BACKENDS]
+    if {row.backend for row in rows} != _BACKENDS.keys():
+        return None
+    pairs = []
+    for place, precision in sorted({(row.place, row.precision) for row in rows}):
+        here = [row for row in rows if (row.place, row.precision) == (place, precision)]
+        groups = sorted({row.comparable for row in here if row.timed})
+        pairs += [
+            _pair(here, [row for row in here if row.timed and row.comparable == one], objective) for one in groups
+        ]
+        if not groups:
+            pairs.append(_pair(here, [], objective))
+    timed_on_nnapi = any(row.backend == "nnapi" and row.timed and "backend_fell_back" not in row.trust for row in rows)
+    return BackendFigure(pairs=tuple(pairs), timed_on_nnapi=timed_on_nnapi)
+
+
+def _pair(here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendPair:
+    """`here`: all of one device, model and precision; `alike`: those of them that were timed under like conditions."""
+    best = {backend: _best([row for row in alike if row.backend == backend], objective) for backend in _BACKENDS}
+    cpu, nnapi = best["cpu"], best["nnapi"]
+    finding = ""
+    if cpu is not None and nnapi is not None:
+        finding = "not told apart"
+        if worse(nnapi, cpu, LATENCY, smaller=True):
+            finding = "the CPU is faster"
+        elif worse(cpu, nnapi, LATENCY, smaller=True):
+            finding = "NNAPI is faster"
+    lacking = [_why_none(backend, here, alike, objective) for backend, row in best.items() if row is None]
+    return BackendPair(
+        device=here[0].device,
+        device_id=here[0].device_id,
+        fingerprint=alike[0].fingerprint if alike else "",
+        model=here[0].model,
+        precision=here[0].precision,
+        cpu=_described(cpu),
+        nnapi=_described(nnapi),
+        ratio=latency_ratio(nnapi, cpu) if cpu is not None and nnapi is not None else None,
+        finding=finding,
+        note="; ".join(lacking),
+    )
+
+
+def _best(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> ResultRow | None:
+    allowed = [row for row in rows if judge(row, objective).verdict in ("pass", "unresolved")]
+    return min(allowed, key=lambda row: (_p50_ms(row), row.name), default=None)
+
+
+def _described(row: ResultRow | None) -> Best | None:
+    if row is None:
+        return None
+    low, high = interval(row.figures, LATENCY) or (None, None)
+    return Best(name=row.name, variant=row.variant, p50_ms=_p50_ms(row), ci_low_ms=low, ci_high_ms=high)
+
+
+def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> str:
+    """Why there is no best build on this backend, from the build that comes nearest to one."""
+    rows = [row for row in here if row.backend == backend]
+    if not rows:
+        why = "not in this sweep"
+    elif timed := [row for row in rows if row in alike]:
+        nearest = min(timed, key=_p50_ms)
+        why = f"{nearest.variant} does not count: {judge(nearest, objective).why}"
+    elif any(row.timed for row in rows):
+        why = "not timed under these conditions"
+    elif checked := [row for row in rows if row.outcome == "measured"]:
+        most = min(checked, key=lambda row: (simplicity(row), row.name))
+        metric = "agreement_percent" if most.figures["top1_percent"] is None else "top1_percent"
+        accuracy = f"{METRICS[metric].title} {METRICS[metric].format(most.figures[metric])}"
+        why = f"only checked, not timed: {accuracy}, {most.executor}"
+    else:
+        first = min(rows, key=lambda row: (row.outcome, row.name))
+        why = f"{first.outcome}: {first.reason or first.kind or 'no reason recorded'}"
+    return f"{_BACKENDS[backend]}: {why}"
+
+
+def _p50_ms(row: ResultRow) -> float:
+    """Raises `ValueError` for a row that was not timed."""
+    value = row.figures[LATENCY]
+    if value is None:
+        raise ValueError(f"{row.name} has no time")
+    return value

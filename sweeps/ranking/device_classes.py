@@ -1,0 +1,130 @@
+"""One choice for all units of a device class: what each unit ranked, pooled. Pure.
+
+Units are the replicates. Each gives one ratio of a variant to the class winner, paired by its own rounds, so the speed
+of a unit as a whole cancels. Only units under like conditions are pooled, and only latency: all other metrics belong to
+the build, which is the same on every unit.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from sweeps.ranking.ties import latency_ratio, told_apart
+from sweeps.results import ComparisonConditions, ResultRow
+from sweeps.stats import median, p50_estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassEntry:
+    """One variant on the units of a class."""
+
+    variant: str
+    """With the run axes where several entries have the same variant."""
+    units: int
+    """How many timed it."""
+    passes_on: int
+    """On how many it may win."""
+    ratio: float
+    """Latency (p50) as a multiple of the class winner's: the median over units ..."""
+    ratio_least: float
+    """... the least of a unit ..."""
+    ratio_most: float
+    """... and the most."""
+    ratio_low: float | None
+    """95 % interval over units; `None` for one unit."""
+    ratio_high: float | None
+    tied: bool
+    """Shares the first place; of the winner too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassRanking:
+    """Two or more units of one class with one fingerprint, one model, like conditions."""
+
+    device: str
+    """Maker, model, SoC."""
+    fingerprint: str
+    model: str
+    preset: str
+    units: tuple[str, ...]
+    """Device ids."""
+    winner: str
+    """Empty where no variant may win on every unit."""
+    entries: tuple[ClassEntry, ...]
+    """The winner, those tied with it, the others; without a winner: none."""
+
+
+def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
+    """`rows`: all that were measured. `candidates`: the job keys of those that may win on their unit."""
+    groups: dict[tuple[str, str, ComparisonConditions, str], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.timed:
+            groups[row.model, row.device, row.conditions, row.fingerprint].append(row)
+    found = (groups[key] for key in sorted(groups))
+    return tuple(_class(group, candidates) for group in found if len({row.device_id for row in group}) > 1)
+
+
+def _class(group: Sequence[ResultRow], candidates: Collection[str]) -> ClassRanking:
+    units = sorted({row.device_id for row in group})
+    setups: dict[tuple[str, ...], dict[str, ResultRow]] = defaultdict(dict)
+    for row in group:
+        setups[row.setup][row.device_id] = row
+    passes_on = {setup: sum(row.job_key in candidates for row in on_unit.values()) for setup, on_unit in setups.items()}
+    eligible = [setup for setup in sorted(setups) if passes_on[setup] == len(units)]
+    names = _names(list(setups))
+    entries: list[ClassEntry] = []
+    winner = ""
+    if eligible:
+        first = min(eligible, key=lambda setup: _mean_log(setups[setup]))
+        winner = names[first]
+        for setup, on_unit in setups.items():
+            entries.append(_entry(names[setup], on_unit, setups[first], passes_on[setup], len(units)))
+        entries.sort(key=lambda entry: (entry.variant != winner, not entry.tied, entry.ratio, entry.variant))
+    return ClassRanking(
+        device=group[0].device,
+        fingerprint=group[0].fingerprint,
+        model=group[0].model,
+        preset=group[0].preset,
+        units=tuple(units),
+        winner=winner,
+        entries=tuple(entries),
+    )
+
+
+def _entry(
+    variant: str, on_unit: Mapping[str, ResultRow], winner: Mapping[str, ResultRow], passes_on: int, units: int
+) -> ClassEntry:
+    # The winner was timed on every unit.
+    ratios = [found.value for unit, row in on_unit.items() if (found := latency_ratio(row, winner[unit])) is not None]
+    pooled = p50_estimate(ratios)
+    return ClassEntry(
+        variant=variant,
+        units=len(on_unit),
+        passes_on=passes_on,
+        ratio=median(ratios),
+        ratio_least=min(ratios),
+        ratio_most=max(ratios),
+        ratio_low=pooled.low,
+        ratio_high=pooled.high,
+        tied=passes_on == units and told_apart(pooled) != "slower",
+    )
+
+
+def _mean_log(on_unit: Mapping[str, ResultRow]) -> float:
+    values = [row.figures["latency_p50_ms"] for row in on_unit.values()]
+    return sum(math.log(value) for value in values if value) / len(values)
+
+
+def _names(setups: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
+    """The variant, and where several entries share it all that tells them apart."""
+    counts = Counter(setup[0] for setup in setups)
+
+    def name(setup: tuple[str, ...]) -> str:
+        variant, grid, threads, cpus, reuse_input = setup
+        if counts[variant] == 1:
+            return variant
+        words = [variant, grid, f"threads {threads}", f"cpus {cpus}", "" if reuse_input == "True" else "fresh input"]
+        return " · ".join(filter(None, words))
+
+    return {setup: name(setup) for setup in setups}

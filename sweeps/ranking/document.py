@@ -1,0 +1,82 @@
+"""A ranking as the document of `edgesweep rank --json`, and its winner in one line."""
+
+from dataclasses import asdict
+from typing import Any
+
+from sweeps.ranking.ties import UNREPEATED_TIMES
+from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
+from sweeps.ranking.verdict import in_words
+
+
+def ranking_document(ranking: Ranking) -> dict[str, Any]:
+    """Figures by their names, with the unit in the name. Unknown is null, never NaN."""
+    return {
+        "sweep": ranking.sweep,
+        "objective": ranking.objective,
+        "devices": [
+            {
+                "device": entry.device,
+                "device_id": entry.device_id,
+                "fingerprint": entry.fingerprint,
+                "model": entry.model,
+                **asdict(entry.conditions),
+                "front": entry.front,
+                "device_seconds": entry.device_seconds,
+                "full_seconds": entry.full_seconds,
+                "waited_seconds": entry.waited_seconds,
+                "rounds_to_settle": entry.rounds_to_settle,
+                "settle_command": entry.settle_command,
+                "winner": _candidate(entry.winner) if entry.winner else None,
+                "no_winner_reason": entry.no_winner_reason,
+                "explanation": explain(entry),
+                "tied": [_candidate(candidate) for candidate in entry.tied],
+                "ranking": [_candidate(candidate) for candidate in entry.ranking],
+                "checked": [_candidate(candidate) for candidate in entry.checked],
+                "not_ranked": [asdict(row) for row in entry.not_ranked],
+                "imported": [asdict(one) for one in entry.imported],
+            }
+            for entry in ranking.devices
+        ],
+        "classes": [asdict(entry) for entry in ranking.classes],
+        "imported": [asdict(one) for one in ranking.imported],
+        "backends": None if ranking.backends is None else ranking.backends.document(),
+    }
+
+
+def explain(entry: DeviceRanking) -> str:
+    """The winner's figure in one line for people: `7.81 ms (7.50–8.10), tied with 2 others`."""
+    if entry.winner is None:
+        return f"no winner: {entry.no_winner_reason}"
+    text = in_words(entry.winner.figures, entry.metric)
+    if entry.metric in UNREPEATED_TIMES and "one_block" in entry.winner.trust:
+        text += " (one block, no interval)"
+    if not entry.winner.timed:
+        text += " (only checked, not timed)"
+    if entry.tied:
+        text += f", tied with {len(entry.tied)} other{'s' * (len(entry.tied) > 1)}"
+    return text
+
+
+def _candidate(candidate: Candidate) -> dict[str, Any]:
+    ratio, settling = candidate.ratio_to_winner, candidate.settling
+    return {
+        "name": candidate.name,
+        "variant": candidate.variant,
+        "job_key": candidate.job_key,
+        "build_key": candidate.build_key,
+        **candidate.figures,
+        "runner": candidate.runner,
+        "executor": candidate.executor,
+        "emulated": candidate.emulated,
+        "trust": list(candidate.trust),
+        "constraints": [asdict(check) for check in candidate.constraints],
+        "verdict": candidate.verdict,
+        "why": candidate.why,
+        "tied": candidate.tied,
+        "latency_ratio_to_winner": None if ratio is None else asdict(ratio),
+        "settling": None if settling is None else {**asdict(settling), "text": settling.text},
+        "eliminated": bool(candidate.eliminated),
+        "evidence": candidate.eliminated,
+        "settled": None if candidate.settled is None else asdict(candidate.settled),
+        "on_front": candidate.on_front,
+    }

@@ -1,0 +1,265 @@
+"""Takes a ranked build out of the workspace: the file to ship, and beside it what to expect of it."""
+
+import hashlib
+import json
+import re
+import shutil
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.manifest import FILE_NAME, Manifest
+from sweeps.metrics import METRICS
+from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.ranking.compare import Result, SessionConditions
+from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
+from sweeps.ranking.verdict import UNSHIPPABLE
+from sweeps.records import Variant
+from sweeps.results import read_rows
+from sweeps.workspace import Workspace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_Milliseconds = Annotated[float, Field(ge=1e-6, le=1e9)]
+
+
+class GateLimits(BaseModel):
+    """What a measurement depends on of its gate: `Gate.comparable`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_battery_temp_c: float = Field(ge=0, le=60)
+    max_cpu_temp_c: float = Field(ge=0, le=110)
+    max_thermal_status: int = Field(ge=0, le=6)
+
+
+class BlockProtocol(BaseModel):
+    """What one block was: `Protocol.comparable`. The limits are those of a sweep file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    preset: Literal["quick", "full", "race", "recipe"]
+    warmup_iterations: int = Field(ge=0, le=1_000_000)
+    warmup_seconds: float = Field(ge=0, le=3600)
+    iterations: int = Field(ge=1, le=10_000_000)
+    min_seconds: float = Field(ge=0, le=3600)
+    max_seconds: float = Field(gt=0, le=3600)
+    gate: GateLimits | None
+    fixed_performance: bool
+
+    def resolve(self) -> Protocol:
+        """To measure alike again: how long one waits for the device is the preset's."""
+        preset = PRESETS[self.preset]
+        gate = None if self.gate is None else replace(preset.gate or DEFAULT_GATE, **self.gate.model_dump())
+        return replace(preset, **self.model_dump(exclude={"gate"}), gate=gate)
+
+
+class Expected(BaseModel):
+    """What was measured, and under which conditions: a later check has to meet these to compare.
+
+    Where it is not `timed`, a host checked it by a reference implementation: it has an accuracy, and no conditions of a
+    measurement.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sweep: str
+    job: str
+    job_key: str
+    timed: bool
+    executor: str
+    """What computed the accuracy: the device's fingerprint, or `reference:<backend>@<version>`."""
+    device: str
+    device_id: str
+    device_fingerprint: str
+    preset: str
+    rounds: int = Field(ge=0)
+    threads: int
+    cpus: str
+    reuse_input: bool
+    runner: str
+    runtime_version: str
+    exec_context: str
+    grid: str = ""
+    gate: str = ""
+    """`gated` or `none`."""
+    fixed_performance: str = ""
+    """`on`, `off`, or empty where the device has no such mode."""
+    protocol: BlockProtocol | None = None
+    block_medians_ms: tuple[_Milliseconds, ...] = ()
+    """Of each block, in order of rounds. Manifests of older versions have neither this nor the protocol."""
+    verdict: str
+    trust: tuple[str, ...]
+    figures: dict[str, float]
+    """Every known metric by its name in `sweeps.metrics`, unit in the name."""
+
+
+class Shipped(BaseModel):
+    """`manifest.json` beside an exported artifact."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1, 2] = 2
+    artifact: Manifest
+    expected: Expected
+
+    def comparable(self, path: Path) -> Result:
+        """What was measured, to compare with. Raises `EdgeSweepError` where the manifest does not hold enough."""
+        expected = self.expected
+        if not expected.timed:
+            raise EdgeSweepError(
+                f"{path} holds no time: {expected.job} was only checked by {expected.executor}",
+                "measure it on a device that has its backend",
+            )
+        if expected.protocol is None or not expected.block_medians_ms:
+            raise EdgeSweepError(
+                f"{path} does not say how its figures were measured: an older EdgeSweep wrote it",
+                "export it again: edgesweep export",
+            )
+        return Result(
+            name=expected.job,
+            model=self.artifact.model,
+            setup=(
+                self.artifact.axes.label,
+                expected.grid,
+                str(expected.threads),
+                expected.cpus,
+                str(expected.reuse_input),
+            ),
+            device=expected.device,
+            device_id=expected.device_id,
+            fingerprint=expected.device_fingerprint,
+            conditions=SessionConditions(
+                preset=expected.preset,
+                runtime_version=expected.runtime_version,
+                runner=expected.runner,
+                exec_context=expected.exec_context,
+                gate=expected.gate,
+                fixed_performance=expected.fixed_performance,
+                protocol=expected.protocol.model_dump_json(),
+            ),
+            medians_ms=expected.block_medians_ms,
+            trust=expected.trust,
+        )
+
+
+def read_shipped(path: Path) -> Shipped:
+    """An exported manifest, from anywhere: nothing in it is taken for a path or a key that is not one.
+
+    Raises `EdgeSweepError`.
+    """
+    try:
+        shipped = Shipped.model_validate_json(path.read_bytes())
+        artifact = shipped.artifact
+        known = {field.name for field in fields(Variant)}
+        if unknown := artifact.variant.keys() - known:
+            raise ValueError(f"unknown axes: {', '.join(sorted(unknown))[:200]}")
+        TypeAdapter(Variant).validate_json(json.dumps(artifact.variant), strict=True)
+        for text, pattern in (
+            (artifact.build_key, r"[0-9a-f]{64}"),
+            (artifact.file_sha256, r"[0-9a-f]{64}"),
+            (artifact.file, r"[A-Za-z0-9_][A-Za-z0-9._-]*"),
+        ):
+            if not re.fullmatch(pattern, text):
+                raise ValueError(f"{text[:80]!r} cannot be in a manifest")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            reason = f"{'.'.join(map(str, first['loc'])) or 'the whole file'}: {first['msg']}"
+        raise EdgeSweepError(
+            f"{path} cannot be read as an exported manifest: {reason}",
+            "give the manifest.json that `edgesweep export` wrote",
+        ) from error
+    return shipped
+
+
+def export_candidate(
+    ranking: Ranking, frame: "pd.DataFrame", workspace: Workspace, *, model: str | None, job: str | None, output: Path
+) -> Shipped:
+    """Copy the winner (or the job that is named, also one that was only checked) to `output`, with its manifest.
+
+    Raises `EdgeSweepError` where it is not clear which one is meant, or there is no winner.
+    """
+    device, candidate = _choose(ranking, model, job)
+    row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
+    source = workspace.artifact(candidate.build_key)
+    manifest = Manifest.read(source)
+    if manifest.runtime in UNSHIPPABLE:
+        raise EdgeSweepError(f"{candidate.name} cannot be shipped: {UNSHIPPABLE[manifest.runtime]}", "export another")
+    _check(source / manifest.file, manifest)
+    shipped = Shipped(
+        artifact=manifest.model_copy(update={"eval": None}),  # that file stays here
+        expected=Expected(
+            sweep=ranking.sweep,
+            job=candidate.name,
+            job_key=candidate.job_key,
+            timed=candidate.timed,
+            executor=candidate.executor,
+            device=device.device,
+            device_id=device.device_id,
+            device_fingerprint=device.fingerprint,
+            **asdict(row.conditions),
+            rounds=row.rounds,
+            threads=row.threads,
+            cpus=row.cpus,
+            reuse_input=row.reuse_input,
+            runner=row.runner,
+            grid=row.grid,
+            protocol=BlockProtocol(**json.loads(row.protocol)) if row.protocol and candidate.timed else None,
+            block_medians_ms=tuple(ms for _, ms in row.block_medians_ms),
+            verdict=candidate.verdict,
+            trust=candidate.trust,
+            figures={name: value for name in METRICS if (value := candidate.figures.get(name)) is not None},
+        ),
+    )
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / manifest.file, output / manifest.file)
+        (output / FILE_NAME).write_text(shipped.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoreError(
+            f"{output} cannot be written: {error.strerror}", "give another folder with --output"
+        ) from error
+    return shipped
+
+
+def _check(model: Path, manifest: Manifest) -> None:
+    try:
+        digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    except OSError:
+        digest = ""
+    if digest != manifest.file_sha256:
+        raise StoreError(f"{model} is missing or damaged", "run the sweep again: the file is built anew")
+
+
+def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
+    devices = [device for device in ranking.devices if model is None or device.model == model]
+    if job is not None:
+        found = [
+            (device, candidate)
+            for device in devices
+            for candidate in (*device.ranking, *device.checked)
+            if job in (candidate.name, candidate.name.removeprefix(f"{device.model} · "))
+        ]
+        if not found:
+            raise EdgeSweepError(f"no ranked job is called {job!r}", "its name stands in: edgesweep rank")
+        if len(found) > 1:
+            raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
+        return found[0]
+    winners = [(device, device.winner) for device in devices if device.winner is not None]
+    if len(winners) > 1:
+        choices = "; ".join(f"{device.model} on {device.device} ({device.device_id})" for device, _ in winners)
+        raise EdgeSweepError(
+            f"there are {len(winners)} winners: {choices}", "choose with --device and --model, or --variant"
+        )
+    if not winners:
+        reasons = "; ".join(device.no_winner_reason for device in devices) or "nothing was ranked"
+        raise EdgeSweepError(
+            f"there is no winner to export: {reasons}", "choose a job yourself: edgesweep export --variant NAME"
+        )
+    return winners[0]

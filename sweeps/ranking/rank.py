@@ -1,0 +1,236 @@
+"""Which variant to ship on which device, and how sure that is. Pure: results as a DataFrame in, a `Ranking` out.
+
+Only results of like conditions are compared. Every measured variant gets a verdict. Of those that pass, the best one
+and all that cannot be told apart from it (`sweeps.ranking.ties`) are tied, and the simplest of the tie wins.
+
+A variant that a race eliminated keeps its place, with its figures and the evidence. It never wins and is never tied:
+the race decided under error control over repeated looks (`sweeps.protocol.racing`), and one interval of a few rounds
+does not overrule that.
+
+What a host only checked, by a reference implementation of the backend, has an accuracy and no time. It is ranked where
+the objective needs no time, and marked so. Elsewhere it is listed apart, with its verdict on the constraints.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sweeps.imported import Imported, in_order
+from sweeps.metrics import METRICS
+from sweeps.ranking.backends import backend_figure
+from sweeps.ranking.device_classes import ClassRanking, pool
+from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, leaders, settling, simplicity, worse
+from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
+from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge, needs_time, objective_text
+from sweeps.results import ResultRow, of_device, read_rows
+from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.stats import Estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COUNTED = {
+    "eliminated": "eliminated",
+    "unresolved": "unresolved",
+    "fail": "missing a constraint",
+    "disqualified": "disqualified",
+}
+
+
+def rank(
+    frame: "pd.DataFrame",
+    objective: ObjectiveSpec,
+    sweep: str,
+    device: str | None = None,
+    imported: Sequence[Imported] = (),
+) -> Ranking:
+    """Rank the jobs of `sweep`, one row of `frame` each; rows that are `stale` do not count.
+
+    `device` is a device's id or (part of) its text for people. `imported` only stands beneath what it belongs to.
+    Raises `EdgeSweepError` where nothing goes by the name of `device`.
+    """
+    rows = read_rows(frame, sweep)
+    places = {row.place for row in rows}
+    apart = [one for one in in_order(imported) if one.place not in places]
+    if device is not None:
+        rows = of_device(rows, device)
+        apart = [one for one in apart if device == one.device_id or device.casefold() in one.device.casefold()]
+    entries: list[DeviceRanking] = []
+    for place in sorted({row.place for row in rows}):
+        here = [row for row in rows if row.place == place]
+        measured = [row for row in here if row.outcome == "measured"]
+        others = [_not_ranked(row) for row in here if row.outcome != "measured"]
+        others.sort(key=lambda other: (other.outcome, other.name))
+        groups = _comparable(measured) or [[]]
+        beneath = tuple(one for one in in_order(imported) if one.place == place)
+        entries += [
+            _entry(group[0] if group else here[0], group, tuple(others), objective, beneath) for group in groups
+        ]
+    classes: tuple[ClassRanking, ...] = ()
+    if direction(objective)[0] == LATENCY:
+        candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
+        classes = pool([row for row in rows if row.outcome == "measured"], candidates)
+    return Ranking(
+        sweep=sweep,
+        objective=objective_text(objective),
+        devices=tuple(entries),
+        classes=classes,
+        imported=tuple(apart),
+        backends=backend_figure(rows, objective),
+    )
+
+
+def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
+    """Groups of rows of like conditions. A row without a time has no conditions of its own: it is in every group of its
+    device's fingerprint. Where there is none, such rows are a group of their own."""
+    timed = [row for row in measured if row.timed]
+    untimed = [row for row in measured if not row.timed]
+    groups = [[row for row in timed if row.comparable == found] for found in sorted({row.comparable for row in timed})]
+    for group in groups:
+        group += [row for row in untimed if row.fingerprint == group[0].fingerprint]
+    apart = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
+    return groups + [[row for row in untimed if row.fingerprint == fingerprint] for fingerprint in sorted(apart)]
+
+
+def _not_ranked(row: ResultRow) -> NotRanked:
+    found = ", ".join(filter(None, (row.stage, row.kind)))
+    reason = ": ".join(filter(None, (found, row.reason))) or "no reason recorded"
+    return NotRanked(name=row.name, variant=row.variant, outcome=row.outcome, reason=reason)
+
+
+def _entry(
+    one: ResultRow,
+    group: Sequence[ResultRow],
+    others: tuple[NotRanked, ...],
+    objective: ObjectiveSpec,
+    imported: tuple[Imported, ...],
+) -> DeviceRanking:
+    """The ranking of `group`, rows of like conditions. `one`: one of them, or where there are none, of what failed."""
+    metric, smaller = direction(objective)
+    judgements = {row.job_key: judge(row, objective) for row in group}
+    eliminated = {row.job_key: evidence(row, judgements[row.job_key], objective) for row in group}
+
+    def severity(row: ResultRow) -> tuple[int, bool]:
+        return VERDICTS.index(judgements[row.job_key].verdict), bool(eliminated[row.job_key])
+
+    def badness(row: ResultRow) -> tuple[tuple[int, bool], float]:
+        return severity(row), _signed(row, metric, smaller)
+
+    apart = [row for row in group if not row.timed] if needs_time(objective) else []
+    rows = sorted((row for row in group if row not in apart), key=badness)
+    passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
+    contending = [row for row in passing if not eliminated[row.job_key]]
+    first = leaders(contending, metric, smaller) if contending else []
+    leading = {row.job_key for row in first}
+    front = None if objective.front is None else _front(rows, contending, objective, objective.front)
+
+    def candidate(row: ResultRow, *, ranked: bool = True) -> Candidate:
+        tied = row.job_key in leading and len(first) > 1
+        open_tie = tied and row is not first[0] and metric == LATENCY
+        return _candidate(
+            row,
+            judgements[row.job_key],
+            tied=tied,
+            ratio_to_winner=latency_ratio(row, first[0]) if first and ranked else None,
+            settling=settling(row.medians_ms, first[0].medians_ms) if open_tie else None,
+            eliminated=eliminated[row.job_key],
+            on_front=front.get(row.job_key) if front and ranked else None,
+        )
+
+    candidates = tuple(map(candidate, first + [row for row in rows if row.job_key not in leading]))
+    apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
+    checked = tuple(candidate(row, ranked=False) for row in apart)
+    return DeviceRanking(
+        device=one.device,
+        device_id=one.device_id,
+        fingerprint=one.fingerprint,
+        model=one.model,
+        conditions=one.conditions,
+        metric=metric,
+        front=objective.front,
+        winner=candidates[0] if first else None,
+        no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
+        tied=candidates[1 : len(first)],
+        ranking=candidates,
+        checked=checked,
+        not_ranked=others,
+        device_seconds=sum(row.device_seconds for row in group),
+        full_seconds=sum(row.full_seconds for row in group),
+        waited_seconds=sum(row.waited_seconds for row in group),
+        imported=imported,
+    )
+
+
+def _front(
+    rows: Sequence[ResultRow], contending: Sequence[ResultRow], objective: ObjectiveSpec, other: str
+) -> dict[str, bool]:
+    """By job key: whether it may win and no other beats it. Another beats it that is as good in both metrics by the
+    estimates, and better in one of them beyond doubt. An eliminated candidate was beaten already. A row with an unknown
+    figure is not in the result."""
+    metric, smaller = direction(objective)
+    directions = {metric: smaller, other: METRICS[other].better == "lower"}
+    known = [row for row in rows if all(row.figure(name) is not None for name in directions)]
+    may_win = {row.job_key for row in contending}
+    rivals = [row for row in known if row.job_key in may_win]
+
+    def beats(one: ResultRow, row: ResultRow) -> bool:
+        as_good = all(_signed(one, name, less) <= _signed(row, name, less) for name, less in directions.items())
+        return as_good and any(worse(row, one, name, less) for name, less in directions.items())
+
+    return {row.job_key: row.job_key in may_win and not any(beats(one, row) for one in rivals) for row in known}
+
+
+def _signed(row: ResultRow, metric: str, smaller: bool) -> float:
+    """The less, the better."""
+    value = row.figure(metric)
+    return math.inf if value is None else value if smaller else -value
+
+
+def _candidate(
+    row: ResultRow,
+    judgement: Judgement,
+    *,
+    tied: bool,
+    ratio_to_winner: Estimate | None,
+    settling: Settling | None,
+    eliminated: str,
+    on_front: bool | None,
+) -> Candidate:
+    return Candidate(
+        name=row.name,
+        variant=row.variant,
+        job_key=row.job_key,
+        build_key=row.build_key,
+        figures=row.figures,
+        runner=row.runner,
+        executor=row.executor,
+        emulated=row.emulated,
+        trust=row.trust,
+        constraints=judgement.constraints,
+        verdict=judgement.verdict,
+        why=judgement.why,
+        tied=tied,
+        ratio_to_winner=ratio_to_winner,
+        settling=settling,
+        settled=row.settled,
+        eliminated=eliminated,
+        on_front=on_front,
+    )
+
+
+def _no_winner_reason(
+    candidates: Sequence[Candidate], checked: Sequence[Candidate], others: Sequence[NotRanked]
+) -> str:
+    if not candidates:
+        counts = Counter(row.outcome for row in others)
+        found = [f"{len(checked)} only checked"] if checked else []
+        found += [f"{count} {outcome}" for outcome, count in sorted(counts.items())]
+        return f"nothing was {'timed' if checked else 'measured'}: {', '.join(found)}"
+    states = Counter(candidate.state for candidate in candidates)
+    counted = ", ".join(f"{states[state]} {words}" for state, words in _COUNTED.items() if state in states)
+    nearest = candidates[0]
+    return (
+        f"of {len(candidates)} measured none may win ({counted}); the nearest, {nearest.name}: "
+        f"{nearest.why or nearest.eliminated}"
+    )

@@ -1,0 +1,187 @@
+"""Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from sweeps.metrics import METRICS
+from sweeps.records import Timing
+from sweeps.results import ResultRow
+from sweeps.spec import catalog
+from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
+from sweeps.trust import TRUST, disqualified
+
+Check = Literal["pass", "fail", "unresolved"]
+Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
+VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
+"""In the order of a ranking."""
+
+UNSHIPPABLE = catalog.unshippable()
+"""Runtimes that cannot win, and why."""
+
+INTERVALS = {
+    "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
+    "accuracy_drop_points": ("accuracy_drop_low_points", "accuracy_drop_high_points"),
+}
+"""Metrics that come with a 95 % interval, and where its ends are."""
+
+TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
+"""Metrics that exist only where a device ran the backend: what was only checked has none of them."""
+
+_LABELLED = {"top1_percent", "top5_percent", *("accuracy_drop_points", *INTERVALS["accuracy_drop_points"])}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstraintResult:
+    """One bound of the objective, held against one variant."""
+
+    metric: str
+    bound: str
+    """For people: `at most 1 points`."""
+    value: float | None
+    result: Check
+    why: str
+    """Empty where it passes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    verdict: Verdict
+    why: str
+    """Empty where it passes."""
+    constraints: tuple[ConstraintResult, ...]
+
+
+def direction(objective: ObjectiveSpec) -> tuple[str, bool]:
+    """The metric, and whether the smallest is best. The sweep file names exactly one."""
+    if objective.maximize is not None:
+        return objective.maximize, False
+    assert objective.minimize is not None
+    return objective.minimize, True
+
+
+def objective_text(objective: ObjectiveSpec) -> str:
+    metric, smaller = direction(objective)
+    bounds = " and ".join(f"{constraint.metric} {_bound(constraint)}" for constraint in objective.constraints)
+    return f"{'smallest' if smaller else 'largest'} {metric}" + (f" with {bounds}" if bounds else "")
+
+
+def needs_time(objective: ObjectiveSpec) -> bool:
+    """Whether the objective, or a bound of it, can be told only of what a device timed."""
+    return not TIMED.isdisjoint({direction(objective)[0], *(bound.metric for bound in objective.constraints)})
+
+
+def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
+    """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
+    What is unknown never passes.
+
+    A row without a time, where the objective needs times, is judged by the constraints alone: it does not compete.
+    """
+    metric, _ = direction(objective)
+    competes = row.timed or not needs_time(objective)
+    constraints = tuple(_check(row, constraint) for constraint in objective.constraints)
+    distrusted = disqualified(row.trust)
+    failed = [check.why for check in constraints if check.result == "fail"]
+    unresolved = [check.why for check in constraints if check.result == "unresolved"]
+    if competes and row.figure(metric) is None:
+        unresolved.insert(0, f"{metric} is not known: {_why_unknown(row, metric)}")
+    verdict: Verdict = "pass"
+    why: list[str] = []
+    if row.runtime in UNSHIPPABLE:
+        verdict, why = "disqualified", [UNSHIPPABLE[row.runtime]]
+    elif distrusted:
+        verdict = "disqualified"
+        why = [f"{name}: {TRUST[name].advice if name in TRUST else 'not a known label'}" for name in distrusted]
+    elif failed:
+        verdict, why = "fail", failed
+    elif unresolved:
+        verdict, why = "unresolved", unresolved
+    return Judgement(verdict=verdict, why="; ".join(dict.fromkeys(why)), constraints=constraints)
+
+
+def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> str:
+    """Why a race eliminated it, in words. Empty where none did, or where that is no reason under this objective any
+    more: it passes that constraint now, or latency is not asked for."""
+    settled = row.settled
+    if settled is None or not settled.eliminated:
+        return ""
+    left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
+    by = settled.by.removeprefix(f"{row.model} · ") or "another"
+    if settled.reason == "constraint":
+        return f"{left}: it cannot win whatever its latency is, and {by} can" if judgement.verdict != "pass" else ""
+    if "latency_p50_ms" not in (direction(objective)[0], objective.front):
+        return ""
+    if settled.ratio_low is None:
+        return f"{left}: slower than {by}"
+    # Rounded down: it is at least so much.
+    digits = 2 if settled.ratio_low >= 1.01 else 4
+    least = math.floor(settled.ratio_low * 10**digits) / 10**digits
+    return f"{left}: at least {least:.{digits}f} times as slow as {by}"
+
+
+def interval(figures: dict[str, float | None], metric: str) -> tuple[float, float] | None:
+    """The ends of the metric's 95 % interval, where it has one."""
+    if metric not in INTERVALS:
+        return None
+    low, high = (figures[name] for name in INTERVALS[metric])
+    return None if low is None or high is None else (low, high)
+
+
+def in_words(figures: dict[str, float | None], metric: str) -> str:
+    """`7.81 ms (7.50–8.10)`: three significant figures, the interval where there is one."""
+    value, ends = figures[metric], interval(figures, metric)
+    if value is None:
+        return "endless" if metric == "sqnr_db" else "not known"
+    text = f"{_short(value)} {METRICS[metric].unit}".rstrip()
+    return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
+
+
+def reference_text(executor: str) -> str:
+    """What a figure that `executor` (`reference:<backend>@<version>`) gave stands for, in one line for people."""
+    backend = executor.removeprefix("reference:").partition("@")[0]
+    return (
+        f"{catalog.backend_title(backend)} model run on this host by EdgeSweep's reference implementation; "
+        "its time says nothing of a phone"
+    )
+
+
+def _bound(constraint: ConstraintSpec) -> str:
+    unit = METRICS[constraint.metric].unit
+    if constraint.at_most is not None:
+        return f"at most {constraint.at_most:g} {unit}".rstrip()
+    return f"at least {constraint.at_least:g} {unit}".rstrip()
+
+
+def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
+    metric, value = constraint.metric, row.figure(constraint.metric)
+    at_most = math.inf if constraint.at_most is None else constraint.at_most
+    at_least = -math.inf if constraint.at_least is None else constraint.at_least
+    result: Check = "unresolved"
+    if value is None:
+        why = f"{metric} is not known: {_why_unknown(row, metric)}"
+    else:
+        low, high = interval(row.figures, metric) or (value, value)
+        why = f"{metric} is {in_words(row.figures, metric)}"
+        if at_least <= low and high <= at_most:
+            result, why = "pass", ""
+        elif low > at_most or high < at_least:
+            result, why = "fail", f"{why}, not {_bound(constraint)}"
+        else:
+            more = "more rounds" if metric == "latency_p50_ms" else "more evaluation images"
+            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would tell"
+    return ConstraintResult(metric=metric, bound=_bound(constraint), value=row.figures[metric], result=result, why=why)
+
+
+def _why_unknown(row: ResultRow, metric: str) -> str:
+    if metric in _LABELLED and row.figures["agreement_percent"] is not None:
+        return "the evaluation data has no labels"
+    if metric in TIMED and not row.timed:
+        return "it was only checked, not timed"
+    if metric in ("latency_p90_ms", "latency_p99_ms"):
+        return "there are too few samples for it"
+    return "it was not measured"
+
+
+def _short(value: float) -> str:
+    digits = 2 if value == 0 else min(6, max(0, 2 - math.floor(math.log10(abs(value)))))
+    return f"{value:.{digits}f}"

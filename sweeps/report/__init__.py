@@ -1,0 +1,4 @@
+"""What people and programs read: tables, progress and JSON documents.
+
+Step: report
+"""

@@ -1,0 +1,81 @@
+"""Which accelerator supports which operators of a model, per phone and precision: for a terminal and as JSON. Pure.
+
+That a driver accepts an operator does not say that it ran there: on the phone, NNAPI divides a model among all that
+accept it, and does not tell how.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from sweeps.report.tables import cells, new_table
+from sweeps.surveys import Accelerator, Answer
+
+NOTHING = "–"
+
+
+def refused(answer: Answer, accelerator: Accelerator) -> Counter[str]:
+    """Operators that it does not accept, with how many of the model's operations they are."""
+    return Counter(name for name, taken in zip(answer.operations, accelerator.accepts, strict=True) if not taken)
+
+
+def accepted_text(answer: Answer, accelerator: Accelerator) -> str:
+    """`12 of 13 (not: SOFTMAX)`; where it accepts nothing, only `0 of 13`."""
+    missing = refused(answer, accelerator)
+    accepted = len(answer.operations) - missing.total()
+    text = f"{accepted} of {len(answer.operations)}"
+    names = (name if count == 1 else f"{name} ×{count}" for name, count in sorted(missing.items()))
+    return f"{text} (not: {', '.join(names)})" if missing and accepted else text
+
+
+def table(answers: Sequence[Answer]) -> Table:
+    """One line per accelerator; one, too, where the phone itself names none."""
+    made = new_table(
+        "Accelerators of NNAPI, and the operators that their drivers accept",
+        *("phone", "model", "numbers", "supported by", "type", "driver", ">level", "operations accepted"),
+    )
+    for answer in answers:
+        place = f"{answer.device} {answer.phone}", answer.model, answer.precision
+        said = answer.note or ("" if answer.accelerators else "NNAPI names no accelerator")
+        if answer.reference:
+            said = f"{said}; the reference library takes:"
+        if said:
+            made.add_row(*cells(*place, *[NOTHING] * 4, said))
+        for one in answer.accelerators:
+            name = f"{one.name} (reference library)" if answer.reference else one.name
+            accepted = accepted_text(answer, one)
+            made.add_row(*cells(*place, name, one.type, one.version, one.feature_level, accepted))
+    return made
+
+
+def document(answers: Sequence[Answer]) -> dict[str, Any]:
+    """`edgesweep devices accelerators --json`."""
+    return {
+        "answers": [
+            {
+                "phone": answer.phone,
+                "device": answer.device,
+                "device_id": answer.device_id,
+                "model": answer.model,
+                "precision": answer.precision,
+                "variant": answer.variant,
+                "operations": dict(Counter(answer.operations)),
+                "supported_by": [
+                    {
+                        "name": one.name,
+                        "type": one.type,
+                        "version": one.version,
+                        "feature_level": one.feature_level,
+                        "accepted": dict(Counter(answer.operations) - refused(answer, one)),
+                        "not_accepted": dict(refused(answer, one)),
+                    }
+                    for one in answer.accelerators
+                ],
+                "reference": answer.reference,
+                "note": answer.note,
+            }
+            for answer in answers
+        ]
+    }

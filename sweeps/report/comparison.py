@@ -1,0 +1,64 @@
+"""How a comparison looks in a terminal. Prints what it is given, decides nothing."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from sweeps.ranking.compare import FINDINGS, Comparison
+from sweeps.report.tables import cells, new_table, open_console
+from sweeps.text import plain
+
+_STYLES = {"slower": "red", "unresolved": "yellow", "faster": "green", "the same": "", "not comparable": "yellow"}
+
+
+def print_comparison(comparison: Comparison) -> None:
+    out = open_console()
+    found = new_table(
+        f"A: {comparison.a}\nB: {comparison.b}",
+        "variant",
+        "device",
+        ">A ms",
+        ">B ms",
+        ">B / A",
+        ">95 % interval",
+        "B is",
+    )
+    for one in comparison.results:
+        interval = "–" if one.ratio_low is None else f"{one.ratio_low:.3f} – {one.ratio_high:.3f}"
+        found.add_row(
+            *cells(
+                one.name,
+                one.device,
+                _figure(one.a_p50_ms),
+                _figure(one.b_p50_ms),
+                "–" if one.ratio is None else f"{one.ratio:.3f}×",
+                interval,
+                Text(one.finding, style=_STYLES[one.finding]),
+            )
+        )
+    if comparison.results:
+        out.print(found)
+    for finding, reason in dict.fromkeys((one.finding, one.why) for one in comparison.results if one.why):
+        names = ", ".join(one.name for one in comparison.results if one.why == reason)
+        out.print(Text(plain(f"{finding}: {names}: {reason}"), style="yellow"))
+    for name, missing in ((comparison.a, comparison.only_a), (comparison.b, comparison.only_b)):
+        if missing:
+            out.print(Text(plain(f"only in {name}: {_names(missing)}"), style="dim"))
+    findings = {one.finding for one in comparison.results}
+    if "the same" in findings:
+        out.print(Text(f"the same: shown to differ by less than {comparison.margin_percent:g} %", style="dim"))
+    if len(comparison.results) > 1 and findings != {"not comparable"}:
+        out.print(
+            Text("found with 5 % error over all that is compared: wider intervals than those of the table", style="dim")
+        )
+    counts = [(sum(one.finding == finding for one in comparison.results), finding) for finding in FINDINGS]
+    summary = ", ".join(f"{count} {finding}" for count, finding in counts if count)
+    out.print(summary or "nothing that both have was measured")
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

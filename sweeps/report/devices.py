@@ -1,0 +1,56 @@
+"""Devices and what the doctor found, as a terminal and a JSON reader see them."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from sweeps.records import DeviceFacts
+from sweeps.report.tables import cells, new_table, open_console
+
+
+def facts_document(facts: DeviceFacts) -> dict[str, object]:
+    """`edgesweep devices --json`, one device."""
+    return {
+        "name": facts.name,
+        "device_id": facts.device_id,
+        "device_class": facts.device_class,
+        "fingerprint": facts.fingerprint,
+        "os_build": facts.os_build,
+        "abi": facts.abi,
+        "cores": facts.cores,
+        "ram_bytes": facts.ram_bytes,
+        "cpu_features": list(facts.cpu_features),
+        "runtimes": dict(facts.runtime_versions),
+        "qengines": list(facts.qengines),
+    }
+
+
+def print_devices(devices: Sequence[DeviceFacts]) -> None:
+    table = new_table("Devices", "name", "id", "class", "OS", "ABI", ">cores", ">RAM", "runtimes", "int8 engines")
+    for facts in devices:
+        ram = "–" if facts.ram_bytes is None else f"{facts.ram_bytes / 2**30:.0f} GiB"
+        runtimes = ", ".join(f"{name} {version}" for name, version in facts.runtime_versions) or "none"
+        engines = ", ".join(facts.qengines) or "none"
+        table.add_row(
+            *cells(
+                facts.name,
+                facts.device_id,
+                facts.device_class,
+                facts.os_build,
+                facts.abi,
+                facts.cores,
+                ram,
+                runtimes,
+                engines,
+            )
+        )
+    open_console().print(table)
+
+
+def print_checks(checks: Sequence[tuple[str, bool, str, str]]) -> None:
+    """Rows of (what, whether it is there, what was found, the line that would mend it)."""
+    table = new_table("Doctor", "", "what", "found", "to enable it")
+    for name, ok, found, fix in checks:
+        mark = Text("ok", style="green") if ok else Text("--", style="yellow")
+        table.add_row(*cells(mark, name, found, "" if ok else fix))
+    open_console().print(table)

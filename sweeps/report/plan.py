@@ -1,0 +1,70 @@
+"""A plan, as a terminal and a JSON reader see them."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from rich.text import Text
+
+from sweeps.planning.plan import Plan
+from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.values import duration
+from sweeps.ranking.verdict import reference_text
+from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
+from sweeps.text import plain
+
+
+def plan_document(plan: Plan, states: Mapping[str, str], seconds: float) -> dict[str, object]:
+    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build."""
+    return {
+        "sweep": plan.sweep.name,
+        "jobs": [
+            {
+                "name": job.name,
+                "model": job.model,
+                "grid": job.grid,
+                "device_id": job.device_id,
+                "variant": job.variant.axes(),
+                "threads": job.run.threads,
+                "cpus": job.run.cpus,
+                "reuse_input": job.run.reuse_input,
+                "job_key": job.key,
+                "build_key": job.build_key,
+                "state": states[job.key],
+                "emulated": job.emulated,
+                "reference": job.reference,
+            }
+            for job in plan.jobs
+        ],
+        "skipped": [
+            {"name": skip.name, "device_id": skip.device_id, "variant": skip.variant.axes(), "reason": skip.reason}
+            for skip in plan.skipped
+        ],
+        "estimate_s": round(seconds, 1),
+    }
+
+
+def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
+    console = open_console()
+    names = {facts.device_id: facts.name for facts in plan.devices}
+    rounds = protocol_of(plan.sweep).rounds
+    table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
+    for number, job in enumerate(plan.jobs, 1):
+        wanted = ONLY_CHECKED if job.emulated else rounds
+        table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
+    console.print(table)
+    if plan.skipped:
+        table = new_table("Skipped", "combination", "device", "reason")
+        for skip in plan.skipped:
+            table.add_row(*cells(skip.name, names[skip.device_id], skip.reason))
+        console.print(table)
+    for reference in sorted({job.reference for job in plan.jobs if job.emulated}):
+        console.print(Text(plain(f"{ONLY_CHECKED}: {reference_text(reference)} ({reference})"), style="dim"))
+    artifacts = {job.build_key for job in plan.jobs}
+    emulated = sum(job.emulated for job in plan.jobs)
+    checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""
+    ended = Counter(states.values())
+    failed = f", {ended['failed']} failed (once more with: run --retry-failed)" if ended["failed"] else ""
+    console.print(
+        f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
+        f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
+    )

@@ -1,0 +1,68 @@
+"""The progress bars of a run."""
+
+from types import TracebackType
+from typing import Self
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from sweeps.report.tables import open_console
+from sweeps.text import plain
+
+
+class RunProgress:
+    """Progress bars of a run on stderr: what runs now, how far, how much time is left."""
+
+    def __init__(self) -> None:
+        self._console = open_console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("elapsed,"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            TextColumn("{task.fields[running]}", style="dim"),
+            console=self._console,
+        )
+        self._tasks: dict[str, TaskID] = {}
+        self._tenths: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._progress.stop()
+
+    def preparing(self, what: str, share: float | None) -> None:
+        """`share` from 0 to 1; `None` while it is not known."""
+        self.step(f"Preparing {what}", 0 if share is None else round(100 * share), None if share is None else 100, "")
+
+    def step(self, title: str, done: int, total: int | None, running: str, *, beside: str = "") -> None:
+        """One bar per title; a new one ends the bars before it, but for those whose title starts with `beside`.
+        `total` `None`: not known."""
+        if title not in self._tasks:
+            for earlier, task in self._tasks.items():
+                if not (beside and earlier.startswith(beside)):
+                    self._progress.update(task, total=100, completed=100, visible=False)
+            self._tasks[title] = self._progress.add_task(plain(title), total=total, running="")
+            if not self._console.is_terminal:
+                self.note(f"{title} ...")
+        elif not self._console.is_terminal and total and 10 * done // total > self._tenths[title]:
+            # A log file shows no bar: a line per tenth says that it goes on.
+            self.note(f"{title}: {done} of {total}")
+        self._tenths[title] = 10 * done // total if total else 0
+        self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
+
+    def note(self, message: str) -> None:
+        self._progress.console.print(Text(plain(message)))

@@ -1,0 +1,277 @@
+"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given and decides nothing."""
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from sweeps.imported import NOTE, Imported
+from sweeps.metrics import METRICS
+from sweeps.ranking.backends import TITLE as BACKENDS
+from sweeps.ranking.backends import BackendFigure, Best
+from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
+from sweeps.ranking.verdict import in_words, reference_text
+from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
+from sweeps.text import plain
+from sweeps.trust import TRUST
+
+# Column of the ranking: from which width of the terminal on. The variant's name must stay readable.
+_RANKING_COLUMNS = {
+    ">#": 0,
+    "variant": 0,
+    ">p50 ms": 0,
+    ">95 % interval": 0,
+    ">ratio": 115,
+    ">top-1": 0,
+    ">drop (points)": 145,
+    ">MB": 125,
+    "front": 0,
+    "verdict": 0,
+    "trust": 165,
+}
+_CHECKED_COLUMNS = {
+    "variant": 0,
+    ">top-1": 0,
+    ">drop (points)": 0,
+    ">95 % interval": 105,
+    ">agreement": 0,
+    ">SQNR dB": 0,
+    ">MB": 95,
+    "constraints": 0,
+    "checked by": 140,
+    "trust": 165,
+}
+_BACKEND_COLUMNS = {
+    "device": 0,
+    "model": 105,
+    "numbers": 0,
+    ">CPU ms": 0,
+    ">NNAPI ms": 0,
+    ">ratio": 0,
+    ">95 % interval": 0,
+    "finding": 0,
+    "best on the CPU": 140,
+    "best on NNAPI": 160,
+}
+_VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
+
+
+def print_ranking(ranking: Ranking) -> None:
+    console = open_console()
+    for device in ranking.devices:
+        _print_device(console, ranking, device)
+    for pooled in ranking.classes:
+        _print_class(console, ranking, pooled)
+    if ranking.backends is not None:
+        _print_backends(console, ranking.backends)
+    if ranking.imported:
+        _print_imported(console, f"{NOTE}; there is no ranking of these devices", ranking.imported, apart=True)
+
+
+def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> None:
+    several = sum((one.model, one.device) == (device.model, device.device) for one in ranking.devices) > 1
+    unit = f" ({device.device_id})" if several else ""
+    console.print(Text(plain(f"\n{ranking.sweep} · {device.model} on {device.device}{unit}"), style="bold"))
+    console.print(Text(plain(f"objective: {ranking.objective}"), style="dim"))
+    if device.winner is None:
+        console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
+    else:
+        console.print(
+            Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
+        )
+        _print_ties(console, device)
+    if device.ranking:
+        left_out = () if device.front else ("front",)
+        columns = {name: width for name, width in _RANKING_COLUMNS.items() if name not in left_out}
+        rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
+        _print_fitting(console, "", columns, rows)
+        for reason, candidates in device.reasons.items():
+            names = ", ".join(_short(candidate.name, device) for candidate in candidates)
+            console.print(Text(plain(f"{names}: {reason}"), style="dim"))
+        if device.cost_text:
+            console.print(Text(device.cost_text, style="dim"))
+    if device.checked:
+        rows = [_checked_row(candidate, device) for candidate in device.checked]
+        _print_fitting(console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
+    shown = (*device.ranking, *device.checked)
+    for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
+        console.print(Text(plain(f"{executor}: {reference_text(executor)}"), style="dim"))
+    _print_trust(console, shown)
+    if device.not_ranked:
+        table = new_table("Not ranked", "variant", "outcome", "reason")
+        for row in device.not_ranked:
+            table.add_row(*cells(_short(row.name, device), row.outcome, row.reason))
+        console.print(table)
+    if device.imported:
+        _print_imported(console, NOTE, device.imported)
+
+
+def _print_imported(console: Console, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
+    """With `apart` each says which model and device it is of: there is no heading above that does."""
+    table = new_table(title, *(("device", "model") if apart else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
+    for one in figures:
+        place = (one.device, one.model) if apart else ()
+        median = "–" if one.p50_ms is None else f"{one.p50_ms:.3f}"
+        table.add_row(*cells(*place, one.variant, f"{one.mean_ms:.3f}", one.iterations or "–", median, one.source))
+    console.print(table)
+
+
+def _print_ties(console: Console, device: DeviceRanking) -> None:
+    if not device.tied:
+        return
+    console.print(Text("Tied with it (not told apart at 95 %, or by less than 2 %):"))
+    for candidate in device.tied:
+        settling = f": {candidate.settling.text}" if candidate.settling else ""
+        console.print(Text(plain(f"  {_short(candidate.name, device)}{settling}")))
+    if device.settle_command:
+        console.print(Text(f"To measure just these: {device.settle_command}"))
+    preferred = "Inside a tie the more accurate goes first, then the smaller file (by 2 % or more)."
+    console.print(Text(preferred, style="dim"))
+
+
+def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> None:
+    title = f"{ranking.sweep} · {pooled.model} on {len(pooled.units)} units of {pooled.device}"
+    console.print(Text(plain(f"\n{title}"), style="bold"))
+    if not pooled.winner:
+        console.print(Text("No variant may win on every unit.", style="yellow"))
+        return
+    console.print(Text(plain(f"Ship on all of them: {pooled.winner}"), style="bold green"))
+    table = new_table("", "variant", ">units", ">may win on", ">ratio", ">between units", ">95 % interval", "")
+    for entry in pooled.entries:
+        low, high = entry.ratio_low, entry.ratio_high
+        table.add_row(
+            *cells(
+                entry.variant,
+                entry.units,
+                entry.passes_on,
+                f"{entry.ratio:.2f}×",
+                f"{entry.ratio_least:.2f} – {entry.ratio_most:.2f}",
+                "–" if low is None or high is None else f"{low:.2f} – {high:.2f}",
+                "tied" if entry.tied and entry.variant != pooled.winner else "",
+            )
+        )
+    console.print(table)
+
+
+def _print_backends(console: Console, figure: BackendFigure) -> None:
+    title = f"\n{BACKENDS}: the quickest build of each" + (f"; {figure.headline}" if figure.headline else "")
+    rows, notes = [], dict[str, list[str]]()
+    for pair in figure.pairs:
+        if pair.note:
+            notes.setdefault(f"{pair.precision}, {pair.note}", []).append(pair.device_id)
+        ratio = pair.ratio
+        rows.append(
+            {
+                "device": f"{pair.device} {pair.device_id}",
+                "model": pair.model,
+                "numbers": pair.precision,
+                ">CPU ms": _best_p50(pair.cpu),
+                ">NNAPI ms": _best_p50(pair.nnapi),
+                ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
+                ">95 % interval": "–" if ratio is None or ratio.low is None else f"{ratio.low:.2f} – {ratio.high:.2f}",
+                "finding": pair.finding or "–",
+                "best on the CPU": "–" if pair.cpu is None else pair.cpu.variant,
+                "best on NNAPI": "–" if pair.nnapi is None else pair.nnapi.variant,
+            }
+        )
+    _print_fitting(console, title, _BACKEND_COLUMNS, rows)
+    for note, devices in notes.items():
+        console.print(Text(plain(f"{', '.join(dict.fromkeys(devices))}: {note}"), style="dim"))
+    if not figure.headline:
+        console.print(
+            Text("ratio: NNAPI's p50 as a multiple of the CPU's; below 1 NNAPI is the faster one", style="dim")
+        )
+
+
+def _best_p50(best: Best | None) -> str:
+    return "–" if best is None else f"{best.p50_ms:.3f}"
+
+
+def _print_fitting(
+    console: Console, title: str, least_widths: Mapping[str, int], rows: Sequence[Mapping[str, object]]
+) -> None:
+    """A table of the columns that the terminal is wide enough for."""
+    columns = [name for name, least_width in least_widths.items() if console.width >= least_width]
+    table = new_table(title, *columns)
+    for row in rows:
+        table.add_row(*cells(*(row[name] for name in columns)))
+    console.print(table)
+
+
+def _print_trust(console: Console, shown: Sequence[Candidate]) -> None:
+    labels = sorted({label for candidate in shown for label in candidate.trust})
+    if labels:
+        console.print(Text("Trust labels:", style="dim"))
+    for name in labels:
+        advice = TRUST[name].advice if name in TRUST else "not a label of this version"
+        count = sum(name in candidate.trust for candidate in shown)
+        console.print(Text(plain(f"  {name} ({count} of {len(shown)}): {advice}"), style="dim"))
+
+
+def _short(name: str, device: DeviceRanking) -> str:
+    """A job's name under its model's heading."""
+    return name.removeprefix(f"{device.model} · ")
+
+
+def _headline(device: DeviceRanking) -> str:
+    """The winner's latency; where it has none, what it won by."""
+    assert device.winner is not None
+    figures = device.winner.figures
+    if not device.winner.timed:
+        return f"{METRICS[device.metric].title} {in_words(figures, device.metric)}, {ONLY_CHECKED}, not timed"
+    low, high = figures["latency_ci_low_ms"], figures["latency_ci_high_ms"]
+    text = f"p50 {METRICS['latency_p50_ms'].format(figures['latency_p50_ms'])}"
+    return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"
+
+
+def _figure(candidate: Candidate, name: str) -> str:
+    """Without its unit, which is in the column's head."""
+    value = candidate.figures[name]
+    return "–" if value is None else f"{value:.{METRICS[name].digits}f}"
+
+
+def _interval(candidate: Candidate, low: str, high: str) -> str:
+    ends = _figure(candidate, low), _figure(candidate, high)
+    return "–" if "–" in ends else " – ".join(ends)
+
+
+def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
+    figures = candidate.figures
+    accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
+    place: object = number
+    if candidate.state != "pass":
+        place = ""
+    elif device.winner is not None and candidate.tied:
+        place = "1="
+    ratio = candidate.ratio_to_winner
+    return {
+        ">#": place,
+        "variant": _short(candidate.name, device),
+        ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else "not timed",
+        ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
+        ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
+        ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
+        ">drop (points)": _figure(candidate, "accuracy_drop_points"),
+        ">MB": _figure(candidate, "artifact_mb"),
+        "front": {True: "front", False: "", None: "–"}[candidate.on_front],
+        "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
+        "trust": ", ".join(candidate.trust),
+    }
+
+
+def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
+    # Outputs that equal the eager model's to the bit have no noise to compare with.
+    equal = candidate.figures["sqnr_db"] is None and candidate.figures["agreement_percent"] is not None
+    return {
+        "variant": _short(candidate.name, device),
+        ">top-1": METRICS["top1_percent"].format(candidate.figures["top1_percent"]),
+        ">drop (points)": _figure(candidate, "accuracy_drop_points"),
+        ">95 % interval": _interval(candidate, "accuracy_drop_low_points", "accuracy_drop_high_points"),
+        ">agreement": METRICS["agreement_percent"].format(candidate.figures["agreement_percent"]),
+        ">SQNR dB": "equal" if equal else _figure(candidate, "sqnr_db"),
+        ">MB": _figure(candidate, "artifact_mb"),
+        "constraints": Text(candidate.verdict, style=_VERDICTS[candidate.verdict]),
+        "checked by": candidate.executor or "–",
+        "trust": ", ".join(candidate.trust),
+    }

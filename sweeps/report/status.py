@@ -1,0 +1,18 @@
+"""How far a sweep is, as a terminal sees it."""
+
+from sweeps.journal.status import STATES, SweepStatus
+from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
+
+
+def print_status(status: SweepStatus) -> None:
+    console = open_console()
+    table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
+    for job in status.jobs:
+        rounds = ONLY_CHECKED if job.emulated else status.rounds_text(job)
+        table.add_row(*cells(job.name, job.state, rounds, job.reason or job.settled))
+    console.print(table)
+    counts = []
+    for state in STATES:
+        checked = sum(job.emulated and job.state == state for job in status.jobs)
+        counts.append(f"{status.count(state)} {state}" + (f" ({checked} {ONLY_CHECKED})" if checked else ""))
+    console.print(f"{', '.join(counts)}, {status.skipped} combinations skipped")

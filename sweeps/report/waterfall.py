@@ -1,0 +1,106 @@
+"""A waterfall as text for a terminal: a table of what each step has and gained, and a bar for each step's latency."""
+
+from collections.abc import Iterator, Sequence
+
+from sweeps.ranking.waterfall import Gain, Step, Waterfall
+from sweeps.stats import Estimate
+from sweeps.text import plain
+from sweeps.trust import TRUST
+
+_BAR = 44
+_HEADS = ("step", "p50 ms", "gain over the step before", "MB", "size", "", "change (points)")
+_LEFT = {0, 2, 5}
+_METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eager %"}
+
+
+def render(sweep: str, waterfall: Waterfall) -> str:
+    """Lines without control characters, some 130 wide. Intervals (95 %) are in brackets."""
+    title = f"{sweep} · {waterfall.model} on {waterfall.device}"
+    lines = [title, "", *_table(waterfall), "", *_bars(waterfall), ""]
+    lines += [f"{step.name} {step.outcome}: {step.reason}" for step in waterfall.steps if step.outcome != "measured"]
+    lines += _totals(waterfall)
+    lines += _notes(waterfall.steps)
+    return plain("\n".join(lines))
+
+
+def _table(waterfall: Waterfall) -> Iterator[str]:
+    metrics = [step.accuracy_metric for step in waterfall.steps if step.accuracy_metric]
+    heads = [head or _METRICS.get(metrics[0] if metrics else "", "accuracy") for head in _HEADS]
+    rows = [heads, *(_row(step) for step in waterfall.steps)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.ljust(width) if column in _LEFT else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+        if number == 0:
+            yield "─" * (sum(widths) + 2 * (len(widths) - 1))
+
+
+def _row(step: Step) -> list[str]:
+    if step.outcome != "measured":
+        return [step.name, step.outcome, "", "", "", "", ""]
+    gain = step.gain
+    return [
+        step.name,
+        _estimate(step.latency, 3),
+        _latency_gain(gain),
+        "–" if step.artifact_mb is None else f"{step.artifact_mb:.2f}",
+        "" if gain is None or gain.size_ratio is None else f"{gain.size_ratio:.2f}×",
+        "–" if step.accuracy_percent is None else f"{step.accuracy_percent:.2f}",
+        "" if gain is None else _estimate(gain.accuracy_change, 2, sign="+"),
+    ]
+
+
+def _latency_gain(gain: Gain | None) -> str:
+    if gain is None or gain.speedup is None:
+        return ""
+    return f"{_estimate(gain.speedup, 2, '×')} {gain.latency}"
+
+
+def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str = "") -> str:
+    if estimate is None:
+        return "–"
+    text = f"{estimate.value:{sign}.{digits}f}{unit}"
+    if estimate.low is None or estimate.high is None:
+        return text
+    return f"{text} ({estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f})"
+
+
+def _bars(waterfall: Waterfall) -> Iterator[str]:
+    """One bar a step, as long as its latency. Time that a step saved is dotted, time that it cost is dark, where the
+    difference is more than noise."""
+    names = max(len(step.name) for step in waterfall.steps)
+    longest = max((step.latency.value for step in waterfall.steps if step.latency), default=0.0)
+    before: float | None = None
+    for step in waterfall.steps:
+        if step.latency is None:
+            yield f"{step.name.ljust(names)}  {step.outcome}"
+            continue
+        now = step.latency.value
+        resolved = step.gain is not None and step.gain.latency in ("faster", "slower")
+        earlier = before if before and resolved else now
+        kept, reach = (round(_BAR * ms / longest) for ms in (min(now, earlier), max(now, earlier)))
+        bar = "█" * max(kept, 1) + ("░" if now < earlier else "▓") * (reach - kept)
+        yield f"{step.name.ljust(names)}  {bar.ljust(_BAR)}  {now:.3f} ms"
+        before = now
+
+
+def _totals(waterfall: Waterfall) -> Iterator[str]:
+    last = next((step for step in reversed(waterfall.steps) if step.outcome == "measured"), None)
+    if last is None or last.total is None:
+        return
+    total = last.total
+    parts = [f"{_estimate(total.speedup, 2, '×')} {total.latency}"] if total.speedup else []
+    parts += [f"{total.size_ratio:.2f}× the size"] if total.size_ratio else []
+    parts += [f"{_estimate(total.accuracy_change, 2, sign='+')} points"] if total.accuracy_change else []
+    yield f"All steps: {last.name} over {total.over}: {', '.join(parts)}"
+
+
+def _notes(steps: Sequence[Step]) -> Iterator[str]:
+    for name in sorted({label for step in steps for label in step.trust}):
+        with_it = [step.name for step in steps if name in step.trust]
+        marked = "all steps" if len(with_it) == len(steps) else ", ".join(with_it)
+        advice = TRUST[name].advice if name in TRUST else "not a label of this version"
+        yield f"Trust: {name} ({marked}): {advice}"

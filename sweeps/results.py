@@ -1,0 +1,250 @@
+"""The results of a sweep: one row per job or skipped combination, as the store keeps it and as the ranking reads it.
+
+`to_frame` and `read_rows` are the border to a DataFrame, which has the same columns always (`FRAME_COLUMNS`).
+"""
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import EdgeSweepError
+from sweeps.metrics import METRICS
+from sweeps.records import Settled
+from sweeps.spec.sweep import SweepSpec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class ComparisonConditions:
+    """How a result was measured, apart from the device. Only results that agree in all of it are compared."""
+
+    preset: str
+    runtime_version: str
+    exec_context: str
+    gate: str
+    """`gated` where every block waited for a ready device (see `sweeps.records.Conditions.gate`), else `none`."""
+    fixed_performance: str
+    """`on`, `off`, or empty where the device has no such mode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """One finished job, or one skipped combination. Text that does not apply is empty."""
+
+    sweep: str
+    job_key: str
+    """A skipped combination has a key of its own that starts with `skipped-`."""
+    build_key: str
+    name: str
+    model: str
+    grid: str
+    device_id: str
+    device: str
+    """Maker, model and SoC, for people."""
+    fingerprint: str
+    variant: str
+    """The variant's label, for people."""
+    runtime: str
+    backend: str
+    precision: str
+    quantization: str
+    qengine: str
+    interface: str
+    layout: str
+    capture: str
+    format: str
+    fuse: bool
+    optimize: bool
+    granularity: str = "none"
+    calibration_images: int = 0
+    preference: str = "none"
+    relaxed_fp16: bool = False
+    flexible_batch: bool = False
+    reduced_range: bool = False
+    threads: int
+    cpus: str
+    reuse_input: bool
+    outcome: str
+    """`measured`, `skipped` or `failed`."""
+    stage: str = ""
+    kind: str = ""
+    reason: str = ""
+    """Why it was skipped, or what went wrong."""
+    preset: str
+    exec_context: str
+    runtime_version: str
+    gate: str = "none"
+    """This and `fixed_performance`: as in `ComparisonConditions`."""
+    fixed_performance: str = ""
+    protocol: str = ""
+    """JSON of what one block is (`Protocol.comparable`); empty in old runs."""
+    runner: str = ""
+    """Name and version of the program that timed it; empty where none did."""
+    engine_ran: str = ""
+    backend_ran: str = ""
+    executor: str = ""
+    """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
+    emulated: bool = False
+    """Its answers are a reference implementation's, not the device's."""
+    coverage: str = ""
+    """JSON of the manifest's `Coverage`, where an accelerator takes the model over."""
+    trust: tuple[str, ...] = ()
+    """The labels of the timing and of the accuracy."""
+    block_medians_ms: tuple[tuple[int, float], ...] = ()
+    """(round, median) in order of rounds."""
+    rounds: int = 0
+    samples: int = 0
+    device_seconds: float = 0.0
+    """What its blocks cost on the device's clock: starts and warm-ups included, waits not."""
+    full_seconds: float = 0.0
+    """What the preset `full` would have taken for it at least, estimated from its blocks."""
+    waited_seconds: float = 0.0
+    """For the gate, over all of its blocks."""
+    settled: Settled | None = None
+    """Why its rounds ended, where that was decided by more than their number."""
+    images: int = 0
+    stale: bool = False
+    """Not in the sweep file any more."""
+    run_id: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """By their names in `sweeps.metrics.METRICS`, and the extra metrics of runners; what is unknown is not in it."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Device and model: what stands in one table, with all that failed there."""
+        return self.device_id, self.model
+
+    @property
+    def conditions(self) -> ComparisonConditions:
+        return ComparisonConditions(
+            preset=self.preset,
+            runtime_version=self.runtime_version,
+            exec_context=self.exec_context,
+            gate=self.gate,
+            fixed_performance=self.fixed_performance,
+        )
+
+    @property
+    def comparable(self) -> tuple[tuple[str, str], ComparisonConditions, str]:
+        """Device and model, conditions, fingerprint: only rows that have all of these in common are ranked together."""
+        return self.place, self.conditions, self.fingerprint
+
+    @property
+    def setup(self) -> tuple[str, ...]:
+        """Variant, grid, threads, CPUs, reuse of the input: the same on another unit, or in another sweep."""
+        return self.variant, self.grid, str(self.threads), self.cpus, str(self.reuse_input)
+
+    @property
+    def medians_ms(self) -> dict[int, float]:
+        """The median of each block by its round."""
+        return dict(self.block_medians_ms)
+
+    @property
+    def figures(self) -> dict[str, float | None]:
+        """Every name in `METRICS`, `None` being unknown, and the extra metrics that it has."""
+        return {name: self.metrics.get(name) for name in METRICS} | dict(self.metrics)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the device ran it; what was only checked has no time."""
+        return "latency_p50_ms" in self.metrics
+
+    def figure(self, metric: str) -> float | None:
+        """As an objective or a bound sees it: outputs that equal the eager model's to the bit have endless SQNR."""
+        value = self.metrics.get(metric)
+        if value is None and metric == "sqnr_db" and "agreement_percent" in self.metrics:
+            return math.inf
+        return value
+
+
+_COLUMNS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name != "metrics"}
+
+FRAME_COLUMNS = (*_COLUMNS, "extra_metrics", *METRICS)
+"""Every column of the frame, in order: the fields of `ResultRow`, a dict of the extra metrics by name, then every
+metric as a float (NaN is unknown)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepResults:
+    """One sweep as it is in the store. `frame` has `FRAME_COLUMNS`."""
+
+    name: str
+    spec: SweepSpec
+    frame: "pd.DataFrame"
+    updated: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepInfo:
+    """One line in a list of sweeps. `updated` changes whenever a row does; `runs` counts jobs and skipped ones."""
+
+    name: str
+    updated: datetime
+    runs: int
+
+
+def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
+    """A data frame with `FRAME_COLUMNS`, one line per row in the order given; also without any row."""
+    import pandas as pd
+
+    records = [
+        [*(getattr(row, name) for name in _COLUMNS), _extra(row), *(row.metrics.get(name) for name in METRICS)]
+        for row in rows
+    ]
+    frame = pd.DataFrame.from_records(records, columns=list(FRAME_COLUMNS))
+    return frame.astype(dict.fromkeys(METRICS, "float64"))
+
+
+def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
+    """The rows of one sweep that count (those that are `stale` do not), in order of their names.
+
+    Columns may be missing. What is unknown is empty, false or 0, and a metric that is not finite is unknown.
+    """
+    records = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    rows = [_row({str(column): value for column, value in record.items()}) for record in records]
+    counting = [row for row in rows if row.sweep == sweep and not row.stale]
+    return sorted(counting, key=lambda row: (row.name, row.job_key))
+
+
+def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
+    """Those of one device by its id, its text for people, or a part of either. Raises `EdgeSweepError` for none."""
+    exact = [row for row in rows if device in (row.device_id, row.device)]
+    part = device.casefold()
+    found = exact or [row for row in rows if part in row.device.casefold() or part in row.device_id.casefold()]
+    if not found:
+        known = sorted({name for row in rows for name in (row.device, row.device_id)})
+        close = difflib.get_close_matches(device, known, n=1)
+        raise EdgeSweepError(
+            f"there are no results of a device {device!r}",
+            f"did you mean {close[0]!r}?" if close else f"there are results of: {', '.join(known) or 'no device yet'}",
+        )
+    return found
+
+
+def _extra(row: ResultRow) -> dict[str, float]:
+    return {name: value for name, value in row.metrics.items() if name not in METRICS}
+
+
+def _row(record: Mapping[str, Any]) -> ResultRow:
+    metrics = {name: float(value) for name in METRICS if (value := record.get(name)) is not None}
+    metrics |= record.get("extra_metrics") or {}
+    values = {name: _cell(name, kind, record.get(name)) for name, kind in _COLUMNS.items()}
+    return ResultRow(**values, metrics={name: value for name, value in metrics.items() if math.isfinite(value)})
+
+
+def _cell(name: str, kind: Any, value: Any) -> Any:
+    """The value of one column, as the row's field of that name and type has it; `None` is unknown."""
+    match name:
+        case "settled":
+            return value if isinstance(value, Settled) else None
+        case "trust":
+            return tuple(value or ())
+        case "block_medians_ms":
+            return tuple((int(round_), float(ms)) for round_, ms in value or ())
+        case _:
+            return kind() if value is None else kind(value)

@@ -1,0 +1,4 @@
+"""Sweep files: reads them, checks them, and says what is wrong where.
+
+Step: spec
+"""

@@ -1,0 +1,140 @@
+"""What one field of a sweep file may hold: names, paths, CPUs, metrics, devices."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from sweeps.errors import did_you_mean
+from sweeps.metrics import METRICS
+from sweeps.spec import catalog
+from sweeps.spec.messages import SENTENCE
+
+
+def wrong(message: str, *at: str | int) -> PydanticCustomError:
+    """An error of the field that is being validated, or of what lies `at` below it."""
+    return PydanticCustomError(SENTENCE, "{message}", {"message": message, "at": at})
+
+
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
+
+
+def _check_name(name: str) -> str:
+    # Names are joined by separators in the names of jobs, so that these stay unique; and they become MLflow's.
+    if not re.fullmatch(_NAME, name):
+        raise wrong(f"the name {name[:80]!r} must be letters, digits, '.', '_' and '-' only, 64 at most")
+    return name
+
+
+def _check_source(source: str) -> str:
+    module, colon, function = source.partition(":")
+    if not all(part.isidentifier() for part in module.split(".")) or (colon and not function.isidentifier()):
+        raise wrong(f"{source[:80]!r} is neither torchvision's name of a model (mobilenet_v2) nor module:function")
+    if not colon and "." in module:
+        raise wrong(f"{source[:80]!r} names no function; write module:function")
+    return source
+
+
+def _check_cpus(cpus: str) -> str:
+    """`all`, `big`, `little`, or every CPU by number: `0-2,5` becomes `0,1,2,5`."""
+    if cpus in ("all", "big", "little"):
+        return cpus
+    numbers: list[int] = []
+    for part in cpus.split(","):
+        found = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
+        if not found:
+            raise wrong(f"{cpus[:80]!r} is no list of CPUs; write all, big, little, or for instance 0,1 or 0-3")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last < first:
+            raise wrong(f"the range {part.strip()} ends before it starts")
+        numbers += range(first, last + 1)
+    if len(set(numbers)) < len(numbers):
+        raise wrong(f"{cpus[:80]!r} names a CPU twice")
+    return ",".join(map(str, sorted(numbers)))
+
+
+def _check_metric(metric: str) -> str:
+    if metric not in METRICS:
+        raise wrong(f"there is no metric {metric!r} (allowed: {', '.join(METRICS)}){did_you_mean(metric, METRICS)}")
+    return metric
+
+
+@dataclass(frozen=True, slots=True)
+class ValueOf:
+    """What a build axis of text may hold, as the catalog has it: like a `Literal` of those values."""
+
+    axis: str
+
+    def __get_pydantic_core_schema__(self, _source: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema(list(catalog.values(self.axis)))
+
+
+def _check_device(device: str) -> str:
+    if catalog.device(device) is not None:
+        return device
+    kind = device.partition(":")[0]
+    # Simulated ones last: nobody means them by chance.
+    known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
+    allowed = ", ".join(usage for entry in known for usage in entry.usages)
+    if kind == "tag":
+        raise wrong(f"{device!r} is a kind of device that this version can not measure on (allowed: {allowed})")
+    single = [entry.name for entry in known if not entry.unit]
+    raise wrong(f"there is no device {device!r} (allowed: {allowed}){did_you_mean(device, single)}")
+
+
+def _device_pattern() -> str:
+    return f"^({'|'.join(entry.pattern for entry in catalog.devices().values())})$"
+
+
+def check_path_text(path: object) -> object:
+    if isinstance(path, str) and (not path.strip() or re.search(r"[\0\r\n]", path)):
+        raise wrong("a path must be one line of text and not empty")
+    return path
+
+
+def from_file(path: Path, info: ValidationInfo) -> Path:
+    """Relative paths start at the sweep file's folder; outside `load` (the journal's copy) they are left alone."""
+    folder = (info.context or {}).get("folder")
+    if folder is None:
+        return path
+    try:
+        return Path(folder / path.expanduser()).resolve()
+    except (OSError, RuntimeError) as error:
+        raise wrong(f"the path {path} can not be followed: {error}") from error
+
+
+def exists(kind: Literal["file", "folder"], path: Path) -> bool:
+    try:
+        return path.is_file() if kind == "file" else path.is_dir()
+    except OSError:  # a name too long, or a folder that may not be entered
+        return False
+
+
+Name = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"pattern": f"^{_NAME}$"})]
+MetricName = Annotated[str, AfterValidator(_check_metric), Field(json_schema_extra={"enum": list(METRICS)})]
+DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra={"pattern": _device_pattern()})]
+Source = Annotated[str, AfterValidator(_check_source)]
+Cpus = Annotated[str, AfterValidator(_check_cpus)]
+FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text), AfterValidator(from_file)]
+"""Absolute once `load` has read it, because it starts at the sweep file's folder."""
+Size = Annotated[int, Field(ge=1, le=65_536)]
+Deviation = Annotated[float, Field(gt=0)]
+
+
+class Part(BaseModel):
+    """A block of keys of a sweep file: no key that is not known, no value of another type."""
+
+    # Validators are built at their first use: commands start without those that they do not need.
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
+
+
+def check_unique(names: list[str], message: str, *at: str) -> None:
+    """`message` has `{}` for the name that comes twice; what is wrong lies `at` below its place in the list."""
+    seen: set[str] = set()
+    for position, name in enumerate(names):
+        if name and name in seen:
+            raise wrong(message.format(repr(name)), position, *at)
+        seen.add(name)

@@ -1,0 +1,129 @@
+"""What a sweep file says of models and of the images that they are calibrated and evaluated with."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from sweeps.errors import did_you_mean
+from sweeps.spec.fields import Deviation, FilePath, Name, Part, Size, Source, check_path_text, exists, from_file, wrong
+
+Scalar = str | int | float | bool
+
+
+WEIGHTS = ("pretrained", "random", "demo")
+"""What `weights` may say instead of a path."""
+
+
+def _images() -> Any:
+    return Field(
+        default=None,
+        ge=1,
+        description="Use only so many; left out: all, but 100 of a folder or a torchvision set to calibrate with.",
+    )
+
+
+class ModelSpec(Part):
+    """One network: where its code comes from, its weights, the shape of its input."""
+
+    source: Source = Field(description="torchvision's name (mobilenet_v2) or your own module:function.")
+    name: Name = Field(
+        default_factory=lambda given: str(given.get("source", "")).rpartition(":")[2],
+        description="Name in results; the source's part behind the colon if left out.",
+    )
+    arguments: dict[str, Scalar] = Field(default_factory=dict, description="Keyword arguments of the constructor.")
+    weights: str = Field(
+        default="pretrained",
+        description="pretrained (torchvision's), random (settled, seeded), demo (trained on digits by EdgeSweep), "
+        "or the path of a checkpoint that holds a state_dict (relative to the sweep file).",
+    )
+    seed: int = Field(default=0, ge=0, description="For weights: random and demo.")
+    input_shape: tuple[Size, Size, Size, Size] = Field(
+        default=(1, 3, 224, 224), description="Batch, channels, height, width."
+    )
+
+    @field_validator("weights")
+    @classmethod
+    def _weights_exist(cls, weights: str, info: ValidationInfo) -> str:
+        check_path_text(weights)
+        if weights in WEIGHTS:
+            return weights
+        path = from_file(Path(weights), info)
+        if info.context and not exists("file", path):
+            near = did_you_mean(weights, WEIGHTS)
+            raise wrong(f"there is no file {path} (allowed: {', '.join(WEIGHTS)}, or a checkpoint's path){near}")
+        return str(path)
+
+    @model_validator(mode="after")
+    def _pretrained_is_torchvisions(self) -> Self:
+        if self.weights == "pretrained" and ":" in self.source:
+            raise wrong(
+                "pretrained weights exist for torchvision's models only; give a checkpoint's path, or random", "weights"
+            )
+        return self
+
+
+class DigitsData(Part):
+    """scikit-learn's handwritten digits: 1,200 images to train and calibrate with, 597 held out. No network."""
+
+    source: Literal["digits"]
+    images: int | None = _images()
+
+
+class FolderData(Part):
+    """A folder with one sub-folder of images per class (torchvision's ImageFolder layout)."""
+
+    source: Literal["folder"]
+    path: FilePath = Field(description="The folder (relative to the sweep file).")
+    images: int | None = _images()
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[Deviation, Deviation, Deviation] = (0.229, 0.224, 0.225)
+
+    @field_validator("path")
+    @classmethod
+    def _path_exists(cls, path: Path, info: ValidationInfo) -> Path:
+        if info.context and not exists("folder", path):
+            raise wrong(f"there is no folder {path}")
+        return path
+
+
+def _download_folder() -> Any:
+    # As text: pydantic takes a default for what the file says, and in a file a path is text.
+    about = "Download folder (relative to the sweep file)."
+    return Field(default="datasets", validate_default=True, description=about)
+
+
+class TorchvisionData(Part):
+    """A data set of torchvision by its class name, for instance CIFAR10. Downloads where there is a network."""
+
+    source: Literal["torchvision"]
+    dataset: str = Field(description="Name of the class in torchvision.datasets.")
+    root: FilePath = _download_folder()
+    images: int | None = _images()
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    std: tuple[Deviation, Deviation, Deviation] = (0.229, 0.224, 0.225)
+
+    @field_validator("dataset")
+    @classmethod
+    def _dataset_is_a_class_name(cls, dataset: str) -> str:
+        if not dataset.isidentifier():
+            raise wrong(f"{dataset[:80]!r} is no name of a class in torchvision.datasets, such as CIFAR10")
+        return dataset
+
+
+class SyntheticData(Part):
+    """Seeded smooth images without labels: for random weights, where no real image means anything."""
+
+    source: Literal["synthetic"]
+    images: int = Field(default=32, ge=1, le=10_000)
+    seed: int = Field(default=0, ge=0)
+
+
+DataSource = Annotated[DigitsData | FolderData | TorchvisionData | SyntheticData, Field(discriminator="source")]
+
+
+class DataSpec(Part):
+    """What int8 is calibrated with, and what accuracy is computed on. No image is ever in both."""
+
+    calibration: DataSource = DigitsData(source="digits", images=100)
+    evaluation: DataSource = DigitsData(source="digits")

@@ -1,0 +1,114 @@
+"""The sweep file: what a person writes, validated before anything runs."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from sweeps.errors import SpecError
+from sweeps.spec import catalog
+from sweeps.spec.fields import DeviceName, Name, Part, check_unique
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import (
+    WEIGHTS,
+    DataSource,
+    DataSpec,
+    DigitsData,
+    FolderData,
+    ModelSpec,
+    Scalar,
+    SyntheticData,
+    TorchvisionData,
+)
+from sweeps.spec.messages import sentences
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
+from sweeps.spec.yaml_source import read_yaml
+
+__all__ = [
+    "WEIGHTS",
+    "ConstraintSpec",
+    "DataSource",
+    "DataSpec",
+    "DigitsData",
+    "FolderData",
+    "GateSpec",
+    "GridSpec",
+    "MinutesBudget",
+    "ModelSpec",
+    "ObjectiveSpec",
+    "ProtocolSpec",
+    "Scalar",
+    "SweepSpec",
+    "SyntheticData",
+    "TorchvisionData",
+    "json_schema",
+    "load",
+]
+
+
+def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"]:
+    return "race" if protocol is not None and protocol.preset == "race" else "full"
+
+
+class SweepSpec(Part):
+    """One sweep file."""
+
+    name: Name = Field(description="Name of the sweep in the store.")
+    models: tuple[ModelSpec, ...] = Field(min_length=1)
+    data: DataSpec = DataSpec()
+    grids: tuple[GridSpec, ...] = Field(min_length=1)
+    devices: tuple[DeviceName, ...] = Field(default=("local",), min_length=1, json_schema_extra={"uniqueItems": True})
+    protocol: ProtocolSpec = ProtocolSpec()
+    objective: ObjectiveSpec = ObjectiveSpec()
+    budget: Literal["full", "race"] | MinutesBudget = Field(
+        default_factory=lambda given: _budget_of(given.get("protocol")),
+        description="full: measure everything to the end; race: only until it is clear what can not win; "
+        "race for protocol: {preset: race}, else full, if left out.",
+    )
+
+    @field_validator("models")
+    @classmethod
+    def _model_names_are_unique(cls, models: tuple[ModelSpec, ...]) -> tuple[ModelSpec, ...]:
+        message = "a second model is called {}; give each its own name"
+        check_unique([model.name for model in models], message, "name")
+        return models
+
+    @field_validator("grids")
+    @classmethod
+    def _grid_names_are_unique(cls, grids: tuple[GridSpec, ...]) -> tuple[GridSpec, ...]:
+        check_unique([grid.name for grid in grids], "a second grid is called {}; give each its own name", "name")
+        return grids
+
+    @field_validator("devices")
+    @classmethod
+    def _devices_are_unique(cls, devices: tuple[str, ...]) -> tuple[str, ...]:
+        check_unique(list(devices), "the device {} is in this list twice")
+        return devices
+
+
+def load(path: Path) -> SweepSpec:
+    """Read and validate a sweep file. Relative paths in it become absolute (relative to the file).
+
+    Raises `SpecError` with every problem of the file on a line of its own: file, line, what is wrong, what is allowed.
+    """
+    document = read_yaml(path)
+    error = None
+    try:
+        # As JSON, because there a strict tuple may be written as a list and a path as text.
+        text = json.dumps(document.data)
+        sweep = SweepSpec.model_validate_json(text, context={"folder": path.absolute().parent})
+    except ValidationError as caught:
+        error = caught
+    problems = sentences(document, error, json_schema())
+    if problems:
+        remedy = "correct the sweep file; `edgesweep schema` prints all that it may hold"
+        raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
+    return sweep
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a sweep file, for editors to check and complete it."""
+    schema = SweepSpec.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "EdgeSweep sweep file"}

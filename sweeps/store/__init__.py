@@ -1,0 +1,4 @@
+"""The store: results go from the journal to MLflow, and are read back from there.
+
+Step: store
+"""

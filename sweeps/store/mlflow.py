@@ -1,0 +1,409 @@
+"""MLflow: results are written from the journal and read by rankings and pages.
+
+Only this module and `store_client` import mlflow. That takes over a second, so it happens in the calls that need it.
+"""
+
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeps.errors import NoResultsError, StoreError
+from sweeps.imported import Imported
+from sweeps.journal.journal import Journal
+from sweeps.journal.news import Position
+from sweeps.journal.plans import skipped_key
+from sweeps.json_records import document, from_json, to_json
+from sweeps.manifest import FILE_NAME, Manifest
+from sweeps.records import Block, Measured
+from sweeps.results import ResultRow, SweepInfo, SweepResults, to_frame
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store import run_content, sweep_tags
+from sweeps.store.client import FIRST_STEP, active_runs, connect, translated
+from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, STALE, TAG, RunContent
+from sweeps.store.uri import is_database, redact
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+
+__all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load", "load_imported"]
+
+_SWEEP, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}updated", f"{TAG}runs"
+_DATA = f"{TAG}data_manifests"
+_IMPORTED = f"{TAG}imported"
+_IS_SWEEP, _IS_IMPORTED = (f"tags.`{RECORD}` = '{kind}'" for kind in ("sweep", "imported"))
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenRun:
+    run_id: str
+    attempt_key: str
+    running: bool
+    """Still RUNNING: its driver was killed, or the reply to its creation was lost."""
+    stale: bool
+    evaluation_id: str
+
+
+@dataclass(slots=True)
+class _Written:
+    """What MLflow holds of one sweep, as far as this process knows."""
+
+    experiment_id: str
+    parent_id: str
+    parent_tags: dict[str, str]
+    runs: dict[str, list[_WrittenRun]]
+    """By job key."""
+    imported: set[str]
+    """Keys of the figures of hand-run tools."""
+    position: Position | None = None
+    """How much of the journal is in it."""
+
+
+class Store:
+    """Writes finished jobs to MLflow. `artifact_root` holds artifacts where MLflow is a database, not a server."""
+
+    def __init__(self, tracking_uri: str, artifact_root: Path) -> None:
+        self._uri = tracking_uri
+        self._artifact_root = artifact_root
+        self._written: dict[tuple[Path, str], _Written] = {}
+
+    def check(self) -> None:
+        """Raises `StoreError` within seconds where MLflow can not be used. Makes a sqlite database that is missing."""
+        with translated(self._uri):
+            connect(self._uri, make=True).search_experiments(max_results=1)
+
+    def publish(self, journal: Journal, sweep: str) -> int:
+        """Write what the journal has and MLflow has not: finished jobs, skipped combinations. Returns how many.
+
+        May be called at any time and as often as wanted. Raises `StoreError` where MLflow does not take it; then the
+        next call looks up what did arrive and goes on from there.
+        """
+        key = (journal.path, sweep)
+        # Not put back after an error of any kind: then only MLflow knows what it has.
+        written = self._written.pop(key, None)
+        with translated(self._uri):
+            client = connect(self._uri, make=True)
+            looked_up = written is None
+            if written is None:
+                written = self._look_up(client, journal, sweep)
+            position = journal.position(sweep)
+            count, changed = _bring_all(client, journal, sweep, written)
+            # A driver that was killed may have changed something and not said so.
+            if changed or looked_up:
+                _tell_changed(client, written)
+        written.position = position
+        self._written[key] = written
+        return count
+
+    def attach(self, sweep: str, files: dict[str, str]) -> None:
+        """Put texts by their names beside the sweep file, on the sweep's own run. Raises `StoreError`."""
+        with translated(self._uri):
+            client = connect(self._uri, make=False)
+            experiment = client.get_experiment_by_name(sweep)
+            found = [] if experiment is None else active_runs(client, [experiment.experiment_id], _IS_SWEEP)
+            if not found:
+                raise StoreError(f"there is no sweep {sweep!r} in MLflow", FIRST_STEP)
+            _upload(client, found[0].info.run_id, files)
+
+    def _look_up(self, client: "MlflowClient", journal: Journal, sweep: str) -> _Written:
+        """What MLflow has now; the experiment and the sweep's own run are made where they are missing."""
+        experiment_id = self._experiment(client, sweep)
+        runs = active_runs(client, [experiment_id])
+        known = {job.key for job, _ in journal.jobs(sweep)}
+        known |= {skipped_key(skip.skipped) for skip in journal.skipped_since(sweep, None)}
+        found: dict[str, list[_WrittenRun]] = {}
+        imported: set[str] = set()
+        for run in runs:
+            tags = run.data.tags
+            if tags.get(RECORD) == "imported":
+                imported.add(tags.get(ATTEMPT_KEY, ""))
+                if run.info.status == "RUNNING":
+                    client.set_terminated(run.info.run_id, status="FINISHED")
+            if tags.get(RECORD) == "job" and tags.get(JOB_KEY):
+                entry = _WrittenRun(
+                    run.info.run_id,
+                    tags.get(ATTEMPT_KEY, ""),
+                    run.info.status == "RUNNING",
+                    tags.get(STALE) == "true",
+                    tags.get(run_content.EVALUATION_ID, ""),
+                )
+                if entry.running and tags[JOB_KEY] in known:
+                    client.delete_run(entry.run_id)
+                else:
+                    found.setdefault(tags[JOB_KEY], []).append(entry)
+        parents = [run for run in runs if run.data.tags.get(RECORD) == "sweep"]
+        for duplicate in parents[1:]:
+            client.delete_run(duplicate.info.run_id)
+        parent = (
+            parents[0]
+            if parents
+            else client.create_run(experiment_id, run_name=sweep, tags={RECORD: "sweep", _SWEEP: sweep})
+        )
+        if parent.info.status == "RUNNING":
+            client.set_terminated(parent.info.run_id, status="FINISHED")
+        return _Written(experiment_id, parent.info.run_id, dict(parent.data.tags), found, imported)
+
+    def _experiment(self, client: "MlflowClient", sweep: str) -> str:
+        experiment = client.get_experiment_by_name(sweep)
+        if experiment is None:
+            location = (self._artifact_root / sweep).resolve().as_uri() if is_database(self._uri) else None
+            return str(client.create_experiment(sweep, artifact_location=location, tags={_SWEEP: sweep}))
+        if experiment.tags.get(_SWEEP) != sweep:
+            raise StoreError(
+                f"MLflow at {redact(self._uri, self._uri)} has an experiment {sweep!r} that is not EdgeSweep's",
+                "give the sweep another name in the sweep file",
+            )
+        if experiment.lifecycle_stage == "deleted":
+            client.restore_experiment(experiment.experiment_id)
+        return str(experiment.experiment_id)
+
+
+def load(tracking_uri: str, sweep: str | None) -> SweepResults:
+    """Everything that MLflow has of one sweep (the last updated one if `None`), one row per job, ordered by name.
+
+    Raises `NoResultsError` where there is no such sweep or nothing in it yet.
+    """
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
+        experiments = _experiments(client)
+        if sweep is None:
+            sweep = next((info.name for info in _infos(client, experiments)), None)
+        experiment = next((entry for entry in experiments if entry.name == sweep), None)
+        if sweep is None or experiment is None:
+            known = ", ".join(sorted(entry.name for entry in experiments))
+            raise NoResultsError(
+                f"there is no sweep {sweep!r} in MLflow" if sweep else "there is no sweep in MLflow yet",
+                f"it has: {known}" if known else FIRST_STEP,
+            )
+        runs = active_runs(client, [experiment.experiment_id])
+    parent = next((run for run in runs if run.data.tags.get(RECORD) == "sweep"), None)
+    # Oldest first: where a run is just being replaced, the newer one stays.
+    finished = {
+        run.data.tags[JOB_KEY]: run
+        for run in runs
+        if run.data.tags.get(RECORD) == "job" and run.info.status != "RUNNING"
+    }
+    if parent is None or not finished:
+        raise NoResultsError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {FIRST_STEP}")
+    rows = sorted((_row(sweep, run) for run in finished.values()), key=lambda row: (row.name, row.job_key))
+    return SweepResults(
+        name=sweep,
+        spec=sweep_tags.from_tags(sweep, parent.data.tags),
+        frame=to_frame(rows),
+        updated=_info(sweep, parent).updated,
+    )
+
+
+def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
+    """The figures of hand-run tools that MLflow has of a sweep, in the order of their imports. Raises `StoreError`."""
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
+        experiment = client.get_experiment_by_name(sweep)
+        runs = [] if experiment is None else active_runs(client, [experiment.experiment_id], _IS_IMPORTED)
+    found = (from_json(Imported, run.data.tags.get(_IMPORTED, "")) for run in runs)
+    return tuple({one.key: one for one in found}.values())
+
+
+def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
+    """All sweeps in MLflow, the last updated first. Raises `StoreError` where there is no store yet."""
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
+        return _infos(client, _experiments(client))
+
+
+def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
+    """Write everything that is new since `written.position`: how many runs, and whether anything changed at all."""
+    count, changed = 0, _save_spec(client, journal.spec(sweep), written)
+    changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
+    changed |= _save_imported(client, journal.imported(sweep), written)
+    for planned in journal.jobs_since(sweep, written.position):
+        job, outcome = planned.job, journal.outcome(planned)
+        if outcome is None:
+            # Pending again (more rounds are wanted, or a retry): what is there stays until something better comes. But
+            # accuracies on other images than those of the sweep file are not ranked beside the new ones.
+            there = written.runs.get(job.key, [])
+            elsewhere = any(run.evaluation_id != (planned.evaluation_id or "") for run in there)
+            changed |= _mark(client, written, job.key, planned.stale or elsewhere)
+            continue
+        blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
+        manifest = journal.artifact(job.build_key)
+        content = run_content.of_job(
+            sweep, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol)
+        )
+        new = _bring(client, written, content, blocks, manifest)
+        changed |= _mark(client, written, job.key, planned.stale) or new
+        count += new
+    for skip in journal.skipped_since(sweep, written.position):
+        content = run_content.of_skipped(sweep, skip)
+        new = _bring(client, written, content, (), None)
+        changed |= _mark(client, written, content.row.job_key, skip.stale) or new
+        count += new
+    return count, changed
+
+
+def _bring(
+    client: "MlflowClient", written: _Written, content: RunContent, blocks: Sequence[Block], manifest: Manifest | None
+) -> bool:
+    """Write the run unless it is there; then delete what it replaces, so that a reader never misses the job."""
+    there = written.runs.get(content.row.job_key, [])
+    kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
+    new = kept is None
+    if kept is None:
+        run_id = _write(client, written, content, blocks, manifest)
+        evaluation_id = content.tags[run_content.EVALUATION_ID]
+        kept = _WrittenRun(
+            run_id, content.attempt_key, running=False, stale=content.row.stale, evaluation_id=evaluation_id
+        )
+    for run in there:
+        if run.run_id != kept.run_id:
+            client.delete_run(run.run_id)
+    written.runs[content.row.job_key] = [kept]
+    return new
+
+
+def _write(
+    client: "MlflowClient", written: _Written, content: RunContent, blocks: Sequence[Block], manifest: Manifest | None
+) -> str:
+    from mlflow.entities import Metric, Param, RunTag
+
+    identity = {RECORD: "job", JOB_KEY: content.row.job_key, ATTEMPT_KEY: content.attempt_key}
+    run = client.create_run(
+        written.experiment_id,
+        run_name=run_content.cut(content.row.name, 250),
+        tags={"mlflow.parentRunId": written.parent_id, **identity},
+    )
+    run_id = str(run.info.run_id)
+    now_ms = int(time.time() * 1000)
+    metrics = [Metric(name, value, now_ms, 0) for name, value in content.metrics.items()]
+    # One request takes 1,000 metrics at most.
+    metrics += [
+        Metric(run_content.BLOCK_MEDIAN, ms, now_ms, step)
+        for step, (_, ms) in enumerate(content.block_medians_ms[-900:])
+    ]
+    client.log_batch(
+        run_id,
+        metrics=metrics,
+        params=[Param(name, value) for name, value in content.params.items()],
+        tags=[RunTag(name, value) for name, value in content.tags.items()],
+    )
+    files = {}
+    if blocks:
+        samples = {"job_key": content.row.job_key, "blocks": [document(block) for block in blocks]}
+        files["samples.json"] = json.dumps(samples, allow_nan=False)
+    if manifest is not None:
+        files[FILE_NAME] = manifest.model_dump_json(indent=2)
+    if files:
+        _upload(client, run_id, files)
+    client.set_terminated(run_id, status=content.status)
+    return run_id
+
+
+def _mark(client: "MlflowClient", written: _Written, job_key: str, stale: bool) -> bool:
+    """Set the tag `stale` where it is another; whether it was."""
+    differing = [run for run in written.runs.get(job_key, []) if run.stale != stale]
+    for run in differing:
+        client.set_tag(run.run_id, STALE, json.dumps(stale))
+    if differing:
+        written.runs[job_key] = [replace(run, stale=stale) for run in written.runs[job_key]]
+    return bool(differing)
+
+
+def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bool:
+    """The sweep file on the sweep's own run: in tags, and as an artifact for people."""
+    tags = sweep_tags.to_tags(spec)
+    if tags.items() <= written.parent_tags.items():
+        return False
+    _upload(client, written.parent_id, {"sweep.json": spec.model_dump_json(indent=2)})
+    _set_tags(client, written, tags)
+    return True
+
+
+def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], written: _Written) -> bool:
+    """Which images results were computed on, as artifacts of the sweep's own run; rows name them by their ids."""
+    there = set(json.loads(written.parent_tags.get(_DATA, "[]")))
+    missing = {key: text for key, text in manifests.items() if key not in there}
+    if not missing:
+        return False
+    _upload(client, written.parent_id, {f"data-{key[:16]}.json": text for key, text in missing.items()})
+    _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
+    return True
+
+
+def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written: _Written) -> bool:
+    """A run for each that has none. All of it is in the tags that the run begins with, so that none is ever half."""
+    missing = {one.key: one for one in figures if one.key not in written.imported}
+    for key, one in missing.items():
+        tags = {"mlflow.parentRunId": written.parent_id, RECORD: "imported", ATTEMPT_KEY: key, _IMPORTED: to_json(one)}
+        name = run_content.cut(f"imported: {one.variant}", 250)
+        run = client.create_run(written.experiment_id, run_name=name, tags=tags)
+        client.set_terminated(run.info.run_id, status="FINISHED")
+        written.imported.add(key)
+    return bool(missing)
+
+
+def _tell_changed(client: "MlflowClient", written: _Written) -> None:
+    """Last of all: readers take `updated` for the sign that anything changed."""
+    _set_tags(client, written, {_UPDATED: datetime.now(UTC).isoformat(), _RUNS: str(len(written.runs))})
+
+
+def _set_tags(client: "MlflowClient", written: _Written, tags: dict[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    client.log_batch(written.parent_id, tags=[RunTag(name, value) for name, value in tags.items()])
+    written.parent_tags |= tags
+
+
+def _upload(client: "MlflowClient", run_id: str, files: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory(prefix="edgesweep-") as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        try:
+            client.log_artifacts(run_id, folder)
+        except Exception as error:  # noqa: BLE001  # every object store has errors of its own
+            raise StoreError(
+                f"MLflow does not take artifacts: {redact(str(error), '')}",
+                "check the server's artifact store and its credentials; the journal keeps everything",
+            ) from None
+
+
+def _experiments(client: "MlflowClient") -> list["Experiment"]:
+    found: list[Experiment] = []
+    token: str | None = None
+    while True:
+        page = client.search_experiments(max_results=1000, page_token=token)
+        found += [experiment for experiment in page if experiment.tags.get(_SWEEP) == experiment.name]
+        token = page.token
+        if not token:
+            return found
+
+
+def _infos(client: "MlflowClient", experiments: Iterable["Experiment"]) -> list[SweepInfo]:
+    names = {experiment.experiment_id: experiment.name for experiment in experiments}
+    parents = active_runs(client, list(names), _IS_SWEEP)
+    infos = {names[run.info.experiment_id]: _info(names[run.info.experiment_id], run) for run in reversed(parents)}
+    return sorted(infos.values(), key=lambda info: info.updated, reverse=True)
+
+
+def _info(sweep: str, parent: "Run") -> SweepInfo:
+    started = datetime.fromtimestamp(parent.info.start_time / 1000, UTC)
+    updated = parent.data.tags.get(_UPDATED)
+    return SweepInfo(
+        name=sweep,
+        updated=datetime.fromisoformat(updated) if updated else started,
+        runs=int(parent.data.tags.get(_RUNS, "0")),
+    )
+
+
+def _row(sweep: str, run: "Run") -> ResultRow:
+    try:
+        return run_content.to_row(sweep, run.info.run_id, run.data.params, run.data.metrics, run.data.tags)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"run {run.info.run_id} of the sweep {sweep!r} in MLflow is damaged: {error}",
+            "delete that run; the next `edgesweep run` writes it again",
+        ) from error

@@ -1,0 +1,269 @@
+"""What one MLflow run holds: params, metrics and tags. Made from the journal's records, read as a `ResultRow`. Pure."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from sweeps.errors import StoreError
+from sweeps.journal.journal import Journal
+from sweeps.journal.plans import skipped_key
+from sweeps.json_records import from_json, to_json
+from sweeps.manifest import Manifest
+from sweeps.metrics import METRICS
+from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
+from sweeps.protocol.stopping import full_seconds
+from sweeps.records import (
+    Accuracy,
+    Block,
+    Failed,
+    Job,
+    Measured,
+    RunAxes,
+    Settled,
+    Skipped,
+    Timing,
+    Variant,
+    canonical_key,
+)
+from sweeps.results import ResultRow
+
+TAG = "edgesweep."
+RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"
+EVALUATION_ID = f"{TAG}evaluation_id"
+COVERAGE = f"{TAG}coverage"
+"""JSON of the manifest's `Coverage`, where it has one."""
+BLOCK_MEDIAN = "block_median_ms"
+"""A metric with one step per round, for MLflow's own pages."""
+
+# What every MLflow from 2.0 on takes; newer ones take more.
+MAX_TAG_LENGTH = 5000
+MAX_PARAM_LENGTH = 500
+
+_PARAMS = ("model", *(axis.name for axis in fields(Variant)), *(axis.name for axis in fields(RunAxes)))
+_TAGS = {
+    entry.name: f"{TAG}{'device_fingerprint' if entry.name == 'fingerprint' else entry.name}"
+    for entry in fields(ResultRow)
+    if entry.name not in ("metrics", "run_id", *_PARAMS)
+}
+"""The tag of each field of a row that is no param."""
+_MAX_WORDS = 300
+"""Of a text inside a JSON tag: six times as many bytes, twice, still fit."""
+_STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContent:
+    """One run as it is written. `attempt_key` changes whenever anything but `stale` does."""
+
+    row: ResultRow
+    attempt_key: str
+    status: str
+    params: Mapping[str, str]
+    metrics: Mapping[str, float]
+    block_medians_ms: tuple[tuple[int, float], ...]
+    tags: Mapping[str, str]
+
+
+def of_job(
+    sweep: str,
+    planned: PlannedJob,
+    outcome: Measured | Failed,
+    blocks: Sequence[Block],
+    manifest: Manifest | None,
+    settled: Settled | None = None,
+) -> RunContent:
+    """The run of a finished job. `blocks` are those that `outcome` summarises, `settled` says why there are no more."""
+    job = planned.job
+    metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
+    about: dict[str, Any] = {"emulated": job.emulated, "settled": settled}
+    if isinstance(outcome, Measured):
+        metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
+        metrics |= {} if outcome.timing is None else outcome.timing.extra_metrics
+        about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
+    else:
+        about |= {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.message}
+    row = _row(sweep, job.key, job.build_key, job, planned, metrics, about)
+    return _content(row, planned, manifest)
+
+
+def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:
+    skipped = planned.skipped
+    about = {"outcome": "skipped", "reason": skipped.reason}
+    return _content(_row(sweep, skipped_key(skipped), "", skipped, planned, {}, about), planned, None)
+
+
+def to_row(
+    sweep: str, run_id: str, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
+) -> ResultRow:
+    """The row in a run whose tag `edgesweep.record` is `job`. What the run does not have yet takes its default.
+
+    Raises `ValueError` or `TypeError` where the run is damaged.
+    """
+    values: dict[str, Any] = {}
+    for entry in fields(ResultRow):
+        text = params.get(entry.name) if entry.name in _PARAMS else tags.get(_TAGS.get(entry.name, ""))
+        if text is not None:
+            values[entry.name] = _parsed(entry.name, entry.type, text)
+    known = {name: value for name, value in metrics.items() if name != BLOCK_MEDIAN and math.isfinite(value)}
+    return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
+
+
+def gate_of(blocks: Iterable[Block]) -> str:
+    """`gated` where each of them waited for a ready device, else `none`."""
+    return "none" if any(block.conditions.gate == "none" for block in blocks) else "gated"
+
+
+def fixed_performance_of(blocks: Iterable[Block]) -> str:
+    """`on`, `off`, or empty where the device has no such mode. Blocks of several modes give a value of their own."""
+    modes = {block.conditions.fixed_performance for block in blocks}
+    words = {True: "on", False: "off", None: "none"}
+    return "" if modes <= {None} else " and ".join(sorted(words[mode] for mode in modes))
+
+
+def cut(text: str, length: int) -> str:
+    """At most `length` characters, an ellipsis last where some are missing; no NUL, which databases refuse."""
+    text = text.replace("\x00", "")
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Sequence[Block]) -> dict[str, Any]:
+    about: dict[str, Any] = {"outcome": "measured", "trust": ()}
+    if timing is not None and blocks:
+        last = blocks[-1]
+        about |= {
+            "exec_context": last.conditions.exec_context,
+            "runtime_version": last.runtime_version,
+            "runner": last.runner,
+            "engine_ran": last.engine_ran,
+            "backend_ran": last.backend_ran,
+            "trust": timing.labels,
+            "block_medians_ms": timing.block_medians_ms,
+            "gate": gate_of(blocks),
+            "fixed_performance": fixed_performance_of(blocks),
+            "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
+            "full_seconds": round(full_seconds(blocks), 3),
+            "waited_seconds": round(sum(block.conditions.waited_seconds for block in blocks), 3),
+            "rounds": timing.rounds,
+            "samples": timing.samples,
+        }
+    if accuracy is not None:
+        about |= {
+            "executor": accuracy.executor,
+            "emulated": accuracy.emulated,
+            "images": accuracy.images,
+            "trust": tuple(dict.fromkeys((*about["trust"], *accuracy.labels))),
+        }
+    return about
+
+
+def _row(
+    sweep: str,
+    key: str,
+    build_key: str,
+    entry: Job | Skipped,
+    planned: PlannedUnder,
+    metrics: Mapping[str, float],
+    about: Mapping[str, Any],
+) -> ResultRow:
+    facts = planned.facts
+    values: dict[str, Any] = {
+        "exec_context": facts.exec_context,
+        "runtime_version": dict(facts.runtime_versions).get(entry.variant.runtime, ""),
+        **asdict(entry.variant),
+        **asdict(entry.run),
+        **about,
+    }
+    return ResultRow(
+        sweep=sweep,
+        job_key=key,
+        build_key=build_key,
+        name=entry.name,
+        model=entry.model,
+        grid=entry.grid,
+        device_id=facts.device_id,
+        device=facts.device_class,
+        fingerprint=facts.fingerprint,
+        variant=entry.variant.label,
+        preset=planned.protocol.preset,
+        protocol=json.dumps(planned.protocol.comparable(), sort_keys=True),
+        stale=planned.stale,
+        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
+        **values,
+    )
+
+
+def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
+    versions = {} if manifest is None else manifest.versions
+    # As in build keys: what has no reduced range is the run that it was before there was one.
+    names = [name for name in _PARAMS if name != "reduced_range" or row.reduced_range]
+    params = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
+    tags = {tag: cut(_text(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
+    tags[_TAGS["block_medians_ms"]] = _as_many_as_fit(row.block_medians_ms)
+    tags[RECORD] = "job"
+    tags[EVALUATION_ID] = planned.evaluation_id or ""
+    tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
+    if manifest is not None and manifest.coverage is not None:
+        tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
+    lasting = {name: value for name, value in tags.items() if name != STALE}
+    tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
+    return RunContent(
+        row=row,
+        attempt_key=tags[ATTEMPT_KEY],
+        status=_STATUS[row.outcome],
+        params=params,
+        metrics=row.metrics,
+        block_medians_ms=row.block_medians_ms,
+        tags=tags,
+    )
+
+
+def _figures(record: Timing | Accuracy | None) -> dict[str, float]:
+    if record is None:
+        return {}
+    values = {name: getattr(record, name, None) for name in METRICS}
+    return {name: float(value) for name, value in values.items() if value is not None}
+
+
+def _as_many_as_fit(medians: Sequence[tuple[int, float]]) -> str:
+    """JSON must not be cut: the last rounds stay, so that jobs are still paired by round."""
+    while len(text := _text(medians)) > MAX_TAG_LENGTH:
+        medians = medians[len(medians) // 10 + 1 :]
+    return text
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Settled):
+        return to_json(replace(value, by=cut(value.by, _MAX_WORDS), message=cut(value.message, _MAX_WORDS)))
+    return json.dumps(value, allow_nan=False)
+
+
+def _parsed(name: str, kind: Any, text: str) -> object:
+    if kind is str:
+        return text
+    if name == "settled":
+        return _settled(text)
+    value = json.loads(text)
+    if name == "block_medians_ms":
+        return tuple((int(round_), float(ms)) for round_, ms in value)
+    if name == "trust":
+        return tuple(map(str, value))
+    return kind(value)
+
+
+def _settled(text: str) -> Settled | None:
+    try:
+        return None if text == "null" else from_json(Settled, text)
+    except StoreError as error:
+        raise ValueError(error.message) from error
+
+
+def untimed_row(journal: Journal, sweep: str, job: Job) -> ResultRow:
+    """One planned job as it is known before it is timed: its accuracy, if that is known yet."""
+    planned = journal.planned_job(sweep, job.key)
+    accuracy = journal.accuracy(job.build_key, planned.evaluation_id or "", job.variant.qengine, planned.executor)
+    outcome = Measured(timing=None, accuracy=accuracy)
+    return replace(of_job(sweep, planned, outcome, (), journal.artifact(job.build_key)).row, stale=False)

@@ -1,0 +1,30 @@
+"""The sweep file in the tags of the sweep's own run, and back. Pure."""
+
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from sweeps.errors import StoreError
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store.run_content import MAX_TAG_LENGTH, TAG
+
+_SPEC = f"{TAG}spec"
+
+
+def to_tags(spec: SweepSpec) -> dict[str, str]:
+    """Its JSON, cut into as many tags as it takes."""
+    text = spec.model_dump_json()
+    parts = [text[start : start + MAX_TAG_LENGTH] for start in range(0, len(text), MAX_TAG_LENGTH)]
+    return {f"{_SPEC}_parts": str(len(parts))} | {f"{_SPEC}.{number}": part for number, part in enumerate(parts)}
+
+
+def from_tags(sweep: str, tags: Mapping[str, str]) -> SweepSpec:
+    """Raises `StoreError` where the tags do not hold a sweep file that this version can read."""
+    parts = [tags.get(f"{_SPEC}.{number}", "") for number in range(int(tags.get(f"{_SPEC}_parts", "0")))]
+    try:
+        return SweepSpec.model_validate_json("".join(parts))
+    except ValidationError as error:
+        raise StoreError(
+            f"the sweep {sweep!r} in MLflow can not be read by this EdgeSweep: {error.errors()[0]['msg']}",
+            "run its sweep file again; its results are kept",
+        ) from error

@@ -1,0 +1,208 @@
+"""What the surveys say, as values: support tables, accelerators of devices, simulations of protocols."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, assert_never
+
+from sweeps.manifest import Manifest
+from sweeps.records import Failed, Skipped, Variant
+
+State = Literal["verified", "skipped", "failed"]
+
+Column = tuple[str, str]
+"""Two lines of a heading: numbers or method, and capture or interface."""
+
+_BACKENDS = ("cpu", "nnapi", "metal")
+
+_CAPTURES = ("script", "trace", "mixed")
+
+_INTERFACES = ("none", "core", "full", "inside")
+
+_METHODS = ("none", "static_fx", "static_eager", "qat", "dynamic")
+
+_PRECISIONS = ("fp32", "int8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One method on one phone, over `sweeps` sweeps."""
+
+    method: str
+    sweeps: int
+    device_minutes: float
+    """Of one sweep, the median: pushes, starts, loads, warm-ups and waits counted."""
+    measuring_percent: float
+    """Share of the device's time in which timed iterations ran."""
+    samples: int
+    """Of one sweep, the median."""
+    best_named: int
+    """Sweeps whose best is within 2 % of the true best."""
+    best_eliminated: int | None
+    """Sweeps in which the true best left the race; `None` where nobody leaves."""
+    intervals: int
+    """95 % intervals given ..."""
+    intervals_with_truth: int
+    blocks: int
+    """Of all sweeps."""
+    marked_blocks: int
+    """Kept apart, as throttled or because the phone was not ready in time."""
+    throttled_blocks: int
+    throttled_unmarked_blocks: int
+    """Counted as results all the same."""
+    undecided: int | None
+    """Races that were not decided when their rounds or their time ended; `None` where there is no race."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhoneFigures:
+    """Every method on one phone."""
+
+    phone: str
+    about: str
+    methods: tuple[Figures, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """How one variant of one model ended: verified as its manifest says, skipped or failed."""
+
+    variant: Variant
+    outcome: Manifest | Skipped | Failed
+
+    @property
+    def state(self) -> State:
+        match self.outcome:
+            case Manifest():
+                return "verified"
+            case Skipped():
+                return "skipped"
+            case Failed():
+                return "failed"
+            case never:
+                assert_never(never)
+
+    @property
+    def reason(self) -> str:
+        """Why there is no verified build; else empty."""
+        match self.outcome:
+            case Manifest():
+                return ""
+            case Skipped() as skipped:
+                return skipped.reason
+            case Failed() as failed:
+                return f"{failed.stage}, {failed.kind}: {failed.message}"
+            case never:
+                assert_never(never)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One model with all of its cells."""
+
+    model: str
+    source: str
+    weights: str
+    input_shape: tuple[int, int, int, int]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportTable:
+    """What was built and verified, when, where and by what."""
+
+    date: str
+    machine: str
+    versions: Mapping[str, str]
+    """Of EdgeSweep, its builder and the libraries."""
+    references: Mapping[str, str]
+    """By backend, what checks it on this host."""
+    rows: tuple[Row, ...]
+
+
+def group_of(variant: Variant) -> str:
+    """The part of the table that a variant stands in."""
+    if variant.backend != "cpu" or variant.precision == "fp32":
+        return f"{variant.backend} fp32" if variant.backend == "cpu" else variant.backend
+    return f"{variant.backend} int8, engine {variant.qengine}"
+
+
+def column_of(variant: Variant) -> Column:
+    method = variant.precision if variant.precision == "fp32" else f"int8 {variant.quantization}"
+    if variant.backend == "cpu":
+        unfused = variant.precision == "fp32" and not variant.fuse
+        return method.removeprefix("int8 "), f"{variant.capture}, not fused" if unfused else variant.capture
+    if variant.backend == "metal":
+        # int8 has no capture there to tell apart.
+        return method, variant.capture if variant.precision == "fp32" else ""
+    if variant.precision == "fp32":
+        return method, "relaxed fp16" if variant.relaxed_fp16 else ""
+    return method, variant.interface
+
+
+def order(variant: Variant) -> tuple[int | str | bool, ...]:
+    """Sorts variants as the table shows them."""
+    return (
+        _BACKENDS.index(variant.backend),
+        _PRECISIONS.index(variant.precision),
+        variant.qengine,
+        _METHODS.index(variant.quantization),
+        _INTERFACES.index(variant.interface),
+        variant.relaxed_fp16,
+        not variant.fuse,
+        _CAPTURES.index(variant.capture),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """One of NNAPI's devices, as its driver describes it."""
+
+    name: str
+    type: str
+    """`accelerator`, `gpu`, `cpu`, `other` or `unknown`."""
+    version: str
+    feature_level: int
+    accepts: tuple[bool, ...]
+    """For each operation of the model, in its order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What one phone said of one model in one precision."""
+
+    phone: str
+    """As a sweep file names it."""
+    device: str
+    """Maker, model and SoC, for people."""
+    device_id: str
+    model: str
+    precision: str
+    variant: str = ""
+    """That it was asked with; empty where it was not asked."""
+    operations: tuple[str, ...] = ()
+    """NNAPI's names, one for each operation of the model."""
+    accelerators: tuple[Accelerator, ...] = ()
+    reference: str = ""
+    """`reference:nnapi@<version>` where a library on this host answered, and not the phone; else empty."""
+    note: str = ""
+    """Why the phone itself did not answer; else empty."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """One run of `edgesweep simulate`."""
+
+    variants: int
+    base_ms: float
+    sigma: float
+    seeds: int
+    methods: Mapping[str, str]
+    """Name to what is done, in words."""
+    phones: tuple[PhoneFigures, ...]
+
+    @property
+    def about(self) -> str:
+        return (
+            f"{self.seeds} sweeps of {self.variants} variants each; their true latencies are lognormal around "
+            f"{self.base_ms:g} ms (sigma {self.sigma:g}). Builds, accuracy passes and the sentinel are not counted"
+        )

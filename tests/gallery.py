@@ -1,0 +1,97 @@
+"""What tests around building and measuring share: artifacts by their build keys, answers by artifact and images.
+
+The first test that wants one has it made as the product makes it; the later ones are given the same bytes. Tests of
+building and of answering do not come here.
+"""
+
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+
+from sweeps.manifest import Manifest
+from sweeps.records import Variant
+from sweeps.workspace import Workspace
+from tests import shared
+from workers.artifacts import ArtifactStore
+from workers.devices.interface import Completed
+from workers.devices.local import LocalDevice
+from workers.runtimes.interface import BuildInputs
+
+
+def bring(workspace: Workspace, build_keys: Iterable[str]) -> None:
+    """Artifacts that are there, and the eager models' answers, into a workspace."""
+    for key in {*build_keys}:
+        if (made := _place("artifacts") / key).is_dir() and not workspace.artifact(key).exists():
+            shutil.copytree(made, workspace.artifact(key))
+    shutil.copytree(_place("references"), workspace.references, dirs_exist_ok=True)
+
+
+def keep(workspace: Workspace, build_keys: Iterable[str]) -> None:
+    """Artifacts of a workspace that are not there yet."""
+    for key in {*build_keys}:
+        if workspace.artifact(key).is_dir():
+            _put(workspace.artifact(key), _place("artifacts") / key)
+    for reference in workspace.references.glob("*.npy"):
+        _put(reference, _place("references") / reference.name)
+
+
+def build(artifacts: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
+    """As `ArtifactStore(artifacts).build`; what another test had built is copied."""
+    made_of = inputs.package
+    asked = repr((build_key, variant, made_of.weights_id, made_of.files, made_of.arguments, made_of.input_shape))
+    known = _place("builds") / hashlib.sha256(asked.encode()).hexdigest()
+    if known.is_dir():
+        shutil.copytree(known, artifacts / build_key)
+    manifest = ArtifactStore(artifacts).build(build_key, variant, inputs)
+    _put(artifacts / build_key, known)
+    return manifest
+
+
+class RememberingHost(LocalDevice):
+    """The local device; an evaluation that it ran before is not run again, whichever test asked for it."""
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        given = dict(pairwise(argv))
+        if "--eval-outputs" not in given:
+            return super().run(argv, deadline_s)
+        outputs = Path(given["--eval-outputs"])
+        read = [Path(given[flag]) for flag in ("--model", "--eval-inputs")]
+        names = {str(outputs): "outputs", **{str(path): _sha256(path) for path in read}}
+        asked = hashlib.sha256(repr([names.get(word, word) for word in argv]).encode()).hexdigest()
+        known = _place("answers") / asked
+        if known.is_dir():
+            shutil.copy(known / "outputs", outputs)
+            return Completed(exit_code=0, stdout=(known / "stdout").read_bytes(), stderr=b"")
+        completed = super().run(argv, deadline_s)
+        if completed.exit_code == 0:
+            with tempfile.TemporaryDirectory() as made:
+                shutil.copy(outputs, Path(made) / "outputs")
+                (Path(made) / "stdout").write_bytes(completed.stdout)
+                _put(Path(made), known)
+        return completed
+
+
+def _place(name: str) -> Path:
+    place = shared.folder() / "gallery" / name
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def _put(source: Path, target: Path) -> None:
+    """Whole or not at all. Another worker may have been quicker: then its copy stays."""
+    if target.exists():
+        return
+    with tempfile.TemporaryDirectory(dir=shared.folder()) as folder:
+        part = Path(folder) / "part"
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, part)
+        with suppress(OSError):
+            part.rename(target)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

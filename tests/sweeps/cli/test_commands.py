@@ -1,0 +1,389 @@
+"""The command as a user runs it, from a sweep file with one's own model to a ranking: in processes of its own where
+signals, exits and Ray matter."""
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from PIL import Image
+
+from tests import shared
+from tests.free_port import free_port
+from tests.fresh_mlflow import fresh_mlflow
+from tests.workers.adb_server import kill_server
+
+SWEEP = """
+name: own
+models:
+  - source: my_net:make_net
+    arguments: {classes: 2}
+    weights: my net.pt
+    input_shape: [1, 3, 32, 32]
+data:
+  calibration: {source: folder, path: photos, images: 6}
+  evaluation: {source: folder, path: photos}
+grids:
+  - precision: [fp32, int8]
+    layout: [nhwc]
+  - precision: [int8]
+    layout: [nhwc]
+    fuse: [false]
+protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.05, iterations: 5, gate: none}
+"""
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def folder(own_folder: Path) -> Path:
+    """The user's folder with a checkpoint, 20 photos in two classes and a sweep file."""
+    (own_folder / "sweep.yaml").write_text(SWEEP)
+    scope: dict[str, Any] = {}
+    exec((own_folder / "my_net.py").read_text(), scope)
+    torch.manual_seed(0)
+    torch.save(scope["make_net"](2).state_dict(), own_folder / "my net.pt")
+    pixels = np.random.default_rng(0)
+    for name, brightness in (("cat", 60), ("dog", 190)):
+        (own_folder / "photos" / name).mkdir(parents=True)
+        for number in range(10):
+            image = pixels.normal(brightness, 30, (40, 50, 3)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(image).save(own_folder / "photos" / name / f"{number}.png")
+    return own_folder
+
+
+@pytest.fixture
+def database(folder: Path) -> None:
+    fresh_mlflow(folder / "edgesweep-data")
+
+
+@pytest.fixture
+def built(folder: Path, database: None, edgesweep: Command) -> None:
+    """What the sweep file builds is there."""
+
+    def build(made: Path) -> None:
+        run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--workspace", str(made))
+        assert run.returncode == 0, run.stderr
+
+    made = shared.made_once("own-model", build)
+    shutil.copytree(made / "artifacts", folder / "edgesweep-data" / "artifacts")
+
+
+def _blocks(folder: Path) -> int:
+    journal = folder / "edgesweep-data" / "journal.sqlite"
+    if not journal.exists():
+        return 0
+    with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as database:
+        if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'attempts'").fetchone():
+            return 0  # it is just being made
+        return int(database.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()[0])
+
+
+@pytest.mark.long
+@pytest.mark.ray
+def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(
+    folder: Path, edgesweep: Command, process: Command
+) -> None:
+    plan = json.loads(edgesweep("plan", "sweep.yaml", "--json").stdout)
+    assert [job["state"] for job in plan["jobs"]] == ["to build", "to build"]
+    assert "quantization fuses Conv+BN itself" in plan["skipped"][0]["reason"]
+    assert not (folder / "edgesweep-data").exists(), "a plan leaves nothing behind"
+
+    run = process("run", "sweep.yaml", "--json")
+    assert run.returncode == 0, run.stderr
+    [device] = json.loads(run.stdout)["devices"]
+    assert len(device["ranking"]) == 2
+    assert len(device["not_ranked"]) == 1
+    assert all(row["latency_p50_ms"] > 0 for row in device["ranking"])
+    assert json.loads(edgesweep("rank", "--json").stdout)["devices"] == [device]
+    assert json.loads(edgesweep("rank", "own", "--device", "local", "--json").stdout)["devices"] == [device]
+
+    blocks = _blocks(folder)
+    again = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert "2 done before" in again.stderr
+    assert (_blocks(folder), json.loads(again.stdout)["devices"]) == (blocks, [device])
+
+    status = json.loads(edgesweep("status", "--json").stdout)
+    assert (status["measured"], status["failed"], status["pending"], status["skipped"]) == (2, 0, 0, 1)
+
+    name = device["ranking"][0]["name"]
+    exported = process("export", "--variant", name, "--output", "out put", "--json")
+    assert exported.returncode == 0, exported.stderr
+    shipped = json.loads((folder / "out put" / "manifest.json").read_text())
+    assert shipped == json.loads(exported.stdout)
+    assert shipped["expected"]["figures"]["latency_p50_ms"] == device["ranking"][0]["latency_p50_ms"]
+    assert shipped["artifact"]["file_bytes"] == (folder / "out put" / "model.pt").stat().st_size
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
+def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
+    folder: Path, edgesweep: Command, start: Start
+) -> None:
+    process = start("run", "sweep.yaml", "--executor", "inline")
+    while _blocks(folder) < 1:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=180)
+    assert process.returncode == 130, stderr
+    assert "the same command goes on" in stderr
+    kept = _blocks(folder)
+    assert 1 <= kept < 4
+
+    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert _blocks(folder) == 4
+    assert len(json.loads(resumed.stdout)["devices"][0]["ranking"]) == 2
+
+
+def _runners(folder: Path) -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if "workers.runtimes.torchscript.runner" in (words := process.info["cmdline"] or [])
+        and any(str(folder) in word for word in words)
+    ]
+
+
+def _measuring(folder: Path, start: Start) -> "subprocess.Popen[str]":
+    """A run that is just measuring: its first block is done, and a runner runs."""
+    process = start("run", "sweep.yaml", "--executor", "inline")
+    while _blocks(folder) < 1 or not _runners(folder):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    return process
+
+
+def _no_runner_is_left(folder: Path) -> bool:
+    deadline = time.monotonic() + 60
+    while _runners(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not _runners(folder)
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
+def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, start: Start) -> None:
+    process = _measuring(folder, start)
+    assert process.stderr is not None
+    process.send_signal(signal.SIGINT)
+    stderr = ""
+    # Two at once would arrive as one.
+    while "press Ctrl-C again" not in stderr:
+        line = process.stderr.readline()
+        assert line, stderr
+        stderr += line
+    process.send_signal(signal.SIGINT)
+    stderr += process.communicate(timeout=60)[1]
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert _blocks(folder) >= 1
+    assert _no_runner_is_left(folder)
+
+
+def _under_ctrl_c(work: str) -> "subprocess.Popen[str]":
+    """A process whose work runs as the command's does, and that has begun."""
+    program = (
+        "import sys, time\nfrom sweeps.cli.run import CtrlC\n"
+        "with CtrlC(lambda text: print(text, flush=True)) as stop:\n"
+        f"    print('ready', flush=True)\n    {work}\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()
+    return process
+
+
+def test_the_first_ctrl_c_is_answered_while_work_runs_and_the_second_ends_it() -> None:
+    process = _under_ctrl_c("time.sleep(600)")
+    assert process.stdout is not None
+    process.send_signal(signal.SIGINT)
+    assert "press Ctrl-C again" in process.stdout.readline()
+    assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT, stderr
+
+
+def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
+    # More than a pipe holds: it is in the write until the other end reads on.
+    process = _under_ctrl_c("print('x' * 1_000_000, flush=True); print('stops:', stop())")
+    assert process.stdout is not None
+    assert process.stdout.read(1) == "x"
+    process.send_signal(signal.SIGINT)
+    stdout = process.stdout.read()
+    _, stderr = process.communicate()
+    assert process.returncode == 0, stderr
+    assert stdout.count("x") == 999_999
+    assert "stops: True" in stdout
+    assert "press Ctrl-C again" in stdout
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
+def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(
+    folder: Path, edgesweep: Command, start: Start
+) -> None:
+    process = _measuring(folder, start)
+    process.kill()
+    process.communicate()
+    assert _no_runner_is_left(folder)
+    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert resumed.returncode == 0, resumed.stderr
+    assert _blocks(folder) == 4
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
+def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Path, edgesweep: Command) -> None:
+    ranked = json.loads(edgesweep("run", "sweep.yaml", "--executor", "inline", "--json").stdout)
+    name = ranked["devices"][0]["ranking"][0]["name"]
+    for model in (folder / "edgesweep-data" / "artifacts").glob("*/model.pt"):
+        model.write_bytes(model.read_bytes()[:-9])
+    refused = edgesweep("export", "--variant", name)
+    assert refused.returncode == 1
+    assert "run the sweep again" in refused.stderr
+    assert edgesweep("run", "sweep.yaml", "--executor", "inline").returncode == 0
+    assert _blocks(folder) == 4
+    assert edgesweep("export", "--variant", name).returncode == 0
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("unscriptable_net")
+def test_a_variant_that_can_not_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
+    sweep = folder / "sweep.yaml"
+    sweep.write_text(
+        SWEEP.replace("precision: [fp32, int8]", "precision: [fp32]\n    fuse: [false]\n    capture: [script, trace]")
+    )
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert run.returncode == 0, run.stderr
+    [device] = json.loads(run.stdout)["devices"]
+    failed = [row for row in device["not_ranked"] if row["outcome"] == "failed"]
+    assert len(failed) == 1
+    assert "script" in failed[0]["reason"]
+    assert len(device["ranking"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "named", "code"),
+    [
+        (("weights: my net.pt", "weights: lost.pt"), "lost.pt", 2),
+        (("path: photos, images: 6", "path: nowhere, images: 6"), "nowhere", 2),
+        (("precision: [fp32, int8]", "precision: [fp16]"), "sweep.yaml:12", 2),
+        (("precision: [fp32, int8]", "precison: [fp32]"), "precision", 2),
+        (("my_net:make_net", "my_net:make_nett"), "make_nett", 1),
+        (("{classes: 2}", "{classes: 3}"), "my net.pt", 1),
+    ],
+)
+def test_bad_input_is_named_before_anything_runs(
+    folder: Path, edgesweep: Command, change: tuple[str, str], named: str, code: int
+) -> None:
+    sweep = folder / "sweep.yaml"
+    sweep.write_text(SWEEP.replace(*change))
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == code, run.stderr
+    assert named in run.stderr
+    assert "Traceback" not in run.stderr
+    assert _blocks(folder) == 0
+
+
+def test_an_empty_class_is_named(folder: Path, edgesweep: Command) -> None:
+    (folder / "photos" / "emu").mkdir()
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert "emu" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_hostile_checkpoint_never_runs(folder: Path, edgesweep: Command) -> None:
+    class Payload:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return (os.system, (f"touch '{folder.parent}/ran'",))
+
+    torch.save({"weights": Payload()}, folder / "my net.pt")
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert "my net.pt" in run.stderr
+    assert not (folder.parent / "ran").exists()
+
+
+def test_a_workspace_that_another_process_holds_is_refused_with_its_number(folder: Path, process: Command) -> None:
+    from sweeps.workspace import Workspace
+
+    with Workspace.open(folder / "edgesweep-data").lock():
+        run = process("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert str(os.getpid()) in run.stderr
+
+
+def test_a_tracking_server_that_is_down_is_named_at_the_start(
+    folder: Path, edgesweep: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    started = time.monotonic()
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline")
+    assert run.returncode == 1
+    assert "127.0.0.1:1" in run.stderr
+    assert time.monotonic() - started < 60, "the user waits for an answer"
+
+
+@pytest.mark.system
+def test_ray_that_is_not_there_is_named_with_the_way_out(
+    folder: Path, process: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    run = process("run", "sweep.yaml")
+    assert run.returncode == 1
+    assert "--executor inline" in run.stderr
+
+
+def test_commands_without_a_sweep_say_what_to_do(edgesweep: Command) -> None:
+    for words in (["rank"], ["status"], ["export"]):
+        done = edgesweep(*words)
+        assert done.returncode == 1, words
+        assert "edgesweep run" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_what_is_here_can_be_asked_by_machines(edgesweep: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
+    try:
+        listed = json.loads(edgesweep("devices", "--json").stdout)
+    finally:
+        kill_server(port)
+    # A phone on a cable of this machine is found by any server.
+    assert listed["devices"][0]["name"] == "local"
+    checks = {check["name"]: check["ok"] for check in json.loads(edgesweep("doctor", "--json").stdout)["checks"]}
+    assert checks["torch"]
+    assert checks["XNNPACK"]
+    assert json.loads(edgesweep("schema").stdout)["title"] == "EdgeSweep sweep file"
+
+
+def test_every_command_has_help_with_an_example(edgesweep: Command, process: Command) -> None:
+    listed = process("--help").stdout.split("Commands:")[1].split()
+    verbs = ["plan", "run", "recipe", "support", "demo", "status", "rank", "export", "devices", "doctor", "dashboard"]
+    verbs += ["schema"]
+    assert set(verbs) <= set(listed)
+    for verb in verbs:
+        assert "Example: edgesweep" in edgesweep(verb, "--help").stdout, verb

@@ -1,0 +1,57 @@
+"""What `edgesweep run` says at its end of the jobs that are not done."""
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sweeps.cli import run as run_command
+from sweeps.planning.plan import Plan
+from sweeps.records import DeviceFacts, Failed
+from sweeps.spec.sweep import GridSpec
+from sweeps.workspace import Workspace
+from tests.workers.tiny_sweep import Sweep
+from workers.devices.fake.device import FakeDevice, Faults
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
+from workers.measure.bench import Bench
+
+TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
+
+
+class Unlucky(InlineExecutor):
+    """`fake:steady` goes away at once, and no build of `nhwc` comes to its end."""
+
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
+        wanted = list(requests)
+        for request in (one for one in wanted if one.variant.layout == "nhwc"):
+            yield request, None
+            yield request, Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
+        yield from super().build([one for one in wanted if one.variant.layout != "nhwc"], stop)
+
+    def lane(self, facts: DeviceFacts) -> DeviceLane:
+        name = facts.name.partition(":")[2]
+        faults = Faults(gone_from_s=0.01) if name == "steady" else None
+        return Bench(FakeDevice(self._folder, name, faults=faults), self._folder)
+
+
+@contextmanager
+def unlucky(_: str, workspace: Workspace, __: Plan) -> Iterator[InlineExecutor]:
+    executor = Unlucky(workspace.root)
+    try:
+        yield executor
+    finally:
+        executor.close()
+
+
+def test_jobs_that_wait_for_a_device_are_told_apart_from_those_that_are_to_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(run_command, "open_executor", unlucky)
+    sweep = Sweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"))
+    run_command.run_spec(sweep.spec, (tmp_path,), sweep.workspace, "inline", retry_failed=False)
+    told = capsys.readouterr().err
+    assert re.findall(r"^(\d+) jobs wait for devices that are away", told, re.MULTILINE) == ["1"], told
+    assert re.findall(r"^(\d+) jobs are to be tried again: run it again$", told, re.MULTILINE) == ["2"], told

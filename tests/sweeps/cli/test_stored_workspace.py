@@ -1,0 +1,54 @@
+"""A workspace that was made before the modules moved is measured no further: its keys, journal and artifacts hold.
+
+tests/data/workspace-2026-11.tar.xz was made at commit 39fee35 by `edgesweep run sweep.yaml --executor inline`: fp32 and
+int8 builds of a tiny network on a simulated phone, with the sentinel's looks. Where a pinned library that stands in
+keys gets a new version, make it anew with the commit before that.
+"""
+
+import sqlite3
+import tarfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps.cli.main import main
+
+STORED = Path(__file__).parents[2] / "data" / "workspace-2026-11.tar.xz"
+
+
+def attempts(journal: Path) -> list[tuple[str, str, str]]:
+    with sqlite3.connect(journal) as db:
+        return db.execute("SELECT key, kind, record FROM attempts ORDER BY id").fetchall()
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with tarfile.open(STORED) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "workspace"
+
+
+def test_a_workspace_of_before_the_move_is_measured_no_further(stored: Path) -> None:
+    before = attempts(stored / "journal.sqlite")
+    done = CliRunner().invoke(main, ["run", "sweep.yaml", "--workspace", str(stored), "--executor", "inline"])
+    assert done.exit_code == 0, done.output
+    assert "6 jobs, 6 done before, 0 skipped" in done.stderr
+    assert attempts(stored / "journal.sqlite") == before
+    assert "8.351" in done.stdout, "the stored winner's p50 is read from the stored blocks"
+
+
+def test_rounds_that_are_added_go_on_with_the_same_jobs_and_the_same_sentinel(stored: Path) -> None:
+    spec = Path("sweep.yaml")
+    spec.write_text(spec.read_text().replace("rounds: 3, max_rounds: 3", "rounds: 4, max_rounds: 4"))
+    before = attempts(stored / "journal.sqlite")
+    done = CliRunner().invoke(main, ["run", "sweep.yaml", "--workspace", str(stored), "--executor", "inline"])
+    assert done.exit_code == 0, done.output
+    after = attempts(stored / "journal.sqlite")
+    assert after[: len(before)] == before
+    keys = {key for key, kind, _ in before if kind == "block"}
+    added = [key for key, kind, _ in after[len(before) :] if kind == "block"]
+    assert added
+    assert set(added) <= keys, "every job and the sentinel keep their keys"
+    assert not [kind for _, kind, _ in after[len(before) :] if kind != "block"], "no accuracy is measured again"

@@ -1,0 +1,162 @@
+"""Which axes a variant really has: for every cell of a grid, whatever is in it."""
+
+import itertools
+from dataclasses import asdict, replace
+from random import Random
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.planning.axes import free_axes, is_calibrated, resolve_variant
+from sweeps.records import Variant
+from sweeps.spec import catalog
+from sweeps.spec.sweep import GridSpec
+
+ABIS = ("x86_64", "x86", "arm64-v8a", "armeabi-v7a", "riscv64")
+
+
+def _values(axis: str) -> list[Any]:
+    """All values that a sweep file may give a build axis of TorchScript."""
+    if axis in ("runtime", "calibration_images"):
+        return ["torchscript"] if axis == "runtime" else [0, 10, 100]
+    (inner, _) = get_args(GridSpec.model_fields[axis].annotation)
+    return [True, False] if inner is bool else list(catalog.values(axis))
+
+
+VALUES = {axis: _values(axis) for axis in asdict(Variant()) if axis in GridSpec.model_fields}
+VARIANTS = st.fixed_dictionaries({axis: st.sampled_from(values) for axis, values in VALUES.items()}).map(
+    lambda axes: Variant(**axes)
+)
+
+
+def free_axes_of(variant: Variant) -> frozenset[str]:
+    return free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
+
+
+CHOICES = [
+    ("cpu", "fp32", "none", {"capture", "format", "fuse", "optimize"}),
+    ("nnapi", "fp32", "none", {"format", "preference", "flexible_batch", "relaxed_fp16"}),
+    ("metal", "fp32", "none", {"capture"}),
+]
+OF_INT8 = {"quantization", "granularity", "calibration_images", "interface"}
+
+
+@given(variant=VARIANTS, abi=st.sampled_from(ABIS), features=st.sampled_from([(), ("avx2",), ("avx2", "avx_vnni")]))
+def test_what_is_resolved_stays_as_it_is(variant: Variant, abi: str, features: tuple[str, ...]) -> None:
+    resolved = resolve_variant(variant, abi, features)
+    assert resolve_variant(resolved, abi, features) == resolved
+
+
+INT8 = Variant(precision="int8", quantization="static_fx", qengine="onednn", granularity="auto", interface="core")
+
+
+@pytest.mark.parametrize("method", ["static_fx", "static_eager", "qat"])
+@pytest.mark.parametrize("abi", ["x86_64", "x86"])
+@pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512f")])
+def test_onednn_gets_a_reduced_range_where_the_cpu_is_not_known_to_add_int8_products_right(
+    method: str, abi: str, features: tuple[str, ...]
+) -> None:
+    found = resolve_variant(replace(INT8, quantization=method), abi, features)
+    assert found.reduced_range
+    assert found.axes()["reduced_range"] is True
+    assert "int8-onednn" in found.label
+    assert "reduced-range" in found.label
+
+
+@pytest.mark.parametrize(
+    ("changes", "abi", "features"),
+    [
+        ({}, "x86_64", ("avx2", "avx_vnni")),
+        ({}, "x86_64", ("avx2", "avx512f", "avx512_vnni")),
+        ({}, "x86_64", ("amx_int8",)),
+        ({}, "arm64-v8a", ("asimddp",)),
+        ({"qengine": "x86"}, "x86_64", ("avx2",)),
+        ({"qengine": "auto"}, "x86_64", ("avx2",)),
+        ({"qengine": "qnnpack"}, "x86_64", ("avx2",)),
+        ({"backend": "nnapi"}, "x86_64", ("avx2",)),
+        ({"backend": "metal"}, "x86_64", ("avx2",)),
+        ({"precision": "fp32"}, "x86_64", ("avx2",)),
+        ({"quantization": "dynamic"}, "x86_64", ("avx2",)),
+        ({"runtime": "eager"}, "x86_64", ("avx2",)),
+    ],
+)
+def test_nothing_else_has_a_reduced_range_nor_a_word_of_it(
+    changes: dict[str, str], abi: str, features: tuple[str, ...]
+) -> None:
+    found = resolve_variant(replace(INT8, **changes), abi, features)
+    assert not found.reduced_range
+    assert "reduced_range" not in found.axes()
+    assert "reduced" not in found.label
+
+
+def test_a_variant_that_comes_from_another_device_loses_its_reduced_range() -> None:
+    reduced = resolve_variant(INT8, "x86_64", ("avx2",))
+    assert not resolve_variant(reduced, "x86_64", ("avx512_vnni",)).reduced_range
+    assert not resolve_variant(replace(reduced, qengine="x86"), "x86_64", ("avx2",)).reduced_range
+
+
+def test_variants_that_differ_once_resolved_have_labels_that_differ() -> None:
+    seeded = Random(0)
+    drawn = {
+        resolve_variant(Variant(**{axis: seeded.choice(values) for axis, values in VALUES.items()}), abi, features)
+        for _ in range(4000)
+        for abi, features in (("x86_64", ()), ("x86_64", ("avx_vnni",)), ("arm64-v8a", ()), ("riscv64", ()))
+    }
+    assert len(drawn) > 1000
+    assert len({variant.label for variant in drawn}) == len(drawn)
+
+
+@given(variant=VARIANTS, abi=st.sampled_from(ABIS), data=st.data())
+def test_an_axis_without_a_choice_has_one_value_whatever_was_given(
+    variant: Variant, abi: str, data: st.DataObject
+) -> None:
+    fixed = sorted(VALUES.keys() - free_axes_of(variant))
+    other = {axis: data.draw(st.sampled_from(VALUES[axis])) for axis in fixed}
+    assert resolve_variant(replace(variant, **other), abi) == resolve_variant(variant, abi)
+
+
+@given(variant=VARIANTS, data=st.data())
+def test_an_axis_with_a_choice_keeps_what_was_given(variant: Variant, data: st.DataObject) -> None:
+    axis = data.draw(st.sampled_from(sorted(free_axes_of(variant))))
+    given = getattr(variant, axis)
+    assert given == "auto" or getattr(resolve_variant(variant, "x86_64"), axis) == given
+
+
+@pytest.mark.parametrize(
+    ("backend", "precision", "quantization", "own"),
+    [
+        *CHOICES,
+        ("cpu", "int8", "static_fx", {"capture", "format", "fuse", "optimize", "qengine"} | OF_INT8),
+        ("nnapi", "int8", "qat", {"format", "preference", "flexible_batch"} | OF_INT8),
+        ("metal", "int8", "static_eager", {"capture"} | OF_INT8),
+        ("nnapi", "int8", "dynamic", {"format", "preference", "flexible_batch"} | OF_INT8 - {"calibration_images"}),
+    ],
+)
+def test_each_backend_and_precision_has_its_own_axes(
+    backend: str, precision: str, quantization: str, own: set[str]
+) -> None:
+    everywhere = {"runtime", "backend", "precision", "layout"}
+    assert free_axes("torchscript", backend, precision, quantization) == everywhere | own
+
+
+def test_granularity_follows_the_engine_that_auto_stands_for() -> None:
+    auto = Variant(precision="int8", quantization="static_fx", qengine="auto", granularity="auto", interface="core")
+    found = {
+        (abi, backend): resolve_variant(replace(auto, backend=backend), abi)
+        for abi, backend in itertools.product(("x86_64", "arm64-v8a"), ("cpu", "nnapi", "metal"))
+    }
+    assert {key: (variant.qengine, variant.granularity) for key, variant in found.items()} == {
+        ("x86_64", "cpu"): ("x86", "per_channel"),
+        ("arm64-v8a", "cpu"): ("qnnpack", "per_tensor"),
+        **{(abi, other): ("qnnpack", "per_tensor") for abi in ("x86_64", "arm64-v8a") for other in ("nnapi", "metal")},
+    }
+    assert resolve_variant(auto, "riscv64").qengine == "auto"
+
+
+def test_only_static_and_trained_int8_needs_calibration_data() -> None:
+    methods = ("static_fx", "static_eager", "qat", "dynamic")
+    found = [is_calibrated(Variant(precision="int8", quantization=method)) for method in methods]
+    assert found == [True, True, True, False]
+    assert not is_calibrated(Variant())

@@ -1,0 +1,90 @@
+"""What the sentinel's looks say of the blocks between them."""
+
+import math
+from dataclasses import replace
+
+from sweeps.journal.journal import Journal
+from sweeps.protocol.sentinel import LOOK_BLOCKS, Placed, Span, changed_spans, next_look, round_of
+
+
+def looks(records, *latencies, session=1, start=0):
+    """Looks of three blocks each, ten places apart."""
+    placed = []
+    for number, ms in enumerate(latencies):
+        for part in range(LOOK_BLOCKS):
+            block = records.block(records.job(9), round_of(start + number, part), ms=ms, session=session)
+            placed.append(Placed(100 * session + 10 * number + part, block))
+    return placed
+
+
+def test_a_steady_device_marks_nothing(records):
+    assert changed_spans(looks(records, 5.0, 5.2, 4.9, 5.1)) == []
+
+
+def test_a_moved_sentinel_marks_all_since_the_last_good_look(records):
+    assert changed_spans(looks(records, 5.0, 5.1, 5.6, 5.0)) == [Span(1, 112, 130)]
+
+
+def test_a_device_that_stays_changed_marks_all_from_the_last_good_look_on(records):
+    assert changed_spans(looks(records, 5.0, 6.0, 6.0)) == [Span(1, 102, math.inf)]
+    next_run = looks(records, 6.0, session=2, start=3)
+    assert changed_spans([*looks(records, 5.0, 6.0, 6.0), *next_run]) == [Span(1, 102, math.inf)]
+
+
+def test_the_noise_of_processes_is_no_change(records):
+    noisy = looks(records, 5.0, 5.6)
+    slowest = replace(noisy[0].block, samples_ns=(5_700_000,) * 100)
+    assert changed_spans([Placed(noisy[0].position, slowest), *noisy[1:]]) == [], "one of the first was as slow"
+
+
+def test_a_look_that_was_broken_off_says_nothing(records):
+    assert changed_spans(looks(records, 9.0)[:1] + looks(records, 5.0, 5.0, start=1)) == []
+
+
+def test_every_run_is_judged_by_its_own_first_look(records):
+    assert changed_spans([*looks(records, 5.0, 5.0), *looks(records, 9.0, 9.1, session=2, start=2)]) == []
+
+
+def test_looks_are_numbered_on(records):
+    blocks = [one.block for one in looks(records, 5.0, 5.0)]
+    assert next_look([]) == 0
+    assert next_look(blocks) == 2
+
+
+def test_the_journal_labels_what_was_measured_on_a_changed_device(tmp_path, records):
+    job = records.job(0, sentinel="s" * 64)
+    watch = records.job(9, key="s" * 64)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        for round_, ms in enumerate((5.0, 7.0)):
+            for part in range(LOOK_BLOCKS):
+                journal.add_block(records.block(watch, round_of(round_, part), ms=ms))
+            journal.add_block(records.block(job, round_))
+        before, after = journal.blocks(job.key, job.sentinel)
+        assert before.labels == ("device_changed", "ungated")
+        assert after.labels == before.labels, "it was changed when it was looked at last"
+        assert replace(before, labels=("ungated",)) == journal.blocks(job.key)[0], "what is stored stays as it is"
+
+
+def test_a_later_run_without_a_sentinel_is_not_marked_with_what_an_earlier_one_found(tmp_path, records):
+    job = records.job(0, sentinel="s" * 64)
+    watch = records.job(9, key="s" * 64)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        for look, ms in enumerate((5.0, 7.0)):
+            for part in range(LOOK_BLOCKS):
+                journal.add_block(records.block(watch, round_of(look, part), ms=ms, session=1))
+            journal.add_block(records.block(job, look, session=1))
+        journal.add_block(records.block(job, 2, session=2))
+        marked = ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
+    assert marked == [True, True, False]
+
+
+def test_a_block_with_a_label_of_another_version_is_marked_too(tmp_path, records):
+    job = records.job(0, sentinel="s" * 64)
+    watch = records.job(9, key="s" * 64)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        for look, ms in enumerate((5.0, 7.0)):
+            for part in range(LOOK_BLOCKS):
+                journal.add_block(records.block(watch, round_of(look, part), ms=ms))
+            journal.add_block(records.block(job, look, labels=("haunted", "ungated")))
+        (before, _) = journal.blocks(job.key, job.sentinel)
+    assert before.labels == ("device_changed", "ungated", "haunted")

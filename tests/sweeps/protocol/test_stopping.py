@@ -1,0 +1,184 @@
+"""Who stays in the rounds, and why the others do not."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from sweeps.protocol.presets import Protocol, resolve
+from sweeps.protocol.stopping import Contest, full_seconds, settles
+from sweeps.records import Block
+from sweeps.spec.sweep import MinutesBudget, ProtocolSpec
+
+FULL = resolve(ProtocolSpec(preset="full"))
+RACE = resolve(ProtocolSpec(), "race")
+
+
+def blocks(records, round_, **ms_by_key) -> list[Block]:
+    return [
+        replace(records.block(records.job(0), round_, ms=ms), job_key=key, labels=("ungated",))
+        for key, ms in ms_by_key.items()
+    ]
+
+
+def contest(protocol: Protocol, *keys: str, precedence: dict[str, float] | None = None) -> Contest:
+    return Contest({key: f"net {key}" for key in keys}, protocol, precedence or dict.fromkeys(keys, 2.0))
+
+
+def test_a_job_leaves_once_its_last_three_rounds_agree(records):
+    rounds = contest(FULL, "a", "b")
+    assert rounds.take(blocks(records, 0, a=10.0, b=10.0)) == []
+    assert rounds.take(blocks(records, 1, a=10.1, b=12.0)) == []
+    [settled] = rounds.take(blocks(records, 2, a=10.2, b=10.0))
+    assert (settled.job_key, settled.reason, settled.rounds) == ("a", "stable", 3)
+    assert rounds.contending == ("b",)
+
+
+def test_a_job_that_never_agrees_keeps_its_number_after_the_last_round(records):
+    rounds = contest(FULL, "a")
+    found = [one for n in range(10) for one in rounds.take(blocks(records, n, a=10.0 + 2 * (n % 2)))]
+    assert [(one.reason, one.rounds) for one in found] == [("unstable", 10)]
+    assert not rounds.contending
+    assert settles(found[0], FULL)
+    assert not settles(found[0], replace(FULL, max_rounds=20)), "more rounds are allowed now"
+
+
+def test_a_block_with_a_disqualifying_label_is_no_reason_to_stop(records):
+    rounds = contest(FULL, "a")
+    for number in range(3):
+        throttled = [replace(block, labels=("throttled",)) for block in blocks(records, number, a=10.0)]
+        assert rounds.take(throttled) == []
+    assert rounds.contending == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("sound", "reason", "message"),
+    [(0, "disqualified", "none of its blocks counts"), (2, "unstable", "only 2 of its 10 blocks count")],
+)
+def test_a_job_whose_blocks_do_not_count_is_not_said_to_be_unsteady(records, sound, reason, message):
+    rounds = contest(FULL, "a")
+    found = []
+    for number in range(10):
+        labels = () if number < sound else ("gate_timeout",)
+        found += rounds.take([replace(block, labels=labels) for block in blocks(records, number, a=10.0)])
+    assert [one.reason for one in found] == [reason]
+    assert found[0].message.startswith(message)
+
+
+def race(records, rounds, slow=12.0, count=6):
+    """`count` equal variants and one that is slower; block medians differ by up to 1 %."""
+    left = []
+    for number in range(rounds):
+        keys = {"slow": slow} | {f"k{n}": 10.0 for n in range(count)}
+        here = {key: ms * (1 + 0.01 * math.sin(7 * number + 3 * place)) for place, (key, ms) in enumerate(keys.items())}
+        yield number, blocks(records, number, **here), left
+
+
+def test_a_race_says_who_lost_to_whom_and_by_how_much(records):
+    rounds = contest(RACE, "slow", *(f"k{n}" for n in range(6)))
+    found = [one for _, here, _ in race(records, 8) for one in rounds.take(here)]
+    lost = next(one for one in found if one.job_key == "slow")
+    assert lost.reason == "slower"
+    assert lost.eliminated
+    assert lost.by.startswith("net k")
+    assert lost.ratio is not None
+    assert lost.ratio_low is not None
+    assert 1.0 < lost.ratio_low < lost.ratio < 1.3
+    assert lost.by in lost.message
+    best = [one for one in found if one.reason == "best"]
+    assert {one.job_key for one in best} <= {f"k{n}" for n in range(6)}
+    assert best, "equal ones are within 2 % of each other"
+    assert not rounds.contending
+
+
+def test_whoever_can_not_win_has_ended_however_few_rounds_it_had(records):
+    rounds = contest(RACE, "late", "good", precedence={"late": 0.0, "good": 2.0})
+    assert rounds.take(blocks(records, 0, good=10.0)) == []
+    found = {one.job_key: one for one in rounds.take(blocks(records, 1, late=1.0, good=10.0))}
+    assert (found["late"].reason, found["late"].rounds) == ("constraint", 1)
+    assert settles(found["late"], RACE)
+
+
+def test_more_rounds_are_for_a_job_too_of_which_no_block_counted(records):
+    rounds = contest(FULL, "a")
+    throttled = [[replace(one, labels=("throttled",)) for one in blocks(records, n, a=10.0)] for n in range(10)]
+    [found] = [one for visit in throttled for one in rounds.take(visit)]
+    assert settles(found, FULL)
+    assert not settles(found, replace(FULL, max_rounds=20))
+    assert found.told(10) == found.message
+    assert found.told(12) == f"{found.message} (so it was after 10 rounds)"
+
+
+def test_the_recorded_rounds_shown_again_settle_the_same(records):
+    def play():
+        rounds = contest(RACE, "slow", *(f"k{n}" for n in range(6)))
+        return [one for _, here, _ in race(records, 8) for one in rounds.take(here)]
+
+    assert play() == play()
+
+
+def test_what_fails_a_constraint_never_beats_what_passes(records):
+    precedence = {"slow": 2.0} | {f"k{n}": 0.0 for n in range(6)}
+    rounds = contest(RACE, *precedence, precedence=precedence)
+    found = [one for _, here, _ in race(records, 8) for one in rounds.take(here)]
+    assert {one.reason for one in found if one.job_key != "slow"} == {"constraint"}
+    assert [one.reason for one in found if one.job_key == "slow"] == ["best"]
+
+
+def test_a_race_that_is_not_decided_ends_at_its_last_round(records):
+    rounds = contest(replace(RACE, max_rounds=3), "a", "b")
+    found = []
+    for number, (a, b) in enumerate([(10, 14), (14, 10), (10, 14)]):
+        found += rounds.take(blocks(records, number, a=float(a), b=float(b)))
+    assert {one.reason for one in found} == {"undecided"}
+
+
+def test_time_that_is_used_up_settles_all_that_is_left_until_more_is_given(records):
+    protocol = resolve(ProtocolSpec(), MinutesBudget(device_minutes=2.0))
+    rounds = contest(protocol, "a", "b")
+    rounds.take(blocks(records, 0, a=10.0, b=11.0))
+    found = rounds.expire()
+    assert [(one.reason, one.device_minutes) for one in found] == [("out_of_time", 2.0)] * 2
+    assert settles(found[0], protocol)
+    assert not settles(found[0], resolve(ProtocolSpec(), MinutesBudget(device_minutes=3.0)))
+    assert not settles(found[0], RACE)
+
+
+def test_a_withdrawn_job_is_no_contender_in_a_race_either(records):
+    rounds = contest(RACE, "a", "b", "c")
+    rounds.withdraw("c")
+    assert rounds.contending == ("a", "b")
+    found = [
+        one
+        for number in range(6)
+        for one in rounds.take(blocks(records, number, a=10.0 + 0.01 * number, b=15.0 - 0.01 * number, c=1.0))
+    ]
+    assert {one.job_key: one.reason for one in found} == {"a": "best", "b": "slower"}
+
+
+def test_a_job_of_which_no_block_counts_does_not_keep_a_race_open(records):
+    rounds = contest(RACE, "a", "b", "bad")
+    found = []
+    for number in range(6):
+        sound = blocks(records, number, a=10.0 + 0.01 * number, b=15.0 - 0.01 * number)
+        fallen = [replace(one, labels=("backend_fell_back",)) for one in blocks(records, number, bad=1.0)]
+        found += rounds.take([*sound, *fallen])
+    assert {one.job_key: one.reason for one in found} == {"a": "best", "b": "slower", "bad": "disqualified"}
+
+
+def test_who_comes_later_has_all_rounds_beside_those_that_were_there(records):
+    rounds = contest(replace(RACE, max_rounds=3), "a", "late")
+    assert not [one for number in range(3) for one in rounds.take(blocks(records, number, a=10.0))]
+    found = []
+    for number, (a, late) in enumerate([(10, 14), (14, 10), (10, 14)]):
+        found += rounds.take(blocks(records, 3 + number, a=float(a), late=float(late)))
+    assert {one.job_key: (one.reason, one.rounds) for one in found} == {"a": ("undecided", 6), "late": ("undecided", 3)}
+
+
+def test_what_a_full_measurement_costs_follows_from_starts_and_latency(records):
+    [block] = blocks(records, 0, a=10.0)
+    timed_s = (sum(block.samples_ns) + sum(block.warmup_ns)) / 1e9
+    block = replace(block, device_seconds=timed_s + 1.0)
+    assert full_seconds([block]) == pytest.approx(3 * (1.0 + 0.5 + 2.0), rel=1e-3)
+    slow = replace(block, samples_ns=(100_000_000,) * 5, device_seconds=0.5 + block.warmup_ns[0] / 1e9 + 1.0)
+    assert full_seconds([slow]) == pytest.approx(3 * (1.0 + 1.0 + 5.0), rel=1e-3)

@@ -1,0 +1,294 @@
+"""One set of results against another, measured on another day."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_ind
+
+from sweeps.ranking.compare import (
+    EXIT_NOT_COMPARED,
+    EXIT_SLOWER,
+    EXIT_UNRESOLVED,
+    Result,
+    SessionConditions,
+    compare,
+    latency_finding,
+    welch,
+)
+from sweeps.report.comparison import print_comparison
+from sweeps.stats import Estimate
+
+QUICK = {"preset": "quick", "min_seconds": 0.5, "gate": {"max_thermal_status": 0}, "fixed_performance": True}
+
+
+def like(**changes):
+    usual = {
+        "preset": "quick",
+        "runtime_version": "2.12.1",
+        "runner": "edgesweep-torchscript 1",
+        "exec_context": "shell",
+        "gate": "gated",
+        "fixed_performance": "on",
+        "protocol": json.dumps(QUICK),
+    }
+    return SessionConditions(**usual | changes)
+
+
+def result(name, medians_ms, **changes):
+    made = Result(
+        name=f"net · {name}",
+        model="net",
+        setup=(name, "", "1", "all", "True"),
+        device="Maker Phone (SoC)",
+        device_id="unit-1",
+        fingerprint="f1",
+        conditions=like(),
+        medians_ms=tuple(medians_ms),
+        trust=("ungated",),
+    )
+    return replace(made, **changes)
+
+
+def against(a, b, margin_percent=5.0, **options):
+    return compare(("monday", a), ("tuesday", b), margin_percent, **options)
+
+
+STEADY = (10.0, 10.1, 9.9, 10.05)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "margin_percent", "judgement"),
+    [
+        (1.03, 1.01, 1.05, 5, "slower"),
+        (1.019, 1.018, 1.02, 5, "the same"),
+        (1.03, 0.999, 1.049, 5, "the same"),
+        (1.03, 0.999, 1.051, 5, "unresolved"),
+        (1.015, 1.001, 1.06, 5, "unresolved"),
+        (1.2, 0.9, 1.6, 5, "unresolved"),
+        (1.2, 0.9, 1.6, 60, "the same"),
+        (1.0, 0.953, 1.049, 5, "the same"),
+        (1.0, 0.951, 1.049, 5, "unresolved"),
+        (0.97, 0.95, 0.99, 5, "faster"),
+        (0.985, 0.98, 0.999, 5, "the same"),
+        (0.8, 0.6, 1.1, 5, "unresolved"),
+        (1.0, None, None, 100, "unresolved"),
+    ],
+)
+def test_only_an_interval_within_the_margin_is_the_same(value, low, high, margin_percent, judgement):
+    assert latency_finding(Estimate(value, low, high), margin_percent) == judgement
+
+
+def test_a_margin_under_two_percent_is_also_the_least_that_is_slower_so_more_rounds_always_end_it():
+    assert latency_finding(Estimate(1.015, 1.014, 1.016), 1.0) == "slower"
+    assert latency_finding(Estimate(1 / 1.015, 1 / 1.016, 1 / 1.014), 1.0) == "faster"
+    assert latency_finding(Estimate(1.005, 1.004, 1.006), 1.0) == "the same"
+
+
+@pytest.mark.parametrize(
+    ("factor", "finding", "code"), [(1.1, "slower", 3), (0.9, "faster", 0), (1.0, "the same", 0), (1.01, "the same", 0)]
+)
+def test_a_variant_is_slower_faster_or_the_same(factor, finding, code):
+    found = against([result("a", STEADY)], [result("a", [factor * ms for ms in STEADY])])
+    (one,) = found.results
+    assert (one.finding, found.exit_code) == (finding, code)
+    assert one.ratio == pytest.approx(factor)
+    assert one.ratio_low < factor < one.ratio_high
+
+
+def test_under_two_percent_is_the_same_however_well_it_is_resolved():
+    (one,) = against([result("a", [10.0] * 4)], [result("a", [10.15] * 4)]).results
+    assert (one.finding, one.ratio_low) == ("the same", pytest.approx(1.015))
+
+
+def test_what_the_rounds_leave_open_is_unresolved_and_no_pass():
+    found = against([result("a", (9.0, 10.0, 11.0))], [result("a", (10.5, 12.0, 13.5))])
+    (one,) = found.results
+    assert (one.finding, found.exit_code) == ("unresolved", EXIT_UNRESOLVED)
+    assert one.ratio == pytest.approx(1.2, abs=0.01)
+    assert one.why == f"{one.ratio_low:.4g}× to {one.ratio_high:.4g}×; measure more rounds, or allow more with --margin"
+
+
+def test_a_wider_margin_allows_what_a_narrow_one_leaves_open():
+    a, b = [result("a", (9.9, 10.0, 10.1))], [result("a", (9.7, 10.0, 10.3))]
+    assert against(a, b, 1.0).exit_code == EXIT_UNRESOLVED
+    found = against(a, b, 10.0)
+    assert (found.exit_code, found.results[0].finding, found.results[0].why) == (0, "the same", "")
+
+
+def test_of_many_variants_each_needs_a_narrower_interval_to_be_the_same():
+    ms = (10.0, 10.2, 9.8, 10.1)
+    assert against([result("a", ms)], [result("a", ms)]).exit_code == 0
+    many = [result(str(n), ms) for n in range(24)]
+    found = against(many, many)
+    assert {one.finding for one in found.results} == {"unresolved"}
+    low, _, high = found.results[0].why.split(";")[0].partition(" to ")
+    assert float(low.rstrip("×")) < found.results[0].ratio_low < found.results[0].ratio_high < float(high.rstrip("×"))
+
+
+def test_the_interval_is_welchs_on_logarithms():
+    now, then = np.random.default_rng(1).lognormal(2.4, 0.2, 5), np.random.default_rng(2).lognormal(2.3, 0.05, 9)
+    reference = ttest_ind(np.log(now), np.log(then), equal_var=False).confidence_interval()
+    found = welch(now, then)
+    assert (math.log(found.low), math.log(found.high)) == pytest.approx((reference.low, reference.high))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"device": "Maker Tablet (SoC)", "fingerprint": "f2"},
+            "device class: Maker Phone (SoC) and Maker Tablet (SoC)",
+        ),
+        ({"fingerprint": "f2"}, "device fingerprint (OS build, runtimes): f1 and f2"),
+        ({"conditions": like(runtime_version="2.13.0")}, "runtime version: 2.12.1 and 2.13.0"),
+        (
+            {"conditions": like(runner="speed_benchmark_torch 0f")},
+            "runner: edgesweep-torchscript 1 and speed_benchmark_torch 0f",
+        ),
+        ({"conditions": like(preset="full")}, "preset: quick and full"),
+        ({"conditions": like(exec_context="app")}, "execution context: shell and app"),
+        ({"conditions": like(gate="none")}, "gate: gated and none"),
+        ({"conditions": like(fixed_performance="")}, "fixed-performance mode: on and none"),
+        ({"conditions": like(protocol=json.dumps(QUICK | {"min_seconds": 2}))}, "min_seconds 0.5 and 2.0"),
+        ({"conditions": like(protocol="")}, "and not recorded"),
+        ({"trust": ("throttled",)}, "B is throttled"),
+        ({"trust": ("from_tomorrow",)}, "B is from_tomorrow"),
+        ({"medians_ms": (10.0,)}, "B has one timed block, 2 are needed"),
+        ({"medians_ms": ()}, "B has no timed blocks, 2 are needed"),
+    ],
+)
+def test_unlike_results_are_not_compared_and_it_is_said_why(changes, words):
+    found = against([result("a", STEADY)], [replace(result("a", STEADY), **changes)])
+    (one,) = found.results
+    assert one.finding == "not comparable"
+    assert words in one.why
+    assert found.exit_code == EXIT_NOT_COMPARED
+
+
+def test_a_runner_that_was_not_recorded_is_no_other_runner():
+    before = result("a", STEADY, conditions=like(runner=""))
+    for a, b in ((before, result("a", STEADY)), (result("a", STEADY), before)):
+        (one,) = against([a], [b]).results
+        assert (one.finding, one.why) == ("the same", "")
+
+
+def test_a_limit_is_the_same_however_its_number_is_written():
+    whole = like(protocol=json.dumps({"gate": {"limit": 0}}))
+    assert whole == like(protocol=json.dumps({"gate": {"limit": 0.0}}))
+
+
+def test_two_rounds_of_a_thousand_variants_are_unresolved_and_no_overflow():
+    many = [result(str(n), (10.0, 20.0)) for n in range(1000)]
+    found = against(many, many)
+    assert (found.exit_code, len(found.results)) == (EXIT_UNRESOLVED, 1000)
+    json.dumps(found.document(), allow_nan=False)
+
+
+def test_something_slower_outweighs_what_is_not_comparable_which_outweighs_what_is_unresolved():
+    # Bonferroni over four pairs, so their rounds agree better than those of one.
+    same = result("same", (10.0, 10.01, 9.99, 10.0))
+    slow = replace(same, name="net · slow", setup=("slow",), medians_ms=(20.0, 20.1, 19.9, 20.0))
+    wide = replace(same, name="net · wide", setup=("wide",), medians_ms=(8.0, 9.0, 11.0, 12.0))
+    other = replace(same, name="net · other", setup=("other",), fingerprint="f2")
+    base = [same, *(replace(one, medians_ms=same.medians_ms, fingerprint="f1") for one in (slow, wide, other))]
+    found = against(base, [same, slow, wide, other])
+    assert [one.finding for one in found.results] == ["slower", "unresolved", "the same", "not comparable"]
+    assert found.exit_code == EXIT_SLOWER
+    assert against([*base[:1], *base[2:]], [same, wide, other]).exit_code == EXIT_NOT_COMPARED
+    assert against(base[:3:2], [same, wide]).exit_code == EXIT_UNRESOLVED
+    assert against(base, [same, wide]).exit_code == EXIT_NOT_COMPARED
+    assert against(base[:1], [same]).exit_code == 0
+
+
+def test_something_slower_outweighs_what_is_not_comparable_and_all_of_a_has_to_be_compared():
+    slow = result("slow", [20.0, 20.1, 19.9])
+    other = result("b", STEADY, fingerprint="f2")
+    same = result("same", STEADY)
+    base = [replace(slow, medians_ms=STEADY), replace(other, fingerprint="f1"), same]
+    assert against(base, [slow, other, same]).exit_code == EXIT_SLOWER
+    assert against(base, [other, same]).exit_code == EXIT_NOT_COMPARED
+    assert [one.finding for one in against(base, [same, other, slow]).results] == [
+        "slower",
+        "the same",
+        "not comparable",
+    ]
+
+
+def test_what_only_one_has_is_named_and_nothing_in_common_is_nothing_comparable():
+    found = against([result("a", STEADY)], [result("b", STEADY)])
+    assert (found.results, found.only_a, found.only_b) == ((), ("net · a",), ("net · b",))
+    assert found.exit_code == EXIT_NOT_COMPARED
+
+
+def test_each_unit_is_compared_with_itself_where_both_measured_it():
+    units = [result("a", [ms * factor for ms in STEADY], device_id=f"unit-{factor}") for factor in (1, 2, 3)]
+    found = against(units, units[::-1])
+    assert [one.ratio for one in found.results] == [1.0, 1.0, 1.0]
+    assert found.only_a == ()
+
+
+def test_another_unit_of_the_same_fingerprint_stands_in_for_one_that_is_not_there():
+    other = result("a", STEADY, device_id="unit-9")
+    unlike = result("a", STEADY, device_id="unit-8", fingerprint="f2")
+    (one,) = against([unlike, other], [result("a", STEADY)]).results
+    assert one.finding == "the same"
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("fingerprint", ["f1", "f2"])
+def test_a_unit_that_only_b_has_takes_nothing_from_what_was_compared(named, fingerprint):
+    here = result("a", STEADY)
+    new = replace(here, name="new", device_id="unit-2", fingerprint=fingerprint)
+    for units in ([here, new], [new, here]):
+        found = against([here], units, named=named)
+        assert [(one.name, one.finding) for one in found.results] == [("net · a", "the same")]
+        assert (found.only_a, found.only_b, found.exit_code) == ((), ("new",), 0)
+        found = against(units, [here], named=named)
+        assert (found.only_a, found.only_b, found.exit_code) == (("new",), (), EXIT_NOT_COMPARED)
+
+
+def test_units_that_only_one_side_has_stand_in_for_each_other_once_the_nearest_are_matched():
+    a = [result("a", STEADY, device_id="left"), result("a", STEADY, device_id="both")]
+    b = [result("a", [2 * ms for ms in STEADY], device_id=unit) for unit in ("right", "both", "late")]
+    found = against(a, [replace(one, name=one.device_id) for one in b])
+    assert [(one.name, one.finding) for one in found.results] == [("both", "slower"), ("right", "slower")]
+    assert (found.only_a, found.only_b) == ((), ("late",))
+
+
+def test_two_results_that_are_named_are_compared_though_they_are_two_variants():
+    a, b = result("a", STEADY), result("b", [2 * ms for ms in STEADY])
+    assert against([a], [b]).results == ()
+    (one,) = against([a], [b], named=True).results
+    assert (one.finding, one.ratio) == ("slower", pytest.approx(2.0))
+
+
+def test_the_document_is_json_without_nan():
+    document = against([result("a", STEADY)], [result("a", (10.0,)), result("b", STEADY)]).document()
+    document = json.loads(json.dumps(document, allow_nan=False))
+    assert (document["exit_code"], document["only_b"]) == (4, ["net · b"])
+    assert document["results"][0]["ratio"] is None
+    assert document["margin_percent"] == 5.0
+
+
+def test_the_table_says_what_is_slower_and_what_is_not_comparable(capsys):
+    rows = [result("a\x1b[2J", [20.0, 20.1]), result("b", STEADY, fingerprint="f2"), result("new", STEADY)]
+    print_comparison(against([replace(rows[0], medians_ms=STEADY), result("b", STEADY), result("old", STEADY)], rows))
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "not comparable: net · b: device fingerprint (OS build, runtimes): f1 and f2" in text
+    assert "only in monday: net · old" in text
+    assert "only in tuesday: net · new" in text
+    assert text.splitlines()[-1] == "1 slower, 1 not comparable"
+    assert "2.003×" in text
+    assert text.splitlines()[:2] == [line.ljust(len(text.splitlines()[0])) for line in ("A: monday", "B: tuesday")]
+
+
+def test_the_table_says_in_words_how_wide_an_unresolved_interval_is(capsys):
+    print_comparison(against([result("a", (5.0, 20.0))], [result("a", (10.0, 40.0))]))
+    text = " ".join(capsys.readouterr().out.split())
+    assert "unresolved: net · a: 0.02946× to 135.8×; measure" in text
+    assert "; measure more rounds, or allow more with --margin" in text
+    assert text.endswith("1 unresolved")

@@ -1,0 +1,97 @@
+"""Units of one class under like conditions, pooled."""
+
+from dataclasses import replace
+
+import pytest
+
+from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank
+from sweeps.results import to_frame
+from sweeps.spec.sweep import ObjectiveSpec
+
+FREE = ObjectiveSpec(constraints=())
+QUICK, SLOW = 0, 1  # jobs of two variants: fp32, int8
+
+
+@pytest.fixture
+def on_unit(records):
+    """A variant on a unit, with its time."""
+
+    def make(variant: int, unit: str, ms: float | None, **changes):
+        job = records.job(2 * variant + variant % 2, device_id=unit, key=f"{unit} {variant} {changes}")
+        row = records.row(job, ms)
+        return replace(row, **{"name": f"{row.name} · {unit}", "threads": 1} | changes)
+
+    return make
+
+
+def classes(rows, objective=FREE) -> tuple[ClassRanking, ...]:
+    return rank(to_frame(rows), objective, "s").classes
+
+
+def test_a_unit_that_is_slow_as_a_whole_does_not_change_what_is_best_on_its_class(on_unit):
+    rows = [on_unit(0, "a", 10.0), on_unit(1, "a", 12.0), on_unit(0, "b", 30.0), on_unit(1, "b", 37.5)]
+    rows += [on_unit(0, "c", 5.0), on_unit(1, "c", 6.5)]
+    (found,) = classes(rows)
+    assert (found.units, found.device) == (("a", "b", "c"), "Maker Phone (SoC)")
+    first, second = found.entries
+    assert found.winner == first.variant == rows[0].variant
+    assert (first.ratio, first.ratio_least, first.ratio_most, first.tied) == (1.0, 1.0, 1.0, True)
+    assert (second.ratio, second.ratio_least, second.ratio_most) == pytest.approx((1.25, 1.2, 1.3))
+    assert second.ratio_low < 1.25 < second.ratio_high
+    assert not second.tied
+
+
+def test_units_that_disagree_leave_a_tie(on_unit):
+    rows = [on_unit(0, "a", 10.0), on_unit(1, "a", 12.0), on_unit(0, "b", 10.0), on_unit(1, "b", 9.5)]
+    (found,) = classes(rows)
+    assert [entry.tied for entry in found.entries] == [True, True]
+    assert (found.entries[1].ratio_least, found.entries[1].ratio_most) == pytest.approx((0.95, 1.2))
+
+
+def test_what_may_not_win_on_one_unit_does_not_win_on_the_class_and_is_shown(on_unit):
+    rows = [on_unit(0, "a", 10.0), on_unit(1, "a", 12.0), on_unit(1, "b", 12.0)]
+    rows += [on_unit(0, "b", 10.0, trust=("throttled",))]
+    (found,) = classes(rows)
+    assert found.winner == rows[1].variant
+    assert [(entry.units, entry.passes_on, entry.tied) for entry in found.entries] == [(2, 2, True), (2, 1, False)]
+
+
+def test_without_a_variant_that_may_win_on_every_unit_there_is_no_winner(on_unit):
+    (found,) = classes([on_unit(0, "a", 10.0), on_unit(1, "b", 12.0)])
+    assert (found.winner, found.entries) == ("", ())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"fingerprint": "another"},
+        {"device": "Maker Tablet (SoC)"},
+        {"gate": "gated"},
+        {"fixed_performance": "on"},
+        {"runtime_version": "2.13.0"},
+        {"preset": "full"},
+    ],
+)
+def test_units_of_unlike_conditions_are_not_pooled(on_unit, changes):
+    assert len(classes([on_unit(0, "a", 10.0), on_unit(0, "b", 10.0)])) == 1
+    assert classes([on_unit(0, "a", 10.0), on_unit(0, "b", 10.0, **changes)]) == ()
+
+
+def test_run_axes_tell_entries_of_one_variant_apart(on_unit):
+    rows = [on_unit(0, unit, ms, threads=threads) for unit in "ab" for threads, ms in ((1, 10.0), (2, 7.0))]
+    (found,) = classes(rows)
+    assert [entry.variant.split(" · ")[1] for entry in found.entries] == ["threads 2", "threads 1"]
+
+
+def test_only_latency_is_pooled(on_unit):
+    rows = [on_unit(0, "a", 10.0), on_unit(0, "b", 10.0)]
+    assert classes(rows, ObjectiveSpec(minimize="artifact_mb", constraints=())) == ()
+
+
+def test_the_json_has_the_classes(on_unit):
+    document = ranking_document(rank(to_frame([on_unit(0, "a", 10.0), on_unit(0, "b", 10.0)]), FREE, "s"))
+    (found,) = document["classes"]
+    assert found["units"] == ("a", "b")
+    assert found["entries"][0]["ratio"] == 1.0

@@ -1,0 +1,147 @@
+"""What is taken out of a workspace: a file, and what to expect of it."""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import EdgeSweepError
+from sweeps.protocol.presets import resolve
+from sweeps.ranking.compare import Result, differing
+from sweeps.ranking.export import Shipped, export_candidate, read_shipped
+from sweeps.ranking.rank import rank
+from sweeps.ranking.verdict import TIMED
+from sweeps.results import read_rows, to_frame
+from sweeps.spec.sweep import GateSpec, ObjectiveSpec, ProtocolSpec
+from sweeps.workspace import Workspace
+
+MODEL = b"a model"
+FREE = ObjectiveSpec(constraints=())
+PROTOCOL = resolve(ProtocolSpec(preset="quick", min_seconds=0.25, gate=GateSpec(max_cpu_temp_c=55.0)))
+
+
+@pytest.fixture
+def workspace(tmp_path, records) -> Workspace:
+    """With the artifacts of the timed job 0 and of the checked job 1."""
+    made = Workspace.open(tmp_path / "workspace")
+    for job in (records.job(0), records.checked_job(1)):
+        folder = made.artifact(job.build_key)
+        folder.mkdir(parents=True)
+        (folder / "model.pt").write_bytes(MODEL)
+        digest = hashlib.sha256(MODEL).hexdigest()
+        records.manifest(job).model_copy(update={"file_sha256": digest}).write(folder)
+    return made
+
+
+@pytest.fixture
+def export(workspace, records, tmp_path):
+    timed = records.row(records.job(0), protocol=json.dumps(PROTOCOL.comparable()), gate="gated", grid="g")
+    frame = to_frame([timed, records.row(records.checked_job(1), ms=None)])
+    frame.loc[frame["emulated"], "top1_percent"] = 99.5
+
+    def run(job: str | None = None, objective: ObjectiveSpec = FREE) -> Shipped:
+        ranking = rank(frame, objective, "s")
+        return export_candidate(ranking, frame, workspace, model=None, job=job, output=tmp_path / "out")
+
+    return run
+
+
+def test_the_winner_is_exported_with_its_figures(export, tmp_path: Path, records) -> None:
+    expected = export().expected
+    assert (tmp_path / "out/model.pt").read_bytes() == MODEL
+    assert (expected.timed, expected.executor) == (True, records.facts.fingerprint)
+    assert expected.figures["latency_p50_ms"] == 10.0
+
+
+def test_what_was_only_checked_is_exported_by_name_and_said_to_be_not_timed(export, tmp_path: Path) -> None:
+    export("net · nnapi fp32 nchw")
+    shipped = Shipped.model_validate_json((tmp_path / "out/manifest.json").read_bytes())
+    expected = shipped.expected
+    assert shipped.artifact.backend == "nnapi"
+    assert (expected.timed, expected.executor, expected.rounds) == (False, "reference:nnapi@1", 0)
+    assert expected.figures["top1_percent"] == 99.5
+    assert not expected.figures.keys() & TIMED
+
+
+def test_a_winner_that_was_only_checked_is_said_to_be_not_timed(export) -> None:
+    expected = export(objective=ObjectiveSpec(maximize="top1_percent", constraints=())).expected
+    assert (expected.job, expected.timed) == ("net · nnapi fp32 nchw", False)
+
+
+def test_a_name_that_is_not_there_is_refused(export) -> None:
+    with pytest.raises(EdgeSweepError, match="net · nothing"):
+        export("net · nothing")
+
+
+def test_a_manifest_says_how_it_was_measured_so_that_it_can_be_measured_alike(export, tmp_path: Path) -> None:
+    export()
+    expected = read_shipped(tmp_path / "out/manifest.json").expected
+    assert expected.block_medians_ms == (10.0, 10.0, 10.0)
+    assert expected.protocol is not None
+    again = expected.protocol.resolve()
+    assert again.comparable() == PROTOCOL.comparable()
+    assert again.gate is not None
+    assert again.gate.max_cpu_temp_c == 55.0
+
+
+def test_a_manifest_is_comparable_with_the_row_that_it_came_from(export, tmp_path: Path, records) -> None:
+    export()
+    path = tmp_path / "out/manifest.json"
+    row = records.row(records.job(0), protocol=json.dumps(PROTOCOL.comparable()), gate="gated", grid="g")
+    (there,) = (Result.of_row(one) for one in read_rows(to_frame([row]), "s"))
+    shipped = read_shipped(path).comparable(path)
+    assert differing(there, shipped) == []
+    assert shipped == replace(there, trust=shipped.trust)
+
+
+@pytest.mark.parametrize("missing", ["protocol", "block_medians_ms"])
+def test_a_manifest_of_an_older_version_can_not_be_compared_and_says_what_to_do(
+    export, tmp_path: Path, missing: str
+) -> None:
+    export()
+    path = tmp_path / "out/manifest.json"
+    document = json.loads(path.read_text())
+    del document["expected"][missing]
+    path.write_text(json.dumps(document | {"schema_version": 1}))
+    with pytest.raises(EdgeSweepError, match="older EdgeSweep") as caught:
+        read_shipped(path).comparable(path)
+    assert "edgesweep export" in caught.value.next_step
+
+
+def test_what_was_only_checked_can_not_be_compared_by_time(export, tmp_path: Path) -> None:
+    export("net · nnapi fp32 nchw")
+    path = tmp_path / "out/manifest.json"
+    with pytest.raises(EdgeSweepError, match="holds no time"):
+        read_shipped(path).comparable(path)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("artifact", "build_key", "../../home"),
+        ("artifact", "file", "../../etc/passwd"),
+        ("artifact", "file", ".hidden"),
+        ("artifact", "file_sha256", "short"),
+        ("artifact", "variant", {"runtime": 3}),
+        ("artifact", "variant", {"unknown": "x"}),
+        ("expected", "block_medians_ms", [-1.0]),
+        ("expected", "block_medians_ms", [float("inf")]),
+        ("expected", "protocol", {"preset": "quick"}),
+        ("expected", "surprise", 1),
+    ],
+)
+def test_a_manifest_that_is_not_one_is_refused(export, tmp_path: Path, part: str, key: str, value: object) -> None:
+    export()
+    path = tmp_path / "out/manifest.json"
+    document = json.loads(path.read_text())
+    document[part][key] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(EdgeSweepError, match=r"manifest\.json cannot be read"):
+        read_shipped(path)
+
+
+def test_a_manifest_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(EdgeSweepError, match=r"nowhere\.json"):
+        read_shipped(tmp_path / "nowhere.json")

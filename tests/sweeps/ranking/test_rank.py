@@ -1,0 +1,614 @@
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sweeps.errors import EdgeSweepError
+from sweeps.metrics import METRICS
+from sweeps.ranking.document import explain, ranking_document
+from sweeps.ranking.rank import rank
+from sweeps.records import Settled
+from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
+from sweeps.stats import Estimate, p50_estimate
+
+FREE = ObjectiveSpec(constraints=())
+DEFAULT = ObjectiveSpec()
+
+
+def measured(name, blocks=(10.0, 10.1, 9.9), top1=97.0, drop=(0.0, -0.4, 0.4), size=5.0, trust=(), **changes):
+    """A row of the store: three rounds, labelled data, no drop, unless said otherwise."""
+    p50 = p50_estimate(blocks) if blocks else None
+    value, low, high = drop
+    row = {
+        "sweep": "s",
+        "job_key": f"key-{name}",
+        "build_key": f"build-{name}",
+        "name": name,
+        "variant": f"cpu {name}",
+        "model": "net",
+        "device_id": "unit-1",
+        "device": "Maker Phone (SoC)",
+        "fingerprint": "f1",
+        "preset": "quick",
+        "runtime_version": "2.12.1",
+        "exec_context": "shell",
+        "outcome": "measured",
+        "stage": None,
+        "kind": None,
+        "reason": None,
+        "runner": "python-torchscript 1",
+        "executor": "f1",
+        "emulated": False,
+        "stale": False,
+        "trust": tuple(trust),
+        "block_medians_ms": tuple(enumerate(blocks)),
+        **dict.fromkeys(METRICS, math.nan),
+        "latency_p50_ms": p50.value if p50 else math.nan,
+        "latency_ci_low_ms": math.nan if p50 is None or p50.low is None else p50.low,
+        "latency_ci_high_ms": math.nan if p50 is None or p50.high is None else p50.high,
+        "artifact_mb": size,
+        "top1_percent": top1,
+        "agreement_percent": 99.0,
+        "accuracy_drop_points": value,
+        "accuracy_drop_low_points": low,
+        "accuracy_drop_high_points": high,
+    }
+    return row | changes
+
+
+def unlabelled(name, **changes):
+    nothing = dict.fromkeys(("top1_percent", "accuracy_drop_points"), math.nan)
+    ends = dict.fromkeys(("accuracy_drop_low_points", "accuracy_drop_high_points"), math.nan)
+    return measured(name, **nothing, **ends, **changes)
+
+
+def failed(name, **changes):
+    text = {"outcome": "failed", "stage": "build", "kind": "unsupported_operator", "reason": "no aten::roll here"}
+    unknown = dict.fromkeys(("fingerprint", "preset", "runtime_version", "exec_context"))
+    return measured(name, blocks=()) | dict.fromkeys(METRICS, math.nan) | unknown | text | changes
+
+
+def skipped(name, **changes):
+    return failed(name) | {"outcome": "skipped", "stage": None, "kind": None, "reason": "qengine not there"} | changes
+
+
+def left(by, ratio_low=1.0678, reason="slower", rounds=4):
+    """Sent away by a race."""
+    ratio = None if ratio_low is None else ratio_low + 0.05
+    about = {
+        "job_key": "",
+        "budget": "race",
+        "message": "",
+        "error": 0.02,
+        "reason": reason,
+        "rounds": rounds,
+        "by": by,
+    }
+    return {"settled": Settled(**about, ratio=ratio, ratio_low=ratio_low)}
+
+
+def entries(rows, objective=FREE, device=None):
+    return rank(pd.DataFrame(rows), objective, "s", device).devices
+
+
+def entry(rows, objective=FREE):
+    (only,) = entries(rows, objective)
+    return only
+
+
+def names(candidates):
+    return [candidate.name for candidate in candidates]
+
+
+def test_the_quickest_wins_where_the_difference_is_resolved():
+    ranked = entry([measured("slow", (12.0, 12.1, 11.9)), measured("quick", (8.0, 8.1, 7.9))])
+    assert ranked.winner.name == "quick"
+    assert not ranked.winner.tied
+    assert ranked.tied == ()
+    assert names(ranked.ranking) == ["quick", "slow"]
+    assert ranked.ranking[1].ratio_to_winner.value == pytest.approx(1.5, rel=0.01)
+    assert ranked.ranking[0].ratio_to_winner == Estimate(1.0, 1.0, 1.0)
+
+
+def test_a_difference_under_two_percent_is_a_tie_however_well_it_is_resolved():
+    ranked = entry([measured("a", (10.0, 10.0001, 9.9999)), measured("b", (10.15, 10.1501, 10.1499), size=4.0)])
+    assert ranked.ranking[0].ratio_to_winner is not None
+    assert ranked.winner.name == "b"
+    assert names(ranked.tied) == ["a"]
+    assert all(candidate.tied for candidate in ranked.ranking)
+
+
+def test_a_difference_that_is_not_resolved_is_a_tie_however_large_it_is():
+    ranked = entry([measured("a", (10.0, 10.0, 10.0)), measured("b", (9.0, 14.0, 20.0), top1=97.5)])
+    assert ranked.winner.name == "b"
+    assert names(ranked.tied) == ["a"]
+
+
+def test_a_noisy_best_estimate_ties_none_that_are_told_apart_from_each_other():
+    rows = [
+        measured("noisy", (5.0, 12.0, 5.0)),
+        measured("quick", (8.0, 8.1, 7.9), size=2.0),
+        measured("slow", (9.0, 9.1, 8.9), size=1.0),
+    ]
+    ranked = entry(rows)
+    # Of the three none is told apart from the noisy one; but slow is slower than quick beyond doubt.
+    assert ranked.winner.name == "quick"
+    assert names(ranked.tied) == ["noisy"]
+    assert names(ranked.ranking) == ["quick", "noisy", "slow"]
+
+
+def test_drift_that_both_share_does_not_hide_a_difference():
+    ranked = entry([measured("a", (10.0, 15.0, 30.0)), measured("b", (11.0, 16.5, 33.2))])
+    assert ranked.winner.name == "a"
+    assert ranked.tied == ()
+
+
+def test_one_variant_entered_twice_ends_tied():
+    ranked = entry(
+        [measured("one", (10.0, 10.4, 9.9)), measured("two", (10.2, 9.8, 10.1)), measured("slow", (20.0,) * 3)]
+    )
+    assert ranked.winner.name == "one"
+    assert names(ranked.tied) == ["two"]
+    assert not ranked.ranking[2].tied
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "winner"),
+    [
+        ({"top1": 97.0}, {"top1": 97.2}, "second"),
+        ({"top1": 97.2, "size": 9.0}, {"top1": 97.0, "size": 1.0}, "first"),
+        ({"size": 5.0}, {"size": 4.9}, "second"),
+        ({}, {}, "first"),
+    ],
+)
+def test_inside_a_tie_the_more_accurate_then_the_smaller_then_the_name_goes_first(first, second, winner):
+    assert entry([measured("second", **second), measured("first", **first)]).winner.name == winner
+
+
+def test_inside_a_tie_a_file_that_is_hardly_smaller_does_not_go_before_the_better_estimate():
+    rows = [measured("quick", (3.0, 10.0, 4.0), size=1.64), measured("slow", (10.0, 4.0, 9.0), size=1.639)]
+    ranked = entry(rows)
+    assert ranked.winner.name == "quick"
+    assert names(ranked.tied) == ["slow"]
+
+
+def test_without_labels_agreement_decides_inside_a_tie():
+    rows = [unlabelled("a", agreement_percent=98.0), unlabelled("b", agreement_percent=99.0)]
+    assert entry(rows).winner.name == "b"
+
+
+def test_one_block_each_is_a_tie_within_what_processes_of_one_artifact_differ_by():
+    rows = [measured("a", (10.0,)), measured("b", (14.9,), size=1.0), measured("c", (15.1,), size=1.0)]
+    ranked = entry(rows)
+    assert ranked.winner.name == "b"
+    assert names(ranked.tied) == ["a"]
+    assert ranked.ranking[1].ratio_to_winner == Estimate(pytest.approx(10 / 14.9), None, None)
+
+
+def test_rounds_that_are_not_common_are_not_paired():
+    late = measured("late", (11.0, 11.0, 11.0)) | {"block_medians_ms": ((7, 11.0), (8, 11.0), (9, 11.0))}
+    ranked = entry([measured("early", (10.0, 10.0, 10.0)), late])
+    assert names(ranked.tied) == ["late"]
+
+
+@pytest.mark.parametrize(
+    ("drop", "verdict"),
+    [
+        ((0.5, 0.1, 0.9), "pass"),
+        ((0.5, -0.3, 1.0), "pass"),
+        ((0.9, 0.3, 1.5), "unresolved"),
+        ((1.5, 0.9, 2.1), "unresolved"),
+        ((2.0, 1.1, 2.9), "fail"),
+        ((math.nan,) * 3, "unresolved"),
+    ],
+)
+def test_a_bound_on_the_drop_holds_only_where_the_whole_interval_keeps_it(drop, verdict):
+    candidate = entry([measured("a", drop=drop)], DEFAULT).ranking[0]
+    assert candidate.verdict == verdict
+    (check,) = candidate.constraints
+    assert (check.metric, check.bound, check.result) == ("accuracy_drop_points", "at most 1 points", verdict)
+    assert (check.why == "") is (verdict == "pass")
+    assert candidate.why == check.why
+
+
+def test_the_interval_of_latency_counts_too_and_without_one_the_point_decides():
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="latency_p50_ms", at_most=10.5),))
+    rows = [measured("wide", (10.0, 11.5, 9.0)), measured("narrow", (10.0, 10.01, 9.99)), measured("single", (10.4,))]
+    verdicts = {candidate.name: candidate.verdict for candidate in entry(rows, bound).ranking}
+    assert verdicts == {"wide": "unresolved", "narrow": "pass", "single": "pass"}
+
+
+@pytest.mark.parametrize(("at_least", "verdict"), [(5.0, "pass"), (5.1, "fail")])
+def test_a_lower_bound_is_one(at_least, verdict):
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="artifact_mb", at_least=at_least),))
+    assert entry([measured("a", size=5.0)], bound).ranking[0].verdict == verdict
+
+
+def test_missing_labels_are_said_and_never_pass():
+    ranked = entry([unlabelled("a")], DEFAULT)
+    assert ranked.winner is None
+    assert "no labels" in ranked.ranking[0].why
+    assert "no labels" in ranked.no_winner_reason
+
+
+def test_outputs_equal_to_the_bit_keep_any_bound_on_sqnr():
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="sqnr_db", at_least=20.0),))
+    rows = [measured("equal"), measured("close", sqnr_db=30.0), measured("far", sqnr_db=12.0)]
+    ranked = entry(rows, bound)
+    assert {c.name: c.verdict for c in ranked.ranking} == {"equal": "pass", "close": "pass", "far": "fail"}
+    assert {c.name: c.figures["sqnr_db"] for c in ranked.ranking} == {"equal": None, "close": 30.0, "far": 12.0}
+    assert entry(rows, ObjectiveSpec(maximize="sqnr_db", constraints=())).winner.name == "equal"
+
+
+def test_a_quick_variant_that_fails_or_is_not_resolved_does_not_win_and_is_shown():
+    rows = [
+        measured("slow", (20.0, 20.1, 19.9), drop=(0.0, -0.4, 0.4)),
+        measured("fails", (5.0, 5.1, 4.9), drop=(5.0, 3.0, 7.0)),
+        measured("unsure", (8.0, 8.1, 7.9), drop=(0.8, -0.2, 1.8)),
+        measured("hot", (4.0, 4.1, 3.9), trust=("throttled",)),
+    ]
+    ranked = entry(rows, DEFAULT)
+    assert names(ranked.ranking) == ["slow", "unsure", "fails", "hot"]
+    assert [c.verdict for c in ranked.ranking] == ["pass", "unresolved", "fail", "disqualified"]
+    assert "5.00 points (3.00–7.00), not at most 1 points" in ranked.ranking[2].why
+
+
+def test_what_runs_on_no_phone_is_ranked_to_compare_with_and_never_wins():
+    ranked = entry([measured("python", (5.0,) * 3, runtime="eager"), measured("slow", (9.0,) * 3)])
+    assert ranked.winner.name == "slow"
+    assert "runs on no phone" in ranked.ranking[-1].why
+
+
+@pytest.mark.parametrize(
+    "label", ["throttled", "engine_differs", "backend_fell_back", "invalid_output", "from_tomorrow"]
+)
+def test_a_disqualifying_or_unknown_label_never_wins(label):
+    ranked = entry([measured("quick", (5.0,) * 3, trust=("ungated", label)), measured("slow", (9.0,) * 3)])
+    assert ranked.winner.name == "slow"
+    assert ranked.ranking[-1].verdict == "disqualified"
+    assert label in ranked.ranking[-1].why
+
+
+def test_an_advisory_label_may_win():
+    assert entry([measured("a", trust=("ungated", "unstable"))]).winner.trust == ("ungated", "unstable")
+
+
+def checked(name, **changes):
+    """What a host only checked: an accuracy by a reference, no conditions, no time."""
+    apart = {"emulated": True, "executor": "reference:nnapi@1", "preset": None, "exec_context": None}
+    return measured(name, ()) | {"trust": ()} | apart | changes
+
+
+def test_what_was_only_checked_stands_apart_and_never_wins_on_latency():
+    ranked = entry([measured("slow", (90.0,) * 3, top1=90.0), checked("checked", top1_percent=99.0)])
+    assert ranked.winner.name == "slow"
+    assert ranked.tied == ()
+    assert names(ranked.ranking) == ["slow"]
+    assert names(ranked.checked) == ["checked"]
+    (found,) = ranked.checked
+    assert (found.executor, found.emulated, found.timed, found.tied) == ("reference:nnapi@1", True, False, False)
+    assert found.ratio_to_winner is None
+    assert not ranked.winner.emulated
+
+
+def test_where_all_was_only_checked_there_is_no_winner_on_latency_and_the_reason():
+    ranked = entry([checked("a"), checked("b"), failed("c")])
+    assert ranked.winner is None
+    assert (ranked.ranking, names(ranked.checked)) == ((), ["a", "b"])
+    assert ranked.no_winner_reason == "nothing was timed: 2 only checked, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("drop", "trust", "verdict"),
+    [
+        ((0.1, -0.2, 0.4), (), "pass"),
+        ((0.9, 0.3, 1.5), (), "unresolved"),
+        ((5.0, 4.0, 6.0), (), "fail"),
+        ((0.1, -0.2, 0.4), ("invalid_output",), "disqualified"),
+    ],
+)
+def test_what_was_only_checked_has_its_verdict_on_the_constraints(drop, trust, verdict):
+    ends = dict(
+        zip(("accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points"), drop, strict=True)
+    )
+    (found,) = entry([measured("a"), checked("b", trust=trust, **ends)], DEFAULT).checked
+    assert found.verdict == verdict
+    assert (found.why == "") is (verdict == "pass")
+    assert "latency" not in found.why
+
+
+def test_the_most_accurate_of_what_was_only_checked_comes_first_and_what_missed_a_constraint_last():
+    missed = {"accuracy_drop_points": 5.0, "accuracy_drop_low_points": 4.0, "accuracy_drop_high_points": 6.0}
+    rows = [checked("a", top1_percent=96.0), checked("b", top1_percent=98.0), checked("c", top1_percent=99.0, **missed)]
+    assert names(entry(rows, DEFAULT).checked) == ["b", "a", "c"]
+
+
+def test_without_a_need_for_time_what_was_only_checked_may_win_and_says_so():
+    rows = [measured("timed", top1=90.0), checked("checked", top1_percent=99.0)]
+    ranked = entry(rows, ObjectiveSpec(maximize="top1_percent", constraints=()))
+    assert ranked.winner.name == "checked"
+    assert (ranked.winner.emulated, ranked.winner.timed, ranked.checked) == (True, False, ())
+    assert explain(ranked) == "99.0 % (only checked, not timed)"
+    assert ranked.ranking[1].ratio_to_winner is None
+
+
+@pytest.mark.parametrize("metric", ["latency_p99_ms", "load_ms", "first_inference_ms", "model_rss_mb"])
+def test_a_bound_that_only_a_device_can_keep_sets_what_was_only_checked_apart(metric):
+    bound = ConstraintSpec(metric=metric, at_most=100.0)
+    objective = ObjectiveSpec(maximize="top1_percent", constraints=(bound,))
+    ranked = entry([measured("timed", **{metric: 50.0}), checked("checked", top1_percent=99.0)], objective)
+    assert ranked.winner.name == "timed"
+    (found,) = ranked.checked
+    assert found.verdict == "unresolved"
+    assert "only checked, not timed" in found.why
+
+
+def test_a_time_of_the_device_with_an_accuracy_by_a_reference_is_ranked_and_marked():
+    ranked = entry([measured("phone", emulated=True, executor="reference:nnapi@1")])
+    assert (ranked.winner.timed, ranked.winner.emulated, ranked.checked) == (True, True, ())
+
+
+def test_failed_and_skipped_variants_are_listed_with_their_reasons():
+    ranked = entry([measured("a"), skipped("c"), failed("b")])
+    assert [(row.name, row.outcome, row.reason) for row in ranked.not_ranked] == [
+        ("b", "failed", "build, unsupported_operator: no aten::roll here"),
+        ("c", "skipped", "qengine not there"),
+    ]
+
+
+def test_where_everything_failed_there_is_an_entry_without_a_winner_that_says_why():
+    ranked = entry([failed("a"), failed("b"), skipped("c")])
+    assert ranked.winner is None
+    assert ranked.no_winner_reason == "nothing was measured: 2 failed, 1 skipped"
+    assert len(ranked.not_ranked) == 3
+
+
+def test_where_nothing_passed_the_reason_counts_the_verdicts():
+    rows = [measured("a", drop=(5.0, 3.0, 7.0)), unlabelled("b"), measured("c", trust=("throttled",))]
+    reason = entry(rows, DEFAULT).no_winner_reason
+    assert "of 3 measured none may win (1 unresolved, 1 missing a constraint, 1 disqualified)" in reason
+
+
+@pytest.mark.parametrize("column", ["fingerprint", "preset", "runtime_version", "exec_context", "model", "device_id"])
+def test_unlike_conditions_never_meet(column):
+    ranked = entries([measured("slow", (20.0,) * 3), measured("quick", (5.0,) * 3, **{column: "other"})])
+    assert sorted(names(e.winner for e in ranked)) == ["quick", "slow"]
+    assert all(len(e.ranking) == 1 for e in ranked)
+
+
+def test_rounds_of_two_runs_are_not_paired_since_the_device_may_have_changed_between_them():
+    monday, tuesday = (10.0, 10.1, 9.9), (11.0, 11.1, 10.9)
+    (same_run,) = entries([measured("a", monday), measured("b", tuesday)])
+    assert same_run.tied == ()
+    later = tuple((1_795_000_000_000 + round_, ms) for round_, ms in enumerate(tuesday))
+    (two_runs,) = entries([measured("a", monday), measured("b", tuesday, block_medians_ms=later)])
+    assert [candidate.name for candidate in two_runs.tied] == ["b"]
+
+
+def test_one_device_of_two_by_id_or_by_part_of_its_text():
+    rows = [measured("a"), measured("b", device_id="unit-2", device="Maker Tablet (SoC)"), failed("c")]
+    assert len(entries(rows)) == 2
+    for wanted in ("unit-2", "Maker Tablet (SoC)", "tablet"):
+        (only,) = entries(rows, device=wanted)
+        assert (only.device_id, only.winner.name, only.not_ranked) == ("unit-2", "b", ())
+
+
+def test_a_device_without_results_is_an_error_that_names_those_there_are():
+    with pytest.raises(EdgeSweepError, match="unit-9") as caught:
+        entries([measured("a")], device="unit-9")
+    assert "unit-1" in caught.value.next_step
+
+
+def test_stale_rows_and_other_sweeps_are_left_out():
+    rows = [measured("a"), measured("old", (1.0,) * 3, stale=True), measured("other", (1.0,) * 3, sweep="t")]
+    assert names(entry(rows).ranking) == ["a"]
+
+
+def test_no_results_are_an_empty_ranking():
+    assert rank(pd.DataFrame(), DEFAULT, "s").devices == ()
+
+
+@pytest.mark.parametrize(
+    ("objective", "winner", "tied"),
+    [
+        ({"minimize": "artifact_mb"}, "a", ["b"]),
+        ({"maximize": "top1_percent"}, "c", ["a", "b"]),
+        ({"minimize": "load_ms"}, "c", ["a"]),
+        ({"minimize": "accuracy_drop_points"}, "c", ["b"]),
+    ],
+)
+def test_other_objectives_have_ties_too(objective, winner, tied):
+    rows = [
+        measured("a", size=1.0, top1=96.0, load_ms=10.0, drop=(3.0, 2.0, 4.0)),
+        measured("b", size=1.019, top1=96.0, load_ms=16.0, drop=(1.0, 0.0, 2.0)),
+        measured("c", size=1.03, top1=97.0, load_ms=14.0, drop=(0.5, -0.5, 1.5)),
+    ]
+    ranked = entry(rows, ObjectiveSpec(**objective, constraints=()))
+    assert (ranked.winner.name, names(ranked.tied)) == (winner, tied)
+
+
+def test_an_objective_without_a_value_is_not_resolved():
+    ranked = entry(
+        [measured("a"), measured("b", latency_p90_ms=11.0)], ObjectiveSpec(minimize="latency_p90_ms", constraints=())
+    )
+    assert ranked.winner.name == "b"
+    assert "too few samples" in ranked.ranking[1].why
+
+
+def test_the_order_of_rows_does_not_matter():
+    rows = [measured(f"v{n}", tuple(np.random.default_rng(n).uniform(9, 14, 3))) for n in range(12)]
+    rows += [failed("f"), skipped("s"), measured("d", trust=("throttled",))]
+    there, back = (ranking_document(rank(pd.DataFrame(r), FREE, "s")) for r in (rows, rows[::-1]))
+    assert there == back
+
+
+def test_the_json_holds_the_whole_ranking_without_nan():
+    rows = [measured("a"), measured("b"), unlabelled("c"), checked("d"), failed("f"), skipped("s")]
+    ranking = rank(pd.DataFrame(rows), DEFAULT, "s")
+    document = json.loads(json.dumps(ranking_document(ranking), allow_nan=False))
+    assert document["sweep"] == "s"
+    assert document["objective"] == "smallest latency_p50_ms with accuracy_drop_points at most 1 points"
+    (device,) = document["devices"]
+    assert {"device", "winner", "tied", "ranking", "not_ranked", "imported"} <= device.keys()
+    assert device["winner"]["name"] == "a"
+    assert device["winner"]["latency_p50_ms"] == 10.0
+    assert device["winner"]["latency_p99_ms"] is None
+    assert METRICS.keys() <= device["winner"].keys()
+    assert [candidate["name"] for candidate in device["tied"]] == ["b"]
+    assert device["tied"][0]["latency_ratio_to_winner"]["value"] == 1.0
+    assert [candidate["verdict"] for candidate in device["ranking"]] == ["pass", "pass", "unresolved"]
+    assert device["ranking"][2]["constraints"][0]["result"] == "unresolved"
+    (apart,) = device["checked"]
+    assert (apart["name"], apart["executor"], apart["emulated"]) == ("d", "reference:nnapi@1", True)
+    assert (apart["latency_p50_ms"], apart["top1_percent"], apart["verdict"]) == (None, 97.0, "pass")
+    assert (device["winner"]["executor"], device["winner"]["emulated"]) == ("f1", False)
+    assert device["winner"]["runner"] == "python-torchscript 1"
+    assert [row["name"] for row in device["not_ranked"]] == ["f", "s"]
+    assert device["imported"] == []
+
+
+def test_the_json_of_a_device_without_a_winner_says_so():
+    ranking = rank(pd.DataFrame([failed("f")]), DEFAULT, "s")
+    document = json.loads(json.dumps(ranking_document(ranking), allow_nan=False))
+    assert document["devices"][0]["winner"] is None
+    assert document["devices"][0]["no_winner_reason"] == "nothing was measured: 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("rows", "objective", "text"),
+    [
+        ([measured("a", (7.8, 7.8, 7.8))], {}, "7.80 ms (7.80–7.80)"),
+        ([measured("a", (0.4123,) * 3), measured("b", (0.4123,) * 3)], {}, "0.412 ms (0.412–0.412), tied with 1 other"),
+        ([measured(n, (1234.0,) * 3) for n in "abc"], {}, "1234 ms (1234–1234), tied with 2 others"),
+        ([measured("a", (7.8,), trust=("one_block",))], {}, "7.80 ms (one block, no interval)"),
+        ([measured("a")], {"minimize": "artifact_mb"}, "5.00 MB"),
+        ([failed("a")], {}, "no winner: nothing was measured: 1 failed"),
+    ],
+)
+def test_the_winner_is_explained_in_one_line(rows, objective, text):
+    assert explain(entry(rows, ObjectiveSpec(**objective, constraints=()))) == text
+
+
+def test_who_was_eliminated_never_wins_nor_ties_and_keeps_its_figure_and_the_evidence():
+    rows = [
+        measured("winner", (10.0, 10.1, 9.9)),
+        measured("behind", (14.0, 14.1, 13.9)),
+        # Its few rounds were cool ones.
+        measured("gone", (9.0, 9.1, 8.9), **left("net · winner")),
+    ]
+    ranked = entry(rows)
+    assert names(ranked.ranking) == ["winner", "behind", "gone"]
+    assert (ranked.winner.name, ranked.tied) == ("winner", ())
+    gone = ranked.ranking[2]
+    assert gone.eliminated == "left after 4 rounds: at least 1.06 times as slow as winner"
+    assert (gone.state, gone.verdict, gone.figures["latency_p50_ms"]) == ("eliminated", "pass", 9.0)
+    assert gone.ratio_to_winner is not None
+
+
+@pytest.mark.parametrize(("low", "words"), [(1.2, "1.20"), (1.019, "1.01"), (1.00321, "1.0032")])
+def test_the_evidence_never_says_more_than_the_bound(low, words):
+    gone = entry([measured("a"), measured("b", **left("a", ratio_low=low))]).ranking[1]
+    assert gone.eliminated == f"left after 4 rounds: at least {words} times as slow as a"
+
+
+def test_whom_a_race_kept_is_not_eliminated():
+    kept = left("", None, reason="best")
+    ranked = entry([measured("a", **kept), measured("b", **kept)])
+    assert [candidate.eliminated for candidate in ranked.ranking] == ["", ""]
+    assert names(ranked.tied) == ["b"]
+    assert ranked.winner.settled.reason == "best"
+
+
+def test_where_all_that_pass_were_eliminated_there_is_no_winner_and_it_is_said():
+    rows = [measured("a", trust=("throttled",)), measured("b", **left("a"))]
+    ranked = entry(rows)
+    assert ranked.winner is None
+    assert ranked.no_winner_reason == (
+        "of 2 measured none may win (1 eliminated, 1 disqualified); the nearest, b: "
+        "left after 4 rounds: at least 1.06 times as slow as a"
+    )
+
+
+def test_an_elimination_by_a_constraint_counts_as_long_as_the_constraint_is_missed():
+    gone = left("a", None, reason="constraint", rounds=2)
+    rows = [measured("a"), measured("b", (8.0, 8.1, 7.9), drop=(2.0, 1.1, 2.9), **gone)]
+    strict, free = entry(rows, DEFAULT), entry(rows)
+    assert strict.ranking[1].eliminated == "left after 2 rounds: it cannot win whatever its latency is, and a can"
+    assert strict.ranking[1].state == "fail"
+    assert free.winner.name == "b"
+
+
+def test_an_elimination_for_latency_does_not_count_where_latency_is_not_asked_for():
+    rows = [measured("a", size=5.0), measured("b", size=1.0, **left("a"))]
+    assert entry(rows, ObjectiveSpec(minimize="artifact_mb", constraints=())).winner.name == "b"
+
+
+def test_inside_a_tie_of_equal_accuracy_and_size_the_better_estimate_goes_before_the_name():
+    rows = [measured("a", (10.0, 10.6, 10.2)), measured("b", (10.3, 9.9, 10.1))]
+    assert entry(rows).winner.name == "b"
+
+
+def test_what_would_settle_a_tie_is_said_of_each_that_is_tied_in_latency():
+    rows = [
+        measured("a", (10.0, 10.4, 9.9), size=1.0),
+        measured("open", (10.9, 10.2, 11.1)),
+        measured("same", (10.0, 10.4, 9.901)),
+        measured("slow", (20.0, 20.1, 19.9)),
+    ]
+    ranked = entry(rows)
+    found = {candidate.name: candidate.settling for candidate in ranked.ranking}
+    assert found["a"] is None
+    assert found["slow"] is None
+    assert found["same"].rounds == 0
+    assert found["open"].rounds > 0
+    assert ranked.rounds_to_settle == found["open"].rounds
+    document = json.loads(json.dumps(ranking_document(rank(pd.DataFrame(rows), FREE, "s")), allow_nan=False))
+    assert document["devices"][0]["rounds_to_settle"] == ranked.rounds_to_settle
+    assert document["devices"][0]["tied"][0]["settling"].keys() == {"rounds", "outcome", "text"}
+
+
+def test_a_tie_in_size_can_not_be_settled_by_rounds():
+    ranked = entry([measured("a"), measured("b")], ObjectiveSpec(minimize="artifact_mb", constraints=()))
+    assert names(ranked.tied) == ["b"]
+    assert (ranked.tied[0].settling, ranked.rounds_to_settle) == (None, None)
+
+
+@pytest.mark.parametrize("changes", [{"gate": "gated"}, {"fixed_performance": "on"}, {"fixed_performance": "off"}])
+def test_gated_and_fixed_performance_blocks_do_not_meet_others(changes):
+    likewise = {"gate": "none", "fixed_performance": ""}
+    rows = [measured("a", **likewise), measured("b", (5.0,) * 3, **likewise | changes)]
+    assert [len(found.ranking) for found in entries(rows)] == [1, 1]
+    assert len(entries([row | changes for row in rows])) == 1
+
+
+FRONT = ObjectiveSpec(constraints=(), front="top1_percent")
+
+
+def test_the_front_holds_what_no_other_beats_in_both():
+    rows = [
+        measured("quick", (5.0, 5.1, 4.9), top1=90.0),
+        measured("accurate", (10.0, 10.1, 9.9), top1=97.0),
+        measured("neither", (11.0, 11.1, 10.9), top1=90.0),
+        measured("gone", (4.0, 4.1, 3.9), top1=90.0, **left("quick")),
+        measured("hot", (1.0, 1.1, 0.9), top1=99.0, trust=("throttled",)),
+    ]
+    on_front = {candidate.name: candidate.on_front for candidate in entry(rows, FRONT).ranking}
+    assert on_front == {"quick": True, "accurate": True, "neither": False, "gone": False, "hot": False}
+    assert all(candidate.on_front is None for candidate in entry(rows).ranking)
+
+
+def test_a_doubtful_difference_takes_none_off_the_front():
+    rows = [measured("a", (10.0, 10.4, 9.9)), measured("b", (10.2, 10.1, 10.3))]
+    assert [candidate.on_front for candidate in entry(rows, FRONT).ranking] == [True, True]
+
+
+def test_an_unknown_figure_is_on_no_front():
+    rows = [measured("a"), unlabelled("b")]
+    assert {candidate.name: candidate.on_front for candidate in entry(rows, FRONT).ranking} == {"a": True, "b": None}
+
+
+def test_what_measuring_cost_is_added_up():
+    rows = [measured("a", device_seconds=60.0, waited_seconds=5.0), measured("b", device_seconds=30.0), failed("c")]
+    assert (entry(rows).device_seconds, entry(rows).waited_seconds) == (90.0, 5.0)

@@ -1,0 +1,66 @@
+"""What it would take to settle a tie."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from sweeps.ranking.ties import settling
+
+
+def with_ratios(logs):
+    """Block medians of two variants whose paired log ratios are these; rounds differ wildly in speed."""
+    pace = {number: 10.0 * 3.0 ** (number % 4) for number in range(len(logs))}
+    return {number: pace[number] * math.exp(log) for number, log in enumerate(logs)}, pace
+
+
+def scaled(mean, spread, rounds):
+    """Log ratios with exactly this mean and standard deviation."""
+    shape = np.random.default_rng(rounds).standard_normal(rounds)
+    return mean + spread * (shape - shape.mean()) / shape.std(ddof=1)
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(0.05, 0.08), (0.03, 0.1), (-0.05, 0.08), (0.2, 0.5)])
+def test_after_so_many_more_rounds_of_the_same_kind_a_t_test_tells_them_apart_and_one_before_not(mean, spread):
+    found = settling(*with_ratios(scaled(mean, spread, 3)))
+    assert found.outcome == "told apart"
+    assert ttest_1samp(scaled(mean, spread, 3 + found.rounds), 0.0).pvalue < 0.05
+    assert found.rounds == 1 or ttest_1samp(scaled(mean, spread, 2 + found.rounds), 0.0).pvalue > 0.05
+
+
+@pytest.mark.parametrize(("mean", "spread"), [(0.0, 0.05), (0.01, 0.05), (-0.01, 0.05), (0.015, 0.02)])
+def test_a_difference_under_two_percent_is_settled_once_the_interval_lies_within_two_percent(mean, spread):
+    found = settling(*with_ratios(scaled(mean, spread, 3)))
+    assert found.outcome == "equal"
+
+    def lies_within(rounds):
+        low, high = ttest_1samp(scaled(mean, spread, rounds), 0.0).confidence_interval()
+        return -math.log(1.02) <= low and high <= math.log(1.02)
+
+    assert lies_within(3 + found.rounds)
+    assert not lies_within(2 + found.rounds)
+
+
+def test_two_that_never_differ_are_equal_for_practice_without_another_round():
+    found = settling(*with_ratios([0.001, 0.001, 0.001]))
+    assert (found.rounds, found.outcome) == (0, "equal")
+    assert found.text == "equal for practice: within 2 % at 95 %"
+
+
+def test_what_no_thousand_rounds_would_settle_is_said_to_be_so():
+    found = settling(*with_ratios(scaled(math.log(1.02) - 1e-5, 0.3, 5)))
+    assert found.rounds is None
+    assert found.text == "not settled in 1,000 more rounds"
+
+
+def test_the_text_names_the_rounds_and_what_they_would_show():
+    apart = settling(*with_ratios(scaled(0.05, 0.08, 3)))
+    assert apart.text == f"about {apart.rounds} more rounds would tell them apart"
+    equal = settling(*with_ratios(scaled(0.0, 0.05, 3)))
+    assert equal.text == f"about {equal.rounds} more rounds would show them equal, within 2 %"
+
+
+@pytest.mark.parametrize("rounds", [{}, {1: 10.0}, {7: 10.0, 8: 10.0}])
+def test_without_two_common_rounds_nothing_can_be_said(rounds):
+    assert settling(rounds, {1: 10.0, 2: 10.0}) is None

@@ -1,0 +1,281 @@
+"""What each step of a recipe gained, and how sure that is."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweeps.ranking.accuracy_change import change, drop_of
+from sweeps.ranking.waterfall import Waterfall, recipe_document, waterfalls
+from sweeps.report.waterfall import render
+from sweeps.results import ResultRow, SweepResults, to_frame
+from sweeps.spec.sweep import GridSpec, ModelSpec, SweepSpec
+from sweeps.stats import Estimate, accuracy_drop
+
+STEPS = ("1-eager", "2-script", "3-int8")
+
+
+def row(
+    step: str, medians_ms: tuple[float, ...] = (), *, lost: int = 0, images: int = 597, **changes: Any
+) -> ResultRow:
+    """A measured step with blocks of these medians, in rounds 1, 2, ...; `lost` images of `images` against eager."""
+    drop = drop_of(lost, 0, images)
+    figures: dict[str, float | None] = {
+        "latency_p50_ms": float(np.median(medians_ms)) if medians_ms else None,
+        "latency_ci_low_ms": min(medians_ms) if len(medians_ms) > 1 else None,
+        "latency_ci_high_ms": max(medians_ms) if len(medians_ms) > 1 else None,
+        "artifact_mb": 2.0,
+        "top1_percent": 97.0 - drop.value,
+        "agreement_percent": 100.0 - drop.value,
+        "accuracy_drop_points": drop.value,
+        "accuracy_drop_low_points": drop.low,
+        "accuracy_drop_high_points": drop.high,
+    }
+    figures |= changes.pop("figures", {})
+    made = ResultRow(
+        sweep="recipe-net",
+        job_key=f"job {step}",
+        build_key=f"build {step}",
+        name=f"net · {step}",
+        model="net",
+        grid=step,
+        device_id="local-1",
+        device="Maker Board",
+        fingerprint="f",
+        variant=f"variant of {step}",
+        runtime="torchscript",
+        backend="cpu",
+        precision="fp32",
+        quantization="none",
+        qengine="none",
+        interface="none",
+        layout="nchw",
+        capture="script",
+        format="pt",
+        fuse=False,
+        optimize=False,
+        threads=1,
+        cpus="all",
+        reuse_input=False,
+        outcome="measured",
+        preset="quick",
+        exec_context="shell",
+        runtime_version="2.12.1",
+        block_medians_ms=tuple(enumerate(medians_ms, 1)),
+        images=images,
+        metrics={name: value for name, value in figures.items() if value is not None},
+    )
+    return replace(made, **changes)
+
+
+def waterfall_of(*rows: ResultRow) -> Waterfall:
+    (found,) = waterfalls(results_of(*rows))
+    return found
+
+
+def results_of(*rows: ResultRow) -> SweepResults:
+    spec = SweepSpec(
+        name="recipe-net",
+        models=(ModelSpec(source="mobilenet_v2", name="net", weights="random"),),
+        grids=tuple(GridSpec(name=step) for step in STEPS),
+    )
+    return SweepResults(name="recipe-net", spec=spec, frame=to_frame(rows), updated=datetime.now(UTC))
+
+
+def failed(step: str) -> ResultRow:
+    return row(step, outcome="failed", stage="build", kind="not_scriptable", reason="a list of *x", metrics={})
+
+
+def test_a_step_is_held_against_the_one_before_and_against_the_first() -> None:
+    steps = waterfall_of(
+        row("1-eager", (12.0, 12.1, 11.9)),
+        row("2-script", (6.0, 6.1, 5.9)),
+        row("3-int8", (3.0, 3.05, 2.95), figures={"artifact_mb": 0.5}),
+    ).steps
+    assert [step.name for step in steps] == list(STEPS)
+    assert (steps[0].gain, steps[0].total) == (None, None)
+    assert steps[2].gain is not None
+    assert steps[2].total is not None
+    assert (steps[2].gain.over, steps[2].total.over) == ("2-script", "1-eager")
+    assert steps[2].gain.speedup is not None
+    assert steps[2].gain.speedup.value == pytest.approx(2.0)
+    assert steps[2].total.speedup is not None
+    assert steps[2].total.speedup.value == pytest.approx(4.0)
+    assert steps[2].gain.size_ratio == pytest.approx(0.25)
+    assert (steps[2].gain.latency, steps[2].gain.accuracy) == ("faster", "no difference shown")
+
+
+def test_what_a_whole_round_shares_cancels_in_the_gain() -> None:
+    drifting = (10.0, 20.0, 40.0)
+    steps = waterfall_of(row("1-eager", drifting), row("2-script", tuple(ms / 1.5 for ms in drifting))).steps
+    gain = steps[1].gain
+    assert gain is not None
+    assert gain.speedup is not None
+    assert (gain.speedup.value, gain.speedup.low, gain.speedup.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert gain.latency == "faster"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "resolved"),
+    [
+        ((10.0, 10.1, 9.9), (8.0, 8.1, 7.9), "faster"),
+        ((8.0, 8.1, 7.9), (10.0, 10.1, 9.9), "slower"),
+        ((10.0, 12.0, 8.0), (9.0, 9.0, 9.0), "no difference shown"),
+        ((10.0, 10.0, 10.0), (9.9, 9.9, 9.9), "no difference shown"),  # under 2 %
+        ((10.0,), (8.0,), "no difference shown"),  # fresh processes differ by as much
+        ((30.0,), (10.0,), "faster"),
+    ],
+)
+def test_a_gain_is_resolved_as_the_ranking_resolves_it(
+    before: tuple[float, ...], after: tuple[float, ...], resolved: str
+) -> None:
+    gain = waterfall_of(row("1-eager", before), row("2-script", after)).steps[1].gain
+    assert gain is not None
+    assert gain.speedup is not None
+    assert gain.latency == resolved
+    assert (gain.speedup.low is None) == (len(before) == 1)
+
+
+def test_times_under_other_conditions_are_not_compared() -> None:
+    gain = waterfall_of(row("1-eager", (10.0, 10.0)), row("2-script", (5.0, 5.0), runtime_version="2.8")).steps[1].gain
+    assert gain is not None
+    assert (gain.speedup, gain.latency) == (None, None)
+
+
+def test_a_step_that_failed_says_why_and_the_next_is_held_against_the_last_that_did_not() -> None:
+    found = waterfall_of(row("1-eager", (12.0, 12.0)), failed("2-script"), row("3-int8", (3.0, 3.0)))
+    assert found.steps[1].outcome == "failed"
+    assert found.steps[1].reason == "build, not_scriptable: a list of *x"
+    assert found.steps[2].gain is not None
+    assert found.steps[2].gain.over == "1-eager"
+    assert "2-script failed: build, not_scriptable: a list of *x" in render("recipe-net", found)
+
+
+def test_without_its_first_step_a_recipe_has_no_total() -> None:
+    steps = waterfall_of(failed("1-eager"), row("2-script", (6.0, 6.0)), row("3-int8", (3.0, 3.0))).steps
+    assert steps[1].gain is None
+    assert steps[2].gain is not None
+    assert [step.total for step in steps] == [None, None, None]
+
+
+def test_a_step_that_is_not_measured_yet_is_pending() -> None:
+    found = waterfall_of(row("1-eager", (12.0, 12.0)))
+    assert [step.outcome for step in found.steps] == ["measured", "pending", "pending"]
+    assert "3-int8 pending: not measured yet" in render("recipe-net", found)
+
+
+def test_what_is_no_longer_in_the_recipe_is_not_in_its_waterfall() -> None:
+    old = row("2-script", (1.0, 1.0), job_key="old", stale=True)
+    assert waterfall_of(row("1-eager", (12.0, 12.0)), old).steps[1].outcome == "pending"
+
+
+def test_every_model_has_a_waterfall_of_its_own() -> None:
+    other = row("1-eager", (5.0, 5.0), model="other", job_key="other")
+    found = waterfalls(results_of(row("1-eager", (12.0, 12.0)), other))
+    assert [one.model for one in found] == ["net", "other"]
+
+
+def test_a_loss_of_accuracy_is_resolved_only_where_its_interval_says_so() -> None:
+    steps = waterfall_of(row("1-eager", (1.0,)), row("2-script", (1.0,), lost=3), row("3-int8", (1.0,), lost=60)).steps
+    assert steps[1].gain is not None
+    assert steps[1].gain.accuracy_change is not None
+    assert steps[1].gain.accuracy_change.value == pytest.approx(-100 * 3 / 597)
+    assert steps[1].gain.accuracy == "no difference shown"
+    assert steps[2].gain is not None
+    assert steps[2].gain.accuracy == "less accurate"
+
+
+def test_two_steps_of_one_file_have_the_same_accuracy_for_certain() -> None:
+    again = row("3-int8", (1.0,), lost=9, build_key="build 2-script")
+    gain = waterfall_of(row("1-eager", (1.0,)), row("2-script", (1.0,), lost=9), again).steps[2].gain
+    assert gain is not None
+    assert gain.accuracy_change == Estimate(0.0, 0.0, 0.0)
+
+
+def test_without_labels_agreement_with_eager_takes_the_place_of_accuracy() -> None:
+    unlabelled = dict.fromkeys(
+        ("top1_percent", "accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points")
+    )
+    rows = [
+        row(step, (1.0,), lost=lost, images=100, figures=unlabelled)
+        for step, lost in zip(STEPS, (0, 0, 4), strict=True)
+    ]
+    step = waterfall_of(*rows).steps[2]
+    assert (step.accuracy_metric, step.accuracy_percent) == ("agreement_percent", 96.0)
+    assert step.accuracy_drop == drop_of(4, 0, 100)
+    assert step.gain is not None
+    assert step.gain.accuracy_change is not None
+    assert step.gain.accuracy_change.value == -4.0
+    assert "agreement with eager" in render("recipe-net", waterfall_of(*rows))
+
+
+def test_the_document_has_units_in_its_keys_and_no_nan() -> None:
+    found = waterfall_of(row("1-eager", (12.0, 12.2)), failed("2-script"), row("3-int8", (3.0, 3.1), lost=2))
+    document = recipe_document("recipe-net", (found,))
+    first, second, third = document["recipes"][0]["steps"]
+    assert first["latency_p50_ms"] == pytest.approx(12.1)
+    assert first["gain_over_step_before"] is None
+    assert second["latency_p50_ms"] is None
+    assert third["gain_over_step_before"]["speedup_ratio"] == pytest.approx(4.0, rel=0.05)
+    assert third["gain_over_step_before"]["accuracy_change_low_points"] < 0
+    assert third["gain_over_first_step"]["over"] == "1-eager"
+
+
+def test_bars_are_as_long_as_latencies_and_show_what_was_saved() -> None:
+    lines = render("s", waterfall_of(row("1-eager", (10.0, 10.0)), row("2-script", (2.5, 2.5)))).splitlines()
+    bars = [line for line in lines if "█" in line]
+    assert bars[0].count("█") == 4 * bars[1].count("█")
+    assert bars[0].count("░") == 0
+    assert bars[1].count("█") + bars[1].count("░") == bars[0].count("█")
+
+
+def test_a_bar_shows_nothing_saved_where_no_difference_is_shown() -> None:
+    text = render("s", waterfall_of(row("1-eager", (10.0, 20.0)), row("2-script", (12.0, 8.0))))
+    assert "no difference shown" in text
+    assert "░" not in text
+    assert "▓" not in text
+
+
+def test_no_change_is_not_below_zero() -> None:
+    text = render("s", waterfall_of(row("1-eager", (1.0, 1.0)), row("2-script", (1.0, 1.0))))
+    assert "+0.00 (-0.46 to +0.46)" in text
+
+
+def test_text_from_outside_can_not_steer_the_terminal() -> None:
+    assert "\x1b" not in render("s", waterfall_of(row("1-eager", (1.0,), device="\x1b[31mred")))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=300))
+def test_a_change_is_exact_and_its_interval_no_narrower_than_the_paired_one(
+    images: list[tuple[bool, bool, bool]],
+) -> None:
+    eager, earlier, now = (np.array(answers) for answers in zip(*images, strict=True))
+    found = change(accuracy_drop(eager, earlier), accuracy_drop(eager, now), len(images))
+    paired = accuracy_drop(earlier, now)
+    assert found.value == pytest.approx(-paired.value, abs=1e-9)
+    assert found.low is not None
+    assert found.high is not None
+    assert paired.low is not None
+    assert paired.high is not None
+    assert found.low <= -paired.high + 1e-9
+    assert found.high >= -paired.low - 1e-9
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=5, max_size=300))
+def test_against_a_step_that_answers_as_eager_does_it_is_the_paired_interval(images: list[tuple[bool, bool]]) -> None:
+    eager, now = (np.array(answers) for answers in zip(*images, strict=True))
+    found, paired = (
+        change(drop_of(0, 0, len(images)), accuracy_drop(eager, now), len(images)),
+        accuracy_drop(eager, now),
+    )
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (-paired.value, -(paired.high or 0), -(paired.low or 0))
+    )
+
+
+def test_a_drop_that_no_count_of_images_gives_has_no_interval_of_its_change() -> None:
+    assert change(drop_of(0, 0, 597), Estimate(1.0, 0.5, 1.5), 597) == Estimate(-1.0, None, None)

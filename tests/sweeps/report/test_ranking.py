@@ -1,0 +1,285 @@
+"""Tables as a person gets them on stdout."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from sweeps.journal.journal import Journal
+from sweeps.journal.status import read_status
+from sweeps.protocol.presets import protocol_of
+from sweeps.ranking.rank import rank
+from sweeps.records import Settled
+from sweeps.report.plan import plan_document, print_plan
+from sweeps.report.progress import RunProgress
+from sweeps.report.ranking import print_ranking
+from sweeps.report.status import print_status
+from sweeps.results import ResultRow, to_frame
+from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec, ProtocolSpec
+from sweeps.trust import TRUST
+
+FREE = ObjectiveSpec(constraints=())
+CHECKED = "Checked on this host, not timed"
+NNAPI = (
+    "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
+    "its time says nothing of a phone"
+)
+METAL = NNAPI.replace("nnapi", "metal").replace("NNAPI", "Metal")
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]):
+    """The ranking's lines."""
+
+    def lines(rows: Sequence[ResultRow], objective: ObjectiveSpec = FREE) -> list[str]:
+        print_ranking(rank(to_frame(rows), objective, "s"))
+        return said(capsys)
+
+    return lines
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.strip() for line in capsys.readouterr().out.splitlines()]
+
+
+def cells(lines: list[str], start: str) -> list[str]:
+    """The cells of the first table row that begins so."""
+    line = next(line for line in lines if line.startswith(start))
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def test_a_trust_label_of_another_version_is_shown_and_called_so(printed, records) -> None:
+    lines = printed([records.row(records.job(0), trust=("ungated", "haunted"))])
+    assert "haunted (1 of 1): not a label of this version" in lines
+    assert any(line.startswith(f"ungated (1 of 1): {TRUST['ungated'].advice[:40]}") for line in lines)
+    assert any("disqualified" in line for line in lines)
+
+
+def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(printed, records) -> None:
+    lines = printed([records.row(records.job(0)), records.row(records.checked_job(1), ms=None)])
+    assert lines.index(CHECKED) > next(n for n, line in enumerate(lines) if line.startswith("1   cpu fp32 nchw script"))
+    assert not any(line.startswith("2   ") for line in lines)
+    assert cells(lines[lines.index(CHECKED) :], "nnapi fp32 nchw") == [
+        *("nnapi fp32 nchw", "97.50 %", "0.50", "-0.10 – 1.10", "99.00 %", "61.5", "3.50", "pass", "reference:nnapi@1")
+    ]
+    assert NNAPI in lines
+
+
+def test_each_backend_that_was_only_checked_is_explained_in_words_once(printed, records) -> None:
+    nnapi = [records.checked_job(1), records.checked_job(2)]
+    nnapi[1] = replace(nnapi[1], variant=replace(nnapi[1].variant, layout="nhwc"))
+    metal = records.checked_job(3, "reference:metal@1")
+    metal = replace(metal, variant=replace(metal.variant, backend="metal"))
+    lines = printed([records.row(job, ms=None) for job in (*nnapi, metal)])
+    assert (lines.count(NNAPI), lines.count(METAL)) == (1, 1)
+    assert "No winner: nothing was timed: 3 only checked" in lines
+    assert not any(line.startswith("#") for line in lines)
+
+
+def test_outputs_that_are_equal_to_the_bit_are_called_so(printed, records) -> None:
+    row = records.row(records.checked_job(1), ms=None)
+    del row.metrics["sqnr_db"]
+    assert "equal" in cells(printed([row]), "nnapi fp32 nchw")[5]
+
+
+def test_a_winner_that_was_only_checked_says_so(printed, records) -> None:
+    best = records.row(records.checked_job(1), ms=None)
+    best.metrics["top1_percent"] = 99.5
+    lines = printed([records.row(records.job(0)), best], ObjectiveSpec(maximize="top1_percent", constraints=()))
+    assert "Ship: nnapi fp32 nchw  Top-1 99.5 %, only checked, not timed" in lines
+    assert CHECKED not in lines
+    # Its place in the ranking has words where others have a time.
+    assert cells(lines, "1   ")[:3] == ["1", "nnapi fp32 nchw", "not timed"]
+    assert NNAPI in lines
+
+
+def test_without_anything_checked_nothing_is_said_of_it(printed, records) -> None:
+    lines = printed([records.row(records.job(0))])
+    assert CHECKED not in lines
+    assert not any("reference" in line for line in lines)
+
+
+def test_text_of_a_store_can_not_move_the_cursor(printed, records) -> None:
+    evil = "reference:nnapi\x1b[2J@\x07[red]"
+    lines = printed([records.row(records.checked_job(1), ms=None, executor=evil, name="net · \x1b[1Aevil")])
+    text = "\n".join(lines)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert "[red]" in text
+
+
+def test_a_plan_says_what_is_only_checked(records, capsys: pytest.CaptureFixture[str]) -> None:
+    timed, checked = records.job(0), records.checked_job(1)
+    plan = records.plan(timed, checked, rounds=7)
+    states = {timed.key: "to build", checked.key: "done"}
+    print_plan(plan, states, 60.0)
+    lines = said(capsys)
+    assert cells(lines, "1   net job 0") == [
+        "1",
+        "net job 0",
+        "local",
+        "7",
+        "to build",
+        timed.key[:12],
+    ]
+    assert "only checked" in cells(lines, "2   net checked 1")[3]
+    assert any(line.startswith("2 jobs (1 only checked) of 2 artifacts") for line in lines)
+    assert any(line.startswith("only checked: NNAPI model run on this host") for line in lines)
+
+    document = plan_document(plan, states, 60.0)
+    assert [(job["emulated"], job["reference"]) for job in document["jobs"]] == [
+        (False, ""),
+        (True, "reference:nnapi@1"),
+    ]
+
+
+def test_a_plan_without_checked_jobs_says_nothing_of_them(records, capsys: pytest.CaptureFixture[str]) -> None:
+    job = records.job(0)
+    print_plan(records.plan(job), {job.key: "built"}, 60.0)
+    assert "checked" not in capsys.readouterr().out
+
+
+def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed, checked, pending = records.job(0), records.checked_job(1), records.checked_job(2)
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        journal.save_plan(records.plan(timed, checked, pending, rounds=2))
+        journal.add_block(records.block(timed, 0))
+        journal.add_accuracy(records.accuracy(checked))
+        status = read_status(journal, "phones")
+    print_status(status)
+    lines = said(capsys)
+    assert [cells(lines, name)[2] for name in (timed.name, checked.name)] == ["1 of 2", "only checked"]
+    assert "1 measured (1 only checked), 0 failed, 2 pending (1 only checked), 0 stale, 0 combinations skipped" in lines
+    assert [job["emulated"] for job in status.document()["jobs"]] == [False, True, True]
+
+
+def test_status_tells_the_range_of_rounds_and_why_they_ended(
+    records, tmp_path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    going, steady, added, gone = (records.job(number) for number in range(4))
+    plan = records.plan(going, steady, added)
+    full = plan.sweep.model_copy(update={"protocol": ProtocolSpec(preset="full")})
+    protocol = protocol_of(full)
+    most = protocol.last_round
+    why = "its last rounds agree, after 7"
+    settled = Settled(job_key=steady.key, budget="full", rounds=7, reason="stable", message=why)
+    blocks = {going: 2, steady: 7, added: most + 2, gone: 4}
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        journal.save_plan(replace(plan, sweep=full, jobs=(*plan.jobs, gone)))
+        journal.save_plan(replace(plan, sweep=full))
+        for job, count in blocks.items():
+            for round_ in range(count):
+                journal.add_block(records.block(job, round_))
+        for one in (settled, replace(settled, job_key=going.key, budget="race")):
+            journal.add_settled(one)
+        status = read_status(journal, "phones")
+    print_status(status)
+    lines = said(capsys)
+    assert cells(lines, going.name)[2:] == [f"2 of {protocol.rounds} to {most}"], "another budget's end is none here"
+    assert cells(lines, steady.name)[2:] == ["7", why]
+    assert cells(lines, added.name)[2:] == [f"{most + 2}"]
+    assert cells(lines, gone.name)[1:] == ["stale", "4"]
+    document = status.document()
+    assert (document["rounds"], document["last_round"]) == (protocol.rounds, most)
+    assert [job["settled"] for job in document["jobs"]] == ["", why, "", ""]
+
+
+LEFT = Settled(
+    job_key="", budget="race", rounds=4, reason="slower", message="", by="net · quick", ratio=1.2, ratio_low=1.067
+)
+
+
+def rounds(*medians_ms: float) -> dict[str, object]:
+    return {"block_medians_ms": tuple(enumerate(medians_ms))}
+
+
+def test_who_was_eliminated_keeps_its_row_without_a_place_and_the_evidence_stands_beneath(printed, records) -> None:
+    gone = [records.row(records.job(n), 12.0, name=f"net · gone {n}", settled=LEFT) for n in (2, 4)]
+    lines = printed([records.row(records.job(0), name="net · quick"), *gone])
+    assert cells(lines, "gone 2")[1] == "12.000"
+    assert cells(lines, "gone 2")[-1] == "eliminated"
+    assert "gone 2, gone 4: eliminated: left after 4 rounds: at least 1.06 times as slow as quick" in lines
+
+
+def test_what_is_not_resolved_is_explained_beneath_the_table(printed, records) -> None:
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="accuracy_drop_points", at_most=1.0),))
+    lines = printed([records.row(records.job(0), name="net · near")], bound)
+    explained = next(
+        line for line in lines if line.startswith("near: unresolved: accuracy_drop_points is 0.500 points")
+    )
+    assert "more evaluation images would tell" in explained
+
+
+def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, records) -> None:
+    rows = [
+        records.row(records.job(0), 10.0, name="net · a", **rounds(10.0, 10.4, 9.9)),
+        records.row(records.job(2), 10.5, name="net · open", **rounds(10.9, 10.2, 11.1)),
+        records.row(records.job(4), 10.0, name="net · same", **rounds(10.0, 10.4, 9.9)),
+    ]
+    found = rank(to_frame(rows), FREE, "s").devices[0]
+    lines = printed(rows)
+    assert f"open: about {found.rounds_to_settle} more rounds would tell them apart" in lines
+    assert "same: equal for practice: within 2 % at 95 %" in lines
+    assert f"To measure just these: edgesweep run SWEEP.yaml --settle {found.rounds_to_settle}" in lines
+
+
+def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
+    late = replace(LEFT, reason="out_of_time", by="", message="the 3 minutes of the device were used up")
+    lines = printed([records.row(records.job(n), name=f"net · {n}", settled=late) for n in (0, 2)])
+    assert "0, 2: the 3 minutes of the device were used up" in lines
+
+
+def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> None:
+    cost = {"device_seconds": 100.0, "waited_seconds": 30.0, "full_seconds": 300.0}
+    rows = [records.row(records.job(0), **cost), records.row(records.job(2), 12.0, settled=LEFT, **cost)]
+    assert (
+        "device time: 3 min, and 60 s of waiting; 1 of 2 left the race early: "
+        "to the end (preset full) it would have taken 10 min or more" in printed(rows)
+    )
+    assert not any("device time" in line for line in printed([records.row(records.job(0))]))
+
+
+def test_the_front_is_a_column_where_it_is_asked_for(printed, records) -> None:
+    rows = [records.row(records.job(0), name="net · a"), records.row(records.job(2), 30.0, name="net · b")]
+    asked = printed(rows, ObjectiveSpec(constraints=(), front="top1_percent"))
+    assert "front" in cells(asked, "1   a")
+    assert "front" not in cells(asked, "2   b")
+    assert not any("front" in line for line in printed(rows))
+
+
+def test_units_of_one_class_have_a_table_of_their_own(printed, records) -> None:
+    rows = []
+    for unit, factor in (("a", 1.0), ("b", 3.0)):
+        for number, ms in ((0, 10.0), (1, 12.0)):
+            job = records.job(number, device_id=unit, key=f"{unit}{number}")
+            rows.append(records.row(job, ms * factor, name=f"net · {number} · {unit}", threads=1))
+    lines = printed(rows)
+    assert "s · net on 2 units of Maker Phone (SoC)" in lines
+    start = lines.index("s · net on 2 units of Maker Phone (SoC)")
+    assert lines[start + 1] == f"Ship on all of them: {rows[0].variant}"
+    assert cells(lines[start + 2 :], rows[1].variant) == [
+        rows[1].variant,
+        "2",
+        "2",
+        "1.20×",
+        "1.20 – 1.20",
+        "1.20 – 1.20",
+    ]
+
+
+def test_text_of_a_race_can_not_move_the_cursor(printed, records) -> None:
+    evil = replace(LEFT, by="net · \x1b[2Jquick")
+    late = replace(LEFT, reason="out_of_time", message="\x1b[1A gone")
+    rows = [records.row(records.job(0), settled=late), records.row(records.job(2), 12.0, settled=evil)]
+    assert "\x1b" not in "\n".join(printed(rows))
+
+
+def test_devices_that_measure_side_by_side_each_tell_of_their_own_tenths(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress() as progress:
+        for done in range(1, 11):
+            for phone in ("one", "other"):
+                progress.step(f"Measuring on {phone}", done, 10, "", beside="Measuring on ")
+    told = capsys.readouterr().err
+    for phone in ("one", "other"):
+        assert told.count(f"Measuring on {phone}: ") == 9
+        assert told.count(f"Measuring on {phone} ...") == 1

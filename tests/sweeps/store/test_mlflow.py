@@ -1,0 +1,1034 @@
+import http.client
+import json
+import math
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+from mlflow.entities import ViewType
+from sqlalchemy import Engine, event
+
+from sweeps.errors import StoreError
+from sweeps.imported import Imported
+from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.manifest import Coverage
+from sweeps.metrics import METRICS
+from sweeps.protocol.sentinel import LOOK_BLOCKS, round_of
+from sweeps.ranking.rank import rank
+from sweeps.ranking.verdict import TIMED
+from sweeps.results import FRAME_COLUMNS, to_frame
+from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.store import client as store_client
+from sweeps.store.mlflow import Store, list_sweeps, load, load_imported, run_content
+from sweeps.store.uri import sqlite_path
+from tests.free_port import free_port
+from tests.fresh_mlflow import fresh_mlflow
+
+NAMES = (f"phones-{number}" for number in count())
+
+
+@pytest.fixture
+def workspace(tmp_path) -> Path:
+    folder = tmp_path / "it's 100% #1"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def sqlite_uri(workspace) -> str:
+    return f"sqlite:///{fresh_mlflow(workspace)}"
+
+
+@pytest.fixture(scope="module")
+def server_uri(tmp_path_factory) -> Iterator[str]:
+    """A real `mlflow server`."""
+    folder = tmp_path_factory.mktemp("server")
+    fresh_mlflow(folder)
+    port = free_port()
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    # A connection that waits between two tests is not closed just as the next one uses it.
+    command += ["--uvicorn-opts", "--timeout-keep-alive 600"]
+    command += ["--backend-store-uri", f"sqlite:///{folder / 'mlflow.sqlite'}"]
+    command += ["--artifacts-destination", str(folder / "artifacts")]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen(
+            command, stdout=log, stderr=log, start_new_session=True, env=os.environ | {"MLFLOW_DISABLE_TELEMETRY": "1"}
+        )
+    try:
+        deadline = time.monotonic() + 180
+        while not answers(port):
+            assert server.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, (folder / "log").read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/health")
+        return connection.getresponse().status == 200
+    except OSError:
+        threading.Event().wait(0.1)
+        return False
+    finally:
+        connection.close()
+
+
+@pytest.fixture(params=["sqlite", "server"])
+def uri(request) -> str:
+    return request.getfixturevalue(f"{request.param}_uri")
+
+
+@pytest.fixture
+def name() -> str:
+    """The server is shared: every test has a sweep of its own."""
+    return next(NAMES)
+
+
+@pytest.fixture
+def journal(workspace) -> Iterator[Journal]:
+    with Journal.open(workspace / "journal.sqlite") as journal:
+        yield journal
+
+
+@pytest.fixture
+def new_store(workspace):
+    """A store such as a new process has."""
+    return lambda uri: Store(uri, workspace / "artifacts")
+
+
+def measure(journal, records, job, rounds=2, **changes):
+    journal.add_artifact(records.manifest(job))
+    for round_ in range(rounds):
+        journal.add_block(records.block(job, round_, ms=5 + round_))
+    journal.add_accuracy(records.accuracy(job, **changes))
+
+
+def rows(uri, name):
+    return {row["name"]: row for row in load(uri, name).frame.to_dict("records")}
+
+
+def all_runs(uri, name, view=ViewType.ACTIVE_ONLY):
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name(name)
+    runs = client.search_runs([experiment.experiment_id], run_view_type=view)
+    return [run for run in runs if run.data.tags["edgesweep.record"] == "job"]
+
+
+def tag_counts(uri, name):
+    keys = [run.data.tags["edgesweep.job_key"] for run in all_runs(uri, name)]
+    return {key: keys.count(key) for key in keys}
+
+
+# What is written is what is read
+
+
+def test_every_outcome_is_a_row_with_all_that_is_known(uri, name, journal, new_store, records):
+    measured, failed, pending = records.job(1), records.job(2), records.job(3)
+    plan = records.plan(measured, failed, pending, skipped=(records.skipped("no <effect> & 'quotes'"),), name=name)
+    journal.save_plan(plan)
+    measure(journal, records, measured, labels=("invalid_output",))
+    for _ in range(MAX_ATTEMPTS):
+        journal.add_failure(failed.key, records.failed("run", "signal 11"))
+
+    assert new_store(uri).publish(journal, name) == 3
+
+    results = load(uri, name)
+    assert results.name == name
+    assert results.spec == plan.sweep
+    assert tuple(results.frame.columns) == FRAME_COLUMNS
+    found = rows(uri, name)
+    assert found.keys() == {measured.name, failed.name, "net skipped"}
+
+    row = found[measured.name]
+    assert row["job_key"] == measured.key
+    assert row["build_key"] == measured.build_key
+    assert (row["outcome"], row["stage"], row["kind"], row["reason"]) == ("measured", "", "", "")
+    assert (row["precision"], row["qengine"], row["fuse"], row["optimize"]) == ("int8", "x86", True, False)
+    assert (row["threads"], row["cpus"], row["reuse_input"]) == (2, "all", True)
+    assert (row["device"], row["device_id"]) == ("Maker Board's 3 (SoC <b>)", "local-1")
+    assert (row["fingerprint"], row["executor"]) == (records.facts.fingerprint, records.facts.fingerprint)
+    assert (row["variant"], row["preset"], row["runner"]) == (measured.variant.label, "quick", "python-torchscript 1")
+    assert (row["rounds"], row["samples"], row["images"]) == (2, 200, 597)
+    assert (row["emulated"], row["stale"]) == (False, False)
+    assert {"ungated", "invalid_output"} <= set(row["trust"])
+    assert row["block_medians_ms"] == ((0, 5.003), (1, 6.003))
+    assert row["latency_p50_ms"] == pytest.approx(5.503)
+    assert (row["top1_percent"], row["artifact_mb"]) == (97.5, 3.5)
+    assert math.isnan(row["sqnr_db"])
+
+    row = found[failed.name]
+    assert (row["outcome"], row["stage"], row["kind"], row["reason"]) == ("failed", "run", "crashed", "signal 11")
+    assert (row["runtime_version"], row["exec_context"]) == ("2.12.1", "shell")
+    assert math.isnan(row["latency_p50_ms"])
+
+    row = found["net skipped"]
+    assert (row["outcome"], row["reason"]) == ("skipped", "no <effect> & 'quotes'")
+    assert row["job_key"].startswith("skipped-")
+
+
+def test_every_run_can_be_read_in_mlflow_without_edgesweep(uri, name, journal, new_store, records, tmp_path):
+    measured, failed = records.job(1), records.job(2)
+    journal.save_plan(records.plan(measured, failed, skipped=(records.skipped(),), name=name))
+    measure(journal, records, measured)
+    journal.add_failure(failed.build_key, records.failed("build"))
+    new_store(uri).publish(journal, name)
+
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name(name)
+    (parent,) = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'sweep'")
+    runs = {run.info.run_name: run for run in all_runs(uri, name)}
+    assert parent.info.status == "FINISHED"
+    assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent.info.run_id}
+    assert runs[measured.name].info.status == "FINISHED"
+    assert runs[failed.name].info.status == "FAILED"
+    assert runs["net skipped"].info.status == "KILLED"
+
+    run = runs[measured.name]
+    assert run.data.params["qengine"] == "x86"
+    assert run.data.params["threads"] == "2"
+    assert run.data.tags["edgesweep.device_fingerprint"] == records.facts.fingerprint
+    assert "ungated" in json.loads(run.data.tags["edgesweep.trust"])
+    assert json.loads(run.data.tags["edgesweep.versions"]) == {"torch": "2.12.1"}
+    assert "sqnr_db" not in run.data.metrics
+    history = client.get_metric_history(run.info.run_id, "block_median_ms")
+    assert [(point.step, point.value) for point in history] == [(0, 5.003), (1, 6.003)]
+
+    folder = Path(client.download_artifacts(run.info.run_id, "", str(tmp_path)))
+    samples = json.loads((folder / "samples.json").read_text())
+    assert [block["samples_ns"] for block in samples["blocks"]] == [
+        list(block.samples_ns) for block in journal.blocks(measured.key)
+    ]
+    assert samples["blocks"][0]["conditions"]["temp_start_c"] == 40.5
+    assert records.manifest(measured).read(folder) == records.manifest(measured)
+    sweep = json.loads(Path(client.download_artifacts(parent.info.run_id, "sweep.json", str(tmp_path))).read_text())
+    assert sweep["name"] == name
+
+
+def test_what_was_only_checked_is_a_row_with_an_executor_and_without_any_time(uri, name, journal, new_store, records):
+    checked, failed = records.checked_job(1), records.checked_job(2)
+    journal.save_plan(records.plan(checked, failed, name=name))
+    coverage = Coverage(operations={"CONV_2D": 35}, multiply_adds=1000, multiply_adds_covered_percent=99.5)
+    journal.add_artifact(records.manifest(checked).model_copy(update={"coverage": coverage}))
+    journal.add_accuracy(records.accuracy(checked, sqnr_db=61.5))
+    for _ in range(MAX_ATTEMPTS):
+        journal.add_failure(failed.key, records.failed("evaluate"))
+    assert new_store(uri).publish(journal, name) == 2
+
+    row = rows(uri, name)[checked.name]
+    assert (row["outcome"], row["executor"], row["emulated"]) == ("measured", "reference:nnapi@1", True)
+    assert (row["backend"], row["preference"], row["capture"]) == ("nnapi", "sustained_speed", "mixed")
+    assert (row["top1_percent"], row["sqnr_db"], row["artifact_mb"]) == (97.5, 61.5, 3.5)
+    assert (row["rounds"], row["samples"], row["block_medians_ms"], row["images"]) == (0, 0, (), 597)
+    assert all(math.isnan(row[metric]) for metric in TIMED)
+    assert rows(uri, name)[failed.name]["emulated"]
+
+    run = next(run for run in all_runs(uri, name) if run.info.run_name == checked.name)
+    assert run.data.tags["edgesweep.emulated"] == "true"
+    assert run.data.tags["edgesweep.executor"] == "reference:nnapi@1"
+    assert Coverage.model_validate_json(run.data.tags["edgesweep.coverage"]) == coverage
+    assert run.data.metrics.keys() == {
+        *("artifact_mb", "top1_percent", "top5_percent", "agreement_percent", "sqnr_db"),
+        *("accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points"),
+    }
+
+
+def test_an_accuracy_by_another_version_of_the_reference_takes_the_place_of_the_row(
+    sqlite_uri, name, journal, new_store, records
+):
+    store, old = new_store(sqlite_uri), records.checked_job(1)
+    journal.save_plan(records.plan(old, name=name))
+    journal.add_accuracy(records.accuracy(old))
+    store.publish(journal, name)
+    new = replace(old, key="new", reference="reference:nnapi@2")
+    journal.save_plan(records.plan(new, name=name))
+    journal.add_accuracy(records.accuracy(new, top1_percent=90.0))
+    store.publish(journal, name)
+
+    found = load(sqlite_uri, name).frame
+    current = found[~found["stale"]]
+    assert list(current["executor"]) == ["reference:nnapi@2"]
+    assert list(current["top1_percent"]) == [90.0]
+
+
+def test_rows_of_the_version_before_checked_jobs_are_readable(sqlite_uri, name, journal, new_store, records):
+    job = records.job(1)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    (run,) = all_runs(sqlite_uri, name)
+    later = ("granularity", "calibration_images", "preference", "relaxed_fp16", "flexible_batch")
+    older = client.create_run(run.info.experiment_id, run_name=job.name, tags=run.data.tags)
+    for key, value in run.data.params.items():
+        if key not in later:
+            client.log_param(older.info.run_id, key, value)
+    for key, value in run.data.metrics.items():
+        client.log_metric(older.info.run_id, key, value)
+    client.set_terminated(older.info.run_id)
+    client.delete_run(run.info.run_id)
+
+    row = rows(sqlite_uri, name)[job.name]
+    assert row["run_id"] == older.info.run_id
+    assert [row[axis] for axis in later] == ["none", 0, "none", False, False]
+    assert row["reduced_range"] is False
+    assert (row["qengine"], row["threads"], row["top1_percent"]) == ("x86", 2, 97.5)
+    (device,) = rank(load(sqlite_uri, name).frame, ObjectiveSpec(constraints=()), name).devices
+    assert device.winner.job_key == job.key
+
+
+def test_which_images_results_were_computed_on_stands_beside_them(
+    sqlite_uri, name, journal, new_store, records, tmp_path
+):
+    journal.save_plan(records.plan(name=name))
+    journal.add_data_manifest(name, "e" * 64, '{"images":["abc"]}')
+    new_store(sqlite_uri).publish(journal, name)
+    journal.add_data_manifest(name, "f" * 64, '{"images":["def"]}')
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    [parent] = [
+        run
+        for run in client.search_runs([client.get_experiment_by_name(name).experiment_id])
+        if run.data.tags["edgesweep.record"] == "sweep"
+    ]
+    for key, image in (("e", "abc"), ("f", "def")):
+        path = client.download_artifacts(parent.info.run_id, f"data-{key * 16}.json", str(tmp_path))
+        assert json.loads(Path(path).read_text()) == {"images": [image]}
+
+
+def test_a_long_sweep_file_comes_back_whole(uri, name, journal, new_store, records):
+    plan = records.plan(records.job(0), name=name, models=150)
+    journal.save_plan(plan)
+    journal.add_failure(records.job(0).build_key, records.failed("build"))
+    new_store(uri).publish(journal, name)
+
+    assert len(plan.sweep.model_dump_json()) > 3 * run_content.MAX_TAG_LENGTH
+    assert load(uri, name).spec == plan.sweep
+
+
+def test_values_that_are_too_long_or_odd_are_cut_and_never_an_error(uri, name, journal, new_store, records):
+    long, odd = records.job(0, name="n" * 9000, model="m" * 9000), records.job(1, name="<script>☃\x00")
+    journal.save_plan(records.plan(long, odd, name=name))
+    journal.add_failure(long.build_key, records.failed("build", "r" * 20_000))
+    journal.add_failure(odd.build_key, records.failed("build", "NUL \x00 and ☃\n| a table |"))
+
+    assert new_store(uri).publish(journal, name) == 2
+
+    found = {row["job_key"]: row for row in load(uri, name).frame.to_dict("records")}
+    assert found[long.key]["reason"] == "r" * 4999 + "…"
+    assert found[long.key]["model"] == "m" * 499 + "…"
+    assert found[odd.key]["reason"] == "NUL  and ☃\n| a table |"
+    assert found[odd.key]["name"] == "<script>☃"
+
+
+def test_the_medians_of_many_rounds_stay_readable(sqlite_uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job, rounds=400)
+    new_store(sqlite_uri).publish(journal, name)
+
+    (row,) = rows(sqlite_uri, name).values()
+    assert row["rounds"] == 400
+    assert len(row["block_medians_ms"]) > 200
+    assert row["block_medians_ms"][-1] == (399, pytest.approx(404.003))
+
+
+def test_a_sweep_of_several_pages_is_read_whole(uri, name, journal, new_store, records, monkeypatch):
+    jobs = [records.job(number) for number in range(8)]
+    journal.save_plan(records.plan(*jobs, name=name))
+    for job in jobs:
+        journal.add_failure(job.build_key, records.failed("build"))
+    monkeypatch.setattr(store_client, "_PAGE", 3)
+
+    assert new_store(uri).publish(journal, name) == 8
+    assert new_store(uri).publish(journal, name) == 0
+    assert rows(uri, name).keys() == {job.name for job in jobs}
+
+
+def test_an_empty_frame_has_the_same_columns_and_types_as_a_full_one():
+    frame = to_frame([])
+
+    assert tuple(frame.columns) == FRAME_COLUMNS
+    assert all(frame[metric].dtype == "float64" for metric in METRICS)
+
+
+# The outbox
+
+
+def test_publishing_again_writes_nothing(uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, skipped=(records.skipped(),), name=name))
+    measure(journal, records, job)
+    store = new_store(uri)
+
+    assert [store.publish(journal, name), store.publish(journal, name)] == [2, 0]
+    before = load(uri, name)
+    assert new_store(uri).publish(journal, name) == 0
+
+    assert load(uri, name).frame.equals(before.frame)
+    assert len(all_runs(uri, name, ViewType.ALL)) == 2
+
+
+def imported(number, **changes):
+    made = Imported(
+        model="net",
+        variant="cpu fp32",
+        device="iPhone X",
+        device_id="",
+        tool="TestApp",
+        mean_ms=28.767,
+        iterations=None,
+        p50_ms=None,
+        log="log.txt",
+        log_sha256=f"{number:064}",
+        imported="2026-11-21T22:00:00.000000+00:00",
+    )
+    return replace(made, **changes)
+
+
+def test_figures_of_hand_run_tools_come_back_and_are_no_rows(uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    store = new_store(uri)
+    store.publish(journal, name)
+    assert load_imported(uri, name) == ()
+    before, updated = load(uri, name).frame, load(uri, name).updated
+    hostile = imported(2, variant="<script>alert(1)</script> **b**\x00" * 4, log="\U0001f600" * 200)
+    for one in (imported(1), hostile):
+        journal.add_imported(name, one)
+
+    assert store.publish(journal, name) == 0
+
+    assert set(load_imported(uri, name)) == {imported(1), hostile}
+    assert load(uri, name).updated > updated
+    assert load(uri, name).frame.equals(before)
+    assert list_sweeps(uri)[0].runs == 1
+
+
+def test_figures_are_written_once_whoever_publishes(uri, name, journal, new_store, records):
+    journal.save_plan(records.plan(records.job(0), name=name))
+    journal.add_imported(name, imported(1))
+    store = new_store(uri)
+    store.publish(journal, name)
+    journal.add_imported(name, imported(2))
+    for publisher in (store, new_store(uri), store):
+        publisher.publish(journal, name)
+
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name(name)
+    runs = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
+    assert sorted(run.data.tags["edgesweep.attempt_key"] for run in runs) == sorted([imported(1).key, imported(2).key])
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert {one.log_sha256 for one in load_imported(uri, name)} == {f"{number:064}" for number in (1, 2)}
+
+
+def test_a_figure_whose_driver_was_killed_is_whole_and_ended_by_the_next_one(
+    sqlite_uri, name, journal, new_store, records
+):
+    journal.save_plan(records.plan(records.job(0), name=name))
+    journal.add_imported(name, imported(1))
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    experiment = client.get_experiment_by_name(name)
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
+    client.update_run(run.info.run_id, status="RUNNING")
+    assert load_imported(sqlite_uri, name) == (imported(1),)
+
+    new_store(sqlite_uri).publish(journal, name)
+
+    assert client.get_run(run.info.run_id).info.status == "FINISHED"
+    assert load_imported(sqlite_uri, name) == (imported(1),)
+
+
+def test_each_job_is_published_once_as_it_ends(sqlite_uri, name, journal, new_store, records):
+    jobs = [records.job(number) for number in range(3)]
+    journal.save_plan(records.plan(*jobs, name=name))
+    store = new_store(sqlite_uri)
+    assert store.publish(journal, name) == 0
+    for job in jobs:
+        measure(journal, records, job)
+        assert store.publish(journal, name) == 1
+
+    assert rows(sqlite_uri, name).keys() == {job.name for job in jobs}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_more_rounds_replace_the_row(sqlite_uri, name, journal, new_store, records, restarted):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name, rounds=2))
+    measure(journal, records, job)
+    store = new_store(sqlite_uri)
+    store.publish(journal, name)
+    store = new_store(sqlite_uri) if restarted else store
+    journal.save_plan(records.plan(job, name=name, rounds=3))
+    assert store.publish(journal, name) == 0
+    assert rows(sqlite_uri, name)[job.name]["rounds"] == 2
+
+    journal.add_block(records.block(job, 2, ms=7))
+
+    assert store.publish(journal, name) == 1
+    (row,) = rows(sqlite_uri, name).values()
+    assert (row["rounds"], row["latency_p50_ms"]) == (3, pytest.approx(6.003))
+    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+
+
+def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(
+    sqlite_uri, name, journal, new_store, records
+):
+    job = records.job(0, sentinel="s" * 64)
+
+    def look(number, ms):
+        for part in range(LOOK_BLOCKS):
+            journal.add_block(records.block(job, round_of(number, part), ms=ms, job_key=job.sentinel))
+
+    journal.save_plan(records.plan(job, name=name))
+    look(0, 5.0)
+    measure(journal, records, job)
+    store = new_store(sqlite_uri)
+    assert store.publish(journal, name) == 1
+    assert "device_changed" not in rows(sqlite_uri, name)[job.name]["trust"]
+
+    look(1, 7.0)
+    assert store.publish(journal, name) == 1
+    assert "device_changed" in rows(sqlite_uri, name)[job.name]["trust"]
+    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+
+    look(2, 7.0)
+    assert store.publish(journal, name) == 0
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_an_accuracy_on_other_images_is_not_ranked_beside_new_ones(
+    sqlite_uri, name, journal, new_store, records, restarted
+):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    store = new_store(sqlite_uri)
+    store.publish(journal, name)
+    assert not rows(sqlite_uri, name)[job.name]["stale"]
+    journal.save_plan(records.plan(job, name=name, evaluation_id="9" * 64))
+    store = new_store(sqlite_uri) if restarted else store
+    store.publish(journal, name)
+    assert rows(sqlite_uri, name)[job.name]["stale"]
+
+    journal.add_accuracy(records.accuracy(job, evaluation_id="9" * 64))
+    store.publish(journal, name)
+    assert not rows(sqlite_uri, name)[job.name]["stale"]
+
+
+def test_a_retried_failure_stays_until_there_is_a_new_outcome(sqlite_uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    journal.add_failure(job.build_key, records.failed("build"))
+    store = new_store(sqlite_uri)
+    store.publish(journal, name)
+    journal.retry_failures(name)
+    assert store.publish(journal, name) == 0
+    assert rows(sqlite_uri, name)[job.name]["outcome"] == "failed"
+
+    measure(journal, records, job)
+
+    assert store.publish(journal, name) == 1
+    assert rows(sqlite_uri, name)[job.name]["outcome"] == "measured"
+    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+
+
+def test_a_job_that_left_the_sweep_file_is_marked_stale_and_not_written_again(
+    sqlite_uri, name, journal, new_store, records
+):
+    first, second = records.job(0), records.job(1)
+    both = records.plan(first, second, skipped=(records.skipped(),), name=name)
+    journal.save_plan(both)
+    for job in (first, second):
+        measure(journal, records, job)
+    store = new_store(sqlite_uri)
+    store.publish(journal, name)
+
+    journal.save_plan(records.plan(second, name=name))
+    assert store.publish(journal, name) == 0
+    stale = {row["name"]: row["stale"] for row in rows(sqlite_uri, name).values()}
+    assert stale == {first.name: True, second.name: False, "net skipped": True}
+
+    journal.save_plan(both)
+    assert new_store(sqlite_uri).publish(journal, name) == 0
+    assert not any(row["stale"] for row in rows(sqlite_uri, name).values())
+
+
+def test_updated_changes_with_every_change_and_only_then(sqlite_uri, name, journal, new_store, records):
+    first, second = records.job(0), records.job(1)
+    journal.save_plan(records.plan(first, second, name=name))
+    measure(journal, records, first)
+    store = new_store(sqlite_uri)
+    store.publish(journal, name)
+    (before,) = list_sweeps(sqlite_uri)
+    store.publish(journal, name)
+    assert list_sweeps(sqlite_uri) == [before]
+
+    measure(journal, records, second)
+    store.publish(journal, name)
+    (after,) = list_sweeps(sqlite_uri)
+    assert after.updated > before.updated
+    assert (before.runs, after.runs) == (1, 2)
+
+    journal.save_plan(records.plan(first, name=name))
+    store.publish(journal, name)
+    assert list_sweeps(sqlite_uri)[0].updated > after.updated
+
+
+def test_the_last_updated_sweep_is_listed_first_and_is_the_default(sqlite_uri, journal, new_store, records):
+    store = new_store(sqlite_uri)
+    for sweep in ("a", "b"):
+        journal.save_plan(records.plan(records.job(0), name=sweep))
+    measure(journal, records, records.job(0))
+    for sweep in ("b", "a"):
+        store.publish(journal, sweep)
+
+    assert [info.name for info in list_sweeps(sqlite_uri)] == ["a", "b"]
+    assert load(sqlite_uri, None).name == "a"
+
+
+# Faults while writing
+
+
+class _Relay(BaseHTTPRequestHandler):
+    """Hands every request on to MLflow; one of them is answered as the test says."""
+
+    def relay(self) -> None:
+        server: _RelayServer = self.server
+        if self.path == "/health":
+            server.target_answer(self, b"")
+            return
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        server.requests += 1
+        hit = server.requests == server.fail_at
+        if hit and server.status is not None:
+            self.send_response(server.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        server.target_answer(self, body, lost=hit)
+
+    def do_GET(self) -> None:
+        self.relay()
+
+    def do_POST(self) -> None:
+        self.relay()
+
+    def do_PUT(self) -> None:
+        self.relay()
+
+    def do_PATCH(self) -> None:
+        self.relay()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class _RelayServer(ThreadingHTTPServer):
+    daemon_threads = True
+    requests = 0
+    fail_at = 0
+    status: int | None = None
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Relay)
+        self.target = target.removeprefix("http://")
+        self.uri = f"http://127.0.0.1:{self.server_port}"
+
+    def target_answer(self, handler: BaseHTTPRequestHandler, body: bytes, lost: bool = False) -> None:
+        headers = {name: value for name, value in handler.headers.items() if name != "Host"}
+        with closing(http.client.HTTPConnection(self.target)) as connection:
+            connection.request(handler.command, handler.path, body, headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        if lost:
+            handler.close_connection = True
+            return
+        handler.send_response(answer.status)
+        handler.send_header("Content-Type", answer.headers.get("Content-Type", "application/json"))
+        handler.send_header("Content-Length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+
+
+@pytest.fixture
+def relay(server_uri) -> Iterator[_RelayServer]:
+    with _RelayServer(server_uri) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("status", [None, 500, 429], ids=["reply-lost", "500", "429"])
+def test_whichever_request_goes_wrong_nothing_is_lost_and_nothing_doubled(relay, journal, new_store, records, status):
+    job = records.job(0)
+    measure(journal, records, job)
+    # Each turn breaks one request later, until a publication gets through unharmed.
+    harmed = True
+    turns = 0
+    while harmed:
+        turns += 1
+        sweep = next(NAMES)
+        journal.save_plan(records.plan(job, skipped=(records.skipped(),), name=sweep))
+        store = new_store(relay.uri)
+        relay.requests, relay.fail_at, relay.status = 0, turns, status
+        try:
+            store.publish(journal, sweep)
+            harmed = False
+        except StoreError:
+            store.publish(journal, sweep)
+        relay.fail_at = 0
+
+        assert rows(relay.uri, sweep).keys() == {"net job 0", "net skipped"}
+        assert set(tag_counts(relay.uri, sweep).values()) == {1}
+        assert {run.info.status for run in all_runs(relay.uri, sweep)} == {"FINISHED", "KILLED"}
+        assert new_store(relay.uri).publish(journal, sweep) == 0
+
+    assert turns > 10
+
+
+PUBLISHER = """
+import sys
+from pathlib import Path
+from sweeps import store
+from sweeps.journal.journal import Journal
+
+write = store._write
+def told(*given):
+    print("writing", flush=True)
+    run_id = write(*given)
+    print("written", flush=True)
+    return run_id
+store._write = told
+with Journal.open(Path(sys.argv[1])) as journal:
+    store.Store(sys.argv[2], Path(sys.argv[3])).publish(journal, sys.argv[4])
+"""
+
+
+def test_kill_9_while_publishing_leaves_one_whole_run_per_job_after_the_next_start(
+    workspace, sqlite_uri, name, journal, new_store, records
+):
+    jobs = [records.job(number) for number in range(12)]
+    journal.save_plan(records.plan(*jobs, name=name))
+    for job in jobs:
+        measure(journal, records, job)
+    command = [sys.executable, "-c", PUBLISHER, str(journal.path), sqlite_uri, str(workspace / "artifacts"), name]
+    for lines in (1, 4, 7):
+        publisher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert publisher.stdout is not None
+        with publisher.stdout:
+            for _ in range(lines):
+                publisher.stdout.readline()
+            # In the midst of a run for odd `lines`, between two of them for even ones.
+            os.kill(publisher.pid, signal.SIGKILL)
+        publisher.wait()
+
+    new_store(sqlite_uri).publish(journal, name)
+
+    assert tag_counts(sqlite_uri, name) == {job.key: 1 for job in jobs}
+    assert {run.info.status for run in all_runs(sqlite_uri, name)} == {"FINISHED"}
+    assert rows(sqlite_uri, name).keys() == {job.name for job in jobs}
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    experiment = client.get_experiment_by_name(name)
+    (parent,) = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'sweep'")
+    assert parent.info.status == "FINISHED"
+
+
+def test_a_run_that_is_being_written_or_replaced_is_no_row_of_its_own(sqlite_uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    (run,) = all_runs(sqlite_uri, name)
+    tags = {key: value for key, value in run.data.tags.items() if key.startswith("edgesweep.")}
+
+    client.create_run(run.info.experiment_id, tags=tags)
+    assert rows(sqlite_uri, name)[job.name]["run_id"] == run.info.run_id
+
+    newer = client.create_run(run.info.experiment_id, tags=tags | {"edgesweep.attempt_key": "newer"})
+    for key, value in run.data.params.items():
+        client.log_param(newer.info.run_id, key, value)
+    client.set_terminated(newer.info.run_id)
+    assert rows(sqlite_uri, name)[job.name]["run_id"] == newer.info.run_id
+
+    # What the journal says wins, and the rest goes.
+    assert new_store(sqlite_uri).publish(journal, name) == 0
+    assert rows(sqlite_uri, name)[job.name]["run_id"] == run.info.run_id
+    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+
+
+def test_runs_that_a_person_deleted_are_written_again(sqlite_uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    new_store(sqlite_uri).publish(journal, name)
+    client = MlflowClient(tracking_uri=sqlite_uri)
+    (run,) = all_runs(sqlite_uri, name)
+    client.delete_run(run.info.run_id)
+    assert new_store(sqlite_uri).publish(journal, name) == 1
+
+    client.delete_experiment(run.info.experiment_id)
+    assert list_sweeps(sqlite_uri) == []
+    new_store(sqlite_uri).publish(journal, name)
+
+    assert rows(sqlite_uri, name).keys() == {job.name}
+
+
+def test_results_of_another_workspace_in_the_same_sweep_are_left_alone(
+    sqlite_uri, name, journal, new_store, records, tmp_path
+):
+    mine, theirs = records.job(0), records.job(1)
+    journal.save_plan(records.plan(mine, name=name))
+    measure(journal, records, mine)
+    new_store(sqlite_uri).publish(journal, name)
+    with Journal.open(tmp_path / "theirs.sqlite") as other:
+        other.save_plan(records.plan(theirs, name=name))
+        measure(other, records, theirs)
+        new_store(sqlite_uri).publish(other, name)
+    new_store(sqlite_uri).publish(journal, name)
+
+    assert {row["name"]: row["stale"] for row in rows(sqlite_uri, name).values()} == {
+        mine.name: False,
+        theirs.name: False,
+    }
+
+
+def test_artifacts_that_can_not_be_stored_are_sent_later(sqlite_uri, name, journal, workspace, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    store = new_store(sqlite_uri)
+    (workspace / "artifacts").write_text("in the way")
+    with pytest.raises(StoreError, match="does not take artifacts"):
+        store.publish(journal, name)
+    (workspace / "artifacts").unlink()
+
+    assert store.publish(journal, name) == 1
+    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+
+
+def test_the_twelfth_job_is_published_with_no_more_statements_than_the_first(
+    sqlite_uri, name, journal, new_store, records
+):
+    jobs = [records.job(number) for number in range(12)]
+    journal.save_plan(records.plan(*jobs, name=name))
+    store = new_store(sqlite_uri)
+    store.publish(journal, name)
+    statements = []
+
+    def counted(*_: object) -> None:
+        statements[-1] += 1
+
+    event.listen(Engine, "before_cursor_execute", counted)
+    try:
+        for job in jobs:
+            measure(journal, records, job)
+            statements.append(0)
+            assert store.publish(journal, name) == 1
+    finally:
+        event.remove(Engine, "before_cursor_execute", counted)
+
+    assert len(set(statements)) == 1
+    # What MLflow 3.17 needs for a run with its metrics, parameters, tags and files: 35 to 50 ms of work.
+    assert 0 < statements[0] <= 66
+
+
+# Faults before anything is written
+
+
+@pytest.mark.alone
+def test_a_server_that_is_down_is_told_at_once(new_store):
+    port = free_port()
+    start = time.monotonic()
+    for uri in (f"http://127.0.0.1:{port}", f"postgresql://me:secret@127.0.0.1:{port}/mlflow"):
+        with pytest.raises(StoreError, match=r"can not be reached: .*refused\n.*start the server") as caught:
+            new_store(uri).check()
+        assert "secret" not in str(caught.value)
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.alone
+def test_a_server_that_accepts_and_never_answers_is_told_in_seconds(new_store):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        start = time.monotonic()
+        with pytest.raises(StoreError, match=r"can not be reached: .*timed out"):
+            new_store(f"http://127.0.0.1:{silent.getsockname()[1]}").check()
+        assert time.monotonic() - start < 8
+
+
+@pytest.mark.parametrize(
+    ("status", "next_step"), [(401, "MLFLOW_TRACKING_PASSWORD"), (403, "MLFLOW_TRACKING_PASSWORD"), (500, "log")]
+)
+def test_a_refusal_is_told_without_the_credentials(new_store, monkeypatch, status, next_step):
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = f"no entry for {self.headers.get('Authorization')} hunter2 at {self.path}".encode()
+            self.send_response(200 if self.path == "/health" else status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "hunter2")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        with pytest.raises(StoreError) as caught:
+            new_store(f"http://me:p%40ss@127.0.0.1:{server.server_port}").check()
+        server.shutdown()
+        thread.join()
+
+    text = str(caught.value)
+    assert next_step in text
+    assert str(status) in text
+    for secret in ("hunter2", "p%40ss", "p@ss", "bWU6aHVudGVyMg=="):
+        assert secret not in text
+    assert caught.value.__suppress_context__
+
+
+def revision(uri: str, to: str | None = None) -> str:
+    with closing(sqlite3.connect(sqlite_path(uri), isolation_level=None)) as db:
+        if to is not None:
+            db.execute("UPDATE alembic_version SET version_num = ?", (to,))
+        return str(db.execute("SELECT version_num FROM alembic_version").fetchone()[0])
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_database_of_an_older_mlflow_is_not_migrated_and_the_command_is_named(sqlite_uri, new_store, reading):
+    revision(sqlite_uri, "451aebb31d03")
+    with pytest.raises(StoreError, match=r"older MLflow .*\n.*mlflow db upgrade sqlite:///"):
+        list_sweeps(sqlite_uri) if reading else new_store(sqlite_uri).check()
+
+    assert revision(sqlite_uri) == "451aebb31d03"
+
+
+def test_an_old_database_that_lacks_tables_is_not_migrated_either(sqlite_uri, new_store):
+    # MLflow takes such a one for new and migrates it unasked.
+    revision(sqlite_uri, "451aebb31d03")
+    with closing(sqlite3.connect(sqlite_path(sqlite_uri))) as db:
+        db.execute("DROP TABLE trace_tags")
+    with pytest.raises(StoreError, match="mlflow db upgrade"):
+        new_store(sqlite_uri).check()
+
+    assert revision(sqlite_uri) == "451aebb31d03"
+
+
+def test_a_database_of_a_newer_mlflow_is_refused_with_the_command(sqlite_uri, new_store):
+    revision(sqlite_uri, "ffffffffffff")
+    with pytest.raises(StoreError, match=r"newer MLflow .*\n.*pip install --upgrade mlflow"):
+        new_store(sqlite_uri).check()
+
+
+def test_a_file_that_is_not_mlflows_is_refused(workspace, new_store):
+    path = workspace / "mlflow.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE mine (a)")
+    with pytest.raises(StoreError, match="not a database of MLflow"):
+        new_store(f"sqlite:///{path}").check()
+
+    path.write_bytes(b"text " * 1000)
+    with pytest.raises(StoreError, match="can not be reached: file is not a database"):
+        new_store(f"sqlite:///{path}").check()
+
+
+def test_a_database_that_is_locked_is_told_in_seconds(sqlite_uri, new_store):
+    with closing(sqlite3.connect(sqlite_path(sqlite_uri), isolation_level=None)) as db:
+        db.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreError, match="locked"):
+            new_store(sqlite_uri).check()
+        db.execute("ROLLBACK")
+
+    new_store(sqlite_uri).check()
+
+
+def test_an_experiment_that_is_someone_elses_is_left_alone(sqlite_uri, name, journal, new_store, records):
+    MlflowClient(tracking_uri=sqlite_uri).create_experiment(name)
+    journal.save_plan(records.plan(records.job(0), name=name))
+
+    with pytest.raises(StoreError, match=r"not EdgeSweep's\n.*another name"):
+        new_store(sqlite_uri).publish(journal, name)
+    assert list_sweeps(sqlite_uri) == []
+
+
+# Readers
+
+
+def test_a_reader_makes_no_database(workspace):
+    uri = f"sqlite:///{workspace / 'mlflow.sqlite'}"
+    for read in (lambda: list_sweeps(uri), lambda: load(uri, None)):
+        with pytest.raises(StoreError, match="edgesweep run"):
+            read()
+    assert list(workspace.iterdir()) == []
+
+
+def test_an_empty_store_says_what_to_do_first(sqlite_uri, name, journal, new_store, records):
+    assert list_sweeps(sqlite_uri) == []
+    with pytest.raises(StoreError, match=r"no sweep in MLflow yet\n.*edgesweep run"):
+        load(sqlite_uri, None)
+
+    journal.save_plan(records.plan(records.job(0), name=name))
+    new_store(sqlite_uri).publish(journal, name)
+    with pytest.raises(StoreError, match="has no results yet"):
+        load(sqlite_uri, name)
+    with pytest.raises(StoreError, match=f"no sweep 'tablets' in MLflow\n.*it has: {name}"):
+        load(sqlite_uri, "tablets")
+
+
+QUIET = """
+import sys
+from pathlib import Path
+from sweeps.store.mlflow import Store
+assert "mlflow" not in sys.modules
+Store(sys.argv[1], Path(sys.argv[2])).check()
+from mlflow.telemetry.client import get_telemetry_client
+assert get_telemetry_client() is None
+"""
+
+
+def test_a_new_database_is_made_without_a_word_and_nothing_is_sent_home(workspace, tmp_path):
+    path = workspace / "sub" / "mlflow.sqlite"
+    path.parent.mkdir()
+    # What a killed process leaves of a database that it was making.
+    Path(f"{path}.new").write_bytes(b"")
+    Path(f"{path}.new-journal").write_bytes(b"half")
+    keep = ("PATH", "HOME", "VIRTUAL_ENV", "PYTHONPATH")
+    environment = {name: os.environ[name] for name in keep if name in os.environ}
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET, f"sqlite:///{path}", str(workspace / "artifacts")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [entry.name for entry in path.parent.iterdir()] == ["mlflow.sqlite"]
+    assert list(tmp_path.iterdir()) == [workspace]

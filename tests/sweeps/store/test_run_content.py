@@ -1,0 +1,126 @@
+"""What an MLflow run holds of a job, and what a reader gets back."""
+
+from dataclasses import replace
+
+import pytest
+
+from sweeps.journal.journal import Journal
+from sweeps.records import Measured, Settled, Variant
+from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job, to_row
+
+SETTLED = Settled(
+    job_key="k",
+    budget="race",
+    rounds=4,
+    reason="slower",
+    message="left after 4 rounds",
+    by="net · other",
+    ratio=1.1,
+    ratio_low=1.06,
+    error=0.02,
+)
+
+
+@pytest.fixture
+def run(records, tmp_path):
+    """The content of a finished job's run; blocks may be changed first."""
+
+    def make(settled=None, blocks=None, job=None):
+        job = job or records.job(0)
+        with Journal.open(tmp_path / "journal.sqlite") as journal:
+            journal.save_plan(records.plan(job))
+            for block in blocks or [records.block(job, round_) for round_ in range(2)]:
+                journal.add_block(block)
+            journal.add_accuracy(records.accuracy(job))
+            planned = journal.planned_job("phones", job.key)
+            outcome = journal.sweep_outcome("phones", job)
+            assert isinstance(outcome, Measured)
+            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled)
+
+    return make
+
+
+def read(content, without=()):
+    tags = {name: value for name, value in content.tags.items() if name.removeprefix(TAG) not in without}
+    return to_row("phones", "run", content.params, content.metrics, tags)
+
+
+@pytest.mark.parametrize("settled", [None, SETTLED, replace(SETTLED, reason="best", by="", ratio=None, ratio_low=None)])
+def test_why_the_rounds_ended_comes_back_as_it_was(run, settled):
+    assert read(run(settled)).settled == settled
+
+
+def test_a_reduced_range_is_told_of_and_a_full_one_leaves_a_run_as_it_was_before_there_were_others(run, records):
+    full = run()
+    assert "reduced_range" not in full.params
+    assert read(full).reduced_range is False
+    variant = Variant(precision="int8", quantization="static_fx", qengine="onednn", reduced_range=True)
+    reduced = run(job=records.job(0, variant=variant))
+    assert reduced.params["reduced_range"] == "true"
+    assert read(reduced).reduced_range is True
+
+
+def test_an_endless_reason_is_cut_and_not_its_json(run):
+    content = run(replace(SETTLED, message="\u0001" * 9000, by="\U0001f600" * 9000))
+    assert len(content.tags[f"{TAG}settled"]) <= MAX_TAG_LENGTH
+    found = read(content).settled
+    assert (found.reason, found.ratio_low) == ("slower", 1.06)
+
+
+def test_what_a_stock_tool_does_not_tell_is_no_metric_and_its_name_is_a_tag(run, records):
+    tool = {"runner": "speed_benchmark_torch 0123456789ab", "runtime_version": "unknown"}
+    unknown = {"first_inference_ns": None, "load_ns": None, "rss_before_load_bytes": None, "rss_peak_bytes": None}
+    content = run(blocks=[records.block(records.job(0), round_, **tool, **unknown) for round_ in range(2)])
+    assert content.metrics["latency_p50_ms"] == pytest.approx(5.003)
+    assert content.metrics.keys().isdisjoint({"first_inference_ms", "load_ms", "model_rss_mb"})
+    assert content.tags[f"{TAG}runner"] == "speed_benchmark_torch 0123456789ab"
+    assert content.tags[f"{TAG}runtime_version"] == "unknown"
+    row = read(content)
+    assert (row.runner, row.runtime_version) == (tool["runner"], "unknown")
+
+
+def test_device_time_and_waits_are_summed_over_the_blocks(run, records):
+    job = records.job(0)
+    blocks = [records.block(job, round_, device_seconds=2.5) for round_ in range(2)]
+    blocks = [replace(one, conditions=replace(one.conditions, waited_seconds=4.0, gate="ready")) for one in blocks]
+    row = read(run(blocks=blocks))
+    assert (row.device_seconds, row.waited_seconds, row.gate) == (5.0, 8.0, "gated")
+
+
+@pytest.mark.parametrize(
+    ("modes", "shown"),
+    [
+        ((None, None), ""),
+        ((True, True), "on"),
+        ((False, False), "off"),
+        ((True, False), "off and on"),
+        ((True, None), "none and on"),
+    ],
+)
+def test_fixed_performance_mode_is_that_of_all_blocks(run, records, modes, shown):
+    blocks = [records.block(records.job(0), round_) for round_ in range(2)]
+    blocks = [
+        replace(one, conditions=replace(one.conditions, fixed_performance=mode))
+        for one, mode in zip(blocks, modes, strict=True)
+    ]
+    assert read(run(blocks=blocks)).fixed_performance == shown
+
+
+def test_one_block_that_waited_for_nothing_makes_a_job_ungated(run, records):
+    blocks = [records.block(records.job(0), round_) for round_ in range(2)]
+    blocks[0] = replace(blocks[0], conditions=replace(blocks[0].conditions, gate="ready"))
+    assert read(run(blocks=blocks)).gate == "none"
+
+
+def test_runs_from_before_gates_and_races_stay_readable(run):
+    new = ("settled", "device_seconds", "waited_seconds", "gate", "fixed_performance", "protocol")
+    row = read(run(SETTLED), without=new)
+    assert (row.settled, row.device_seconds, row.waited_seconds) == (None, 0.0, 0.0)
+    assert (row.gate, row.fixed_performance, row.protocol) == ("none", "", "")
+
+
+def test_a_damaged_reason_is_an_error_of_the_run(run):
+    content = run(SETTLED)
+    tags = dict(content.tags) | {f"{TAG}settled": '{"budget": "race"'}
+    with pytest.raises(ValueError, match="Settled"):
+        to_row("phones", "run", content.params, content.metrics, tags)

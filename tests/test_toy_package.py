@@ -1,0 +1,177 @@
+"""A package that EdgeSweep has never heard of brings a runtime, a transport, a metric and a view (`toy_package`)."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.spec import catalog
+from sweeps.store import mlflow as store
+from sweeps.workspace import Workspace
+from tests.workers.tiny_model import SOURCE
+
+TOY = Path(__file__).with_name("toy_package")
+ROOT = Path(__file__).parents[1]
+SWEEP = """
+name: toys
+models: [{source: "tiny_net:make", name: tiny, weights: random, input_shape: [1, 3, 16, 16]}]
+data: {calibration: {source: synthetic, images: 4}, evaluation: {source: synthetic, images: 8, seed: 1}}
+devices: ["toybox:red"]
+grids: [{runtime: [toy], backend: [abacus], format: [table]}]
+objective: {constraints: []}
+protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none,
+           sentinel_every: 0}
+"""
+NAME = "tiny · toy abacus fp32 nchw taught table"
+DRAWN = """
+import json, sys
+from streamlit.testing.v1 import AppTest
+from dashboard.launch import APP
+
+sys.argv[1:] = ["--workspace", sys.argv[1]]
+page = AppTest.from_file(str(APP), default_timeout=120).run()
+assert not page.exception, page.exception
+tables = [frame.value.to_dict("list") for frame in page.dataframe if "What" in frame.value]
+offered = list(page.radio(key="view").options)
+page.radio(key="view").set_value("Toys").run()
+assert not page.exception, page.exception
+print(json.dumps({"offered": offered, "tables": tables, "headings": [part.value for part in page.subheader],
+                  "texts": [part.value for part in page.text]}))
+"""
+
+
+def python(*arguments: str | Path, path: Path = TOY) -> subprocess.CompletedProcess[str]:
+    """A process that finds the package, and nothing else that this one does not."""
+    environment = {**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{ROOT}", "COLUMNS": "200"}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def edgesweep(*arguments: str | Path, path: Path = TOY) -> subprocess.CompletedProcess[str]:
+    return python("-c", "from sweeps.cli.main import main; main()", *arguments, path=path)
+
+
+def printed(done: subprocess.CompletedProcess[str]) -> object:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sweep of toys that the real command ran."""
+    folder = tmp_path_factory.mktemp("toys")
+    (folder / "tiny_net.py").write_bytes(SOURCE)
+    (folder / "sweep.yaml").write_text(SWEEP)
+    done = edgesweep("run", folder / "sweep.yaml", "--workspace", folder / "data", "--executor", "inline", "--json")
+    (device,) = printed(done)["devices"]
+    assert device["winner"]["name"] == NAME, done.stdout
+    (folder / "ranking.json").write_text(done.stdout)
+    return folder
+
+
+def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(home: Path) -> None:
+    (device,) = printed(edgesweep("rank", "--workspace", home / "data", "--json"))["devices"]
+    assert (device["device_id"], device["runtime_version"]) == ("toybox-red", "toy 1")
+    assert device["winner"]["runner"] == "toy-runner 1"
+    assert device["winner"]["latency_p50_ms"] > 0
+    assert device["winner"]["agreement_percent"] is not None
+
+
+def test_its_metric_is_ranked_with_the_others_stored_and_shown_in_the_details(home: Path) -> None:
+    (device,) = json.loads((home / "ranking.json").read_text())["devices"]
+    # Three channels and a constant, four classes.
+    assert device["winner"]["toy_multiplications"] == 16.0
+    client = store.connect(Workspace(home / "data").tracking_uri, make=False)
+    (experiment,) = [one for one in client.search_experiments() if one.name == "toys"]
+    runs = client.search_runs([experiment.experiment_id])
+    assert [run.data.metrics["toy_multiplications"] for run in runs if "toy_multiplications" in run.data.metrics] == [
+        16
+    ]
+
+
+def test_its_view_is_offered_and_drawn_beside_the_rankings(home: Path) -> None:
+    page = printed(python("-c", DRAWN, home / "data"))
+    assert page["offered"] == ["Ranking", "Toys"]
+    assert page["headings"] == ["Toys"]
+    assert f"{NAME}: 16 multiplications" in page["texts"]
+    figures = next(table for table in page["tables"] if "Multiplications per image" in table["What"])
+    assert figures["Value"][figures["What"].index("Multiplications per image")] == "16 ×"
+
+
+def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(home: Path) -> None:
+    mixed = SWEEP.replace("runtime: [toy], backend: [abacus]", "runtime: [toy, torchscript], backend: [abacus, cpu]")
+    (home / "mixed.yaml").write_text(mixed.replace("format: [table]", "format: [table, pt], precision: [fp32]"))
+    planned = printed(edgesweep("plan", home / "mixed.yaml", "--workspace", home / "data", "--json"))
+    reasons = {entry["reason"] for entry in planned["skipped"]}
+    assert reasons == {
+        "toy has no backend cpu (it has: abacus)",
+        "toy has no format pt (it has: table)",
+        "torchscript has no backend abacus (it has: cpu, nnapi, metal)",
+        "torchscript has no format table (it has: pt, ptl)",
+    }
+    variants = {job["name"].removeprefix("tiny · ") for job in planned["jobs"]}
+    assert variants == {
+        "toy abacus fp32 nchw taught table",
+        "cpu fp32 nchw script fused optimized",
+        "cpu fp32 nhwc script fused optimized",
+    }
+
+
+def test_the_schema_of_sweep_files_lists_what_it_brings() -> None:
+    schema = printed(edgesweep("schema"))
+    grid = schema["$defs"]["GridSpec"]["properties"]
+    assert grid["runtime"]["items"]["enum"] == ["torchscript", "eager", "toy"]
+    assert grid["backend"]["items"]["enum"] == ["cpu", "nnapi", "metal", "abacus"]
+    assert grid["format"]["items"]["enum"] == ["pt", "ptl", "table"]
+    assert schema["properties"]["devices"]["items"]["pattern"].endswith("|toybox:[a-z]+)$")
+
+
+def test_jobs_of_built_in_runtimes_have_the_same_keys_whether_it_is_installed_or_swept_with_them(home: Path) -> None:
+    usual = SWEEP.replace("runtime: [toy], backend: [abacus], format: [table]", "precision: [fp32], layout: [nchw]")
+    (home / "usual.yaml").write_text(usual.replace("toybox:red", "local"))
+    both = usual.replace("grids: [", "grids: [{runtime: [toy], backend: [abacus], format: [table]}, ")
+    (home / "both.yaml").write_text(both.replace("toybox:red", "local"))
+
+    def keys(file: str, path: Path) -> set[str]:
+        planned = printed(edgesweep("plan", home / file, "--workspace", home / "data", "--json", path=path))
+        return {job["job_key"] for job in planned["jobs"]}
+
+    without = keys("usual.yaml", home / "nowhere")
+    assert len(without) == 1
+    assert keys("both.yaml", TOY) > without
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package folder for entry points; what the catalog read before is read again afterwards."""
+    folder = tmp_path / "broken-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(catalog, "_PROBLEMS", [])
+    readers = (catalog.runtimes, catalog.devices, catalog.views)
+    for reader in readers:
+        reader.cache_clear()
+    yield folder
+    monkeypatch.undo()
+    for reader in readers:
+        reader.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("target", "problem"),
+    [
+        ("library_that_nobody_has:RUNTIME", "ModuleNotFoundError: No module named 'library_that_nobody_has'"),
+        ("sweeps.spec.catalog:EAGER", "there is a eager already"),
+        ("sweeps.spec.catalog:TORCHSCRIPT.name", "sweeps.spec.catalog:TORCHSCRIPT.name is no RuntimeEntry"),
+    ],
+)
+def test_a_package_that_is_broken_is_left_out_with_the_reason(installed: Path, target: str, problem: str) -> None:
+    (installed / "entry_points.txt").write_text(f"[edgesweep.runtimes]\nodd = {target}\n")
+    assert list(catalog.runtimes()) == ["torchscript", "eager"]
+    assert catalog.problems() == (f"odd of broken is left out: {problem}",)

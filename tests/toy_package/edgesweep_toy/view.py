@@ -1,0 +1,13 @@
+"""A view of the dashboard: how many multiplications each variant takes."""
+
+import streamlit as st
+
+from dashboard.data import Ranked
+from dashboard.inert import line
+from sweeps.ranking.values import DeviceRanking
+
+
+def show(ranked: Ranked, device: DeviceRanking) -> None:
+    st.subheader("Toys", anchor=False)
+    for candidate in device.ranking:
+        st.text(line(f"{candidate.name}: {candidate.figures['toy_multiplications']:.0f} multiplications"))

@@ -1,0 +1,137 @@
+"""What a phone prints about itself, at its worst: nonsense is unknown, never an error, and read in little time."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from sweeps.errors import DeviceError
+from sweeps.records import DeviceFacts
+from tests.workers.devices.adb.scripted_phone import Answer, scripted
+from workers.devices.adb import device as adb
+from workers.devices.adb.facts import parse_battery, parse_clusters, parse_properties, read_facts, read_sensors
+from workers.devices.interface import Sensors
+
+CORE = "/sys/devices/system/cpu/cpu"
+HUGE = "9" * 5000
+BATTERY = "  level: 80\n  scale: 100\n  temperature: 250\n"
+STAT = "cpu  10 20 30 40 50 60 70 80 0 0\n"
+
+
+def facts(*, meminfo: str = "", sdk: str = "", cpu_files: str = "") -> DeviceFacts:
+    return read_facts(
+        "adb:one",
+        "one",
+        properties={"ro.build.version.sdk": sdk},
+        cpuinfo="processor\t: 0\n",
+        meminfo=meminfo,
+        cpu_files=cpu_files,
+        has_nnapi=True,
+    )
+
+
+def sensors(*, thermal: str = "", before: str = STAT, after: str = "") -> Sensors:
+    return read_sensors(
+        battery=BATTERY, thermal=thermal, zones="", mhz="", stat_before=before, stat_after=after, processes=""
+    )
+
+
+@pytest.mark.parametrize("told", [HUGE, "9" * 16, "٣", "-1", "", "0x10", "1e9"])
+def test_a_number_that_can_not_be_true_is_unknown(told: str) -> None:
+    assert facts(meminfo=f"MemTotal:  {told} kB\n").ram_bytes is None
+    assert facts(sdk=told).nnapi_level is None
+    assert parse_battery(f"  level: {told}\n  temperature: {told}\n  scale: 100\n")[2] in (None, -0.1)
+    assert sensors(before=f"cpu  1 2 3 4 5 6 7 {told}\n").steal_seconds is None
+    assert sensors(thermal=f"Thermal Status: {told}\n").thermal_status is None
+    lines = [f"{CORE}{cpu}/cpu_capacity:{capacity}\n" for cpu, capacity in enumerate(["300", told, "900"])]
+    assert parse_clusters("".join([f"{CORE}0\n{CORE}1\n{CORE}2\n", *lines])) == ((0, 1, 2),)
+
+
+def test_numbers_that_can_be_true_are_told() -> None:
+    found = facts(meminfo="MemFree: 1 kB\nMemTotal:        3884312 kB\n", sdk="34")
+    assert (found.ram_bytes, found.nnapi_level) == (3884312 * 1024, 34)
+    told = sensors(thermal="x\n  Thermal Status: 2\n", after="cpu  10 20 30 140 50 60 70 80 0 0\n")
+    assert (told.thermal_status, told.steal_seconds, told.load) == (2, 0.8, 0.0)
+    lines = [f"{CORE}{cpu}\n{CORE}{cpu}/cpu_capacity:{capacity}\n" for cpu, capacity in enumerate([300, 900])]
+    assert parse_clusters("".join(lines)) == ((0,), (1,))
+
+
+def test_a_load_beyond_all_numbers_is_unknown() -> None:
+    told = sensors(before=STAT, after=f"cpu  {'9' * 400} 20 30 40 50 60 70 80 0 0\n")
+    assert told.load is None
+
+
+@pytest.mark.parametrize(
+    ("read", "hostile"),
+    [
+        (parse_properties, "[a]: [\n" * 10_000),
+        (parse_properties, "[a" * 80_000),
+        (lambda text: sensors(thermal=text), "\n" * 40_000),
+        (lambda text: sensors(before=text), f"cpu{' ' * 40_000}x\n"),
+        (lambda text: facts(meminfo=text), f"MemTotal:{' ' * 40_000}x\n"),
+    ],
+    ids=["lines that never close", "one line", "thermal", "stat", "memory"],
+)
+def test_no_text_takes_long_to_read(read: Callable[[str], object], hostile: str) -> None:
+    began = time.process_time()
+    read(hostile)
+    assert time.process_time() - began < 1
+
+
+def test_a_property_may_hold_what_looks_like_another() -> None:
+    text = "[a]: [\n[b]: [1]\n[c]: [2]\n[]: [3]\n[d]: [never closed\n[e\n"
+    assert parse_properties(text) == {"a": "[b]: [1", "c": "2", "": "3"}
+
+
+def saying(word: str, told: bytes) -> Answer:
+    return lambda command: told if word in command else b""
+
+
+@pytest.mark.parametrize("size", [HUGE, "9" * 16, "٣", "-1", ""])
+def test_a_file_s_size_that_is_no_number_is_an_error_that_names_the_phone(size: str, tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="R58M") as caught:
+        scripted(saying("wc -c", size.encode())).pull("/data/local/tmp/edgesweep/run/logits", tmp_path / "logits")
+    assert caught.value.kind == "no_output"
+
+
+@pytest.mark.parametrize("free", [HUGE, "9" * 16, "٣"])
+def test_free_storage_that_is_no_number_is_an_error_that_names_the_phone(free: str, tmp_path: Path) -> None:
+    source = tmp_path / "model"
+    source.write_bytes(b"any")
+    line = f"Filesystem 1K-blocks Used Available Use% Mounted on\n/dev/x 100 50 {free} 50% /data\n"
+    with pytest.raises(DeviceError, match="R58M") as caught:
+        scripted(saying("df -k", line.encode())).push(source, "model")
+    assert caught.value.kind == "os_error"
+
+
+@pytest.mark.parametrize("code", [HUGE, "1000", "-1", "٣", ""])
+def test_an_exit_code_that_is_no_number_is_an_error_that_names_the_phone(code: str) -> None:
+    def answer(command: str) -> bytes:
+        mark = re.search(r"echo '\n([0-9a-f]{16}) '", command)
+        return b"out\n%s %s boot\n\n%s\n" % (mark[1].encode(), code.encode(), mark[1].encode()) if mark else b""
+
+    with pytest.raises(DeviceError, match="R58M") as caught:
+        scripted(answer).run(["runner"], 5)
+    assert caught.value.kind == "no_exit_code"
+
+
+def test_an_exit_code_that_is_one_is_told() -> None:
+    def answer(command: str) -> bytes:
+        mark = re.search(r"echo '\n([0-9a-f]{16}) '", command)
+        return b"out\n%s 139 boot\n\n%s\n" % (mark[1].encode(), mark[1].encode()) if mark else b""
+
+    assert scripted(answer).run(["runner"], 5).exit_code == -11
+
+
+def test_facts_that_nobody_can_read_are_an_error_that_names_the_phone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> NoReturn:
+        raise ValueError("invalid literal for int(): 'many'\nTraceback")
+
+    monkeypatch.setattr(adb, "read_facts", fail)
+    with pytest.raises(DeviceError, match=r"R58M.*ValueError: invalid literal") as caught:
+        scripted(lambda command: b"").facts()
+    assert caught.value.kind == "worker_error"
+    assert "Traceback" not in str(caught.value)

@@ -1,0 +1,129 @@
+"""The adb server of a host where there is none yet, and which of the phones that it lists can be used."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import DeviceError
+from tests.workers.adb_server import kill_server
+from workers.devices.adb import host as adb_host
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.host import AdbHost, Attached, parse_devices, trouble
+from workers.devices.virtual_phone.phone import VirtualPhone
+
+SLOW_ADB = """#!/bin/sh
+[ "$3" = start-server ] && sleep 5.5
+exec '{adb}' "$@"
+"""
+
+
+@pytest.fixture
+def slow(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A port without a server, which takes longer to start than anything is waited for."""
+    kill_server(port)
+    program = tmp_path / "adb"
+    program.write_text(SLOW_ADB.format(adb=AdbHost(port).adb))
+    program.chmod(0o755)
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", str(program))
+    monkeypatch.setattr(adb_host, "_ANSWER_S", 5.0)
+    monkeypatch.setattr(adb_host, "_CONNECT_S", 5.0)
+    return port
+
+
+def test_a_server_that_is_slow_to_start_lists_its_phones(slow: int) -> None:
+    assert AdbHost(slow).devices() == ()
+
+
+def test_a_phone_is_reached_over_a_server_that_is_slow_to_start(slow: int, tmp_path: Path) -> None:
+    with VirtualPhone(tmp_path / "phone") as phone:
+        assert AdbHost(slow).connect(phone.serial)
+        kill_server(slow)
+        device = AdbDevice(tmp_path, phone.serial, answer_s=5.0)
+        device.push(Path(__file__), "pushed")
+        AdbHost(slow).disconnect(phone.serial)
+
+
+def test_several_that_start_a_server_at_once_all_reach_it(port: int) -> None:
+    for _ in range(2):
+        kill_server(port)
+        time.sleep(0.2)
+        hosts = [AdbHost(port) for _ in range(4)]
+        told: list[object] = []
+
+        def ask(host: AdbHost, told: list[object] = told) -> None:
+            try:
+                told.append(host.devices())
+            except DeviceError as error:
+                told.append(error)
+
+        threads = [threading.Thread(target=ask, args=(host,)) for host in hosts]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert told == [()] * 4
+
+
+def test_a_server_that_closed_its_port_and_not_yet_the_rest_is_replaced(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = AdbHost(port)
+    assert host.devices() == ()
+    kill_server(port)
+    living = iter([True, True])
+    monkeypatch.setattr(host, "_lives", lambda: next(living, False))
+    assert host.devices() == ()
+    assert host.met == 2
+
+
+def test_a_server_that_does_not_come_up_is_named_with_what_adb_said(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kill_server(port)
+    program = tmp_path / "adb"
+    program.write_text("#!/bin/sh\necho no luck today\nexit 255\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("ADBUTILS_ADB_PATH", os.fspath(program))
+    with pytest.raises(DeviceError, match="no luck today") as caught:
+        AdbHost(port).devices()
+    assert caught.value.kind == "adb_server"
+
+
+# Row 8
+
+
+def found(listed: str) -> list[DeviceError | None]:
+    seen = parse_devices(listed)
+    return [trouble(one, seen) for one in seen]
+
+
+@pytest.mark.parametrize("serial", ["0123456789ABCDEF", "0123456789abcdef", "000000000000", "0"])
+def test_a_number_that_many_phones_have_is_good_enough_where_one_has_it(serial: str) -> None:
+    line = f"{serial} device usb:1-2 transport_id:1\n"
+    assert found(f"{line}???????????? device usb:1-3 transport_id:2\nR58M device usb:1-4 transport_id:3\n")[0] is None
+    first, second = found(line + line)
+    assert first is not None
+    assert second is not None
+    assert (first.kind, second.kind) == ("ambiguous_serial", "ambiguous_serial")
+    assert serial in first.message
+    assert "only one of them" in first.next_step
+
+
+@pytest.mark.parametrize("serial", ["????????????", "(no serial number)"])
+def test_a_phone_without_a_serial_number_is_refused_and_told_the_way_over_the_network(serial: str) -> None:
+    (one,) = parse_devices(f"{serial}     device usb:1-2 product:a transport_id:1\n")
+    assert one == Attached(serial=serial, state="device", usb=True)
+    error = trouble(one, (one,))
+    assert error is not None
+    assert error.kind == "ambiguous_serial"
+    assert "no serial number" in error.message
+    assert "tcpip" in error.next_step
+
+
+def test_a_phone_whose_port_may_not_be_opened_lacks_its_serial_number_for_that() -> None:
+    words = "no permissions (missing udev rules? user is in the plugdev group); see [http://x/y]"
+    kinds = [error and error.kind for error in found(f"???????????? {words} usb:1-2 transport_id:1\n" * 2)]
+    assert kinds == ["no_permissions", "no_permissions"]

@@ -1,0 +1,108 @@
+"""What an earlier sweep left running on a phone (row 12), and what a listing leaves there: nothing."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from sweeps.cli import main as cli
+from sweeps.errors import DeviceError
+from tests.workers.phone_sweep import eventually, programs_on, tidied_up
+from workers.devices import registry
+from workers.devices.adb.device import AdbDevice
+from workers.devices.adb.facts import benchmark, parse_processes
+from workers.devices.virtual_phone.phone import VirtualPhone
+
+pytestmark = pytest.mark.system
+
+RUN = "/data/local/tmp/edgesweep/run"
+HASH = "0f" * 8
+
+
+@pytest.fixture(scope="module")
+def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
+    with VirtualPhone(tmp_path_factory.mktemp("phone") / "one") as phone:
+        yield phone
+
+
+@pytest.fixture
+def device(phone: VirtualPhone, tmp_path: Path) -> AdbDevice:
+    return AdbDevice(tmp_path, phone.serial, answer_s=10.0)
+
+
+def sleepers(phone: VirtualPhone) -> list[psutil.Process]:
+    # Not the shells that start them, which have these words too.
+    return [one for one, argv in programs_on(phone) if len(argv) == 2 and argv[1] == "73.5"]
+
+
+@pytest.mark.parametrize("name", [f"speed_benchmark_torch-{HASH}", f"anything-{HASH}"])
+def test_a_program_that_was_brought_and_outlived_its_shell_is_ended(
+    device: AdbDevice, phone: VirtualPhone, name: str
+) -> None:
+    program = shutil.which("sleep")
+    assert program is not None
+    path = device.push(Path(program), name)
+    device.run(["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", path, "73.5"], 10)
+    device.run(["sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", "sleep", "73.5"], 10)
+    eventually(lambda: len(sleepers(phone)) == 2)
+    eventually(lambda: tidied_up(phone))
+    assert len(device.sensors().competing) == 1
+    assert len(device.end_orphans()) == 1
+    assert device.sensors().competing == ()
+    (other,) = sleepers(phone)
+    assert other.cmdline() == ["sleep", "73.5"]
+    other.kill()
+
+
+def test_only_what_lies_in_our_folder_is_ours() -> None:
+    programs = [f"{RUN}/speed_benchmark_torch-{HASH}", "/data/local/tmp/speed_benchmark_torch", "/data/local/tmp/mine"]
+    programs.append("/data/local/tmp/edgesweep2/mine")
+    lines = "".join(f"/proc/{pid}/cmdline:{program}\0--model=m.pt\0\n" for pid, program in enumerate(programs))
+    told = [(pid, benchmark(cmdline)) for pid, cmdline in parse_processes(lines)]
+    assert [(pid, found[1]) for pid, found in told if found] == [(0, True), (1, False)]
+
+
+def test_a_program_of_ours_that_can_not_be_ended_is_said(port: int, tmp_path: Path) -> None:
+    with VirtualPhone(tmp_path / "phone") as phone:
+        device = AdbDevice(tmp_path, phone.serial, answer_s=10.0)
+        assert device.end_orphans() == ()
+        # The first process of a phone takes no signal from it. Here it is called what a runner is.
+        init = Path("/proc") / phone.data.parts[2]
+        begin = int((init / "stat").read_text().rpartition(")")[2].split()[45])
+        with (init / "mem").open("r+b", buffering=0) as memory:
+            memory.seek(begin)
+            memory.write(f"{RUN}/runner-{HASH}\0--model\0".encode())
+        with pytest.raises(DeviceError) as caught:
+            device.end_orphans()
+    assert caught.value.kind == "orphan"
+    assert phone.serial in caught.value.message
+    assert caught.value.next_step
+
+
+class Kept(AdbDevice):
+    """A phone whose driver nobody forgets."""
+
+    ALL: list[AdbDevice] = []  # noqa: RUF012  # of the class: the registry makes them
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name)
+        self.ALL.append(self)
+
+
+def test_a_phone_that_was_listed_is_free_again(
+    phone: VirtualPhone, device: AdbDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.boot_id()
+    monkeypatch.setitem(registry.NAMED, "adb", f"{__name__}:Kept")
+    listed = CliRunner().invoke(cli.main, ["devices", "--json", "--workspace", str(tmp_path / "data")])
+    document = json.loads(re.sub(r"\A[^{]*", "", listed.stdout))
+    assert f"adb:{phone.serial}" in [one["name"] for one in document["devices"]]
+    assert len(Kept.ALL) == 1
+    device.take_lease()
+    device.release()
+    Kept.ALL.clear()

@@ -1,0 +1,72 @@
+"""Which command lines are benchmarks."""
+
+import sys
+
+import pytest
+
+from workers.devices.linux.competing import benchmark_name, is_runner
+from workers.runtimes import registry
+from workers.runtimes.interface import RunRequest
+from workers.runtimes.torchscript.programs import RUNNERS
+
+REQUEST = RunRequest(
+    model="a model.pt",
+    backend="cpu",
+    engine="none",
+    threads=1,
+    cpus="all",
+    input_shape=(1, 3, 8, 8),
+    memory_format="contiguous_format",
+)
+
+
+@pytest.mark.parametrize("file", [*RUNNERS.values(), "edgesweep_runner"])
+def test_our_program_is_one_under_the_name_that_it_is_brought_with(file: str) -> None:
+    program = f"/data/local/tmp/edgesweep/run/{file}-{'0f' * 8}"
+    assert is_runner(registry.get("torchscript").command(REQUEST, program))
+
+
+@pytest.mark.parametrize("name", sorted(registry.RUNTIMES))
+def test_the_runner_of_every_runtime_is_one(name: str) -> None:
+    argv = registry.get(name).command(REQUEST)
+    assert is_runner(argv)
+    assert benchmark_name(argv) == "a runner of EdgeSweep"
+    assert is_runner(["setpriv", "--pdeathsig", "KILL", "--", *argv])
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["/data/local/tmp/edgesweep/runner", "--model", "m.pt", "--iter", "5"],
+        ["/data/local/tmp/edgesweep/run/edgesweep_runner-0123456789abcdef", "--model", "m.pt"],
+        ["edgesweep_runner_lite-0123456789abcdef", "--model", "m.ptl"],
+        ["/data/local/tmp/speed_benchmark_torch", "--model=m.pt"],
+        ["run/speed_benchmark_torch_lite-0123456789abcdef", "--model=m.ptl"],
+        ["./benchmark_model", "--graph=m.tflite"],
+        ["benchmark_model_plus_flex"],
+        ["cmake-out/executor_runner"],
+        ["xnn_executor_runner", "--model_path", "m.pte"],
+        ["onnxruntime_perf_test", "-m", "times", "m.onnx"],
+    ],
+)
+def test_benchmarks_are_told_by_their_names(argv: list[str]) -> None:
+    assert benchmark_name(argv) is not None
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        [""],
+        ["runner"],
+        ["/opt/actions/runner", "run"],
+        ["gitlab-runner", "--model"],
+        [sys.executable, "-m", "pytest", "tests/workers/runtimes/test_runner.py"],
+        [sys.executable, "-m", "workers.runtimes.registry"],
+        ["vim", "benchmark_model"],
+        ["hyperfine", "ls"],
+        ["python", "-m"],
+    ],
+)
+def test_other_programs_are_not(argv: list[str]) -> None:
+    assert benchmark_name(argv) is None

@@ -1,0 +1,98 @@
+"""The inline executor builds in a real process of its own."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.records import Failed, Variant
+from tests.workers.tiny_model import tiny_inputs
+from workers.artifacts import TRANSIENT_KINDS, PackedArtifact
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import BuildRequest
+
+
+@pytest.fixture
+def executor(tmp_path: Path) -> Iterator[InlineExecutor]:
+    executor = InlineExecutor(tmp_path / "a folder")
+    yield executor
+    executor.close()
+
+
+def _request(key: str, source: bytes | None = None) -> BuildRequest:
+    inputs = tiny_inputs()
+    if source is not None:
+        inputs = replace(inputs, package=replace(inputs.package, files={"tiny_net.py": source}))
+    return BuildRequest(key * 64, Variant(), inputs)
+
+
+def test_a_build_that_dies_is_one_failure_and_the_next_one_is_built(executor: InlineExecutor) -> None:
+    crash, killed, good = (
+        _request("a", b"import os\nos._exit(1)\n"),
+        _request("b", b"import os\nos.kill(os.getpid(), 9)\n"),
+        _request("c"),
+    )
+    told = list(executor.build([crash, killed, good], lambda: False))
+    assert [request for request, _ in told] == [crash, crash, killed, killed, good, good]
+    starts, (first, second, third) = [outcome for _, outcome in told[::2]], [outcome for _, outcome in told[1::2]]
+    assert starts == [None, None, None]
+    assert isinstance(first, Failed)
+    assert first.kind == "crashed"
+    assert first.kind not in TRANSIENT_KINDS
+    assert isinstance(second, Failed)
+    assert second.kind in TRANSIENT_KINDS
+    assert isinstance(third, PackedArtifact), third
+
+
+def test_a_folder_that_can_not_be_written_is_a_failure_that_may_pass(tmp_path: Path) -> None:
+    (tmp_path / "artifacts").write_text("in the way")
+    executor = InlineExecutor(tmp_path)
+    try:
+        _, (_, outcome) = executor.build([_request("a")], lambda: False)
+    finally:
+        executor.close()
+    assert isinstance(outcome, Failed)
+    assert outcome.kind == "os_error"
+    assert outcome.kind in TRANSIENT_KINDS
+
+
+def test_nothing_starts_after_stop(executor: InlineExecutor) -> None:
+    assert list(executor.build([_request("a")], lambda: True)) == []
+
+
+# On a busy host a process may not get to its end in the time that it is given: as one that does not listen.
+@pytest.mark.parametrize("listens", [True, False])
+def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
+    executor: InlineExecutor, tmp_path: Path, listens: bool
+) -> None:
+    marker, artifacts = tmp_path / "pid", tmp_path / "a folder" / "artifacts"
+    others = artifacts / f".{'a' * 12}-{os.getpid()}-of-another"
+    others.mkdir(parents=True)
+    hangs = "" if listens else "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    hangs += f"import os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    builds = executor.build([_request("a", hangs.encode())], lambda: False)
+    assert next(builds)[1] is None
+    ended = threading.Event()
+
+    def interrupt() -> None:
+        while not (marker.exists() and marker.read_text()):
+            if ended.wait(0.02):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(builds)  # which comes to its end by itself only after ten minutes, and then raises nothing
+    finally:
+        ended.set()
+        thread.join()
+    executor.close()
+    assert not psutil.pid_exists(int(marker.read_text()))
+    assert list(artifacts.iterdir()) == [others]

@@ -1,0 +1,142 @@
+"""How long a device is waited for in one run, on simulated phones with a virtual clock: nothing here sleeps."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
+from sweeps.records import Failed
+from workers.devices.fake.device import FakeDevice, Faults
+from workers.devices.interface import Sensors
+from workers.measure.readiness import Readiness, await_ready
+from workers.measure.waiting import LOOK_S, WaitLimits
+
+
+def protocol(wait: float = 300.0, load_wait: float = 60.0, **changes: object) -> Protocol:
+    gate = replace(DEFAULT_GATE, wait_seconds=wait, load_wait_seconds=load_wait)
+    return replace(PRESETS["full"], gate=gate, **changes)
+
+
+def phone(folder: Path, **faults: object) -> FakeDevice:
+    return FakeDevice(folder, "cool", faults=Faults(**faults))
+
+
+def waited_for(device: FakeDevice, limits: WaitLimits, asked: Protocol) -> Readiness | Failed:
+    """Before one block."""
+    assert asked.gate is not None
+    waited = seconds = 0.0
+    while True:
+        found = await_ready(device, asked.gate, seconds)
+        waited += found.waited_seconds
+        seconds = limits.next_wait_s(found, waited)
+        assert 0.0 <= seconds <= LOOK_S
+        if not seconds:
+            return limits.ended(replace(found, waited_seconds=waited))
+
+
+def seconds_before_each_block(device: FakeDevice, asked: Protocol, blocks: int) -> list[float]:
+    limits = WaitLimits(asked)
+    taken = []
+    for _ in range(blocks):
+        before_s = device.now_s()
+        waited_for(device, limits, asked)
+        taken.append(device.now_s() - before_s)
+    return taken
+
+
+def busy(_: float, found: Sensors) -> Sensors:
+    return replace(found, load=0.9)
+
+
+def test_a_device_that_is_ready_is_not_waited_for(tmp_path: Path) -> None:
+    assert seconds_before_each_block(phone(tmp_path), protocol(), 3) == [0.0, 0.0, 0.0]
+
+
+def test_a_device_that_never_cools_is_waited_for_once(tmp_path: Path) -> None:
+    device = phone(tmp_path, never_cools=True)
+    assert seconds_before_each_block(device, protocol(), 4) == pytest.approx([300.0, 0.0, 0.0, 0.0], abs=0.1)
+
+
+def test_a_device_that_was_ready_once_again_is_waited_for_anew(tmp_path: Path) -> None:
+    def hot_but_for_a_while(now_s: float, found: Sensors) -> Sensors:
+        return found if 300 <= now_s < 350 else replace(found, temp_c=50.0)
+
+    asked = protocol(wait=200.0)
+    device, limits = phone(tmp_path, sensors=hot_but_for_a_while), WaitLimits(asked)
+    for block, (rest_s, expected_s) in enumerate([(0, 200), (0, 0), (120, 0), (50, 200), (0, 0)]):
+        device.rest(rest_s)
+        before_s = device.now_s()
+        waited_for(device, limits, asked)
+        assert device.now_s() - before_s == pytest.approx(expected_s, abs=0.1), block
+
+
+def test_the_first_wait_in_vain_and_a_later_one_are_told_apart_where_the_protocol_fails_the_job(tmp_path: Path) -> None:
+    asked = protocol(on_not_ready="fail")
+    device, limits = phone(tmp_path, never_cools=True), WaitLimits(asked)
+    first, second = (waited_for(device, limits, asked) for _ in range(2))
+    assert isinstance(first, Failed)
+    assert isinstance(second, Failed)
+    assert (first.stage, first.kind) == ("run", "not_ready")
+    assert first.message.startswith("not ready after 300 s: battery at 45.0 °C, above 37 °C")
+    assert "earlier block" not in first.message
+    assert second.message.startswith("not ready after 0 s: ")
+    assert second.message.endswith("; an earlier block waited in vain, so this one did not wait")
+
+
+def test_what_is_only_marked_keeps_the_whole_wait_with_its_last_look(tmp_path: Path) -> None:
+    asked = protocol(on_not_ready="mark")
+    found = waited_for(phone(tmp_path, never_cools=True), WaitLimits(asked), asked)
+    assert isinstance(found, Readiness)
+    assert not found.ready
+    assert found.waited_seconds == pytest.approx(300.0, abs=0.1)
+
+
+@pytest.mark.parametrize("on_not_ready", ["mark", "fail"])
+def test_other_programs_are_waited_for_once_in_the_whole_run_and_fail_no_job(tmp_path: Path, on_not_ready: str) -> None:
+    asked = protocol(on_not_ready=on_not_ready)
+    device, limits = phone(tmp_path, sensors=busy), WaitLimits(asked)
+    found = [waited_for(device, limits, asked) for _ in range(3)]
+    assert all(isinstance(one, Readiness) and one.busy_only for one in found)
+    assert device.now_s() == pytest.approx(60.0, abs=1.0)
+
+
+def test_the_wait_for_other_programs_is_what_earlier_blocks_left(tmp_path: Path) -> None:
+    def busy_twice(now_s: float, found: Sensors) -> Sensors:
+        return busy(now_s, found) if now_s < 25 or now_s >= 100 else found
+
+    asked = protocol()
+    device, limits = phone(tmp_path, sensors=busy_twice), WaitLimits(asked)
+    first = waited_for(device, limits, asked)
+    assert isinstance(first, Readiness)
+    assert first.ready
+    device.rest(100.0)
+    second = waited_for(device, limits, asked)
+    assert isinstance(second, Readiness)
+    assert second.busy_only
+    # The look that finds a device ready is not taken off.
+    assert 60.0 <= first.waited_seconds + second.waited_seconds <= 60.0 + LOOK_S
+    assert first.waited_seconds > 20.0
+
+
+def test_other_programs_are_never_waited_for_longer_than_the_device_is(tmp_path: Path) -> None:
+    device = phone(tmp_path, sensors=busy)
+    assert sum(seconds_before_each_block(device, protocol(wait=15.0, load_wait=60.0), 3)) == pytest.approx(15, abs=1.0)
+
+
+def test_heat_and_then_other_programs_are_one_wait(tmp_path: Path) -> None:
+    def hot_then_busy(now_s: float, found: Sensors) -> Sensors:
+        return replace(found, temp_c=50.0) if now_s < 280 else busy(now_s, found)
+
+    asked = protocol()
+    found = waited_for(phone(tmp_path, sensors=hot_then_busy), WaitLimits(asked), asked)
+    assert isinstance(found, Readiness)
+    assert found.busy_only
+    assert found.waited_seconds == pytest.approx(300.0, abs=0.1)
+
+
+def test_without_a_gate_nothing_is_waited_for() -> None:
+    limits = WaitLimits(replace(PRESETS["full"], gate=None))
+    found = Readiness(sensors=Sensors(temp_c=90.0), lacking=(), busy_only=False)
+    assert limits.next_wait_s(found, 0.0) == 0.0
+    assert limits.ended(found) is found

@@ -1,0 +1,41 @@
+"""Runs of the Python runner as in `runs`, each in a fork of one process that has imported torch: for what a runner says
+of files and inputs. What it does with its process is tested in processes of its own."""
+
+import atexit
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+from sweeps.errors import RunnerError
+from workers.runtimes.interface import RunReport, RunRequest
+from workers.runtimes.torchscript.forks import ForkServer
+from workers.runtimes.torchscript.report import parse
+from workers.runtimes.torchscript.runner.main import ERROR_EXIT
+from workers.runtimes.torchscript.runtime import TorchScript
+
+_DEADLINE_S = 600.0
+_forks = ForkServer()
+atexit.register(_forks.close)
+
+
+def run(request: RunRequest) -> RunReport:
+    ended = _forks.run(TorchScript().command(request), _DEADLINE_S)
+    report = parse(ended.stdout)
+    assert ended.returncode == 0
+    assert ended.stderr == b""
+    return report
+
+
+def refusal(argv: Sequence[str]) -> RunnerError:
+    """What the runner gave up for, without a word on stderr: no traceback, no crash."""
+    assert argv[0] == sys.executable
+    ended = _forks.run([*argv], _DEADLINE_S)
+    assert (ended.returncode, ended.stderr) == (ERROR_EXIT, b"")
+    with pytest.raises(RunnerError) as caught:
+        parse(ended.stdout)
+    return caught.value
+
+
+def refused(request: RunRequest) -> RunnerError:
+    return refusal(TorchScript().command(request))

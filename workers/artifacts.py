@@ -1,0 +1,139 @@
+"""The artifact store of one machine, and building into it."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps import manifest as manifests
+from sweeps.errors import BuildError, EdgeSweepError, StoreError
+from sweeps.manifest import Manifest
+from sweeps.records import Failed, Variant
+from workers.models.package import BuildInputs
+from workers.runtimes import registry
+
+TRANSIENT_KINDS = frozenset(
+    {"worker_lost", "out_of_memory", "os_error", "timeout"}
+    | {"no_compiler", "not_compilable", "bad_reference", "not_loadable"}
+)
+"""Failures of a build that say something of the machine at that moment and nothing of the build: worth another try.
+
+Not `crashed`: what makes torch's native code crash once makes it crash again.
+"""
+
+
+SHARED_STAGES = "stages"
+"""Folder beside the artifacts: what several builds of this machine have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedArtifact:
+    """An artifact as bytes: how it crosses from one machine to another."""
+
+    build_key: str
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactStore:
+    """Folders `<root>/<build_key>/`, each whole or not there: written elsewhere, then renamed."""
+
+    root: Path
+
+    def look(self, build_key: str) -> Manifest | None:
+        """The manifest of an artifact whose bytes are what they were when it was built. Changes nothing."""
+        folder = self.root / build_key
+        try:
+            manifest = Manifest.read(folder)
+            files = {manifest.file: manifest.file_sha256}
+            if manifest.eval is not None:
+                files[manifest.eval.file] = manifest.eval.file_sha256
+            if manifest.build_key == build_key and all(_sha256(folder / name) == files[name] for name in files):
+                return manifest
+        except (StoreError, OSError):
+            pass
+        return None
+
+    def find(self, build_key: str) -> Manifest | None:
+        """As `look`, for the one who writes: a damaged artifact is removed, so that it is built again."""
+        manifest = self.look(build_key)
+        folder = self.root / build_key
+        if manifest is None and folder.is_dir():
+            shutil.rmtree(folder)
+        return manifest
+
+    def model(self, manifest: Manifest) -> Path:
+        return self.root / manifest.build_key / manifest.file
+
+    def pack(self, manifest: Manifest) -> PackedArtifact:
+        folder = self.root / manifest.build_key
+        names = [manifests.FILE_NAME, manifest.file] + ([manifest.eval.file] if manifest.eval else [])
+        return PackedArtifact(manifest.build_key, {name: (folder / name).read_bytes() for name in names})
+
+    def unpack(self, packed: PackedArtifact) -> Manifest:
+        """Store what another machine built. Raises `StoreError` where the bytes are not what the manifest says."""
+        if (manifest := self.find(packed.build_key)) is not None:
+            return manifest
+        with self._new_folder(packed.build_key) as folder:
+            for name, content in packed.files.items():
+                (folder / Path(name).name).write_bytes(content)
+        manifest = self.find(packed.build_key)
+        if manifest is None:
+            raise StoreError(f"artifact {packed.build_key[:12]} did not arrive whole", "run the same command again")
+        return manifest
+
+    def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
+        """The artifact, built where it is not there yet. Raises `BuildError`."""
+        if (manifest := self.find(build_key)) is not None:
+            return manifest
+        with self._new_folder(build_key) as folder:
+            shared = self.root.parent / SHARED_STAGES
+            return registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
+
+    def remove_unfinished(self, pid: int) -> None:
+        """Remove what that process of this machine, which has ended, left unfinished."""
+        for folder in self.root.glob(f".*-{pid}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _new_folder(self, build_key: str) -> Iterator[Path]:
+        self.root.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{build_key[:12]}-{os.getpid()}-", dir=self.root))
+        try:
+            yield folder
+            # Another process may have been quicker with the same artifact: then its folder stays.
+            with contextlib.suppress(OSError):
+                folder.rename(self.root / build_key)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def build_packed(root: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
+    """One build on this machine, its end as a value: what Ray tasks and the inline executor run."""
+    store = ArtifactStore(root)
+    try:
+        return store.pack(store.build(build_key, variant, inputs))
+    except BuildError as error:
+        return Failed(stage="build", kind=error.kind, message=error.message)
+    except MemoryError:
+        return Failed(stage="build", kind="out_of_memory", message="the build ran out of memory")
+    except EdgeSweepError as error:
+        return Failed(stage="build", kind="not_buildable", message=error.message)
+    except OSError as error:
+        return Failed(stage="build", kind="os_error", message=f"{type(error).__name__}: {_first_words(error)}")
+    except Exception as error:  # noqa: BLE001  # torch raises anything on a model that it can not handle
+        return Failed(stage="build", kind="exception", message=f"{type(error).__name__}: {_first_words(error)}")
+
+
+def _first_words(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:3])[:500]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

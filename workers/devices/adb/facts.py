@@ -1,0 +1,185 @@
+"""What a phone prints about itself, read. Pure but for a temporary folder; whatever it prints, text stays text.
+
+Formats differ between Android versions and makers: what is missing or nonsense becomes empty or `None`, never an error.
+"""
+
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from sweeps.records import DeviceFacts
+from workers.cores import clusters
+from workers.devices.adb.link import FOLDER
+from workers.devices.interface import Sensors
+from workers.devices.linux.competing import benchmark_name, is_runner
+from workers.devices.linux.sensors import CpuSeconds, load_of_others
+
+_PROPERTY = re.compile(r"\[([^\]]*)\]: \[(.*)")
+_LONGEST_PROPERTY = 200
+_CPU = re.compile(
+    r"/sys/devices/system/cpu/(cpu\d{1,4})(?:/(online|cpu_capacity|cpufreq/cpuinfo_max_freq):(\d{1,15}))?", re.ASCII
+)
+# The instruction sets that decide which kernels run.
+_FEATURES = ("asimddp", "i8mm", "sve", "avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
+_FIRST_NNAPI_SDK = 27
+_TICKS_PER_S = 100
+_VIRTUAL = "edgesweep/virtual/"
+"""How the build fingerprint of a virtual phone begins."""
+_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+
+CPU_FILES = """
+cd /sys/devices/system/cpu
+ls -d "$PWD"/cpu[0-9]*
+grep '' /dev/null "$PWD"/cpu[0-9]*/online "$PWD"/cpu[0-9]*/cpu_capacity "$PWD"/cpu[0-9]*/cpufreq/cpuinfo_max_freq
+"""
+"""Prints what `parse_clusters` reads."""
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """What `getprop` prints: `[name]: [value]`, where a value may have lines of its own."""
+    found: dict[str, str] = {}
+    name: str | None = None
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if name is not None:
+            lines.append(line)
+        elif match := _PROPERTY.fullmatch(line):
+            name, lines = match[1], [match[2]]
+        if name is not None and lines[-1].endswith("]"):
+            found[name] = "\n".join(lines)[:-1].strip()[:_LONGEST_PROPERTY]
+            name = None
+    return found
+
+
+def read_facts(
+    name: str,
+    serial: str,
+    *,
+    properties: Mapping[str, str],
+    cpuinfo: str,
+    meminfo: str,
+    cpu_files: str,
+    has_nnapi: bool,
+) -> DeviceFacts:
+    """`serial` is the phone's own, or else adb's."""
+
+    def get(*names: str) -> str:
+        return next((value for one in names if (value := properties.get(one, ""))), "")
+
+    memory = re.search(r"^MemTotal:[ \t]+([0-9]{1,15}) kB$", meminfo, re.MULTILINE)
+    flags = re.search(r"^(?:Features|flags)\s*:(.*)$", cpuinfo, re.MULTILINE)
+    flag_words = set(flags[1].split()) if flags else set()
+    sdk = get("ro.build.version.sdk")
+    level = (_number(sdk) or 0) if has_nnapi else 0
+    release, build = get("ro.build.version.release"), get("ro.build.fingerprint", "ro.build.display.id")
+    maker_of_soc, soc = get("ro.soc.manufacturer"), get("ro.soc.model", "ro.board.platform", "ro.hardware")
+    kinds = parse_clusters(cpu_files)
+    return DeviceFacts(
+        device_id=serial,
+        name=name,
+        maker=get("ro.product.manufacturer", "ro.product.brand"),
+        model=get("ro.product.model", "ro.product.device"),
+        soc=f"{maker_of_soc} {soc}".strip(),
+        os_build=f"Android {release} {build}".strip() if release or build else "",
+        abi=get("ro.product.cpu.abi"),
+        cores=max(len(re.findall(r"^processor\s*:", cpuinfo, re.MULTILINE)), sum(map(len, kinds)), 1),
+        ram_bytes=int(memory[1]) * 1024 if memory else None,
+        cpu_features=tuple(one for one in _FEATURES if one in flag_words),
+        nnapi_level=level if level >= _FIRST_NNAPI_SDK else None,
+        core_clusters=kinds,
+        # Its times are those of the host that plays it, never a phone's.
+        exec_context="virtual phone" if properties.get("ro.build.fingerprint", "").startswith(_VIRTUAL) else "shell",
+    )
+
+
+def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
+    """Of what `CPU_FILES` prints, laid out again as files for `workers.cores`."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        for match in filter(None, map(_CPU.fullmatch, cpu_files.splitlines())):
+            (root / match[1] / "cpufreq").mkdir(parents=True, exist_ok=True)
+            if match[2]:
+                (root / match[1] / match[2]).write_text(match[3], encoding="ascii")
+        return clusters(root)
+
+
+def read_sensors(
+    *, battery: str, thermal: str, zones: str, mhz: str, stat_before: str, stat_after: str, processes: str
+) -> Sensors:
+    """`stat_after` is empty where nobody asked for the load."""
+    present, percent, temp_c = parse_battery(battery)
+    status = re.search(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", thermal, re.MULTILINE)
+    hottest = max((value / 1000 for value in _numbers(zones) if 0 < value < 150_000), default=None)
+    kilohertz = [value for value in _numbers(mhz) if value > 0]
+    before, after = _cpu_seconds(stat_before), _cpu_seconds(stat_after)
+    return Sensors(
+        temp_c=hottest if temp_c is None else temp_c,
+        temp_is_battery=temp_c is not None,
+        thermal_status=int(status[1]) if status else None,
+        has_battery=present,
+        battery_percent=percent,
+        competing=tuple(f"{name} (process {pid})" for pid, name in parse_benchmarks(processes)),
+        steal_seconds=(after or before).get("steal"),
+        cpu_mhz=sum(kilohertz) / len(kilohertz) / 1000 if kilohertz else None,
+        load=load_of_others(CpuSeconds(of_all=before, of_own={}), CpuSeconds(of_all=after, of_own={}))
+        if before.keys() == after.keys()
+        else None,
+    )
+
+
+def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
+    """Of `dumpsys battery`: whether there is one, its charge in percent, its temperature in °C (told in tenths)."""
+    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    if told.get("present") == "false" or not told.keys() & {"level", "temperature", "present"}:
+        return False, None, None
+    level, scale, tenths = (_number(told.get(key, "")) for key in ("level", "scale", "temperature"))
+    percent = None if level is None else 100 * level / (scale or 100)
+    temp_c = None if tenths is None else tenths / 10
+    return (
+        True,
+        percent if percent is not None and 0 <= percent <= 100 else None,
+        # 0 is what a phone without this sensor tells.
+        temp_c if temp_c is not None and temp_c != 0 and -30 <= temp_c <= 150 else None,
+    )
+
+
+def parse_processes(processes: str) -> list[tuple[int, str]]:
+    """Id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
+
+    A word may hold such lines too: before a process is ended, its command line is asked by itself.
+    """
+    lines = (re.fullmatch(r"/proc/([0-9]{1,9})/cmdline:(.*)", line) for line in processes.split("\n"))
+    return [(int(match[1]), match[2]) for match in lines if match]
+
+
+def parse_benchmarks(processes: str) -> list[tuple[int, str]]:
+    """Id and name of each benchmark in what `parse_processes` reads."""
+    told = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
+    return [(pid, found[0]) for pid, found in told if found]
+
+
+def benchmark(cmdline: str) -> tuple[str, bool] | None:
+    """Name and whether it is ours, if the command line, a NUL behind each word, is a benchmark's.
+
+    Whatever was brought to the phone is ours, whoever wrote it.
+    """
+    words, nul, _ = cmdline.rpartition("\0")
+    argv = words.split("\0")
+    ours = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
+    name = benchmark_name(argv) or ("a program of EdgeSweep" if ours else None)
+    return (name, ours) if nul and name is not None else None
+
+
+def _cpu_seconds(stat: str) -> dict[str, float]:
+    line = re.search(r"^cpu ([0-9 ]+)$", stat, re.MULTILINE)
+    ticks = [_number(one) for one in line[1].split()] if line else []
+    return {name: one / _TICKS_PER_S for name, one in zip(_STAT, ticks, strict=False) if one is not None}
+
+
+def _numbers(text: str) -> list[int]:
+    return [value for line in text.splitlines() if (value := _number(line)) is not None]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,15}", text.strip()) else None

@@ -1,0 +1,68 @@
+"""What a phone is asked in one exchange each: its facts, its sensors."""
+
+import hashlib
+import re
+
+from sweeps.records import DeviceFacts
+from workers.devices.adb.attempt import BOOT_ID
+from workers.devices.adb.facts import CPU_FILES, parse_properties, read_facts, read_sensors
+from workers.devices.adb.link import AdbLink
+from workers.devices.interface import Sensors
+
+PROCESSES = "grep -a '' /dev/null /proc/[0-9]*/cmdline"
+_PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+
+
+def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
+    """With the boot id, which is empty where the phone does not tell. Raises `DeviceError`."""
+    libraries = "ls -d /system/lib*/libneuralnetworks.so /apex/com.android.neuralnetworks/lib*/libneuralnetworks.so"
+    # The serial number by itself: in the list, another property could hold a line that looks like it.
+    serialno, properties, cpuinfo, meminfo, cpu_files, nnapi, boot_id = link.sections(
+        "getprop ro.serialno",
+        "getprop",
+        "cat /proc/cpuinfo",
+        "cat /proc/meminfo",
+        CPU_FILES,
+        libraries,
+        f"cat {BOOT_ID}",
+    )
+    facts = read_facts(
+        f"adb:{link.serial}",
+        _unit(serialno.strip() or link.serial),
+        properties=parse_properties(properties),
+        cpuinfo=cpuinfo,
+        meminfo=meminfo,
+        cpu_files=cpu_files,
+        has_nnapi="libneuralnetworks.so" in nnapi,
+    )
+    return facts, boot_id.strip()
+
+
+def ask_sensors(link: AdbLink, *, load: bool) -> Sensors:
+    """Without `load`, the look of 0.2 s at other programs is left out. Raises `DeviceError`."""
+    stat = "grep '^cpu ' /proc/stat"
+    battery, thermal, zones, mhz, before, after, processes = link.sections(
+        "dumpsys battery",
+        "dumpsys thermalservice",
+        "cat /sys/class/thermal/thermal_zone*/temp",
+        "cat /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_cur_freq",
+        stat,
+        f"sleep 0.2; {stat}" if load else ":",
+        PROCESSES,
+    )
+    return read_sensors(
+        battery=battery,
+        thermal=thermal,
+        zones=zones,
+        mhz=mhz,
+        stat_before=before,
+        stat_after=after,
+        processes=processes,
+    )
+
+
+def _unit(serialno: str) -> str:
+    """The id of the phone that calls itself so: a short word, whatever a phone tells."""
+    if _PLAIN.fullmatch(serialno):
+        return serialno
+    return f"phone-{hashlib.sha256(serialno.encode()).hexdigest()[:16]}"

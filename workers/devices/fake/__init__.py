@@ -1,0 +1,1 @@
+"""Simulated phones: real files and answers, simulated time."""

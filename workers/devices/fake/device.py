@@ -1,0 +1,263 @@
+"""A simulated phone as a device: real files, real answers, simulated time. Nothing that it measures is a phone's time.
+
+Whatever times an artifact here waits for nobody: the clock is the phone's own, and what is slow on it takes no time on
+this host. An evaluation is really run on this host, so accuracy is real. Both warm the phone.
+"""
+
+import argparse
+import hashlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import NormalDist
+from typing import Literal
+
+from sweeps.errors import DeviceError, did_you_mean
+from sweeps.records import DeviceFacts
+from workers.devices.fake import runner as fake_runner
+from workers.devices.fake.phones import PHONES, Phone
+from workers.devices.fake.physics import SimulatedPhone
+from workers.devices.interface import Completed, Sensors
+from workers.devices.linux.competing import is_runner
+from workers.devices.local import LocalDevice, from_os_error, local_facts
+
+_MEDIAN_MS = 10.0
+_SIGMA = 0.35
+"""Latencies of artifacts nobody gave a table for are lognormal, and spread as those of real variants are."""
+_THREADS_GAIN = 0.7
+"""n threads are n ** 0.7 times as fast; judged."""
+_COMMAND_DEADLINE_S = 30.0
+"""For everything but programs."""
+_FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """What goes wrong with a simulated phone, by its own clock. By default nothing."""
+
+    gone_from_s: float = math.inf
+    """It does not answer from here ..."""
+    gone_until_s: float = math.inf
+    """... to here."""
+    hangs_from_s: float = math.inf
+    """Nothing that is asked of it ends from here on."""
+    never_cools: bool = False
+    """It lies in the sun, at 45 °C."""
+    unreadable_battery: bool = False
+    daemon: bool = False
+    """A daemon is awake a third of the time, and takes half of the speed."""
+    times: Literal["", "nan", "zero", "negative"] = ""
+    """One sample of every block is such."""
+    clock_jumps_back_s: float = 0.0
+    """So far after every program."""
+    sensors: Callable[[float, Sensors], Sensors] | None = None
+    """Anything else that its sensors show, by the time."""
+
+    def on(self, phone: Phone) -> Phone:
+        """The phone in these circumstances."""
+        if self.never_cools:
+            phone = replace(phone, ambient_c=45.0)
+        if self.daemon:
+            phone = replace(phone, daemon_every_s=10.0, daemon_s=5.0, daemon_slower=2.0)
+        return phone
+
+
+class FakeDevice:
+    """The phone of that name in `PHONES`, at rest and cool, at time 0. Its fixed-performance mode outlives the host.
+
+    An artifact's true latency follows from its bytes and the phone's name, or stands in `true_ms` (ms of one thread)
+    by the sha256 of the file.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        seed: int = 0,
+        true_ms: Mapping[str, float] | None = None,
+        faults: Faults | None = None,
+    ) -> None:
+        """Raises `DeviceError("unknown_device", ...)`."""
+        if name not in PHONES:
+            raise DeviceError(
+                "unknown_device",
+                f"there is no simulated phone {name!r}{did_you_mean(name, PHONES)}",
+                f"use one of: {', '.join(f'fake:{one}' for one in PHONES)}",
+            )
+        self._name = name
+        self._host = LocalDevice(folder / f"fake-{name}")
+        self._mode = folder / f"fake-{name}" / "fixed-performance-is-on"
+        self._true_ms = {} if true_ms is None else true_ms
+        self._faults = faults or Faults()
+        self._phone = SimulatedPhone(self._faults.on(PHONES[name]), seed)
+        self._phone.fixed_performance = self._mode.exists()
+        self._clock_ahead_s = 0.0
+
+    @property
+    def fixed_performance(self) -> bool:
+        """Whether the mode is on now; real phones do not tell."""
+        return self._phone.fixed_performance
+
+    def facts(self) -> DeviceFacts:
+        self._answer()
+        host, phone = local_facts(), self._phone.phone
+        return DeviceFacts(
+            device_id=f"fake-{self._name}",
+            name=f"fake:{self._name}",
+            maker="EdgeSweep",
+            model=f"simulated phone {self._name}",
+            soc=phone.soc,
+            os_build=f"simulation {fake_runner.VERSION}",
+            # What the host can run, as evaluations are run there.
+            abi=host.abi,
+            cpu_features=host.cpu_features,
+            runtime_versions=host.runtime_versions,
+            qengines=host.qengines,
+            cores=phone.cores,
+            ram_bytes=phone.ram_bytes,
+            exec_context="simulated",
+        )
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        """A runner's block is simulated; its evaluation, and every other program, is run on this host."""
+        self._answer(deadline_s)
+        started_s = self._phone.now_s
+        completed = self._runner(argv, deadline_s) if is_runner(argv) else self._on_host(argv, deadline_s)
+        taken_s = self._phone.now_s - started_s
+        self._clock_ahead_s -= self._faults.clock_jumps_back_s
+        self._answer(deadline_s - taken_s)
+        if taken_s > deadline_s:
+            raise DeviceError("timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was ended")
+        return completed
+
+    def take_lease(self) -> None:
+        """Nothing to take: it is of this process alone."""
+
+    def release(self) -> None:
+        """Nothing to give back."""
+
+    def end_orphans(self) -> tuple[str, ...]:
+        return ()  # they end with their driver
+
+    def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
+        self._answer()
+        path = self._host.push(source, name)
+        self._phone.push(Path(path).stat().st_size)
+        try:
+            self._answer()
+        except DeviceError:
+            self._host.remove(path)
+            raise
+        return path
+
+    def pull(self, path: str, target: Path) -> None:
+        self._answer()
+        self._host.pull(path, target)
+
+    def remove(self, path: str) -> None:
+        self._answer()
+        self._host.remove(path)
+
+    def sensors(self, *, load: bool = True) -> Sensors:
+        self._answer()
+        phone = self._phone
+        found = Sensors(
+            temp_c=phone.temp_c,
+            temp_is_battery=True,
+            thermal_status=phone.thermal_status,
+            has_battery=True,
+            battery_percent=None if self._faults.unreadable_battery else phone.battery_percent,
+        )
+        return found if self._faults.sensors is None else self._faults.sensors(phone.now_s, found)
+
+    def now_s(self) -> float:
+        return self._phone.now_s + self._clock_ahead_s
+
+    def rest(self, seconds: float) -> None:
+        self._phone.rest(seconds)
+
+    def set_fixed_performance(self, on: bool) -> bool:
+        self._answer()
+        if not self._phone.phone.has_fixed_performance:
+            return False
+        try:
+            if on:
+                self._mode.parent.mkdir(parents=True, exist_ok=True)
+                self._mode.touch()
+            else:
+                self._mode.unlink(missing_ok=True)
+        except OSError as error:
+            raise from_os_error(error) from error
+        self._phone.fixed_performance = on
+        return True
+
+    def _answer(self, deadline_s: float = _COMMAND_DEADLINE_S) -> None:
+        """Raises `DeviceError` where it does not; a phone that hangs takes its time for that."""
+        if self._faults.gone_from_s <= self._phone.now_s < self._faults.gone_until_s:
+            raise DeviceError("offline", f"fake:{self._name} does not answer", "connect it again")
+        if self._phone.now_s >= self._faults.hangs_from_s:
+            self._phone.rest(max(deadline_s, 0.0))
+            raise DeviceError("timeout", f"fake:{self._name} hangs: it was given up", "start the phone anew")
+
+    def _on_host(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        """The phone idles meanwhile."""
+        began = time.monotonic()
+        try:
+            return self._host.run(argv, deadline_s)
+        finally:
+            self._phone.rest(time.monotonic() - began)
+
+    def _runner(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        try:
+            given = fake_runner.arguments(argv, self._phone.phone.cores)
+            model_ms = self._latency_ms(given.model, given.threads)
+        except fake_runner.GiveUp as given_up:
+            return Completed(exit_code=fake_runner.ERROR_EXIT, stdout=given_up.report(), stderr=b"")
+        if given.eval_inputs is not None:
+            return self._evaluate(argv, given, model_ms, deadline_s)
+        block = self._phone.block(
+            model_ms,
+            warmup_iterations=given.warmup,
+            warmup_seconds=given.warmup_seconds,
+            iterations=given.iter,
+            min_seconds=given.min_seconds,
+            max_seconds=given.max_seconds,
+        )
+        samples: list[float] = block.samples_ns.tolist()
+        if self._faults.times:
+            samples[len(samples) // 2] = {"nan": math.nan, "zero": 0, "negative": -samples[0]}[self._faults.times]
+        torch = dict(local_facts().runtime_versions).get("torchscript", "none")
+        return Completed(exit_code=0, stdout=fake_runner.report(given, block, samples, torch), stderr=b"")
+
+    def _evaluate(
+        self, argv: Sequence[str], given: argparse.Namespace, model_ms: float, deadline_s: float
+    ) -> Completed:
+        # The host may have fewer CPUs than the phone.
+        completed = self._host.run([*argv, "--cpus", "all"], deadline_s)
+        if completed.exit_code == 0:
+            images = Path(given.eval_inputs).stat().st_size // (_FLOAT_BYTES * math.prod(given.input_dims[1:]))
+            self._phone.block(
+                model_ms,
+                warmup_iterations=0,
+                warmup_seconds=0.0,
+                iterations=math.ceil(images / given.input_dims[0]),
+                min_seconds=0.0,
+                max_seconds=deadline_s,
+            )
+        return completed
+
+    def _latency_ms(self, model: str, threads: int) -> float:
+        """Of one inference at the ambient temperature, noise left out."""
+        try:
+            with Path(model).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise fake_runner.GiveUp("no_model", f"there is no file {model}") from error
+        if (alone_ms := self._true_ms.get(digest)) is None:
+            mixed = hashlib.sha256(f"{self._name}:{digest}".encode()).digest()
+            share = ((int.from_bytes(mixed[:8], "big") >> 12) + 0.5) / 2**52
+            alone_ms = _MEDIAN_MS * math.exp(NormalDist(0.0, _SIGMA).inv_cdf(share))
+        return alone_ms / math.pow(min(threads, self._phone.phone.cores), _THREADS_GAIN)

@@ -1,0 +1,109 @@
+"""What simulated phones are like: heat, noise, the scheduler. Named sets of figures, from cool to hot."""
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phone:
+    """What one kind of phone is like. Shares and factors are plain numbers: 0.03 is 3 %.
+
+    The figures of the named sets are judged, not measured: they span what published measurements complain of.
+    """
+
+    name: str
+    soc: str = "simulated"
+    cores: int = 8
+    ram_bytes: int = 6_000_000_000
+    ambient_c: float = 25.0
+    cooling_s: float = 240.0
+    """Newton's time constant: after so long at rest 37 % of the excess temperature is left."""
+    heating_c_per_s: float = 0.0
+    """How fast a busy phone warms, cooling apart; it ends `heating_c_per_s * cooling_s` above the ambient."""
+    drift_per_c: float = 0.0
+    """Latency grows by this share per degree above the ambient."""
+    throttles_at_c: float = 100.0
+    throttled_slower: float = 1.5
+    """Factor on latency from `throttles_at_c` on."""
+    sample_cv: float = 0.02
+    """Coefficient of variation of single samples within a process."""
+    tail_degrees: float | None = None
+    """Student's degrees of freedom of the logarithm's noise (then without AR(1)); `None`: normal."""
+    ar1: float = 0.0
+    """Correlation of the logarithms of neighbouring samples."""
+    spike_share: float = 0.0
+    spike_slower: tuple[float, float] = (2.0, 5.0)
+    """A spike's factor lies evenly between these."""
+    process_cv: float = 0.004
+    """Spread between processes of the same artifact."""
+    little_share: float = 0.0
+    """Share of processes that the scheduler leaves on the little cores ..."""
+    little_slower: float = 1.0
+    """... and how much slower they are."""
+    daemon_every_s: float = 0.0
+    """Mean time between the wake-ups of a daemon; 0: none."""
+    daemon_s: float = 0.0
+    """Mean time that it stays awake."""
+    daemon_slower: float = 1.0
+    start_s: float = 0.25
+    """From the shell command to the first line of the runner."""
+    load_s: float = 0.05
+    first_inference_slower: float = 3.0
+    cold_slower: float = 1.3
+    """A process starts with the clocks down; the factor decays ..."""
+    cold_s: float = 0.04
+    """... with this time constant."""
+    push_bytes_per_s: float = 30e6
+    has_fixed_performance: bool = False
+    """Whether the phone has Android's fixed-performance mode."""
+    battery_percent: float = 90.0
+    battery_busy_percent_per_hour: float = 20.0
+    battery_rest_percent_per_hour: float = 2.0
+
+
+_BASE = Phone(name="cool")
+
+PHONES: dict[str, Phone] = {
+    phone.name: phone
+    for phone in (
+        _BASE,
+        replace(_BASE, name="steady", sample_cv=0.01, process_cv=0.002, has_fixed_performance=True),
+        replace(_BASE, name="noisy", sample_cv=0.10, process_cv=0.02),
+        replace(_BASE, name="correlated", sample_cv=0.05, process_cv=0.01, ar1=0.5),
+        # 25 to 55 °C when always busy: the gate at 37 °C opens and shuts within a sweep.
+        replace(_BASE, name="drifting", sample_cv=0.05, process_cv=0.01, heating_c_per_s=0.125, drift_per_c=0.003),
+        replace(_BASE, name="spiky", sample_cv=0.05, process_cv=0.01, spike_share=0.03),
+        replace(
+            _BASE,
+            name="hot",
+            sample_cv=0.03,
+            process_cv=0.006,
+            heating_c_per_s=0.2,
+            drift_per_c=0.0005,
+            throttles_at_c=39.0,
+        ),
+        # The methods were tuned on none of these.
+        replace(_BASE, name="holdout_heavy_tails", sample_cv=0.05, tail_degrees=2.5, process_cv=0.015),
+        replace(
+            _BASE,
+            name="holdout_big_little",
+            sample_cv=0.04,
+            ar1=0.3,
+            process_cv=0.01,
+            little_share=0.2,
+            little_slower=1.6,
+        ),
+        replace(
+            _BASE,
+            name="holdout_daemons",
+            sample_cv=0.04,
+            ar1=0.2,
+            spike_share=0.01,
+            process_cv=0.01,
+            heating_c_per_s=0.06,
+            drift_per_c=0.001,
+            daemon_every_s=30.0,
+            daemon_s=4.0,
+            daemon_slower=1.35,
+        ),
+    )
+}

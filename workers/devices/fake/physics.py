@@ -1,0 +1,248 @@
+"""The physics of a simulated phone: heat, noise and time, by a seed and on a virtual clock. Pure, no I/O.
+
+One temperature stands for the phone. It follows Newton's law of cooling, towards the ambient temperature at rest and
+towards a higher one while the phone is busy. An inference takes
+
+    true time x how warm it is x the process x the sample x a spike x a daemon x a cold start
+
+where the sample's factor is lognormal with median 1 and, in its logarithm, an autoregression of order one (AR(1)).
+Everything random comes from one generator, so a phone's story is a function of its parameters, its seed and the calls.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of
+from workers.devices.fake.phones import Phone
+
+_DEGREES_PER_STATUS = 3.0
+"""Android's thermal status rises by one for every so many degrees above where throttling begins."""
+_SHUTDOWN = 6
+
+FIXED_PERFORMANCE_SLOWER = 1.25
+"""Android's fixed-performance mode holds clocks that the phone can keep up: slower, by a judged quarter, ..."""
+FIXED_PERFORMANCE_HEAT = 0.5
+"""... and at half the heat, so that it never throttles."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedBlock:
+    """One process: what its runner reports, what the sensors show, and (last two) what only the simulator knows."""
+
+    samples_ns: NDArray[np.int64]
+    warmup_ns: NDArray[np.int64]
+    """Without the first inference."""
+    first_inference_ns: int
+    load_ns: int
+    started_s: float
+    """On the phone's clock, when the process was started."""
+    ended_s: float
+    temp_start_c: float
+    temp_end_c: float
+    status_start: int
+    status_end: int
+    throttled: bool
+    """Whether any timed sample was throttled."""
+    true_p50_ms: float
+    """The p50 at the temperatures at which the timed samples ran, noise left out."""
+
+    @property
+    def median_ms(self) -> float:
+        # As np.median, which would take as long as the rest of a block.
+        ordered = np.sort(self.samples_ns)
+        half = ordered.size // 2
+        return float(ordered[half] + ordered[-half - 1]) / 2e6
+
+    @property
+    def timed_s(self) -> float:
+        return float(self.samples_ns.sum()) / 1e9
+
+
+class SimulatedPhone:
+    """A phone at rest at its ambient temperature, at time 0."""
+
+    def __init__(self, phone: Phone, seed: int) -> None:
+        self.phone = phone
+        self.fixed_performance = False
+        self._random = np.random.Generator(np.random.SFC64(seed))
+        self._now_s = 0.0
+        self._temp_c = phone.ambient_c
+        self._battery_percent = phone.battery_percent
+        self._sample_sigma = sigma_of(phone.sample_cv)
+        self._process_sigma = sigma_of(phone.process_cv)
+        self._past = past_weights(phone.ar1)
+        self._awake_s = (math.inf, math.inf)
+        if phone.daemon_every_s:
+            self._awake_s = (0.0, 0.0)
+            self._next_daemon()
+
+    @property
+    def now_s(self) -> float:
+        return self._now_s
+
+    @property
+    def temp_c(self) -> float:
+        return self._temp_c
+
+    @property
+    def thermal_status(self) -> int:
+        """Android's, from 0 (none) to 6 (shutdown): above 0 exactly where the phone throttles."""
+        above = self._temp_c - self.phone.throttles_at_c
+        if self.fixed_performance or above < 0:
+            return 0
+        return min(_SHUTDOWN, 1 + int(above / _DEGREES_PER_STATUS))
+
+    @property
+    def battery_percent(self) -> float:
+        return self._battery_percent
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass without work: the phone cools."""
+        self._pass(seconds, busy=False)
+
+    def push(self, size_bytes: int) -> None:
+        """Receive a file; costs time, and no heat worth counting."""
+        self._pass(size_bytes / self.phone.push_bytes_per_s, busy=False)
+
+    def seconds_to_cool(self, temp_c: float) -> float:
+        """How long to rest until the phone is at `temp_c`; infinite where the ambient is not below it."""
+        if self._temp_c <= temp_c:
+            return 0.0
+        if temp_c <= self.phone.ambient_c:
+            return math.inf
+        excess = (self._temp_c - self.phone.ambient_c) / (temp_c - self.phone.ambient_c)
+        return self.phone.cooling_s * math.log(excess)
+
+    def true_p50_ms(self, true_ms: float, temp_c: float | None = None) -> float:
+        """The median of all samples of all processes at a temperature (the ambient by default), spikes included."""
+        temp_c = self.phone.ambient_c if temp_c is None else temp_c
+        slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
+        if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
+            slower *= self.phone.throttled_slower
+        return true_ms * self._pace() * slower * median_factor(self.phone)
+
+    def block(
+        self,
+        true_ms: float,
+        *,
+        warmup_iterations: int,
+        warmup_seconds: float,
+        iterations: int,
+        min_seconds: float,
+        max_seconds: float,
+    ) -> SimulatedBlock:
+        """Start a process and time it: load, first inference, warm-up, then the timed iterations.
+
+        `true_ms` is the latency at the ambient temperature without noise. At least `warmup_iterations` and
+        `warmup_seconds` of warm-up, and at least `iterations` and `min_seconds` of timing, which ends after
+        `max_seconds` (never before one iteration).
+        """
+        phone = self.phone
+        started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
+        self._pass(phone.start_s + phone.load_s, busy=True)
+        base_s = true_ms * 1e-3 * self._pace() * self._process()
+
+        count = 9 + max(warmup_iterations, math.ceil(warmup_seconds / base_s))
+        count += min(max(iterations, math.ceil(min_seconds / base_s)), math.ceil(max_seconds / base_s))
+        taken_s = self._inferences(base_s, 0.0, count)
+        while True:
+            ends_s = taken_s.cumsum()
+            warm = warmup_iterations
+            if warmup_seconds > 0:
+                warm = max(warm, int(ends_s.searchsorted(ends_s[0] + warmup_seconds)))
+            if warm < ends_s.size:
+                begins_s = float(ends_s[warm])
+                last = max(warm + iterations, int(ends_s.searchsorted(begins_s + min_seconds)))
+                last = max(min(last, int(ends_s.searchsorted(begins_s + max_seconds))), warm + 1)
+                if last < ends_s.size:
+                    break
+            taken_s = np.concatenate([taken_s, self._inferences(base_s, float(ends_s[-1]), count)])
+
+        finishes_s = float(ends_s[last])
+        timed_from_c = self._temp_after(begins_s, busy=True)
+        timed_middle_c = self._temp_after((begins_s + finishes_s) / 2, busy=True)
+        self._pass(finishes_s, busy=True)
+        taken_ns = np.rint(taken_s[: last + 1] * 1e9).astype(np.int64)
+        return SimulatedBlock(
+            samples_ns=taken_ns[warm + 1 :],
+            warmup_ns=taken_ns[1 : warm + 1],
+            first_inference_ns=int(taken_ns[0]),
+            load_ns=round(phone.load_s * 1e9),
+            started_s=started_s,
+            ended_s=self._now_s,
+            temp_start_c=temp_start_c,
+            temp_end_c=self._temp_c,
+            status_start=status_start,
+            status_end=self.thermal_status,
+            throttled=not self.fixed_performance and max(timed_from_c, self._temp_c) >= phone.throttles_at_c,
+            true_p50_ms=self.true_p50_ms(true_ms, timed_middle_c),
+        )
+
+    def _inferences(self, base_s: float, busy_s: float, count: int) -> NDArray[np.float64]:
+        """How long each of `count` inferences takes, from `busy_s` after the model was loaded.
+
+        Heat and daemons are looked up at the times at which the inferences would start without them.
+        """
+        phone = self.phone
+        taken_s = sample_factors(phone, self._random, self._past, self._sample_sigma, count)
+        taken_s *= base_s
+        starts_s = busy_s + taken_s.cumsum()
+        if phone.drift_per_c or self._temp_after(float(starts_s[-1]), busy=True) >= phone.throttles_at_c:
+            taken_s *= self._warmth(starts_s)
+        settling = min(count, 1 + int(8 * phone.cold_s / base_s)) if busy_s == 0.0 else 0
+        if settling:
+            taken_s[:settling] *= 1.0 + (phone.cold_slower - 1.0) * np.exp(starts_s[:settling] / -phone.cold_s)
+            taken_s[0] *= phone.first_inference_slower
+        if phone.daemon_every_s:
+            self._wake_daemons(taken_s, self._now_s + starts_s)
+        return taken_s
+
+    def _warmth(self, starts_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        phone = self.phone
+        ends_at_c = self._ends_at_c(busy=True)
+        temp_c = ends_at_c + (self._temp_c - ends_at_c) * np.exp(starts_s / -phone.cooling_s)
+        slower = 1.0 + phone.drift_per_c * (temp_c - phone.ambient_c)
+        if not self.fixed_performance:
+            slower[temp_c >= phone.throttles_at_c] *= phone.throttled_slower
+        return slower
+
+    def _wake_daemons(self, taken_s: NDArray[np.float64], starts_s: NDArray[np.float64]) -> None:
+        while True:
+            awake, asleep = starts_s.searchsorted(self._awake_s)
+            taken_s[awake:asleep] *= self.phone.daemon_slower
+            if self._awake_s[1] > starts_s[-1]:
+                return
+            self._next_daemon()
+
+    def _next_daemon(self) -> None:
+        wakes_s = self._awake_s[1] + self._random.exponential(self.phone.daemon_every_s)
+        self._awake_s = (wakes_s, wakes_s + self._random.exponential(self.phone.daemon_s))
+
+    def _process(self) -> float:
+        """This process's own factor."""
+        factor = math.exp(self._process_sigma * self._random.standard_normal())
+        if self.phone.little_share and self._random.random() < self.phone.little_share:
+            factor *= self.phone.little_slower
+        return factor
+
+    def _pace(self) -> float:
+        return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0
+
+    def _ends_at_c(self, *, busy: bool) -> float:
+        """The temperature that the phone would settle at."""
+        heating = self.phone.heating_c_per_s * busy * (FIXED_PERFORMANCE_HEAT if self.fixed_performance else 1.0)
+        return self.phone.ambient_c + heating * self.phone.cooling_s
+
+    def _temp_after(self, seconds: float, *, busy: bool) -> float:
+        ends_at_c = self._ends_at_c(busy=busy)
+        return ends_at_c + (self._temp_c - ends_at_c) * math.exp(-seconds / self.phone.cooling_s)
+
+    def _pass(self, seconds: float, *, busy: bool) -> None:
+        self._temp_c = self._temp_after(seconds, busy=busy)
+        self._now_s += seconds
+        phone = self.phone
+        per_hour = phone.battery_busy_percent_per_hour if busy else phone.battery_rest_percent_per_hour
+        self._battery_percent = max(0.0, self._battery_percent - per_hour * seconds / 3600)

@@ -1,0 +1,98 @@
+"""What the runner on a simulated phone is asked and prints: the words of the runner contract, and nothing is run."""
+
+import argparse
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from workers.devices.fake.physics import SimulatedBlock
+
+NAME = "simulated"
+VERSION = "1"
+"""Raised with every change that can move a figure."""
+
+ERROR_EXIT = 3
+
+
+class GiveUp(Exception):  # noqa: N818  # not an error of ours: the last line of the report
+    """Ends the run with an `error` line."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(kind, message)
+        self.kind = kind
+        self.message = message
+
+    def report(self) -> bytes:
+        return _lines([{"event": "error", "kind": self.kind, "message": self.message}])
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise GiveUp("bad_arguments", message)
+
+
+def arguments(argv: Sequence[str], cores: int) -> argparse.Namespace:
+    """The flags that a simulation depends on; `cpus` becomes the CPUs by number. Raises `GiveUp`."""
+    parser = _Parser(allow_abbrev=False, add_help=False)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--engine", default="none")
+    parser.add_argument("--warmup", type=int, default=0)
+    parser.add_argument("--warmup-seconds", type=float, default=0.0)
+    parser.add_argument("--iter", type=int, default=1)
+    parser.add_argument("--min-seconds", type=float, default=0.0)
+    parser.add_argument("--max-seconds", type=float, default=60.0)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--cpus", default="all")
+    parser.add_argument("--input-dims", type=_dims, required=True)
+    parser.add_argument("--eval-inputs")
+    given, _ = parser.parse_known_args(argv)
+    if given.iter < 1 or given.threads < 1 or given.warmup < 0:
+        parser.error("--iter and --threads are at least 1, --warmup at least 0")
+    if given.backend != "cpu":
+        raise GiveUp("backend_missing", f"a simulated phone has no backend {given.backend}")
+    given.cpus = _cpus(given.cpus, cores)
+    return given
+
+
+def report(given: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequence[float], torch: str) -> bytes:
+    """A whole report of this block, but with these samples."""
+    return _lines(
+        [
+            {"event": "start", "runner": NAME, "runner_version": VERSION, "torch": torch},
+            {"event": "load", "load_ns": block.load_ns},
+            {"event": "first_inference", "ns": block.first_inference_ns},
+            {"event": "warmup", "ns": block.warmup_ns.tolist()},
+            {"event": "sample", "ns": samples_ns},
+            {
+                "event": "ran",
+                "backend": given.backend,
+                "reference": False,
+                "engine": given.engine,
+                "threads": given.threads,
+                "cpus": given.cpus,
+            },
+            {"event": "end"},
+        ]
+    )
+
+
+def _cpus(asked: str, cores: int) -> list[int]:
+    if asked == "all":
+        return list(range(cores))
+    chosen = sorted({int(word) for word in asked.split(",")}) if re.fullmatch(r"\d+(,\d+)*", asked) else []
+    if not chosen or chosen[-1] >= cores:
+        raise GiveUp("bad_cpus", f"the CPUs {asked!r} can not be had: a simulated phone has {cores} of one kind")
+    return chosen
+
+
+def _dims(text: str) -> tuple[int, ...]:
+    dims = tuple(int(word) for word in text.split(","))
+    if min(dims) < 1:
+        raise ValueError
+    return dims
+
+
+def _lines(events: Sequence[Mapping[str, object]]) -> bytes:
+    return "".join(f"{json.dumps(event)}\n" for event in events).encode()

@@ -1,0 +1,1 @@
+"""Sensors and running programs of a Linux machine."""

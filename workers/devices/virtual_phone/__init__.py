@@ -1,0 +1,1 @@
+"""Virtual phones: the real adb daemon, on this computer's CPU."""

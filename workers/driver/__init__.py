@@ -1,0 +1,4 @@
+"""Drives a sweep to its end: devices side by side, rounds, accuracy, drift.
+
+Step: measure
+"""

@@ -1,0 +1,70 @@
+"""The accuracy of one device's jobs: each build answers the evaluation images there once."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from sweeps.errors import RunnerError
+from sweeps.planning.planned import PlannedJob
+from sweeps.records import Accuracy, Failed, Job
+from workers.driver.contact import Contact
+from workers.driver.context import Progress, RunContext
+from workers.driver.side_by_side import Steps
+from workers.measure.device_files import Evaluation
+from workers.measure.requests import LogitsRequest
+from workers.models.accuracy import evaluate
+from workers.models.package import Logits
+from workers.models.prepared import PreparedModel
+
+
+class AccuracyPass:
+    """Asks one device for answers, and stores how accurate they are."""
+
+    def __init__(self, contact: Contact, context: RunContext, progress: Progress) -> None:
+        self._contact = contact
+        self._context = context
+        self._progress = progress
+
+    def run(self, jobs: Sequence[Job]) -> Steps[None]:
+        """For each job, unless another job of the same build had it already."""
+        for number, job in enumerate(jobs):
+            if self._contact.stopped():
+                return
+            yield self._progress.measuring(self._progress.done + len(jobs) - number, f"{job.name}, accuracy")
+            yield from self._accuracy(job)
+            self._progress.done += 1
+            yield from self._context.publish()
+
+    def _accuracy(self, job: Job) -> Steps[None]:
+        journal, outcomes = self._context.journal, self._context.outcomes
+        prepared = self._context.prepared[job.model]
+        planned = outcomes.planned(job)
+        evaluation_id = self._context.plan.identities.evaluation_id
+        evaluation = Evaluation(evaluation_id=evaluation_id, images=prepared.evaluation.images)
+        while not self._contact.stopped() and not outcomes.has_failed(job):
+            if journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor) is not None:
+                return
+            logits = yield from self._contact.asked(LogitsRequest(job, evaluation))
+            if logits is None:
+                return
+            match logits if isinstance(logits, Failed) else _evaluated(planned, evaluation_id, logits, prepared):
+                case Accuracy() as accuracy:
+                    journal.add_accuracy(accuracy)
+                case Failed() as failed:
+                    yield outcomes.add_failure(job, failed)
+                case never:
+                    assert_never(never)
+
+
+def _evaluated(planned: PlannedJob, evaluation_id: str, logits: Logits, prepared: PreparedModel) -> Accuracy | Failed:
+    try:
+        return evaluate(
+            planned.job.build_key,
+            evaluation_id,
+            planned.job.variant.qengine,
+            planned.executor,
+            logits,
+            prepared.evaluation_logits,
+            prepared.evaluation.labels,
+        )
+    except RunnerError as error:
+        return Failed(stage="evaluate", kind=error.kind, message=error.message)

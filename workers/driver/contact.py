@@ -1,0 +1,130 @@
+"""One device as its run reaches it: waited for until it is ready, and where it goes away."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from sweeps.errors import ABSENT_KINDS, HOST_KINDS
+from sweeps.journal.journal import MAX_ATTEMPTS
+from sweeps.protocol.presets import Protocol
+from sweeps.records import Block, DeviceFacts, Failed, Job
+from workers.driver.context import RunContext
+from workers.driver.events import Away, Event, Measuring, Waiting
+from workers.driver.side_by_side import Ask, Steps
+from workers.executors.interface import DeviceLane
+from workers.measure.bench import Request
+from workers.measure.readiness import Readiness
+from workers.measure.requests import BlockRequest, ReadyRequest
+from workers.measure.waiting import LOOK_S, WaitLimits
+
+Answer = TypeVar("Answer")
+
+_AWAY_S = 60.0
+"""How long a device that goes away is waited for: a cable that slipped, a phone that starts anew."""
+_AWAY_LOOK_S = 2.0
+_HOST = "the host of the phones"
+
+
+class Contact:
+    """Asks one device, and gives it up for this run once it has been away for too long."""
+
+    def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
+        """`jobs` wait for the next run where the device goes away."""
+        self._lane = lane
+        self._device = facts.name
+        self._jobs = jobs
+        self._context = context
+        self._limits = WaitLimits(context.protocol)
+        self._expected = False
+        self._is_away = False
+        self.spent_s = 0.0
+        """On blocks and on waiting, by the device's clock."""
+
+    def stopped(self) -> bool:
+        """Nothing more is to be asked: the run is to stop, or the device is away."""
+        return self._is_away or self._context.stop()
+
+    def timed(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | Failed | None]:
+        """One block behind its gate, not stored yet. `None` where the run is to stop."""
+        for _ in range(MAX_ATTEMPTS):
+            readiness = yield from self._ready(job)
+            if not isinstance(readiness, Readiness):
+                return readiness
+            block = yield from self.asked(BlockRequest(job, round_, protocol, readiness), once=True)
+            if isinstance(block, Block):
+                self.spent_s += block.device_seconds
+                return replace(block, session=self._context.session)
+            if block is not None or self.stopped():
+                return block
+            # It was away, so its state has to be looked at again.
+        message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
+        return Failed(stage="run", kind="disconnected", message=message)
+
+    def asked(self, request: Request[Answer], *, once: bool = False) -> Steps[Answer | Failed | None]:
+        """What the device answers. One that has gone away is waited for.
+
+        `None` where that was in vain, which ends the device's run, or where the run is to stop; with `once`, where the
+        device has gone away at all.
+        """
+        waited, began = 0.0, 0.0
+        told: tuple[str, float] | None = None
+        while True:
+            answer: Answer | Failed = yield Ask(lambda: self._lane.ask(request))
+            if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
+                self._expected = True
+                return answer
+            if self.stopped():
+                return None
+            # Counted from the first answer that failed, whatever that one took.
+            began = began or time.monotonic()
+            # A device that never answered in this run is not waited for, unless it is its host that lacks something.
+            self._expected |= answer.kind in HOST_KINDS
+            whose = _HOST if answer.kind in HOST_KINDS else self._device
+            if not self._expected or waited >= _AWAY_S:
+                self._is_away = True
+                yield Away(whose, answer, len(self._context.outcomes.pending(self._jobs)))
+                return None
+            if told is None or told[0] != answer.message or waited - told[1] >= LOOK_S:
+                told = answer.message, waited
+                yield Waiting(whose, (answer.message,), waited)
+            if once:
+                return None
+            yield Ask(lambda: self._lane.rest(_AWAY_LOOK_S))
+            # A simulated device rests on its own clock; to look for a real one takes time as well.
+            waited = max(waited + _AWAY_LOOK_S, time.monotonic() - began)
+
+    def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
+        """Wait for the device as the protocol says."""
+        waited = seconds = 0.0
+        while not self.stopped():
+            found = yield from self.asked(ReadyRequest(job, self._context.protocol.gate, seconds))
+            if not isinstance(found, Readiness):
+                return found
+            waited += found.waited_seconds
+            self.spent_s += found.waited_seconds
+            seconds = self._limits.next_wait_s(found, waited)
+            if not seconds:
+                return self._limits.ended(replace(found, waited_seconds=waited))
+            yield Waiting(self._device, found.lacking, waited)
+        return None
+
+
+def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
+    """What a host lacks, all of its devices lack: one event instead of one from each, with the jobs of all."""
+    waited = -1.0
+    away: Away | None = None
+    for event in events:
+        match event:
+            case Away(device, failed, pending) if device == _HOST:
+                away = Away(device, failed, pending + (away.pending if away else 0))
+                continue
+            case Waiting(device, _, seconds) if device == _HOST:
+                if seconds <= waited:
+                    continue
+                waited = seconds
+            case Measuring():
+                waited = -1.0
+        yield event
+    if away is not None:
+        yield away

@@ -1,0 +1,39 @@
+"""What the parts of one device's run share."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.protocol.presets import Protocol
+from workers.driver.events import Event, Measuring
+from workers.driver.outcomes import Outcomes
+from workers.models.prepared import PreparedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """What a device's run shares with the rest of the driver."""
+
+    plan: Plan
+    protocol: Protocol
+    journal: Journal
+    outcomes: Outcomes
+    prepared: Mapping[str, PreparedModel]
+    """By the model's name."""
+    session: int
+    publish: Callable[[], Iterator[Event]]
+    stop: Callable[[], bool]
+    more: Mapping[str, int]
+    """Rounds to add to these jobs, by key, instead of what is pending."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """How many blocks and accuracy passes of one device are done."""
+
+    device: str
+    done: int = 0
+
+    def measuring(self, total: int, running: str) -> Measuring:
+        return Measuring(self.device, self.done, total, running)

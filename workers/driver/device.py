@@ -1,0 +1,66 @@
+"""The measurements of one device in one run: rounds of timed blocks, accuracy passes, looks at the sentinel."""
+
+from collections.abc import Sequence
+
+from sweeps.records import DeviceFacts, Job
+from workers.driver.accuracy_pass import AccuracyPass
+from workers.driver.contact import Contact
+from workers.driver.context import Progress, RunContext
+from workers.driver.drift import DriftWatch
+from workers.driver.rounds import Rounds
+from workers.driver.side_by_side import Steps
+from workers.executors.interface import DeviceLane
+
+
+class DeviceRun:
+    """One device's share of a run. `run()` yields events and ends early once the run is to stop."""
+
+    def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
+        """`jobs` are pending, their artifacts built."""
+        self._facts = facts
+        self._jobs = jobs
+        self._context = context
+        self._progress = Progress(facts.name)
+        self._contact = Contact(lane, facts, jobs, context)
+        self._drift = DriftWatch(self._contact, facts, context, self._progress)
+        self._rounds = Rounds(self._contact, self._drift, context, self._progress)
+        self._accuracies = AccuracyPass(self._contact, context, self._progress)
+
+    def run(self) -> Steps[None]:
+        # What the device cannot run itself is checked by a reference, which has no time.
+        timed = [job for job in self._jobs if not job.emulated]
+        if self._context.protocol.budget == "race":
+            # Which jobs may win is known before the race: one that fails a constraint must not beat the others.
+            # It warms the device, which the gate before the first block waits for.
+            yield from self._accuracies.run(timed)
+            timed = self._raced_with(timed)
+        if timed:
+            yield from self._drift.look()
+            if self._context.more:
+                yield from self._rounds.add(timed, self._context.more)
+            else:
+                yield from self._rounds.run(timed, len({(job.build_key, job.variant.qengine) for job in self._jobs}))
+            yield from self._drift.look()
+        yield from self._accuracies.run(self._context.outcomes.pending(self._jobs))
+        if not self._contact.stopped():
+            yield self._progress.measuring(self._progress.done, "")
+
+    def _raced_with(self, pending: Sequence[Job]) -> list[Job]:
+        """The pending jobs and those that raced before.
+
+        Rounds that were measured lead to the same decisions with the same contenders, and newcomers are compared with
+        those that were not beaten.
+        """
+        if self._context.more:
+            return list(pending)
+        keys = {job.key for job in pending}
+        models = {job.model for job in pending}
+        return [
+            job
+            for job in self._context.plan.jobs
+            if job.device_id == self._facts.device_id
+            and job.model in models
+            and not job.emulated
+            and (job.key in keys or self._context.journal.blocks(job.key))
+            and not self._context.outcomes.has_failed(job)
+        ]

@@ -1,0 +1,41 @@
+"""How the jobs of a plan ended so far, and what became of one try."""
+
+from collections.abc import Iterable
+
+from sweeps.errors import FINAL_KINDS
+from sweeps.journal.journal import MAX_ATTEMPTS, Complete, Journal
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import PlannedJob, planned_job
+from sweeps.records import Failed, Job
+from workers.driver.events import AttemptFailed
+
+
+class Outcomes:
+    """Of one plan, from the journal. Nothing is kept: each answer is of now."""
+
+    def __init__(self, journal: Journal, plan: Plan) -> None:
+        self._journal = journal
+        jobs = (*plan.jobs, *plan.sentinels)
+        self._planned: dict[str, PlannedJob] = {job.key: planned_job(plan, job) for job in jobs}
+
+    def of(self, job: Job) -> Complete | Failed | None:
+        """`None` while it is pending."""
+        return self._journal.ending(self._planned[job.key])
+
+    def planned(self, job: Job) -> PlannedJob:
+        return self._planned[job.key]
+
+    def pending(self, jobs: Iterable[Job]) -> list[Job]:
+        return [job for job in jobs if self.of(job) is None]
+
+    def has_failed(self, job: Job) -> bool:
+        return isinstance(self.of(job), Failed)
+
+    def is_measured(self, job: Job) -> bool:
+        return isinstance(self.of(job), Complete)
+
+    def add_failure(self, job: Job, failed: Failed) -> AttemptFailed:
+        """Store the end of one try."""
+        self._journal.add_failure(job.key, failed)
+        final = failed.kind in FINAL_KINDS or len(self._journal.failures(job.key)) >= MAX_ATTEMPTS
+        return AttemptFailed(job.name, failed, final=final)

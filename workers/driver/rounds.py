@@ -1,0 +1,106 @@
+"""The rounds of one device: in each, one timed block of every job that is still in the contest, in shuffled order."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+from sweeps.errors import FINAL_KINDS
+from sweeps.journal.journal import MAX_ATTEMPTS
+from sweeps.protocol.stopping import order
+from sweeps.records import Block, Job
+from workers.driver.contact import Contact
+from workers.driver.contests import Contests
+from workers.driver.context import Progress, RunContext
+from workers.driver.drift import DriftWatch
+from workers.driver.side_by_side import Steps
+
+
+class Rounds:
+    """Times blocks and stores them. A job that failed too often gets no more of them."""
+
+    def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: Progress) -> None:
+        self._contact = contact
+        self._drift = drift
+        self._context = context
+        self._journal = context.journal
+        self._protocol = context.protocol
+        self._progress = progress
+        self._given_up: set[str] = set()
+
+    def run(self, timed: Sequence[Job], accuracies: int) -> Steps[None]:
+        """Until all contests are decided. `accuracies` are passes that follow, for the progress only."""
+        by_key = {job.key: job for job in timed}
+        contests = Contests(timed, self._context)
+        for blocks in self._measured_before(by_key):
+            self._contact.spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
+            yield from contests.take(blocks)
+        contests.withdraw_beaten()
+        # A round that lacks blocks is completed; otherwise the next one begins.
+        round_ = self._first_round(contests.contending)
+        while keys := contests.contending:
+            total = self._progress.done + len(keys) * max(1, self._protocol.rounds - round_) + accuracies
+            # Jobs that have their block keep their place: the order must not depend on where a run was interrupted.
+            for key in order(keys, round_, self._protocol.seed):
+                if self._contact.stopped():
+                    return
+                yield self._progress.measuring(total, f"{by_key[key].name}, round {round_ + 1}")
+                yield from self._block(by_key[key], round_)
+                if self._contact.stopped():
+                    return
+                if key in self._given_up:
+                    contests.withdraw(key)
+                    if self._context.outcomes.has_failed(by_key[key]):
+                        self._journal.reopen(self._context.plan)
+                self._progress.done += 1
+            yield from contests.take(self._measured_now([by_key[key] for key in keys], round_))
+            minutes = self._protocol.device_minutes
+            if minutes is not None and self._contact.spent_s >= 60 * minutes:
+                yield from contests.expire()
+            round_ += 1
+
+    def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
+        """So many rounds more, by job key, of jobs that are measured already. Nothing is decided by them."""
+        keys = [job.key for job in timed]
+        by_key = {job.key: job for job in timed}
+        first = 1 + max(block.round for key in keys for block in self._journal.blocks(key))
+        rounds = max(more[key] for key in keys)
+        for round_ in range(first, first + rounds):
+            for key in order([key for key in keys if key not in self._given_up], round_, self._protocol.seed):
+                if self._contact.stopped():
+                    return
+                yield self._progress.measuring(len(keys) * rounds, f"{by_key[key].name}, one more round")
+                yield from self._block(by_key[key], round_)
+                self._progress.done += 1
+
+    def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
+        """Round by round, in the order of time."""
+        blocks = [block for key, job in by_key.items() for block in self._journal.blocks(key, job.sentinel)]
+        blocks.sort(key=lambda block: block.visit)
+        return [list(visit) for _, visit in groupby(blocks, key=lambda block: block.visit)]
+
+    def _measured_now(self, jobs: Sequence[Job], round_: int) -> list[Block]:
+        """The blocks of one round of this run."""
+        found = (block for job in jobs for block in self._journal.blocks(job.key, job.sentinel))
+        return [block for block in found if block.round == round_ and block.session == self._context.session]
+
+    def _first_round(self, keys: Sequence[str]) -> int:
+        rounds = [{block.round for block in self._journal.blocks(key)} for key in keys]
+        if self._protocol.budget == "full":
+            return min((len(one) for one in rounds), default=0)
+        return 1 + max((max(one, default=-1) for one in rounds), default=-1)
+
+    def _block(self, job: Job, round_: int) -> Steps[None]:
+        if any(block.round == round_ for block in self._journal.blocks(job.key)):
+            return
+        # Counted here, since a job that is measured already has an outcome that no failure changes.
+        failures = 0
+        outcomes = self._context.outcomes
+        while not self._contact.stopped() and failures < MAX_ATTEMPTS and not outcomes.has_failed(job):
+            block = yield from self._contact.timed(job, round_, self._protocol)
+            if isinstance(block, Block):
+                self._journal.add_block(block)
+                yield from self._drift.count_block()
+                return
+            if block is not None:
+                failures = MAX_ATTEMPTS if block.kind in FINAL_KINDS else failures + 1
+                yield outcomes.add_failure(job, block)
+        self._given_up.add(job.key)

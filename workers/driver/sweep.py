@@ -1,0 +1,217 @@
+"""Drives a plan to its end: models, builds, rounds, accuracy. A generator of events; knows no terminal.
+
+Everything is in the journal before its event is yielded, so the driver may be ended at any moment and started again.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from sweeps.errors import ClusterError, DataError, ModelError, StoreError
+from sweeps.journal.journal import Journal, build_failure_keys
+from sweeps.json_records import to_json
+from sweeps.planning.plan import Plan
+from sweeps.protocol import sentinel
+from sweeps.protocol.presets import Protocol
+from sweeps.records import DeviceFacts, Failed, Job
+from sweeps.spec import catalog
+from sweeps.spec.sweep import ModelSpec
+from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
+from workers.driver.contact import merge_host_events
+from workers.driver.context import RunContext
+from workers.driver.device import DeviceRun
+from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, TrackingDown
+from workers.driver.outcomes import Outcomes
+from workers.driver.side_by_side import Ask, Steps, side_by_side
+from workers.executors.interface import BuildRequest, DeviceLane, Executor
+from workers.models.prepared import PreparedModel
+
+# A tracking server that is down must not cost every job its time-out.
+_PUBLISH_AGAIN_S = 60.0
+JUDGED_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
+"""Failed builds that were found on evaluation images: other images may find otherwise."""
+
+
+class Driver:
+    """One run of one plan. `run()` yields events and ends early once `stop()` says so."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        protocol: Protocol,
+        journal: Journal,
+        store: ArtifactStore,
+        executor: Executor,
+        prepare: Callable[[ModelSpec], PreparedModel],
+        publish: Callable[[], object],
+        stop: Callable[[], bool],
+        more: Mapping[str, int] | None = None,
+        session: int | None = None,
+    ) -> None:
+        """`more`: so many rounds more of these jobs (by key), which are measured already, and nothing else. `session`:
+        a number above those of all earlier runs; by default the second that this one starts in."""
+        self._plan = plan
+        self._protocol = protocol
+        self._journal = journal
+        self._outcomes = Outcomes(journal, plan)
+        self._store = store
+        self._executor = executor
+        self._prepare = prepare
+        self._publisher = _Publisher(publish)
+        self._stop = stop
+        self._prepared: dict[str, PreparedModel] = {}
+        self._session = int(time.time()) if session is None else session
+        self._more = more or {}
+
+    def run(self) -> Iterator[Event]:
+        """A model that cannot be used, or whose data cannot, fails its own jobs only."""
+        self._journal.save_plan(self._plan)
+        if self._more:
+            pending = [job for job in self._plan.jobs if job.key in self._more]
+        else:
+            pending = self._outcomes.pending(self._plan.jobs)
+        # Before anything is built: nothing is built for a device that no host has.
+        lanes, away = self._lanes(pending)
+        yield from away
+        pending = [job for job in pending if any(job.device_id == facts.device_id for facts in lanes)]
+        # A measured build whose file is gone or damaged is built again, so that it can be exported.
+        timed = {job.device_id for job in pending if not job.emulated}
+        lost = [
+            job
+            for job in self._plan.jobs
+            if self._outcomes.is_measured(job) and self._store.look(job.build_key) is None
+        ]
+        try:
+            wanted = [*pending, *lost, *(job for job in self._plan.sentinels if job.device_id in timed)]
+            yield from self._prepare_models(wanted)
+            yield from self._build(wanted)
+            # Every build has ended here. The local device comes last: the hosts of the others load this machine too.
+            alone = [facts for facts in lanes if catalog.is_host(facts.name)]
+            for together in ([facts for facts in lanes if facts not in alone], alone):
+                runs = [*self._device_runs({facts: lanes[facts] for facts in together}, pending)]
+                yield from merge_host_events(side_by_side(runs))
+        finally:
+            for lane in lanes.values():
+                lane.close()
+        yield from self._publisher.publish(force=True)
+
+    def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
+        """Of the devices that have something to do, and those that are at no host today: their jobs wait."""
+        lanes: dict[DeviceFacts, DeviceLane] = {}
+        away: list[Away] = []
+        for facts in self._plan.devices:
+            jobs = [job for job in pending if job.device_id == facts.device_id]
+            try:
+                if jobs:
+                    lanes[facts] = self._executor.lane(facts)
+            except ClusterError as error:
+                failed = Failed(stage="run", kind="offline", message=error.one_line)
+                away.append(Away(facts.name, failed, len(self._outcomes.pending(jobs))))
+        return lanes, away
+
+    def _device_runs(self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job]) -> Iterator[Steps[None]]:
+        """Of the devices that have something to do."""
+        for facts, lane in lanes.items():
+            jobs = [job for job in pending if job.device_id == facts.device_id and self._can_run(job)]
+            if jobs and not self._stop():
+                yield self._device_run(lane, facts, jobs)
+
+    def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
+        yield from DeviceRun(lane, facts, jobs, self._context()).run()
+        # Another sweep may have this device while slower devices go on.
+        yield Ask(lane.close)
+
+    def _prepare_models(self, pending: Sequence[Job]) -> Iterator[Event]:
+        names = {job.model for job in pending}
+        for model in (*self._plan.sweep.models, sentinel.MODEL):
+            if model.name in names and not self._stop():
+                yield Preparing(model.name)
+                try:
+                    prepared = self._prepared[model.name] = self._prepare(model)
+                except (ModelError, DataError) as error:
+                    yield self._unusable(model.name, error, pending)
+                    continue
+                for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
+                    self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
+
+    def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> AttemptFailed:
+        failed = Failed(
+            stage="load", kind="bad_model" if isinstance(error, ModelError) else "bad_data", message=error.one_line
+        )
+        for job in pending:
+            if job.model == model and self._outcomes.of(job) is None:
+                self._journal.add_failure(job.key, failed)
+        return AttemptFailed(model, failed, final=True)
+
+    def _build(self, pending: Sequence[Job]) -> Iterator[Event]:
+        wanted: dict[str, Job] = {}
+        for job in pending:
+            if job.build_key in wanted or job.model not in self._prepared:
+                continue
+            if (manifest := self._store.find(job.build_key)) is None:
+                wanted[job.build_key] = job
+            else:
+                self._journal.add_artifact(manifest)
+        requests = [
+            BuildRequest(key, job.variant, self._prepared[job.model].build_inputs) for key, job in wanted.items()
+        ]
+        running: dict[str, str] = {}
+        done = 0
+        if requests:
+            yield Building(done, len(requests), ())
+        for request, outcome in self._executor.build(requests, self._stop):
+            match outcome:
+                case None:
+                    running[request.build_key] = wanted[request.build_key].name
+                case Failed() as failed:
+                    name = running.pop(request.build_key)
+                    done += 1
+                    for key in self._failure_keys(request.build_key, failed):
+                        self._journal.add_failure(key, failed)
+                    yield AttemptFailed(name, failed, final=failed.kind not in TRANSIENT_KINDS)
+                case packed:
+                    running.pop(request.build_key)
+                    done += 1
+                    self._journal.add_artifact(self._store.unpack(packed))
+            yield Building(done, len(requests), tuple(running.values()))
+
+    def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
+        """The keys that the failure holds for: the variant, the variant on these images, or only this try."""
+        if failed.kind in TRANSIENT_KINDS:
+            return [job.key for job in self._plan.jobs if job.build_key == build_key]
+        jobs = [job for job in self._plan.jobs if job.build_key == build_key]
+        on_images = failed.kind in JUDGED_KINDS
+        return sorted({build_failure_keys(job, self._plan.identities.evaluation_id)[on_images] for job in jobs})
+
+    def _can_run(self, job: Job) -> bool:
+        wanted = job.key in self._more or self._outcomes.of(job) is None
+        return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
+
+    def _context(self) -> RunContext:
+        return RunContext(
+            plan=self._plan,
+            protocol=self._protocol,
+            journal=self._journal,
+            outcomes=self._outcomes,
+            prepared=self._prepared,
+            session=self._session,
+            publish=self._publisher.publish,
+            stop=self._stop,
+            more=self._more,
+        )
+
+
+class _Publisher:
+    """Brings results to the tracking server, and leaves it alone for a while where it is down."""
+
+    def __init__(self, publish: Callable[[], object]) -> None:
+        self._publish = publish
+        self._not_before_s = 0.0
+
+    def publish(self, *, force: bool = False) -> Iterator[Event]:
+        if not force and time.monotonic() < self._not_before_s:
+            return
+        try:
+            self._publish()
+        except StoreError as error:
+            self._not_before_s = time.monotonic() + _PUBLISH_AGAIN_S
+            yield TrackingDown(error.message)

@@ -1,0 +1,4 @@
+"""Where builds and measurements run: in this process or on Ray.
+
+Step: measure
+"""

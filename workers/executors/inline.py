@@ -1,0 +1,129 @@
+"""Builds and measures on this machine, without Ray: builds in a process of their own."""
+
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import FrameType
+
+from sweeps.records import DeviceFacts, Failed
+from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
+from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
+from workers.executors.lane import Lane
+
+
+class InlineExecutor:
+    """Everything on this machine, without Ray: builds in one process of their own, devices in this one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._builder: _Builder | None = None
+        self._lanes: list[DeviceLane] = []
+
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
+        for request in requests:
+            if stop():
+                return
+            yield request, None
+            outcome: PackedArtifact | Failed | None
+            try:
+                builder = self._builder = self._builder or _Builder(self._folder / "artifacts")
+                outcome = builder.build(request)
+            except OSError as error:
+                outcome = Failed(stage="build", kind="os_error", message=f"no process can be started: {error}")
+            except BaseException:
+                # Ctrl-C: the answer that is still to come would be taken for the next request's.
+                self._end_builder()
+                raise
+            if outcome is None:
+                outcome = builder.death()
+                self._builder = None
+            elif isinstance(outcome, Failed) and outcome.kind == "out_of_memory":
+                self._end_builder()  # with all that it keeps
+            yield request, outcome
+        # Nothing that was kept for builds stays in memory while this machine measures.
+        self._end_builder()
+
+    def lane(self, facts: DeviceFacts) -> DeviceLane:
+        lane = Lane(facts, self._folder)
+        self._lanes.append(lane)
+        return lane
+
+    def close(self) -> None:
+        """Ends a build that runs: who wants its result waits for it in `build`."""
+        for lane in self._lanes:
+            lane.close()
+        self._end_builder()
+
+    def _end_builder(self) -> None:
+        if self._builder is not None:
+            self._builder.close()
+            self._builder = None
+
+
+class _Builder:
+    """A process that builds one artifact after the other. A crash of torch's native code ends it, not the sweep.
+
+    Not a `ProcessPoolExecutor`: that one can only wait for what runs.
+    """
+
+    def __init__(self, root: Path) -> None:
+        context = get_context("spawn")
+        self._store = ArtifactStore(root)
+        self._connection, other_end = context.Pipe()
+        self._process = context.Process(target=_build_forever, args=(other_end, root), daemon=True)
+        self._process.start()
+        # Else the end of the process would not end what is read from it.
+        other_end.close()
+
+    def build(self, request: BuildRequest) -> PackedArtifact | Failed | None:
+        """`None` where the process ended in the middle of it."""
+        try:
+            self._connection.send((request.build_key, request.variant, request.inputs))
+            outcome: PackedArtifact | Failed = self._connection.recv()
+            return outcome
+        except (EOFError, ConnectionError):
+            return None
+
+    def death(self) -> Failed:
+        """Why the process ended."""
+        self._process.join(_GENTLE_END_S)
+        self.close()
+        if self._process.exitcode == -signal.SIGKILL:
+            # By the kernel, for memory, or by a person.
+            return Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
+        return CRASHED_BUILD
+
+    def close(self) -> None:
+        self._connection.close()
+        # First gently: what it started ends with it then.
+        self._process.terminate()
+        self._process.join(_GENTLE_END_S)
+        self._process.kill()
+        self._process.join()
+        if self._process.pid is not None:
+            # On a busy host it may not have come to that.
+            self._store.remove_unfinished(self._process.pid)
+
+
+def _build_forever(connection: Connection, root: Path) -> None:
+    # The driver decides what Ctrl-C means; a build under way is finished.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
+    with suppress(EOFError, ConnectionError):
+        while True:
+            connection.send(build_packed(root, *connection.recv()))
+    # It ends by itself now: being told to must not break its clean-up off.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(1)
+
+
+_GENTLE_END_S = 5.0
+"""For a process to end by itself; then it is killed, and what it leaves is removed after it."""

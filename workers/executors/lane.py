@@ -1,0 +1,102 @@
+"""One device that measures, attached when it is first needed, and again after it could not be."""
+
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import TypeVar
+
+from sweeps.errors import DeviceError, EdgeSweepError, in_one_line
+from sweeps.records import DeviceFacts, Failed, Stage, canonical_key
+from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.devices.local import from_os_error
+from workers.measure.attach import attach
+from workers.measure.bench import Bench, Request, failed
+
+Answer = TypeVar("Answer")
+
+
+class Lane:
+    """A `workers.executors.interface.DeviceLane` on this host. One call at a time."""
+
+    def __init__(self, asked: DeviceFacts, folder: Path) -> None:
+        self._asked = asked
+        self._folder = folder
+        self._store = ArtifactStore(folder / "artifacts")
+        self._bench: Bench | None = None
+
+    def has(self, build_key: str) -> bool:
+        """Whether the artifact is on this host already."""
+        return self._store.find(build_key) is not None
+
+    def receive(self, packed: PackedArtifact) -> None:
+        """Raises `StoreError`, and `DeviceError` where this host has no room for it."""
+        try:
+            self._store.unpack(packed)
+        except OSError as error:
+            raise from_os_error(error) from error
+
+    def ask(self, request: Request[Answer]) -> Answer | Failed:
+        try:
+            bench = self._bench = self._bench or self._attached()
+            answer = bench.ask(request)
+        except OSError as error:
+            return failed(request.stage, from_os_error(error))
+        except Exception as error:  # noqa: BLE001  # of any kind: others are in the middle of a block
+            return failed_by(request.stage, error)
+        if isinstance(answer, Failed) and answer.kind == "rebooted":
+            # It may have been updated meanwhile, or be another phone under the same address.
+            self.close()
+        return answer
+
+    def rest(self, seconds: float) -> None:
+        if self._bench is None:
+            # A device that cannot be attached has no clock of its own.
+            time.sleep(seconds)
+        else:
+            self._bench.rest(seconds)
+
+    def close(self) -> None:
+        if self._bench is not None:
+            self._bench.close()
+            self._bench = None
+
+    def _attached(self) -> Bench:
+        found = attach(self._asked.name, self._folder)
+        asked = self._asked
+        # The runner is in the keys of its jobs, not in the fingerprint.
+        if any(getattr(found.facts, name) != getattr(asked, name) for name in ("device_id", "fingerprint", "runners")):
+            found.device.release()
+            raise DeviceError(
+                "another_device",
+                f"{asked.device_id} is another device here ({_difference(asked, found.facts)})",
+                "run it again, to plan for what is there; on a cluster give the resource "
+                f"device:{asked.device_id} only to the host of that device",
+            )
+        try:
+            # Only here, where the phone is about to be measured: listing and planning end nothing.
+            found.device.end_orphans()
+            # Lanes of one host are side by side. The id is text from the device, so it names no folder itself.
+            scratch = self._folder / "lanes" / canonical_key({"device": asked.device_id})[:16]
+            scratch.mkdir(parents=True, exist_ok=True)
+            return Bench(found.device, scratch, found.facts, found.programs, self._store)
+        except BaseException:
+            found.device.release()
+            raise
+
+
+def failed_by(stage: Stage, error: Exception) -> Failed:
+    """Whatever was raised on the way to a device and back, as the end of that try of one job."""
+    match error:
+        case DeviceError():
+            return failed(stage, error)
+        case EdgeSweepError():
+            return Failed(stage=stage, kind="worker_error", message=error.one_line)
+        case _:
+            return Failed(stage=stage, kind="worker_error", message=in_one_line(error))
+
+
+def _difference(asked: DeviceFacts, found: DeviceFacts) -> str:
+    if found.device_id != asked.device_id:
+        return found.device_id
+    names = [field.name for field in fields(found) if getattr(found, field.name) != getattr(asked, field.name)]
+    return "; ".join(f"{name}: {getattr(found, name)}, not {getattr(asked, name)}" for name in names)[:300]

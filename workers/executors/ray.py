@@ -1,0 +1,290 @@
+"""Builds and measurements on a Ray cluster: the one module that imports Ray.
+
+Artifacts and images cross between machines as Ray objects, never as paths: no shared file system is assumed.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+from ray import exceptions
+
+from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
+from sweeps.records import DeviceFacts, Failed, Job, Variant
+from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
+from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
+from workers.executors.lane import Lane, failed_by
+from workers.measure.bench import Request
+from workers.measure.device_files import Evaluation
+from workers.models.package import BuildInputs
+
+Answer = TypeVar("Answer")
+
+NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
+"""Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
+
+OUT_OF_MEMORY = Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
+_ENDS_BUILDER = frozenset({CRASHED_BUILD.kind, OUT_OF_MEMORY.kind, "worker_lost"})
+"""After these a builder starts anew: it is gone, or keeps memory that the next build needs."""
+_POLL_S = 0.5
+_CONNECT_S = 5.0
+_CLOSE_S = 2.0
+_PLACED_S = 60.0
+"""For a device's actor to start where its device is. It waits for ever where another sweep's actor is."""
+
+
+class RayExecutor:
+    """Builds in one actor per CPU; one actor per device, placed by the resource `device:<id>`.
+
+    Joins the cluster at `RAY_ADDRESS`, else starts Ray on this machine with the local device.
+    """
+
+    def __init__(self, folder: Path, device_ids: Collection[str] = ()) -> None:
+        """`device_ids` hang on this machine, where Ray is started here and not joined."""
+        self._store = ArtifactStore(folder / "artifacts")
+        self._lanes: list[_RayLane] = []
+        address = os.environ.get("RAY_ADDRESS")
+        # Read by ray.init: a start must not wait for the internet to report usage statistics.
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Only workers that ask for a GPU would see one anyway; this is what Ray is going to do by default.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address:
+            _reachable(address)
+        try:
+            if address:
+                ray.init(address=address, **quiet)
+            else:
+                # On one machine the node's folder is the workspace: nothing is stored twice.
+                os.environ[NODE_FOLDER_VARIABLE] = str(folder)
+                resources = {_resource(device_id): 1.0 for device_id in device_ids}
+                ray.init(address="local", resources=resources, include_dashboard=False, **quiet)
+        except Exception as error:  # Ray raises whatever its parts raise
+            raise ClusterError(
+                f"Ray can not start: {error}",
+                "check RAY_ADDRESS and free memory and disk, or work without Ray: --executor inline",
+            ) from error
+
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
+        """One builder per CPU, each with families of its own, so that no two do the same long stages."""
+        waiting: dict[tuple[object, ...], deque[BuildRequest]] = {}
+        for request in requests:
+            waiting.setdefault(request.family, deque()).append(request)
+        inputs: dict[int, tuple[BuildInputs, Any]] = {}
+        idle = [_Builder() for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
+        running: dict[Any, tuple[BuildRequest, _Builder]] = {}
+        try:
+            while running or (waiting and not stop()):
+                while idle and waiting and not stop():
+                    builder = idle.pop()
+                    request = builder.take(waiting, [busy.family for _, busy in running.values()])
+                    yield request, None
+                    try:
+                        # All builds of a model share one object with its weights and data.
+                        shared = inputs.get(id(request.inputs)) or (request.inputs, ray.put(request.inputs))
+                        inputs[id(request.inputs)] = shared
+                        running[builder.start(request, shared[1])] = request, builder
+                    except exceptions.RayError as error:  # the object store is full
+                        idle.append(builder)
+                        yield request, Failed(stage="build", kind="worker_lost", message=str(error)[:500])
+                done, _ = ray.wait(list(running), timeout=_POLL_S) if running else ([], [])
+                for reference in done:
+                    request, builder = running.pop(reference)
+                    outcome = _build_result(reference)
+                    if isinstance(outcome, Failed) and outcome.kind in _ENDS_BUILDER:
+                        builder.end()
+                    idle.append(builder)
+                    if not waiting or stop():
+                        # Its CPU may be what a builder waits for that was never placed.
+                        for spare in idle:
+                            spare.end()
+                    yield request, outcome
+        finally:
+            # Nothing that was kept for builds stays in memory while a device of this machine measures.
+            for builder in [*idle, *(busy for _, busy in running.values())]:
+                builder.end()
+
+    def lane(self, facts: DeviceFacts) -> DeviceLane:
+        resource = _resource(facts.device_id)
+        if resource not in ray.cluster_resources():
+            raise ClusterError(
+                f"no node of the Ray cluster has the device {facts.device_id}",
+                f"start its host with: ray start --address=... --resources='{{\"{resource}\": 1}}'",
+            )
+        lane = _RayLane(facts, self._store)
+        self._lanes.append(lane)
+        return lane
+
+    def close(self) -> None:
+        for lane in self._lanes:
+            lane.close()
+        ray.shutdown()
+
+
+class _RayLane:
+    """The driver's end of a device actor."""
+
+    def __init__(self, facts: DeviceFacts, store: ArtifactStore) -> None:
+        self._facts = facts
+        self._store = store
+        self._images: dict[str, Any] = {}
+        self._actor: Any = None
+
+    def ask(self, request: Request[Answer]) -> Answer | Failed:
+        stage = request.stage
+        try:
+            if self._actor is None:
+                actor_class: Any = _DeviceActor
+                placed = actor_class.options(resources={_resource(self._facts.device_id): 1})
+                self._actor = placed.remote(self._facts)
+            if not ray.get(self._actor.has.remote(request.job.build_key), timeout=_PLACED_S):
+                self._send(request.job)
+            # Value by value: Ray resolves no reference that is inside of something else.
+            values = [self._shared(getattr(request, field.name)) for field in fields(request)]
+            answer: Answer | Failed = ray.get(self._actor.ask.remote(type(request), *values))
+            return answer
+        except exceptions.GetTimeoutError:
+            ray.kill(self._actor)
+            self._actor = None
+            resource = _resource(self._facts.device_id)
+            message = f"no worker could take {resource} within {_PLACED_S:.0f} s: another sweep of this cluster has it"
+            return Failed(stage=stage, kind="leased", message=message)
+        except exceptions.RayActorError as error:
+            # The next call starts a new actor: the device is fine, its host process was not.
+            self._actor = None
+            return Failed(stage=stage, kind="worker_lost", message=f"the device's worker process ended: {error}"[:500])
+        except exceptions.RayTaskError as error:
+            return failed_by(stage, error.cause)
+        except (exceptions.RayError, EdgeSweepError, OSError) as error:
+            return failed_by(stage, error)
+
+    def rest(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def close(self) -> None:
+        if self._actor is not None:
+            # An actor that is in the middle of a block is not waited for.
+            with suppress(exceptions.RayError):
+                ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
+            ray.kill(self._actor)
+            self._actor = None
+
+    def _shared(self, value: object) -> Any:
+        """A reference in place of images, which all jobs of a model share: they are sent once."""
+        if not isinstance(value, Evaluation):
+            return value
+        key = f"{value.evaluation_id}{value.images.shape}"
+        if key not in self._images:
+            self._images[key] = ray.put(value)
+        return self._images[key]
+
+    def _send(self, job: Job) -> None:
+        manifest = self._store.find(job.build_key)
+        if manifest is None:
+            raise DeviceError("no_artifact", f"artifact {job.build_key[:12]} is not in the workspace")
+        ray.get(self._actor.receive.remote(self._store.pack(manifest)))
+
+
+class _Builder:
+    """The driver's end of a process that builds. It starts with the first build, and again after a crash."""
+
+    def __init__(self) -> None:
+        self.family: tuple[object, ...] | None = None
+        self._actor: Any = None
+
+    def take(
+        self, waiting: dict[tuple[object, ...], deque[BuildRequest]], taken: Sequence[tuple[object, ...] | None]
+    ) -> BuildRequest:
+        """The next of its family, else the first of one that nobody has, else one of the family with most to do."""
+        if self.family not in waiting:
+            free = [family for family in waiting if family not in taken]
+            self.family = free[0] if free else max(waiting, key=lambda family: len(waiting[family]))
+        family = waiting[self.family]
+        request = family.popleft()
+        if not family:
+            del waiting[self.family]
+        return request
+
+    def start(self, request: BuildRequest, inputs: Any) -> Any:
+        actor_class: Any = _BuildActor
+        self._actor = self._actor or actor_class.remote()
+        return self._actor.build.remote(request.build_key, request.variant, inputs)
+
+    def end(self) -> None:
+        if self._actor is not None:
+            ray.kill(self._actor)
+            self._actor = None
+
+
+@ray.remote(num_cpus=1, max_restarts=0)
+class _BuildActor:
+    """Builds one artifact after the other, and keeps what they have in common."""
+
+    def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
+        return build_packed(_node_folder() / "artifacts", build_key, variant, inputs)
+
+
+@ray.remote(num_cpus=0, max_restarts=0)
+class _DeviceActor:
+    """On the node that the device is attached to. Measures one job at a time."""
+
+    def __init__(self, asked: DeviceFacts) -> None:
+        self._lane = Lane(asked, _node_folder())
+
+    def has(self, build_key: str) -> bool:
+        return self._lane.has(build_key)
+
+    def receive(self, packed: PackedArtifact) -> None:
+        self._lane.receive(packed)
+
+    def ask(self, request: type[Request[Answer]], *values: Any) -> Answer | Failed:
+        return self._lane.ask(request(*values))
+
+    def close(self) -> None:
+        self._lane.close()
+
+
+def _build_result(reference: Any) -> PackedArtifact | Failed:
+    try:
+        result: PackedArtifact | Failed = ray.get(reference)
+        return result
+    except exceptions.OutOfMemoryError:
+        return OUT_OF_MEMORY
+    except exceptions.ActorUnavailableError as error:
+        return Failed(stage="build", kind="worker_lost", message=str(error)[:500])
+    except exceptions.RayActorError as error:
+        if "node has died" in str(error):
+            return Failed(stage="build", kind="worker_lost", message="the node that built it is gone")
+        return OUT_OF_MEMORY if "low on memory" in str(error) else CRASHED_BUILD
+    except exceptions.RayError as error:
+        return Failed(stage="build", kind="worker_lost", message=str(error)[:500])
+
+
+def _reachable(address: str) -> None:
+    """Ray itself tries for many minutes, in silence. Raises `ClusterError`."""
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        return  # `auto` and the like: Ray knows at once
+    try:
+        socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no Ray cluster answers at {address} (RAY_ADDRESS): {error}",
+            "start it, unset RAY_ADDRESS to use this machine, or work without Ray: --executor inline",
+        ) from error
+
+
+def _node_folder() -> Path:
+    return Path(os.environ.get(NODE_FOLDER_VARIABLE) or Path.home() / ".cache" / "edgesweep")
+
+
+def _resource(device_id: str | None) -> str:
+    return f"device:{device_id}"

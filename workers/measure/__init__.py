@@ -1,0 +1,4 @@
+"""Takes one block: waits for the device, starts the runner, reads what it reports.
+
+Step: measure
+"""

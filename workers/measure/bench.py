@@ -1,0 +1,138 @@
+"""A device with its programs and the artifacts of this host, and what it is asked to do. Every answer is a value."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import ClassVar, Generic, TypeVar
+
+from sweeps.errors import BuildError, DeviceError, RunnerError
+from sweeps.records import DeviceFacts, Failed, Job, Stage
+from workers.artifacts import ArtifactStore
+from workers.devices.interface import Completed, Device, Sensors
+from workers.devices.local import LocalDevice, from_os_error
+from workers.measure import processes
+from workers.measure.device_files import DeviceFiles
+from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
+from workers.measure.stock_tool import StockBench
+from workers.native.compiler import cache_folder
+from workers.runtimes import registry
+from workers.runtimes.interface import Program, RunReport, RunRequest
+
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Request(ABC, Generic[Answer_co]):
+    """Something that a device is asked for one job: a value that goes through executor and lane to a bench.
+
+    A subclass declares all of one operation: what it needs as fields, what is done in `answer`.
+    """
+
+    job: Job
+    stage: ClassVar[Stage]
+    """Of the job, in which it fails."""
+
+    @abstractmethod
+    def answer(self, bench: "Bench") -> Answer_co | Failed:
+        """Raises `DeviceError`, `BuildError` or `OSError`, which `Bench.ask` makes a `Failed`."""
+
+
+class Bench:
+    """One call at a time; the device's lane owns one."""
+
+    def __init__(
+        self,
+        device: Device,
+        folder: Path,
+        facts: DeviceFacts | None = None,
+        programs: Mapping[tuple[str, str], Program] = MappingProxyType({}),
+        artifacts: ArtifactStore | None = None,
+    ) -> None:
+        """`folder` is for this bench alone; `artifacts` lie in it unless they are given. `facts` and `programs` as
+        `workers.measure.attach` found them; without them, the device runs this host's Python."""
+        self.device = device
+        self.facts = facts or device.facts()
+        self.folder = folder
+        self._programs = programs
+        # A mode that is left on is ended by this host's next run, whatever workspace that is of.
+        self._marks = cache_folder() if programs else folder
+        self._store = artifacts or ArtifactStore(folder / "artifacts")
+        self.files = DeviceFiles(device, self._store, folder)
+        self.stock = StockBench(device, self._store, folder)
+        self._fixed: FixedPerformance | None = None
+        self._first_sensors: Sensors | None = None
+        self._on_host: Bench | None = None
+
+    def ask(self, request: Request[Answer]) -> Answer | Failed:
+        try:
+            return request.answer(self)
+        except DeviceError as error:
+            return failed(request.stage, error)
+        except BuildError as error:  # a stock tool's files are built
+            return Failed(stage=request.stage, kind=error.kind, message=error.one_line)
+        except OSError as error:
+            return failed(request.stage, from_os_error(error))
+
+    def rest(self, seconds: float) -> None:
+        self.device.rest(seconds)
+
+    def close(self) -> None:
+        """Remove from the device what is of no further use, and take it out of a mode that the last block could not
+        end."""
+        if self._on_host is not None:
+            self._on_host.close()
+        self.files.close()
+        self.stock.close()
+        with suppress(DeviceError, OSError):  # its marker stays, for the next contact
+            self.restore()
+        self.device.release()
+
+    def restore(self) -> None:
+        """Switch off a mode that an earlier block or run left on. Raises `DeviceError`."""
+        restore_leftovers(self.device, self.facts.device_id, self._marks)
+
+    def fixed_performance(self, wanted: bool) -> FixedPerformance:
+        """Asked of the device once: all blocks of a run want the same."""
+        if self._fixed is None:
+            self._fixed = FixedPerformance(self.device, self.facts.device_id, self._marks, wanted=wanted)
+        return self._fixed
+
+    def first_sensors(self) -> Sensors:
+        """As they were at first. A sensor that the device had then and lacks now is not one that it never had."""
+        if self._first_sensors is None:
+            self._first_sensors = self.device.sensors()
+        return self._first_sensors
+
+    def for_answers_of(self, job: Job) -> "Bench":
+        """A bench on this host where a reference stands in for the job's backend; else this one."""
+        if not job.emulated or not self._programs:
+            return self
+        self._on_host = self._on_host or Bench(LocalDevice(self.folder), self.folder, artifacts=self._store)
+        return self._on_host
+
+    def program(self, job: Job) -> Program | None:
+        """`None`: this host's Python. Raises `RunnerError` where programs were brought, but none for this format."""
+        found = self._programs.get((job.variant.runtime, job.variant.format))
+        if found is None and self._programs:
+            raise RunnerError(
+                "not_possible",
+                f"no program that runs {job.variant.format} artifacts was brought to {self.facts.name}",
+                "infra/android-runtime.md says how to compile one",
+            )
+        return found
+
+    def report(self, job: Job, request: RunRequest, deadline_s: float) -> tuple[Completed, RunReport]:
+        """One process of the job's own runner. Raises `DeviceError`."""
+        program = self.program(job)
+        path = None if program is None else program.path
+        return processes.report(self.device, registry.get(job.variant.runtime), path, request, deadline_s)
+
+
+def failed(stage: Stage, error: DeviceError) -> Failed:
+    """The error as the end of a job, what to do about it included."""
+    stage = "load" if error.kind == "runtime_skew" else stage
+    return Failed(stage=stage, kind=error.kind, message=error.one_line)

@@ -1,0 +1,115 @@
+"""Whether a device is ready for a block: cool, charged, and not used by others. Waits for it, within limits.
+
+The rules:
+
+* A condition without a sensor is not checked. That does not mean cool: `Conditions.knows_heat` is false then, and the
+  block is labelled `ungated`.
+* A sensor that was there and can no longer be read makes the device not ready: an unknown battery level counts as too
+  low, an unknown temperature as too high, also where another thermometer takes the place of the battery's.
+* The load of other programs is waited for like heat, with a limit of its own (`Readiness.busy_only`): waiting seldom
+  ends it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from sweeps.protocol.presets import Gate
+from workers.devices.interface import Device, Sensors
+
+POLL_SECONDS = 5.0
+"""Between two looks at a device that is not ready: batteries cool by a few hundredths of a degree in that time."""
+
+_NO_TIME_S = 1e-3
+"""A wait that is shorter is over: a clock of floats may not even move by what is left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """One look at a device."""
+
+    sensors: Sensors
+    lacking: tuple[str, ...]
+    """What it is not ready for, in words: `battery at 41.2 °C, above 37 °C`. Empty: it is ready."""
+    busy_only: bool
+    """Nothing but the load of other programs is in the way."""
+    waited_seconds: float = 0.0
+    """On the device's clock."""
+
+    @property
+    def ready(self) -> bool:
+        return not self.lacking
+
+
+def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readiness:
+    """Hold one look at the sensors against the gate. Pure.
+
+    `earlier` is a look at the same device that tells which sensors it has.
+    """
+    others = tuple(f"another benchmark runs on the device: {one}" for one in sensors.competing)
+    busy: tuple[str, ...] = ()
+    if sensors.load is not None and not sensors.load <= gate.max_load:
+        busy = (f"other programs take {sensors.load:.0%} of the CPU time, more than {gate.max_load:.0%}",)
+    lacking = (*_heat(sensors, gate), *_gone(sensors, earlier), *_power(sensors, gate, earlier), *others, *busy)
+    return Readiness(sensors=sensors, lacking=lacking, busy_only=bool(busy) and lacking == busy)
+
+
+def started_hot(sensors: Sensors, gate: Gate) -> bool:
+    """Whether a block that waits for nothing starts warmer than this gate would let it."""
+    return bool(_heat(sensors, gate))
+
+
+def await_ready(device: Device, gate: Gate, seconds: float, earlier: Sensors | None = None) -> Readiness:
+    """Wait for the device, at most so long; at least one look.
+
+    Long waits may be cut into short ones: `earlier` is then the first look of all. Raises `DeviceError` where the
+    device does not answer, and `ValueError` for a limit that is no number: it would never be over.
+    """
+    if math.isnan(seconds):
+        raise ValueError("the longest wait is no number")
+    started = device.now_s()
+    while True:
+        sensors = device.sensors()
+        earlier = earlier or sensors
+        found = judge(sensors, gate, earlier)
+        waited = device.now_s() - started
+        left = seconds - waited
+        if found.ready or left < _NO_TIME_S:
+            return replace(found, waited_seconds=waited)
+        device.rest(min(POLL_SECONDS, left))
+
+
+def _heat(sensors: Sensors, gate: Gate) -> tuple[str, ...]:
+    found: list[str] = []
+    limit = gate.max_battery_temp_c if sensors.temp_is_battery else gate.max_cpu_temp_c
+    # Written so that NaN is too hot.
+    if sensors.temp_c is not None and not sensors.temp_c <= limit:
+        what = "battery" if sensors.temp_is_battery else "CPU"
+        found.append(f"{what} at {sensors.temp_c:.1f} °C, above {limit:g} °C")
+    if sensors.thermal_status is not None and sensors.thermal_status > gate.max_thermal_status:
+        found.append(f"thermal status {sensors.thermal_status}, above {gate.max_thermal_status}")
+    return tuple(found)
+
+
+def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[str, ...]:
+    if earlier is None:
+        return ()
+    known = {
+        "temperature": (earlier.temp_c, sensors.temp_c),
+        "thermal status": (earlier.thermal_status, sensors.thermal_status),
+    }
+    gone = [name for name, (then, now) in known.items() if then is not None and now is None]
+    # Another thermometer in its place has another limit, and tells nothing of the battery.
+    if earlier.temp_is_battery and not sensors.temp_is_battery and sensors.temp_c is not None:
+        gone.insert(0, "battery's temperature")
+    return tuple(f"the {name} can not be read any more" for name in gone)
+
+
+def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[str, ...]:
+    has_battery = sensors.has_battery or (earlier is not None and earlier.has_battery)
+    if not has_battery or gate.min_battery_percent <= 0:
+        return ()
+    if sensors.battery_percent is None:
+        return (f"battery level can not be read, {gate.min_battery_percent:g} % is asked for",)
+    if not sensors.battery_percent >= gate.min_battery_percent:
+        return (f"battery at {sensors.battery_percent:.0f} %, below {gate.min_battery_percent:g} %",)
+    return ()

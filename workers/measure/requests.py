@@ -1,0 +1,203 @@
+"""What a device can be asked for one job: to be ready, to time one block, to answer the evaluation images."""
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+import numpy as np
+
+from sweeps.errors import BuildError, DeviceError, RunnerError
+from sweeps.manifest import Manifest
+from sweeps.protocol.blocks import block_labels
+from sweeps.protocol.presets import Gate, Protocol
+from sweeps.records import Block, Failed, Job, Stage
+from workers.devices.interface import Completed
+from workers.measure.bench import Bench, Request
+from workers.measure.conditions import conditions_around
+from workers.measure.device_files import Evaluation
+from workers.measure.readiness import Readiness, await_ready
+from workers.models.package import Logits
+from workers.runtimes import registry
+from workers.runtimes.interface import RunReport, RunRequest
+
+# Starting Python and torch on a slow, busy machine, and loading a large model.
+_START_DEADLINE_S = 120.0
+_SECONDS_PER_IMAGE_DEADLINE = 5.0
+# Two clocks are compared, and a runner rounds.
+_CLOCK_SLACK = 1.01
+_CLOCK_SLACK_S = 0.05
+# The runner contract's name for what a manifest calls by torch's name.
+_INPUT_TYPES = {"float32": "float"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyRequest(Request[Readiness]):
+    """Bring the job's artifact, which must be on this host, to the device. Then wait for the device."""
+
+    gate: Gate | None
+    """`None`: the sensors are read once."""
+    seconds: float
+    """The longest wait, on the device's own clock."""
+    stage: ClassVar[Stage] = "run"
+
+    def answer(self, bench: Bench) -> Readiness:
+        bench.restore()
+        first = bench.first_sensors()
+        # A stock tool's input as well: to build and push it would be in the block's own time.
+        _timed_model(bench, self.job)
+        if self.gate is None:
+            return Readiness(sensors=bench.device.sensors(load=False), lacking=(), busy_only=False)
+        return await_ready(bench.device, self.gate, self.seconds, first)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRequest(Request[Block]):
+    """One process of the runner, timed, on the device as it was last seen."""
+
+    round: int
+    protocol: Protocol
+    readiness: Readiness
+    stage: ClassVar[Stage] = "run"
+
+    def answer(self, bench: Bench) -> Block:
+        job, protocol, device = self.job, self.protocol, bench.device
+        manifest, model = _timed_model(bench, job)
+        request = timed_request(job, manifest, model, protocol)
+        before = self.readiness.sensors
+        with bench.fixed_performance(protocol.fixed_performance) as fixed:
+            if fixed.on:
+                # Its clocks are others now.
+                before = replace(before, cpu_mhz=device.sensors(load=False).cpu_mhz)
+            started_s = device.now_s()
+            completed, report = self._timed(bench, request)
+            seconds = device.now_s() - started_s
+            after = device.sensors(load=False)
+        _check_clocks(report, seconds)
+        conditions = replace(
+            conditions_around(before, after, self.readiness, protocol.gate, seconds * bench.facts.cores),
+            cpus=",".join(map(str, report.cpus_ran)) or job.run.cpus,
+            fixed_performance=fixed.on,
+            exec_context=bench.facts.exec_context,
+        )
+        block = Block(
+            job_key=job.key,
+            round=self.round,
+            samples_ns=report.samples_ns,
+            warmup_ns=report.warmup_ns,
+            first_inference_ns=report.first_inference_ns,
+            load_ns=report.load_ns,
+            rss_before_load_bytes=report.rss_before_load_bytes,
+            rss_peak_bytes=report.rss_peak_bytes,
+            backend_ran=report.backend_ran,
+            engine_ran=report.engine_ran,
+            threads_ran=report.threads_ran,
+            runner=report.runner,
+            runtime_version=report.runtime_version,
+            artifact_sha256=manifest.file_sha256,
+            exit_code=completed.exit_code,
+            conditions=conditions,
+            device_seconds=seconds,
+            extra_metrics=report.extra_metrics,
+        )
+        return replace(block, labels=block_labels(block, job.variant.backend, job.variant.qengine, protocol))
+
+    def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
+        deadline_s = _START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
+        program = bench.program(self.job)
+        if program is None or program.tool is None:
+            return bench.report(self.job, request, deadline_s)
+        return bench.stock.timing(program.tool, program.path, request, deadline_s)
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsRequest(Request[Logits]):
+    """(N, classes) float32: what the artifact answers on every image, in a process of its own.
+
+    Of a stock tool, on as many of the first images as its file carries.
+    """
+
+    evaluation: Evaluation
+    stage: ClassVar[Stage] = "evaluate"
+
+    def answer(self, bench: Bench) -> Logits | Failed:
+        bench = bench.for_answers_of(self.job)
+        try:
+            return self._logits(bench)
+        except BuildError as error:  # a reference is compiled on first use
+            return Failed(stage=self.stage, kind=error.kind, message=error.message)
+
+    def _logits(self, bench: Bench) -> Logits:
+        job, device, images = self.job, bench.device, self.evaluation.images
+        manifest, model = bench.files.artifact(job.build_key)
+        program = bench.program(job)
+        if program is not None and program.tool is not None:
+            request = _request(job, manifest, "")
+            return bench.stock.logits(program.tool, program.path, manifest, images, request, _START_DEADLINE_S)
+        inputs = bench.files.images(self.evaluation)
+        outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"
+        on_device = str(PurePosixPath(inputs).with_name(outputs.name))
+        request = replace(_request(job, manifest, model), eval_inputs=inputs, eval_outputs=on_device)
+        if job.emulated:
+            request = replace(request, reference=registry.get(job.variant.runtime).reference(job.variant.backend))
+        count = len(images)
+        try:
+            _, report = bench.report(job, request, _START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * count)
+            device.pull(on_device, outputs)
+            values = np.fromfile(outputs, dtype="<f4")
+        finally:
+            with suppress(DeviceError, OSError):
+                outputs.unlink(missing_ok=True)
+                device.remove(on_device)
+        if report.eval_images != count or not report.eval_classes or values.size != count * report.eval_classes:
+            raise RunnerError(
+                "output_shape", f"{values.size} logits for {count} images of {report.eval_classes} classes"
+            )
+        return values.reshape(count, report.eval_classes)
+
+
+def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) -> RunRequest:
+    """What the runner is asked for one block; `model` is the artifact's path on the device."""
+    return replace(
+        _request(job, manifest, model),
+        warmup_iterations=protocol.warmup_iterations,
+        warmup_seconds=protocol.warmup_seconds,
+        iterations=protocol.iterations,
+        min_seconds=protocol.min_seconds,
+        max_seconds=protocol.max_seconds,
+    )
+
+
+def _timed_model(bench: Bench, job: Job) -> tuple[Manifest, str]:
+    """Its manifest, and the path on the device of what is timed."""
+    manifest, model = bench.files.artifact(job.build_key)
+    program = bench.program(job)
+    if program is None or program.tool is None:
+        return manifest, model
+    return manifest, bench.stock.timed_model(program.tool, manifest, _request(job, manifest, model))
+
+
+def _check_clocks(report: RunReport, seconds: float) -> None:
+    """`seconds` are those of the whole block by the device's clock. Raises `RunnerError`."""
+    if not seconds > 0:
+        raise RunnerError("clock_went_back", f"by the device's own clock the block took {seconds:.3f} s")
+    once_ns = (report.first_inference_ns or 0) + (report.load_ns or 0)
+    told_s = (sum(report.samples_ns) + sum(report.warmup_ns) + once_ns) / 1e9
+    if told_s > seconds * _CLOCK_SLACK + _CLOCK_SLACK_S:
+        raise RunnerError("clock_jumped", f"the runner tells of {told_s:.3f} s of work within {seconds:.3f} s")
+
+
+def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:
+    return RunRequest(
+        model=model,
+        backend=job.variant.backend,
+        engine=job.variant.qengine,
+        threads=job.run.threads,
+        cpus=job.run.cpus,
+        input_shape=manifest.input.shape,
+        memory_format=manifest.memory_format,
+        input_dtype=_INPUT_TYPES.get(manifest.input.dtype, manifest.input.dtype),
+        input_scale=manifest.input.scale,
+        input_zero_point=manifest.input.zero_point,
+        reuse_input=job.run.reuse_input,
+    )

@@ -1,0 +1,4 @@
+"""Models and data made ready: code, weights, images, answers of the fp32 eager model.
+
+Step: build
+"""

@@ -1,0 +1,246 @@
+"""The code of a model: found, hashed and carried to another machine without running it; called where it is needed."""
+
+import ast
+import atexit
+import difflib
+import hashlib
+import importlib
+import shutil
+import sys
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import ModelError
+from sweeps.records import canonical_key
+
+if TYPE_CHECKING:
+    import torch
+
+# Never replaced by a user's file of the same name.
+_TAKEN = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
+
+_lock = threading.RLock()
+_modules: dict[str, dict[str, ModuleType]] = {}
+_folders: dict[str, Path] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCode:
+    """The files behind a `module:function`: its module and what that imports from the same folder."""
+
+    sha256: str
+    files: Mapping[str, bytes]
+    """By path relative to that folder. Empty for installed packages: they are imported where they are installed."""
+
+
+RECORDED_IDS = {
+    "workers.models.demo_training": "372cb9fa95508a98ea26177855d95cfc6b60eb075933eb72d3b4de7094770ba1",
+    "workers.small_vit": "bbd5581b7f897282c004ee33f4873094803071e246d8ecca36df42b6bb667be4",
+    "workers.sentinel": "0e99eaf3e4a426b8c74796401cdafc5da25dad161f66fca11ca9263691b03c77",
+}
+"""Ids, in the keys of builds and jobs, of our own modules whose imports have changed since they were first measured.
+
+What such a module computes is compared with the recorded code in tests/workers/models/test_code.py: whoever changes
+it writes a new id here, and what was measured with it is measured again.
+"""
+
+
+def own_code(source: str, roots: Sequence[Path]) -> OwnCode:
+    """Find the files of `module:function` under `roots`, the current folder or `sys.path`, without running any.
+
+    Raises `ModelError` where there is no such module, or one of the files is no Python.
+    """
+    module, _, function = source.partition(":")
+    names = module.split(".")
+    if not all(name.isidentifier() for name in (*names, function)):
+        raise ModelError(f"{source} is not module:function", "write for instance my_models.nets:small_net")
+    folders = list(dict.fromkeys([*roots, Path.cwd(), *(Path(entry or ".").absolute() for entry in sys.path)]))
+    for root in folders:
+        if _file(root, names) is not None:
+            return _collected(root, names)
+    raise ModelError(
+        f"there is no module {module} for the model {source}",
+        f"start edgesweep in the folder that holds {names[0]}, or put that folder on PYTHONPATH "
+        f"(looked in {', '.join(str(folder) for folder in folders[:3])} and {len(folders[3:])} more)",
+    )
+
+
+def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) -> "torch.nn.Module":
+    """Call torchvision's or the user's constructor; no weights are downloaded. Raises `ModelError`."""
+    import torch
+
+    model = _own(source, arguments, files) if ":" in source else _torchvision(source, arguments)
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(
+            f"{source} returned {type(model).__name__}, not a torch.nn.Module", "return the model from the function"
+        )
+    return model
+
+
+def check_torchvision_name(name: str) -> None:
+    """Raises `ModelError` with the names that come close."""
+    import torchvision
+
+    names = torchvision.models.list_models(module=torchvision.models)
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=3)
+        raise ModelError(
+            f"torchvision has no classification model {name}",
+            f"did you mean {' or '.join(close)}?" if close else "write module:function for a model of your own",
+        )
+
+
+def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
+    import torchvision
+
+    check_torchvision_name(name)
+    if "weights" in arguments or "weights_backbone" in arguments:
+        raise ModelError(f"{name} has weights among its arguments", "give them as weights: in the sweep file")
+    defaults: dict[str, Any] = {"weights": None}
+    if name in ("googlenet", "inception_v3"):
+        # The auxiliary heads only serve training, and drawing their initial weights takes half a minute.
+        defaults |= {"aux_logits": False, "init_weights": False}
+    try:
+        return torchvision.models.get_model(name, **{**defaults, **arguments})
+    except Exception as error:
+        raise ModelError(
+            f"torchvision's {name} does not take {dict(arguments)}: {error}", "correct the model's arguments"
+        ) from error
+
+
+def _own(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) -> Any:
+    module, _, function = source.partition(":")
+    with _lock, _importable(files) as folder:
+        try:
+            found = importlib.import_module(module)
+            build = getattr(found, function, None)
+            if build is None:
+                close = difflib.get_close_matches(function, dir(found), n=1)
+                raise ModelError(
+                    f"{module} has no function {function}",
+                    f"did you mean {close[0]}?" if close else f"define {function} in {module}",
+                )
+            return build(**arguments)
+        except ModelError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise ModelError(
+                f"{source} failed{_place(error, folder)} with {type(error).__name__}: {error}",
+                f"make {function}() work in Python first",
+            ) from error
+
+
+def _file(root: Path, names: Sequence[str]) -> Path | None:
+    """The file of a module by its dotted name under `root`; `None` where it is not there (or a bare folder)."""
+    base = root.joinpath(*names)
+    for path in (base / "__init__.py", base.with_name(base.name + ".py")):
+        if path.is_file():
+            return path
+    return None
+
+
+def _collected(root: Path, names: Sequence[str]) -> OwnCode:
+    installed = names[0] in _TAKEN or root.resolve() in _installed_folders()
+    if installed and (recorded := RECORDED_IDS.get(".".join(names))):
+        return OwnCode(recorded, {})
+    contents: dict[str, bytes] = {}
+    waiting = [tuple(names)]
+    seen = set(waiting)
+    while waiting:
+        current = waiting.pop()
+        path = _file(root, current)
+        if path is None:
+            continue
+        contents[path.relative_to(root).as_posix()] = content = path.read_bytes()
+        package = current if path.name == "__init__.py" else current[:-1]
+        parents = [current[:i] for i in range(1, len(current))]
+        for name in (*parents, *_imported(content, path, package)):
+            local = name[0] == names[0] if installed else name[0] not in _TAKEN
+            if local and name not in seen:
+                seen.add(name)
+                waiting.append(name)
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    return OwnCode(canonical_key(digests), {} if installed else dict(sorted(contents.items())))
+
+
+def _imported(content: bytes, path: Path, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Dotted names that may be modules: of everything that the file imports, wherever it does."""
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
+        raise ModelError(f"{path}{line} is not valid Python: {error}", "correct the file") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [tuple(alias.name.split(".")) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = package[: len(package) - node.level + 1] if node.level else ()
+            base = (*start, *(node.module.split(".") if node.module else ()))
+            names = [base, *((*base, alias.name) for alias in node.names if alias.name != "*")]
+        else:
+            continue
+        for name in names:
+            yield from (name[:i] for i in range(1, len(name) + 1))
+
+
+def _installed_folders() -> set[Path]:
+    return {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+
+
+@contextmanager
+def _importable(files: Mapping[str, bytes]) -> Iterator[Path | None]:
+    """Inside, the modules in `files` are found first; yields the folder that they lie in."""
+    if not files:
+        yield None
+        return
+    own = {Path(name).parts[0].removesuffix(".py") for name in files}
+    key = canonical_key({name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
+    folder = _folder_of(key, files)
+    # Two models may both come from a `model.py`: what is in `sys.modules` is the one that was asked for last, and it
+    # stays there, because `torch.jit.script` and `inspect` look the source of its classes up.
+    for name in _loaded(own):
+        del sys.modules[name]
+    sys.modules.update(_modules.get(key, {}))
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()
+    try:
+        yield folder
+    finally:
+        _modules[key] = {name: sys.modules[name] for name in _loaded(own)}
+        sys.path.remove(str(folder))
+
+
+def _loaded(own: set[str]) -> list[str]:
+    return [name for name in sys.modules if name.partition(".")[0] in own]
+
+
+def _folder_of(key: str, files: Mapping[str, bytes]) -> Path:
+    """The files, written once per process. They stay as long: `torch.jit.script` reads the source that it compiles."""
+    if key not in _folders:
+        folder = Path(tempfile.mkdtemp(prefix="edgesweep-model-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        _folders[key] = folder
+    return _folders[key]
+
+
+def _place(error: BaseException, folder: Path | None) -> str:
+    """` at nets.py:12`, the innermost line of the user's own files, or nothing."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None and folder is not None:
+        path = Path(trace.tb_frame.f_code.co_filename)
+        if path.is_relative_to(folder):
+            place = f" at {path.relative_to(folder)}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place

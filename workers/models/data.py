@@ -1,0 +1,149 @@
+"""Calibration and evaluation data: what they are (torch-free, for plans), and their images, ready for a model.
+
+Every set has an order in which any first part of it is balanced over its classes: `images: 100` takes the first 100.
+(The one exception: data sets of torchvision that keep no list of their labels, whose order is only shuffled.)
+Without `images`, evaluation takes all; calibration on folders and torchvision's data sets takes 100 at most, as the
+ranges that int8 needs are known by then.
+"""
+
+import hashlib
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import DataError
+from sweeps.spec.sweep import DataSource, DataSpec, DigitsData, FolderData, TorchvisionData
+from workers.models.data_sources import CALIBRATION_IMAGES, digits, one_folder, selection
+from workers.models.dataset import DataManifest, Dataset, Selection
+from workers.models.images import InputShape
+
+
+def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
+    """(calibration, evaluation), without decoding an image.
+
+    A calibration set that can not be used has a `count` of 0: most variants need none. Raises `DataError` where the
+    evaluation set is missing, unreadable or empty.
+    """
+    calibration, evaluation = _select(data)
+    return calibration.manifest, evaluation.manifest
+
+
+def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
+    """(calibration, evaluation) for a model that takes (B, C, H, W) = `input_shape`; no image is in both.
+
+    Raises `DataError` where an image for evaluation can not be decoded, a download fails, or a set is too large for
+    this machine's memory. Where it is calibration that fails, its set is empty and says why.
+    """
+    channels = input_shape[1]
+    if channels not in (1, 3):
+        raise DataError(f"images have 1 or 3 channels, the model takes {channels}", "correct the model's input_shape")
+    first, second = _select(data)
+    evaluation = second.read(input_shape)
+    try:
+        calibration = first.read(input_shape)
+    except DataError as error:
+        if isinstance(data.calibration, TorchvisionData):
+            raise  # a download that fails says nothing of the images
+        calibration = _without_images(error, input_shape)
+    if calibration.images.size and _compared_when_loaded(data):
+        known = {_pixels_sha256(image) for image in evaluation.images}
+        kept = [i for i, image in enumerate(calibration.images) if _pixels_sha256(image) not in known]
+        if not kept:
+            return _without_images(_nothing_left(), input_shape), evaluation
+        labels = None if calibration.labels is None else calibration.labels[kept]
+        calibration = replace(calibration, images=calibration.images[kept], labels=labels)
+    return calibration, evaluation
+
+
+def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> DataManifest:
+    """The manifest to keep beside results: for torchvision's data sets, which a plan can not look into, with content.
+
+    `images` are then the sha256 of the prepared images, and `source` names the manifest that the plan knows.
+    """
+    if not isinstance(source, TorchvisionData):
+        return planned
+    return replace(
+        planned,
+        source=f"{planned.source}; as loaded for {planned.id}",
+        count=len(loaded),
+        images=tuple(_pixels_sha256(image).hex() for image in loaded.images),
+        labels=None if loaded.labels is None else tuple(map(int, loaded.labels)),
+        classes=loaded.classes,
+    )
+
+
+def digits_for_training(input_shape: InputShape) -> tuple[Dataset, Dataset]:
+    """scikit-learn's digits: the 1,200 to train with and the 597 held out."""
+    training, held_out = (digits(DigitsData(source="digits"), held_out=part) for part in (False, True))
+    return training.read(input_shape), held_out.read(input_shape)
+
+
+def digits_training_id() -> str:
+    """Of the manifest of the 1,200 images that demo models are trained on."""
+    return digits(DigitsData(source="digits"), held_out=False).manifest.id
+
+
+def _select(data: DataSpec) -> tuple[Selection, Selection]:
+    calibration, evaluation = data.calibration, data.evaluation
+    match calibration, evaluation:
+        case FolderData(), FolderData() if calibration.path.resolve() == evaluation.path.resolve():
+            first, second = one_folder(calibration, evaluation)
+        case _:
+            if isinstance(calibration, FolderData | TorchvisionData) and calibration.images is None:
+                calibration = calibration.model_copy(update={"images": CALIBRATION_IMAGES})
+            first, second = _calibration(calibration), selection(evaluation, held_out=True)
+    if _compared_when_loaded(data):
+        source = f"{first.manifest.source}, without images of {second.manifest.id}"
+        return replace(first, manifest=replace(first.manifest, source=source)), second
+    known = set(second.manifest.images)
+    kept = [i for i, digest in enumerate(first.manifest.images) if digest not in known]
+    if first.keep is not None and len(kept) < len(first.manifest.images):
+        first = first.keep(kept) if kept else _unusable(_nothing_left())
+    return first, second
+
+
+def _calibration(source: DataSource) -> Selection:
+    try:
+        return selection(source, held_out=False)
+    except DataError as error:
+        return _unusable(error)
+
+
+def _unusable(error: DataError) -> Selection:
+    manifest = DataManifest(
+        source=f"unusable: {error.message}", preprocessing="none", count=0, images=(), labels=None, classes=None
+    )
+    return Selection(manifest, lambda shape: _without_images(error, shape), None)
+
+
+def _without_images(error: DataError, shape: InputShape) -> Dataset:
+    return Dataset(np.empty((0, *shape[1:]), np.float32), None, None, unusable=error.one_line)
+
+
+def _compared_when_loaded(data: DataSpec) -> bool:
+    """A plan downloads nothing, so what torchvision brings is compared by its pixels once it is there."""
+    return any(isinstance(source, TorchvisionData) for source in (data.calibration, data.evaluation))
+
+
+def _pixels_sha256(image: NDArray[np.float32]) -> bytes:
+    return hashlib.sha256(image.tobytes()).digest()
+
+
+def _nothing_left() -> DataError:
+    return DataError(
+        "every calibration image is in the evaluation set too",
+        "give another folder for calibration, or fewer images for evaluation",
+    )
+
+
+# digits
+
+
+# synthetic
+
+
+# image folders
+
+
+# torchvision's data sets

@@ -1,0 +1,211 @@
+"""Where images come from: scikit-learn's digits, generated ones, folders, torchvision's data sets."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.errors import DataError
+from sweeps.spec.sweep import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
+from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
+from workers.models.images import PREPARATION, InputShape, balanced_order, decoded, enlarged, prepared, smooth_images
+
+DIGITS_TRAINING = 1200
+
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"})
+
+
+SHARE_OF_ONE_FOLDER = 5
+"""Where both sets come from one folder and calibration names no number, it takes one image in so many."""
+
+
+CALIBRATION_IMAGES = 100
+"""At most so many, where calibration names no number."""
+
+
+@cache
+def _split_digits() -> tuple[NDArray[np.float32], NDArray[np.int64], tuple[list[int], list[int]]]:
+    from sklearn.datasets import load_digits  # a second of imports, which other sources do without
+
+    bunch = load_digits()
+    pixels, labels = bunch.images.astype(np.float32), bunch.target.astype(np.int64)
+    order = balanced_order([int(label) for label in labels], [f"digit {i}" for i in range(len(labels))])
+    return pixels, labels, (order[:DIGITS_TRAINING], order[DIGITS_TRAINING:])
+
+
+def digits(source: DigitsData, *, held_out: bool) -> Selection:
+    pixels, labels, split = _split_digits()
+
+    def select(chosen: Sequence[int], removed: int) -> Selection:
+        manifest = DataManifest(
+            source="scikit-learn digits, " + ("held out" if held_out else "training part"),
+            preprocessing="bilinear to (H, W), the same in every channel, 0..16 to -1..1",
+            count=len(chosen),
+            images=tuple(hashlib.sha256(pixels[i].tobytes()).hexdigest() for i in chosen),
+            labels=tuple(int(labels[i]) for i in chosen),
+            classes=tuple("0123456789"),
+            removed=removed,
+        )
+
+        def read(shape: InputShape) -> Dataset:
+            check_memory(len(chosen), shape)
+            _, channels, height, width = shape
+            planes = np.stack([enlarged(pixels[i] / 8.0 - 1.0, height, width) for i in chosen])
+            images = np.ascontiguousarray(np.repeat(planes[:, None], channels, axis=1))
+            return Dataset(images, labels[list(chosen)], manifest.classes)
+
+        def keep(kept: Sequence[int]) -> Selection:
+            return select([chosen[i] for i in kept], len(chosen) - len(kept))
+
+        return Selection(manifest, read, keep)
+
+    return select(split[held_out][: source.images], 0)
+
+
+def _synthetic(source: SyntheticData, *, held_out: bool) -> Selection:
+    stream = int(held_out)
+    manifest = DataManifest(
+        source=f"synthetic, seed {source.seed}, stream {stream}",
+        preprocessing="none",
+        count=source.images,
+        images=(),
+        labels=None,
+        classes=None,
+    )
+
+    def read(shape: InputShape) -> Dataset:
+        check_memory(source.images, shape)
+        return Dataset(smooth_images(source.images, shape, source.seed, stream), None, None)
+
+    return Selection(manifest, read, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    path: Path
+    label: int
+
+
+def _files(root: Path) -> tuple[list[_File], tuple[str, ...]]:
+    """All images under `root` in balanced order, and the classes by their folders' sorted names."""
+    if not root.is_dir():
+        raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
+    home = root.resolve()
+    try:
+        classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+        files = [_File(path, label) for label, name in enumerate(classes) for path in _images_of(root / name, home)]
+    except OSError as error:
+        raise DataError(f"{error.filename} can not be read: {error.strerror}", "give it read permission") from error
+    if not classes:
+        raise DataError(f"the folder {root} has no sub-folders", "put the images into one sub-folder per class")
+    names = [file.path.relative_to(root).as_posix() for file in files]
+    return [files[i] for i in balanced_order([file.label for file in files], names)], tuple(classes)
+
+
+def _images_of(folder: Path, home: Path) -> list[Path]:
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
+    for path in (folder, *found):
+        if not path.resolve().is_relative_to(home):
+            raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")
+    if not found:
+        raise DataError(f"the class {folder.name} has no images in {folder}", "add images, or remove the empty folder")
+    return found
+
+
+def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selection, Selection]:
+    files, classes = _files(calibration.path)
+    share = calibration.images or min(CALIBRATION_IMAGES, max(1, len(files) // SHARE_OF_ONE_FOLDER))
+    rest = files[share:][: evaluation.images]
+    if not rest:
+        raise DataError(
+            f"{calibration.path} has {len(files)} images, calibration takes {share}: none is left to evaluate",
+            "give a smaller number of images for calibration",
+        )
+    return _folder(calibration, files[:share], classes), _folder(evaluation, rest, classes)
+
+
+def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...], removed: int = 0) -> Selection:
+    digests = tuple(hashlib.sha256(_bytes(file.path)).hexdigest() for file in files)
+    manifest = DataManifest(
+        source="image folder",
+        preprocessing=_preprocessing(source),
+        count=len(files),
+        images=digests,
+        labels=tuple(file.label for file in files),
+        classes=classes,
+        removed=removed,
+    )
+
+    def read(shape: InputShape) -> Dataset:
+        check_memory(len(files), shape)
+        images = np.empty((len(files), *shape[1:]), np.float32)
+        for i, (file, digest) in enumerate(zip(files, digests, strict=True)):
+            content = _bytes(file.path)
+            if hashlib.sha256(content).hexdigest() != digest:
+                raise DataError(f"{file.path} was changed while it was used", "run the command again")
+            images[i] = prepared(decoded(content, str(file.path)), shape, source.mean, source.std)
+        return Dataset(images, np.array(manifest.labels, np.int64), classes)
+
+    def keep(kept: Sequence[int]) -> Selection:
+        return _folder(source, [files[i] for i in kept], classes, len(files) - len(kept))
+
+    return Selection(manifest, read, keep)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} can not be read: {error.strerror}", "give it read permission, or remove it") from error
+
+
+def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:
+    from workers.models import torchvision_data  # imports torch
+
+    torchvision_data.constructor(source.dataset)
+    manifest = DataManifest(
+        source=f"torchvision {source.dataset}, {'test' if held_out else 'train'}, balanced",
+        preprocessing=_preprocessing(source),
+        count=source.images,
+        images=(),
+        labels=None,
+        classes=None,
+    )
+
+    def read(shape: InputShape) -> Dataset:
+        dataset = torchvision_data.opened(source.dataset, source.root, held_out=held_out)
+        count = len(dataset)
+        listed = torchvision_data.listed_labels(dataset) or [0] * count
+        chosen = balanced_order(listed, [str(i) for i in range(count)])[: source.images]
+        check_memory(len(chosen), shape)
+        images = np.empty((len(chosen), *shape[1:]), np.float32)
+        labels = np.empty(len(chosen), np.int64)
+        for i, index in enumerate(chosen):
+            image, labels[i] = torchvision_data.item(dataset, index, source.dataset)
+            images[i] = prepared(image, shape, source.mean, source.std)
+        classes = getattr(dataset, "classes", None)
+        return Dataset(images, labels, tuple(map(str, classes)) if classes else None)
+
+    return Selection(manifest, read, None)
+
+
+def _preprocessing(source: FolderData | TorchvisionData) -> str:
+    return f"{PREPARATION}, mean {list(source.mean)}, std {list(source.std)}"
+
+
+def selection(source: DataSource, *, held_out: bool) -> Selection:
+    match source:
+        case DigitsData():
+            return digits(source, held_out=held_out)
+        case FolderData():
+            files, classes = _files(source.path)
+            return _folder(source, files[: source.images], classes)
+        case TorchvisionData():
+            return _torchvision(source, held_out=held_out)
+        case SyntheticData():
+            return _synthetic(source, held_out=held_out)

@@ -1,0 +1,65 @@
+"""What a model is in keys: where its code and its weights come from. Torch-free, but for pretrained weights."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweeps.errors import ModelError
+from sweeps.planning.plan import ModelIdentity
+from sweeps.records import canonical_key
+from sweeps.spec.sweep import ModelSpec
+from workers.models import data as datasets
+from workers.models.code import RECORDED_IDS, OwnCode, construct, own_code
+
+
+def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
+    """Where the model's code and weights come from, for build keys. Loads, trains and downloads nothing.
+
+    The user's own modules are looked for in `roots`, the current folder and `sys.path`. Raises `ModelError`.
+    """
+    code = own_code(model.source, roots) if ":" in model.source else None
+    return ModelIdentity(source=source_id_of(model, code), weights_id=weights_id_of(model))
+
+
+def source_id_of(model: ModelSpec, code: OwnCode | None) -> str:
+    return f"torchvision:{model.source}" if code is None else f"{model.source}@{code.sha256}"
+
+
+def weights_id_of(model: ModelSpec) -> str:
+    match model.weights:
+        case "random":
+            return f"random:{model.seed}"
+        case "demo":
+            made_from = {
+                "trainer": RECORDED_IDS["workers.models.demo_training"],
+                "images": datasets.digits_training_id(),
+                "seed": model.seed,
+            }
+            return f"demo:{canonical_key(made_from)}"
+        case "pretrained":
+            return _pretrained_id(model.source)
+        case path:
+            try:
+                with Path(path).open("rb") as file:
+                    return hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise ModelError(
+                    f"the checkpoint {path} can not be read: {error.strerror}", "correct weights: in the sweep file"
+                ) from error
+
+
+def sha256_of(module: str) -> str:
+    return hashlib.sha256(Path(__file__).with_name(module).read_bytes()).hexdigest()
+
+
+def _pretrained_id(source: str) -> str:
+    """`MobileNet_V2_Weights.IMAGENET1K_V2`. The one identity that needs torchvision, which knows the newest name."""
+    import torchvision
+
+    if ":" in source:
+        raise ModelError(f"{source} has no pretrained weights", "give weights: path, or weights: random")
+    try:
+        return str(torchvision.models.get_model_weights(source).DEFAULT)
+    except ValueError:
+        construct(source, {}, {})  # raises with the names that come close
+        raise ModelError(f"torchvision has no weights of {source}", "give weights: path, or weights: random") from None

@@ -1,0 +1,95 @@
+"""Images as arrays: decoding, the usual preparation of torchvision, seeded synthetic ones. No torch."""
+
+import hashlib
+import io
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from sweeps.errors import DataError
+from workers.models.package import Images
+
+InputShape = tuple[int, int, int, int]
+"""Batch, channels, height, width of a model's input."""
+
+PREPARATION = "bilinear to 256/224 of (H, W) on the shorter side, centre crop, 0..1"
+_RESIZE_OVER_CROP = 256 / 224
+
+
+def decoded(content: bytes, name: str) -> Image.Image:
+    """Raises `DataError` naming the image where it is damaged, of no known format, or a decompression bomb."""
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns up to twice its limit.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(content))
+            image.load()
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise DataError(f"{name} has too many pixels: {error}", "scale the image down, or remove it") from error
+    # Pillow's decoders raise nearly anything on damaged files: SyntaxError, struct.error, EOFError, ValueError.
+    except Exception as error:
+        raise DataError(f"{name} is not a readable image: {error}", "replace or remove it") from error
+    return image
+
+
+def prepared(
+    image: Image.Image, input_shape: InputShape, mean: Sequence[float], std: Sequence[float]
+) -> NDArray[np.float32]:
+    """(C, H, W), as torchvision's `Resize`, `CenterCrop`, `ToTensor` and `Normalize` make it.
+
+    With one channel, the mean of `mean` and of `std` is used.
+    """
+    _, channels, height, width = input_shape
+    image = image.convert("RGB" if channels == 3 else "L")
+    if image.width * height <= image.height * width:
+        size = round(width * _RESIZE_OVER_CROP)
+        wanted = size, int(size * image.height / image.width)
+    else:
+        size = round(height * _RESIZE_OVER_CROP)
+        wanted = int(size * image.width / image.height), size
+    image = image.resize(wanted, Image.Resampling.BILINEAR)
+    left, top = round((image.width - width) / 2.0), round((image.height - height) / 2.0)
+    pixels = np.asarray(image.crop((left, top, left + width, top + height)), np.float32) / np.float32(255.0)
+    planes = pixels.transpose(2, 0, 1) if channels == 3 else pixels[None]
+    centre, scale = np.array(mean, np.float32), np.array(std, np.float32)
+    if channels == 1:
+        centre, scale = centre.mean(keepdims=True), scale.mean(keepdims=True)
+    return np.ascontiguousarray((planes - centre[:, None, None]) / scale[:, None, None], dtype=np.float32)
+
+
+def enlarged(plane: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
+    """A float image (h, w), bilinear to (height, width)."""
+    return np.asarray(Image.fromarray(plane, mode="F").resize((width, height), Image.Resampling.BILINEAR))
+
+
+def smooth_images(count: int, input_shape: InputShape, seed: int, stream: int) -> Images:
+    """Seeded low-frequency noise (count, C, H, W), of the size that normalised photographs have.
+
+    Image i depends on `seed`, `stream` and i alone.
+    """
+    _, channels, height, width = input_shape
+    images = np.empty((count, channels, height, width), np.float32)
+    for i in range(count):
+        random = np.random.default_rng([seed, stream, i])
+        contrast = random.uniform(0.5, 2.0)
+        for channel in range(channels):
+            # An offset of its own: the pooled features of plain noise are the same for every image.
+            coarse = random.normal(random.normal(0.0, 0.5), contrast, (8, 8))
+            images[i, channel] = enlarged(coarse.astype(np.float32), height, width)
+    return images
+
+
+def balanced_order(labels: Sequence[int], names: Sequence[str]) -> list[int]:
+    """Indices in an order whose every first part has the classes in the proportions of the whole.
+
+    Within a class, the order is that of the names' sha256: as good as random, and always the same.
+    """
+    shuffled = sorted(range(len(labels)), key=lambda i: hashlib.sha256(names[i].encode()).digest())
+    members: dict[int, list[int]] = {}
+    for i in shuffled:
+        members.setdefault(labels[i], []).append(i)
+    position = {i: (rank + 0.5) / len(group) for group in members.values() for rank, i in enumerate(group)}
+    return sorted(shuffled, key=position.__getitem__)

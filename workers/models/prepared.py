@@ -1,0 +1,18 @@
+"""A model that is ready to be built and judged, with its data."""
+
+from dataclasses import dataclass
+
+from workers.models.dataset import DataManifest, Dataset
+from workers.models.package import BuildInputs, Logits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreparedModel:
+    """What building and judging all variants of one model takes."""
+
+    build_inputs: BuildInputs
+    calibration_manifest: DataManifest
+    evaluation_manifest: DataManifest
+    evaluation: Dataset
+    evaluation_logits: Logits
+    """Of the fp32 eager model, (N, classes)."""

@@ -1,0 +1,178 @@
+"""Gathers what a plan is made from: facts of devices, identities of models and data, what each runtime supports."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sweeps.errors import HOST_KINDS, BuildError, DeviceError, in_one_line
+from sweeps.planning.axes import is_calibrated
+from sweeps.planning.plan import Identities, Plan, expand
+from sweeps.protocol import sentinel
+from sweeps.protocol.presets import protocol_of
+from sweeps.records import VIRTUAL_PHONE, DeviceFacts, Variant
+from sweeps.spec import catalog
+from sweeps.spec.sweep import SweepSpec
+from workers.devices import registry as devices
+from workers.measure.attach import attach
+from workers.models import data
+from workers.models.identity import identify
+from workers.native.compiler import compiler
+from workers.runtimes import registry as runtimes
+
+_BUILT_IN = frozenset(entry.name for entry in catalog.BUILT_IN_RUNTIMES)
+
+
+def plan_sweep(
+    spec: SweepSpec,
+    folder: Path,
+    roots: Sequence[Path] = (),
+    before: Sequence[DeviceFacts] = (),
+    tell: Callable[[str], object] = lambda _: None,
+) -> Plan:
+    """The plan of a sweep on the devices that are there. Trains, downloads and builds nothing.
+
+    `folder` is where devices may keep files on this host; the user's own modules are looked for in `roots`.
+    A device of `before`, the sweep's devices the last time, that can not be reached now stays in the plan where its
+    transport lets it (a phone): its results are kept, and its jobs wait. `tell` is told of each such device, and of
+    those that a name for all of them (`adb:*`) leaves out.
+    Raises `DeviceError`, `ModelError`, `DataError`.
+    """
+    used: list[str] = sorted({name for grid in spec.grids for name in grid.runtime})
+    networks = list(spec.models)
+    if protocol_of(spec).sentinel_every:
+        used = sorted({*used, sentinel.VARIANT.runtime})
+        networks.append(sentinel.MODEL)
+    calibration, evaluation = data.manifests(spec.data)
+    versions: dict[str, str] = {}
+    own_versions: dict[str, dict[str, str]] = {}
+    references: dict[str, str] = {}
+    for name in used:
+        own_versions[name] = runtimes.get(name).versions()
+        # What other packages bring moves nothing of the builds that are there without them.
+        versions = own_versions[name] | versions if name not in _BUILT_IN else versions | own_versions[name]
+        references |= runtimes.get(name).references()
+    facts = _devices(spec.devices, folder, references, before, tell)
+    identities = Identities(
+        models={model.name: identify(model, roots) for model in networks},
+        calibration_id=calibration.id,
+        evaluation_id=evaluation.id,
+        versions=versions,
+        own_versions=own_versions,
+        runners={name: runtimes.get(name).runner() for name in used},
+        references=references,
+    )
+    plan = expand(spec, facts, _supports, identities)
+    if calibration.count == 0 and any(is_calibrated(job.variant) for job in plan.jobs):
+        tell(f"builds that are calibrated will fail, data.calibration is {calibration.source}")
+    return plan
+
+
+def device_facts(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts:
+    """Facts of a device; of this host and of its virtual phones, with the backends that it can check although they
+    do not have them. Raises `DeviceError`."""
+    attached = attach(name, folder)
+    attached.device.release()
+    facts = attached.facts
+    if not (catalog.is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE) or compiler() is None:
+        return facts
+    return replace(facts, emulates=tuple(sorted(references)))
+
+
+def _devices(
+    names: Sequence[str],
+    folder: Path,
+    references: Mapping[str, str],
+    before: Sequence[DeviceFacts],
+    tell: Callable[[str], object],
+) -> tuple[DeviceFacts, ...]:
+    """By unit, in the order of the sweep file."""
+    found: dict[str, DeviceFacts] = {}
+    causes: set[str] = set()
+    for name in dict.fromkeys(names):
+        entry = catalog.device(name)
+        finder = entry.discovery if entry is not None and name == f"{entry.name}:*" else ""
+        known = [
+            facts
+            for facts in before
+            if entry is not None
+            and entry.may_be_away
+            and catalog.device(facts.name) == entry
+            and (finder or name == facts.name)
+        ]
+        for facts in _all(name, finder, folder, references, tell) if finder else [_one(name, folder, references)]:
+            if isinstance(facts, DeviceFacts):
+                first = found.setdefault(facts.device_id, facts)
+                if first.name != facts.name:
+                    _check_one_unit(first, facts, folder)
+                    tell(f"{facts.name} is the same device as {first.name}: measured once")
+            elif not known:
+                raise facts
+            elif (cause := facts.kind if facts.kind in HOST_KINDS else facts.message) not in causes:
+                causes.add(cause)  # what the host lacks, all of its phones lack
+                tell(str(facts))
+        for facts in known:
+            if facts.device_id not in found:
+                tell(f"{facts.name} can not be reached: its results are kept, and its jobs wait for it")
+                found[facts.device_id] = facts
+    return tuple(found.values())
+
+
+def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
+    """Raises `DeviceError` where two devices call themselves the same."""
+    entry = catalog.device(one.name)
+    if entry is None or not entry.discovery or catalog.device(other.name) != entry:
+        return
+    if not devices.discovery(entry.discovery).are_one(one.name, other.name, folder):
+        raise DeviceError(
+            "ambiguous_serial",
+            f"{one.name} and {other.name} are two phones that both call themselves {one.device_id}",
+            "take one of them out of the sweep: their results could not be told apart",
+        )
+
+
+def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts | DeviceError:
+    try:
+        return device_facts(name, folder, references)
+    except DeviceError as error:
+        return error
+    except Exception as error:  # noqa: BLE001  # of any kind: what one phone says of itself must not end the others
+        return DeviceError(
+            "worker_error", f"{name} can not be planned for: {in_one_line(error)}", "take it out of the sweep"
+        )
+
+
+def _all(
+    asked: str, finder: str, folder: Path, references: Mapping[str, str], tell: Callable[[str], object]
+) -> Iterator[DeviceFacts | DeviceError]:
+    """All that hang on this host and that the sweep file's name, `adb:*`, asks for; an error at the end for none."""
+    names, refused = devices.discovery(finder).attached()
+    count = 0
+    for facts in (_one(name, folder, references) for name in names):
+        if isinstance(facts, DeviceFacts):
+            count += 1
+            yield facts
+        else:
+            refused.append(facts)
+    for error in refused:
+        tell(str(error))
+    if not count:
+        yield DeviceError(
+            "no_phone",
+            f"{asked} finds no phone that can be measured" + (f" ({refused[0].message})" if refused else ""),
+            refused[0].next_step if refused else "attach one and allow USB debugging: `adb devices` must list it",
+        )
+
+
+def no_program(facts: DeviceFacts, runtime: str = Variant().runtime) -> str | None:
+    """Why nothing of that runtime can run on a device without Python, with the way out; `None` where it can."""
+    if facts.runtime_versions or catalog.is_host(facts.name):
+        return None
+    try:
+        runtimes.get(runtime).programs(facts)
+    except BuildError as error:
+        return error.one_line
+    return None
+
+
+def _supports(variant: Variant, facts: DeviceFacts) -> str | None:
+    return no_program(facts, variant.runtime) or runtimes.get(variant.runtime).supports(variant, facts)
