@@ -33,7 +33,8 @@ class Verification(BaseModel):
     against: str = "fp32 eager"
     """Whose answers the SQNR is against: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
     executor: str = ""
-    """`reference:<backend>@<version>` where the host checked it in place of the phone; empty: the CPU ran it."""
+    """What checked it in place of the device: `reference:<backend>@<version>`, or `exact int8 arithmetic` where this
+    machine's sums saturate and the device's do not; empty: the CPU ran it."""
     top1_percent: float | None
     reference_top1_percent: float | None
 

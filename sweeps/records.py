@@ -66,6 +66,8 @@ class Variant:
     """NNAPI may compute float32 as float16."""
     flexible_batch: bool = False
     """The NNAPI model takes any batch."""
+    reduced_range: bool = False
+    """int8 weights of 7 bits, for a CPU on which sums of 8-bit products saturate. Follows from the device."""
 
     @property
     def label(self) -> str:
@@ -78,6 +80,7 @@ class Variant:
         words += [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
         words += [self.quantization] * (self.quantization not in ("none", "static_fx"))
         words += [self.granularity] * (self.granularity not in ("none", usual))
+        words += ["reduced-range"] * self.reduced_range
         words += [f"calibrated-on-{self.calibration_images}"] * (self.calibration_images > 0)
         words += [self.interface] * (self.interface not in ("none", "core"))
         words += [self.layout]
@@ -90,7 +93,11 @@ class Variant:
         return " ".join(words)
 
     def axes(self) -> dict[str, str | bool | int]:
-        return asdict(self)
+        """By name. `reduced_range` only where it is true: all other build keys stay what they were before it came."""
+        axes = asdict(self)
+        if not self.reduced_range:
+            del axes["reduced_range"]
+        return axes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

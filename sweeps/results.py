@@ -65,6 +65,7 @@ class ResultRow:
     preference: str = "none"
     relaxed_fp16: bool = False
     flexible_batch: bool = False
+    reduced_range: bool = False
     threads: int
     cpus: str
     reuse_input: bool

@@ -1,4 +1,7 @@
-"""What a machine lacks is listed as not run, with the line that would enable it; with --strict-machine it fails."""
+"""What a machine lacks is listed as not run, with the line that would enable it; with --strict-machine it fails.
+
+What takes another kind of CPU (the marker `vnni`), which no line enables, is listed as not shown, in strict mode too.
+"""
 
 import os
 import secrets
@@ -15,6 +18,7 @@ from hypothesis import settings
 from sweeps.cli import main
 from tests import shared, side_by_side
 from tests.workers.runtimes import old_torch
+from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 
 # Ray keeps the token of the home that it was first started in for as long as the process lives, and tests of phones
 # have a home of their own.
@@ -31,6 +35,8 @@ REQUIREMENTS = {
     "browser": ("chromium", "apt-get install -y chromium"),
     "compiler": ("g++", "apt-get install -y g++"),
 }
+
+NOT_SHOWN = "not shown on this machine: its CPU has no VNNI, so sums of 8-bit products saturate"
 
 EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
 OWN_NET = """
@@ -82,6 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, (program, line) in REQUIREMENTS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=f"{program} is missing; enable with: {line}"))
+        if item.get_closest_marker("vnni") and not here_sums_are_exact():
+            item.add_marker(pytest.mark.skip(reason=NOT_SHOWN))
         # In strict mode the tests install it themselves.
         lacks = not (old_torch.installed() or item.config.getoption("--strict-machine"))
         if lacks and item.get_closest_marker("old_torch"):
@@ -98,7 +106,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and item.config.getoption("--strict-machine"):
+    strict = item.config.getoption("--strict-machine") and not (item.get_closest_marker("vnni") and _not_shown(report))
+    if report.skipped and not hasattr(report, "wasxfail") and strict:
         report.outcome = "failed"
         report.longrepr = f"not run, which strict mode does not allow: {report.longrepr[2]}"
     return report
@@ -106,10 +115,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
-    if skipped:
-        terminalreporter.section("not run on this machine")
-        for report in skipped:
+    for section, not_shown in (("not run on this machine", False), ("not shown on this machine", True)):
+        reports = [report for report in skipped if _not_shown(report) == not_shown]
+        if reports:
+            terminalreporter.section(section)
+        for report in reports:
             terminalreporter.write_line(f"{report.nodeid}: {report.longrepr[2]}")
+
+
+def _not_shown(report: pytest.TestReport) -> bool:
+    """Whether it was skipped for the kind of CPU, and for nothing else."""
+    return report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[2] == f"Skipped: {NOT_SHOWN}"
 
 
 @pytest.fixture

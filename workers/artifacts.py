@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -93,10 +94,15 @@ class ArtifactStore:
             shared = self.root.parent / SHARED_STAGES
             return registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
 
+    def remove_unfinished(self, pid: int) -> None:
+        """Remove what that process of this machine, which has ended, left unfinished."""
+        for folder in self.root.glob(f".*-{pid}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
     @contextlib.contextmanager
     def _new_folder(self, build_key: str) -> Iterator[Path]:
         self.root.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{build_key[:12]}-", dir=self.root))
+        folder = Path(tempfile.mkdtemp(prefix=f".{build_key[:12]}-{os.getpid()}-", dir=self.root))
         try:
             yield folder
             # Another process may have been quicker with the same artifact: then its folder stays.

@@ -169,7 +169,7 @@ class PlanTables(JournalFile):
 
 def skipped_key(skipped: Skipped) -> str:
     """Stands for a job key where there is no job: the same combination has the same one, whatever the reason."""
-    content = asdict(skipped)
+    content = asdict(skipped) | {"variant": skipped.variant.axes()}
     del content["reason"]
     return f"skipped-{canonical_key(content)}"
 

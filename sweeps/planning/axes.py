@@ -3,6 +3,7 @@
 So two cells of a grid that would be the same artifact are one variant, and a grid over backends needs no exceptions.
 """
 
+from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,6 +13,9 @@ from sweeps.spec import catalog
 _DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
 _UNCALIBRATED = frozenset({"dynamic"})
 _ENGINE_OF_ABI = {"arm": "qnnpack", "x86": "x86"}
+_EXACT_INT8 = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
+"""x86 instructions that add 8-bit products in 32 bits. Without them oneDNN adds two at a time in 16 (VPMADDUBSW), and
+255 * 127 * 2 is more than fits; 255 * 64 * 2 is not."""
 
 
 def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> frozenset[str]:
@@ -32,8 +36,13 @@ def is_calibrated(variant: Variant) -> bool:
     return variant.precision == "int8" and variant.quantization not in _UNCALIBRATED
 
 
-def resolve_variant(variant: Variant, abi: str) -> Variant:
-    """The variant with every axis that has no choice set, and every `auto` replaced by what it means for this ABI.
+def saturates_int8(abi: str, cpu_features: Collection[str]) -> bool:
+    """Whether oneDNN's sums of 8-bit products may saturate on such a CPU: one of x86 that is not known to be better."""
+    return abi.startswith("x86") and _EXACT_INT8.isdisjoint(cpu_features)
+
+
+def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = ()) -> Variant:
+    """The variant with every axis that has no choice set, and every `auto` replaced by what it means for this device.
 
     An engine stays `auto` where none is known for the ABI. A backend that its runtime does not have stays too.
     """
@@ -48,7 +57,9 @@ def resolve_variant(variant: Variant, abi: str) -> Variant:
         variant = replace(variant, qengine=next(engines, "auto"))
     if variant.granularity == "auto":
         variant = replace(variant, granularity=DEFAULT_GRANULARITY.get(variant.qengine, "auto"))
-    return variant
+    # What is not calibrated has activations of 7 bits on every CPU: torch's dynamic linears ask for that themselves.
+    onednn = variant.qengine == "onednn" and is_calibrated(variant)
+    return replace(variant, reduced_range=onednn and saturates_int8(abi, cpu_features))
 
 
 def _fixed(backend: catalog.BackendEntry | None, precision: str) -> dict[str, Any]:

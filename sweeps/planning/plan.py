@@ -11,6 +11,7 @@ from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import DeviceFacts, Job, RunAxes, Skipped, Variant
 from sweeps.spec import catalog
+from sweeps.spec.grid import GridSpec
 from sweeps.spec.sweep import SweepSpec
 
 __all__ = ["Identities", "ModelIdentity", "Plan", "Supports", "expand"]
@@ -18,7 +19,7 @@ __all__ = ["Identities", "ModelIdentity", "Plan", "Supports", "expand"]
 Supports = Callable[[Variant, DeviceFacts], str | None]
 
 
-_BUILD_AXES = tuple(axis.name for axis in fields(Variant))
+_BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
 _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 
 
@@ -146,7 +147,8 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
             axes = dict(zip((*_BUILD_AXES, *_RUN_AXES), values, strict=True))
             if axes["calibration_images"] == "all":
                 axes["calibration_images"] = 0
-            variant = resolve_variant(Variant(**{axis: axes[axis] for axis in _BUILD_AXES}), facts.abi)
+            chosen = Variant(**{axis: axes[axis] for axis in _BUILD_AXES})
+            variant = resolve_variant(chosen, facts.abi, facts.cpu_features)
             one = _Combination(
                 facts=facts,
                 model=model.name,

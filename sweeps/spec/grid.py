@@ -30,7 +30,9 @@ class GridSpec(Part):
         "short quantization-aware training; fp32 ignores it.",
     )
     qengine: tuple[Annotated[str, ValueOf("qengine")], ...] = _axis(
-        ("auto",), "Kernels of int8 on the CPU, and the qconfig that fits them; auto: qnnpack on Arm, x86 on x86."
+        ("auto",),
+        "Kernels of int8 on the CPU, and the qconfig that fits them; auto: qnnpack on Arm, x86 on x86. onednn on an "
+        "x86 CPU without VNNI, where its sums would saturate, gets static int8 in a reduced range (weights of 7 bits).",
     )
     granularity: tuple[Annotated[str, ValueOf("granularity")], ...] = _axis(
         ("auto",), "int8 only: one scale for all weights of a layer, or one per channel; auto: the engine's default."

@@ -196,7 +196,9 @@ def _row(
 
 def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
     versions = {} if manifest is None else manifest.versions
-    params = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PARAMS}
+    # As in build keys: what has no reduced range is the run that it was before there was one.
+    names = [name for name in _PARAMS if name != "reduced_range" or row.reduced_range]
+    params = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
     tags = {tag: cut(_text(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
     tags[_TAGS["block_medians_ms"]] = _as_many_as_fit(row.block_medians_ms)
     tags[RECORD] = "job"

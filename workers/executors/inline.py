@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from sweeps.records import DeviceFacts, Failed
-from workers.artifacts import PackedArtifact, build_packed
+from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane
 
@@ -72,6 +72,7 @@ class _Builder:
 
     def __init__(self, root: Path) -> None:
         context = get_context("spawn")
+        self._store = ArtifactStore(root)
         self._connection, other_end = context.Pipe()
         self._process = context.Process(target=_build_forever, args=(other_end, root), daemon=True)
         self._process.start()
@@ -98,11 +99,14 @@ class _Builder:
 
     def close(self) -> None:
         self._connection.close()
-        # First gently: the process then removes its unfinished folder.
+        # First gently: what it started ends with it then.
         self._process.terminate()
         self._process.join(_GENTLE_END_S)
         self._process.kill()
         self._process.join()
+        if self._process.pid is not None:
+            # On a busy host it may not have come to that.
+            self._store.remove_unfinished(self._process.pid)
 
 
 def _build_forever(connection: Connection, root: Path) -> None:
@@ -122,4 +126,4 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 _GENTLE_END_S = 5.0
-"""A busy host needs more than one to remove an unfinished folder."""
+"""For a process to end by itself; then it is killed, and what it leaves is removed after it."""

@@ -42,6 +42,8 @@ class RunRequest:
     """Path on the device that the logits are written to: float32 little-endian, (N, classes)."""
     reference: str | None = None
     """Path of a library that stands in for the backend; only an evaluation may have one."""
+    exact_int8: bool = False
+    """Static int8 in exact arithmetic in place of the engine's; only an evaluation on the host may ask for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

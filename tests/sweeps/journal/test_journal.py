@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal, build_failure_keys, judged_key
+from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
@@ -134,6 +135,14 @@ def test_records_of_the_version_before_checked_jobs_are_readable():
     assert (facts.core_clusters, facts.emulates) == ((), ())
     # Nothing of what came later is in it, so what was measured before stays comparable.
     assert facts.fingerprint == replace(facts, core_clusters=((0,), (1,)), emulates=("nnapi",)).fingerprint
+
+
+def test_a_skipped_combination_keeps_its_key_when_variants_learn_of_a_reduced_range():
+    older = from_json(Skipped, OLD_SKIPPED)
+    assert skipped_key(older) == "skipped-45487907d0bd401098c232affcab4f55c5983b43cde7dc5e3d00961b42ec5a7a"
+    reduced = replace(older, variant=replace(older.variant, qengine="onednn", reduced_range=True))
+    assert skipped_key(reduced) != skipped_key(replace(reduced, variant=replace(reduced.variant, reduced_range=False)))
+    assert from_json(Skipped, to_json(reduced)) == reduced
 
 
 def test_an_older_manifest_is_readable(journal, records):

@@ -25,7 +25,7 @@ def _values(axis: str) -> list[Any]:
     return [True, False] if inner is bool else list(catalog.values(axis))
 
 
-VALUES = {axis: _values(axis) for axis in asdict(Variant())}
+VALUES = {axis: _values(axis) for axis in asdict(Variant()) if axis in GridSpec.model_fields}
 VARIANTS = st.fixed_dictionaries({axis: st.sampled_from(values) for axis, values in VALUES.items()}).map(
     lambda axes: Variant(**axes)
 )
@@ -43,18 +43,66 @@ CHOICES = [
 OF_INT8 = {"quantization", "granularity", "calibration_images", "interface"}
 
 
-@given(variant=VARIANTS, abi=st.sampled_from(ABIS))
-def test_what_is_resolved_stays_as_it_is(variant: Variant, abi: str) -> None:
-    resolved = resolve_variant(variant, abi)
-    assert resolve_variant(resolved, abi) == resolved
+@given(variant=VARIANTS, abi=st.sampled_from(ABIS), features=st.sampled_from([(), ("avx2",), ("avx2", "avx_vnni")]))
+def test_what_is_resolved_stays_as_it_is(variant: Variant, abi: str, features: tuple[str, ...]) -> None:
+    resolved = resolve_variant(variant, abi, features)
+    assert resolve_variant(resolved, abi, features) == resolved
+
+
+INT8 = Variant(precision="int8", quantization="static_fx", qengine="onednn", granularity="auto", interface="core")
+
+
+@pytest.mark.parametrize("method", ["static_fx", "static_eager", "qat"])
+@pytest.mark.parametrize("abi", ["x86_64", "x86"])
+@pytest.mark.parametrize("features", [(), ("avx2",), ("avx2", "avx512f")])
+def test_onednn_gets_a_reduced_range_where_the_cpu_is_not_known_to_add_int8_products_right(
+    method: str, abi: str, features: tuple[str, ...]
+) -> None:
+    found = resolve_variant(replace(INT8, quantization=method), abi, features)
+    assert found.reduced_range
+    assert found.axes()["reduced_range"] is True
+    assert "int8-onednn" in found.label
+    assert "reduced-range" in found.label
+
+
+@pytest.mark.parametrize(
+    ("changes", "abi", "features"),
+    [
+        ({}, "x86_64", ("avx2", "avx_vnni")),
+        ({}, "x86_64", ("avx2", "avx512f", "avx512_vnni")),
+        ({}, "x86_64", ("amx_int8",)),
+        ({}, "arm64-v8a", ("asimddp",)),
+        ({"qengine": "x86"}, "x86_64", ("avx2",)),
+        ({"qengine": "auto"}, "x86_64", ("avx2",)),
+        ({"qengine": "qnnpack"}, "x86_64", ("avx2",)),
+        ({"backend": "nnapi"}, "x86_64", ("avx2",)),
+        ({"backend": "metal"}, "x86_64", ("avx2",)),
+        ({"precision": "fp32"}, "x86_64", ("avx2",)),
+        ({"quantization": "dynamic"}, "x86_64", ("avx2",)),
+        ({"runtime": "eager"}, "x86_64", ("avx2",)),
+    ],
+)
+def test_nothing_else_has_a_reduced_range_nor_a_word_of_it(
+    changes: dict[str, str], abi: str, features: tuple[str, ...]
+) -> None:
+    found = resolve_variant(replace(INT8, **changes), abi, features)
+    assert not found.reduced_range
+    assert "reduced_range" not in found.axes()
+    assert "reduced" not in found.label
+
+
+def test_a_variant_that_comes_from_another_device_loses_its_reduced_range() -> None:
+    reduced = resolve_variant(INT8, "x86_64", ("avx2",))
+    assert not resolve_variant(reduced, "x86_64", ("avx512_vnni",)).reduced_range
+    assert not resolve_variant(replace(reduced, qengine="x86"), "x86_64", ("avx2",)).reduced_range
 
 
 def test_variants_that_differ_once_resolved_have_labels_that_differ() -> None:
     seeded = Random(0)
     drawn = {
-        resolve_variant(Variant(**{axis: seeded.choice(values) for axis, values in VALUES.items()}), abi)
+        resolve_variant(Variant(**{axis: seeded.choice(values) for axis, values in VALUES.items()}), abi, features)
         for _ in range(4000)
-        for abi in ("x86_64", "arm64-v8a", "riscv64")
+        for abi, features in (("x86_64", ()), ("x86_64", ("avx_vnni",)), ("arm64-v8a", ()), ("riscv64", ()))
     }
     assert len(drawn) > 1000
     assert len({variant.label for variant in drawn}) == len(drawn)

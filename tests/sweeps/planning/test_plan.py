@@ -119,6 +119,28 @@ def test_the_auto_engine_follows_the_devices_abi(abi: str, engine: str) -> None:
     assert job.variant.qengine == engine
 
 
+def test_onednn_is_planned_for_each_devices_own_cpu_and_everything_else_for_all_alike() -> None:
+    exact = replace(X86, device_id="host-9", name="vnni", cpu_features=("avx2", "avx512_vnni"))
+    plain = replace(X86, cpu_features=("avx2",))
+    grid = GridSpec(layout=("nchw",), qengine=("auto", "onednn", "qnnpack"), quantization=("static_fx", "dynamic"))
+    plan = planned(sweep_of(grid), plain, exact)
+    builds = {
+        device.name: {
+            (job.variant.precision, job.variant.quantization, job.variant.qengine): job.build_key
+            for job in plan.jobs
+            if job.device_id == device.device_id
+        }
+        for device in (plain, exact)
+    }
+    assert builds["local"].keys() == builds["vnni"].keys()
+    differing = [axes for axes, key in builds["local"].items() if builds["vnni"][axes] != key]
+    assert differing == [("int8", "static_fx", "onednn")]
+    assert [job.name for job in plan.jobs if job.variant.reduced_range] == [
+        "mobilenet_v2 · cpu int8-onednn reduced-range nchw script fused optimized · local"
+    ]
+    assert len({job.name for job in plan.jobs}) == len(plan.jobs)
+
+
 def test_an_abi_without_known_engine_is_skipped_for_int8_only() -> None:
     plan = planned(sweep_of(GridSpec(layout=("nchw",))), replace(X86, abi="riscv64"))
     assert [job.variant.precision for job in plan.jobs] == ["fp32"]

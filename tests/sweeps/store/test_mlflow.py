@@ -288,6 +288,7 @@ def test_rows_of_the_version_before_checked_jobs_are_readable(sqlite_uri, name, 
     row = rows(sqlite_uri, name)[job.name]
     assert row["run_id"] == older.info.run_id
     assert [row[axis] for axis in later] == ["none", 0, "none", False, False]
+    assert row["reduced_range"] is False
     assert (row["qengine"], row["threads"], row["top1_percent"]) == ("x86", 2, 97.5)
     (device,) = rank(load(sqlite_uri, name).frame, ObjectiveSpec(constraints=()), name).devices
     assert device.winner.job_key == job.key

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sweeps.journal.journal import Journal
-from sweeps.records import Measured, Settled
+from sweeps.records import Measured, Settled, Variant
 from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job, to_row
 
 SETTLED = Settled(
@@ -25,8 +25,8 @@ SETTLED = Settled(
 def run(records, tmp_path):
     """The content of a finished job's run; blocks may be changed first."""
 
-    def make(settled=None, blocks=None):
-        job = records.job(0)
+    def make(settled=None, blocks=None, job=None):
+        job = job or records.job(0)
         with Journal.open(tmp_path / "journal.sqlite") as journal:
             journal.save_plan(records.plan(job))
             for block in blocks or [records.block(job, round_) for round_ in range(2)]:
@@ -48,6 +48,16 @@ def read(content, without=()):
 @pytest.mark.parametrize("settled", [None, SETTLED, replace(SETTLED, reason="best", by="", ratio=None, ratio_low=None)])
 def test_why_the_rounds_ended_comes_back_as_it_was(run, settled):
     assert read(run(settled)).settled == settled
+
+
+def test_a_reduced_range_is_told_of_and_a_full_one_leaves_a_run_as_it_was_before_there_were_others(run, records):
+    full = run()
+    assert "reduced_range" not in full.params
+    assert read(full).reduced_range is False
+    variant = Variant(precision="int8", quantization="static_fx", qengine="onednn", reduced_range=True)
+    reduced = run(job=records.job(0, variant=variant))
+    assert reduced.params["reduced_range"] == "true"
+    assert read(reduced).reduced_range is True
 
 
 def test_an_endless_reason_is_cut_and_not_its_json(run):

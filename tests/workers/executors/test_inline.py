@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -66,29 +65,34 @@ def test_nothing_starts_after_stop(executor: InlineExecutor) -> None:
     assert list(executor.build([_request("a")], lambda: True)) == []
 
 
-@pytest.mark.alone
+# On a busy host a process may not get to its end in the time that it is given: as one that does not listen.
+@pytest.mark.parametrize("listens", [True, False])
 def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
-    executor: InlineExecutor, tmp_path: Path
+    executor: InlineExecutor, tmp_path: Path, listens: bool
 ) -> None:
-    marker = tmp_path / "pid"
-    hangs = f"import os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    marker, artifacts = tmp_path / "pid", tmp_path / "a folder" / "artifacts"
+    others = artifacts / f".{'a' * 12}-{os.getpid()}-of-another"
+    others.mkdir(parents=True)
+    hangs = "" if listens else "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    hangs += f"import os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
     builds = executor.build([_request("a", hangs.encode())], lambda: False)
     assert next(builds)[1] is None
-    interrupted = [0.0]
+    ended = threading.Event()
 
     def interrupt() -> None:
-        deadline = time.monotonic() + 60
-        while not (marker.exists() and marker.read_text()) and time.monotonic() < deadline:
-            threading.Event().wait(0.02)
-        interrupted[0] = time.monotonic()
+        while not (marker.exists() and marker.read_text()):
+            if ended.wait(0.02):
+                return
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        next(builds)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(builds)  # which comes to its end by itself only after ten minutes, and then raises nothing
+    finally:
+        ended.set()
+        thread.join()
     executor.close()
-    assert time.monotonic() - interrupted[0] < 20
-    thread.join()
     assert not psutil.pid_exists(int(marker.read_text()))
-    assert list((tmp_path / "a folder" / "artifacts").iterdir()) == []
+    assert list(artifacts.iterdir()) == [others]

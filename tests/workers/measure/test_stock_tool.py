@@ -1,5 +1,7 @@
 """A phone whose runner is PyTorch's own speed_benchmark_torch (a program that stands in for it runs real models)."""
 
+import math
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -16,6 +18,7 @@ from sweeps.records import VIRTUAL_PHONE, Block, Failed, Job, Measured, Variant
 from sweeps.spec.sweep import GridSpec, ObjectiveSpec, ProtocolSpec
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
+from sweeps.tool_logs import parse_speed_benchmark
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
@@ -62,13 +65,46 @@ def runners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+# Keeps what the tool is told and tells: which iterations are enough follows from a glance that nobody else sees.
+_KEEPS = """#!/bin/sh
+n=$(ls {kept} | wc -l)
+echo "$*" >{kept}/$n.arguments
+{tool} "$@" >{kept}/$n.stdout
+ended=$?
+cat {kept}/$n.stdout
+exit $ended
+"""
+
+
+@pytest.fixture
+def kept(runners: Path, tmp_path: Path) -> Path:
+    """The folder with what the tool is told and tells, in order."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    tool = runners / programs.STOCK_TOOLS["pt"]
+    tool.unlink()
+    tool.write_text(_KEEPS.format(kept=folder, tool=speed_benchmark("pt")))
+    tool.chmod(0o755)
+    return folder
+
+
+def timings(kept: Path) -> list[tuple[int, tuple[int, ...]]]:
+    """Of each timing, in order: how many iterations were asked for, and how many nanoseconds each took."""
+    files = sorted(kept.glob("*.arguments"), key=lambda file: int(file.stem))
+    asked = {file: re.search(r"--iter=(\d+) --report_pep=true", file.read_text()) for file in files}
+    return [
+        (int(found[1]), parse_speed_benchmark(file.with_suffix(".stdout").read_text()).samples_ns)
+        for file, found in asked.items()
+        if found
+    ]
+
+
 def named(runners: Path, form: str = "pt") -> str:
     return SpeedBenchmark.of(runners / programs.STOCK_TOOLS[form], host_abi()).runner
 
 
-@pytest.mark.alone
 def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
-    phone: VirtualPhone, runners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    phone: VirtualPhone, runners: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bundled, "MAX_IMAGES", IMAGES)
     grids = (
@@ -104,7 +140,12 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
         for block in blocks:
             assert (block.runner, block.runtime_version, block.engine_ran) == (runner, version, "none")
             assert (block.load_ns, block.first_inference_ns, block.rss_peak_bytes) == (None, None, None)
-            assert sum(block.samples_ns) >= 0.5 * PROTOCOL.min_seconds * 1e9
+        (_, first_glance), first_timing, (_, second_glance), second_timing = timings(kept)
+        for glance, (iterations, samples), block in zip(
+            (first_glance, second_glance), (first_timing, second_timing), blocks, strict=True
+        ):
+            enough = math.ceil(PROTOCOL.min_seconds * 1e9 / min(glance))
+            assert (iterations, samples) == (max(PROTOCOL.iterations, enough), block.samples_ns)
         outcome = journal.sweep_outcome("tiny", first)
         assert isinstance(outcome, Measured)
         assert outcome.accuracy is not None

@@ -16,6 +16,7 @@ import torch
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
 from sweeps.records import Variant
+from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
@@ -90,9 +91,11 @@ def test_int8_answers_nearly_as_the_eager_model(tiny: BuildInputs, build: Build,
     assert manifest.calibration_id == tiny.calibration_id
 
 
-@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
-def test_mobilenet_in_int8_on_channels_last_is_not_scrambled(mobilenet: BuildInputs, build: Build, engine: str) -> None:
-    _, manifest = build(mobilenet, replace(INT8, layout="nhwc", qengine=engine))
+@pytest.mark.parametrize("way", ENGINES)
+def test_mobilenet_in_int8_on_channels_last_is_not_scrambled(mobilenet: BuildInputs, build: Build, way: str) -> None:
+    engine, reduced = engine_of(way)
+    _, manifest = build(mobilenet, replace(INT8, layout="nhwc", qengine=engine, reduced_range=reduced))
+    assert manifest.axes.reduced_range == reduced
     assert manifest.verification.sqnr_db is not None
     assert manifest.verification.sqnr_db > 12  # scrambled, it is below 0
 

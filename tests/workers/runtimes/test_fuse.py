@@ -1,4 +1,4 @@
-"""What is fused, what is not, and that the answers stay the same."""
+"""What is fused, what is not, and that the answers stay the same: in float64, where the order of sums is no matter."""
 
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -20,7 +20,7 @@ def state() -> Iterator[None]:
 
 
 def parts(inputs: BuildInputs) -> tuple[torch.nn.Module, torch.Tensor]:
-    return load_eager(inputs.package), torch.from_numpy(inputs.verification)
+    return load_eager(inputs.package).double(), torch.from_numpy(inputs.verification).double()
 
 
 def test_what_is_fused_is_listed_and_answers_the_same(tiny: BuildInputs) -> None:
@@ -82,7 +82,7 @@ def test_a_convolution_that_is_called_twice_is_fused_with_what_follows_each_call
             y: torch.Tensor = self.first(self.conv(x)) + self.relu(self.second(self.conv(x * 2)))
             return y
 
-    model, images = Twice().eval(), torch.randn(2, 3, 8, 8)
+    model, images = Twice().eval().double(), torch.randn(2, 3, 8, 8).double()
     graph, fused = fuse(symbolic(model))
     assert fused == ("conv + first", "conv_conv_1 + second + relu")
     torch.testing.assert_close(graph(images), model(images))
@@ -119,7 +119,7 @@ def test_transposed_convolutions_linears_and_functions_are_fused_too() -> None:
             y: torch.Tensor = torch.nn.functional.relu(self.head(self.scale(self.hidden(x))))
             return y
 
-    model, images = Others().eval(), torch.randn(2, 3, 8, 8)
+    model, images = Others().eval().double(), torch.randn(2, 3, 8, 8).double()
     graph, fused = fuse(symbolic(model))
     assert fused == ("up + norm", "conv + relu", "hidden + scale", "head + relu_1")
     torch.testing.assert_close(graph(images), model(images))

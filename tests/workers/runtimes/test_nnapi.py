@@ -3,7 +3,7 @@
 import ctypes
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,12 @@ from torch.jit.mobile import _load_for_lite_interpreter
 
 from sweeps.errors import BuildError
 from tests.workers.runtimes import nnapi_nets
+from tests.workers.runtimes.int8_cpu import VNNI
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture, references
+from workers.runtimes.torchscript.exact_int8 import exact_int8
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.interfaces import Core, split, with_numbers
 from workers.runtimes.torchscript.nnapi.lower import Lowered, Options, lower, serialized_model
@@ -27,6 +29,7 @@ from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, pr
 from workers.runtimes.torchscript.save import save
 from workers.runtimes.torchscript.torch_state import build_state
 
+Right = Callable[[GraphModule, torch.Tensor, Path], torch.Tensor]
 LAYOUTS = pytest.mark.parametrize("nhwc", [False, True], ids=["nchw", "nhwc"])
 
 
@@ -156,7 +159,7 @@ def test_a_transformer_converts_whole(flexible: bool, nhwc: bool) -> None:
 def int32_biases(graph: GraphModule, example: torch.Tensor) -> GraphModule:
     """With the biases that NNAPI (and QNNPACK) can hold: whole numbers of input scale times weight scale.
 
-    The x86 engine keeps biases as floats: on these it computes the same model.
+    The x86 engine, and exact arithmetic, keep biases as floats: on these they compute the same model.
     """
 
     def round_bias(module: nn.Module, inputs: tuple[torch.Tensor]) -> None:
@@ -169,6 +172,12 @@ def int32_biases(graph: GraphModule, example: torch.Tensor) -> GraphModule:
     for hook in hooks:
         hook.remove()
     return graph
+
+
+def exactly(graph: GraphModule, x: torch.Tensor, folder: Path) -> torch.Tensor:
+    with exact_int8():
+        answer: torch.Tensor = graph(x)
+        return answer
 
 
 def under_x86(graph: GraphModule, x: torch.Tensor, folder: Path) -> torch.Tensor:
@@ -199,13 +208,16 @@ def answers(lowered: Lowered, interface: str, core: Core, x: torch.Tensor) -> to
 @pytest.mark.usefixtures("reference")
 @LAYOUTS
 @pytest.mark.parametrize("interface", ["core", "full", "inside"])
-def test_int8_answers_within_one_unit_of_the_x86_engine(interface: str, nhwc: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("right", [exactly, pytest.param(under_x86, marks=VNNI)])
+def test_int8_answers_within_one_unit_of_exact_arithmetic_and_of_the_x86_engine(
+    right: Right, interface: str, nhwc: bool, tmp_path: Path
+) -> None:
     x = images(64)
     graph = int32_biases(int8_graph(nnapi_nets.settled(nnapi_nets.Int8()), x), x[:1])
     core = split(graph)
     assert core.output is not None
     lowered = lowered_as(interface, graph, core, x[:1], options(nhwc=nhwc, flexible=True))
-    difference = (answers(lowered, interface, core, x) - under_x86(graph, x, tmp_path)).abs() / core.output.scale
+    difference = (answers(lowered, interface, core, x) - right(graph, x, tmp_path)).abs() / core.output.scale
     assert float((difference < 1.01).double().mean()) >= 0.995
     counts = lowered.coverage.operations
     assert (counts.get("QUANTIZE", 0), counts.get("DEQUANTIZE", 0)) == ((1, 1) if interface == "inside" else (0, 0))

@@ -8,14 +8,13 @@ from torch.ao.nn import quantized as nnq
 
 from sweeps.errors import BuildError
 from sweeps.records import DEFAULT_GRANULARITY
+from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.torch_state import build_state
-
-ENGINES = ["qnnpack", "x86", "onednn"]
 
 
 @pytest.fixture(autouse=True)
@@ -25,12 +24,13 @@ def state() -> Iterator[None]:
         yield
 
 
-def scheme(engine: str) -> Scheme:
-    return Scheme(method="static_eager", engine=engine, granularity=DEFAULT_GRANULARITY[engine])
+def scheme(way: str) -> Scheme:
+    engine, reduced = engine_of(way)
+    return Scheme(method="static_eager", engine=engine, granularity=DEFAULT_GRANULARITY[engine], reduced_range=reduced)
 
 
-def built(model: torch.nn.Module, images: torch.Tensor, engine: str = "qnnpack") -> torch.nn.Module:
-    wanted = scheme(engine)
+def built(model: torch.nn.Module, images: torch.Tensor, way: str = "qnnpack") -> torch.nn.Module:
+    wanted = scheme(way)
     prepared = prepare(model, wanted, images[:1])
     return convert(prepared, calibrate(prepared, images.numpy(), wanted, 16, None), wanted)
 
@@ -49,11 +49,11 @@ def _is_int8(module: torch.nn.Module) -> bool:
     return ".quantized" in type(module).__module__
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_relu6_stays_within_its_bound_and_is_fused(tiny: BuildInputs, engine: str) -> None:
+@pytest.mark.parametrize("way", ENGINES)
+def test_relu6_stays_within_its_bound_and_is_fused(tiny: BuildInputs, way: str) -> None:
     model, images = load_eager(tiny.package), torch.from_numpy(tiny.verification)
-    with build_state(engine):
-        int8 = built(model, torch.from_numpy(tiny.calibration), engine)
+    with build_state(engine_of(way)[0]):
+        int8 = built(model, torch.from_numpy(tiny.calibration), way)
         for layout in (torch.contiguous_format, torch.channels_last):
             assert quality(model, int8, images.contiguous(memory_format=layout)) > 30
     fixed = [m for m in int8.modules() if getattr(m, "scale", None) == pytest.approx(6 / 255) and m.zero_point == 0]
@@ -109,11 +109,11 @@ class Attention(torch.nn.Module):
         return logits
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_operators_without_an_int8_form_get_float_and_the_rest_is_int8(engine: str) -> None:
+@pytest.mark.parametrize("way", ENGINES)
+def test_operators_without_an_int8_form_get_float_and_the_rest_is_int8(way: str) -> None:
     model, images = Attention().eval(), torch.randn(24, 3, 16, 16)
-    with build_state(engine):
-        int8 = built(model, images, engine)
+    with build_state(engine_of(way)[0]):
+        int8 = built(model, images, way)
         assert quality(model, int8, images) > 20
         answers = int8(images)
         torch.testing.assert_close(capture.script(int8)(images), answers)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sweeps.records import DEFAULT_GRANULARITY
+from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager
 from workers.models.package import BuildInputs
@@ -23,8 +24,9 @@ def state() -> Iterator[None]:
         yield
 
 
-def scheme(method: str = "qat", engine: str = "qnnpack", granularity: str = "") -> Scheme:
-    return Scheme(method=method, engine=engine, granularity=granularity or DEFAULT_GRANULARITY[engine])
+def scheme(method: str = "qat", way: str = "qnnpack") -> Scheme:
+    engine, reduced = engine_of(way)
+    return Scheme(method=method, engine=engine, granularity=DEFAULT_GRANULARITY[engine], reduced_range=reduced)
 
 
 def steps(inputs: BuildInputs, wanted: Scheme) -> tuple[Prepared, dict[str, torch.Tensor]]:
@@ -39,12 +41,10 @@ def quality(inputs: BuildInputs, int8: torch.nn.Module) -> float:
     return answer
 
 
-@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
-def test_it_is_not_worse_than_static_int8_and_keeps_the_rewrite_of_relu6(tiny: BuildInputs, engine: str) -> None:
-    with build_state(engine):
-        static, tuned = (
-            convert(*steps(tiny, one), one) for one in (scheme("static_fx", engine), scheme("qat", engine))
-        )
+@pytest.mark.parametrize("way", ENGINES)
+def test_it_is_not_worse_than_static_int8_and_keeps_the_rewrite_of_relu6(tiny: BuildInputs, way: str) -> None:
+    with build_state(engine_of(way)[0]):
+        static, tuned = (convert(*steps(tiny, one), one) for one in (scheme("static_fx", way), scheme("qat", way)))
         assert quality(tiny, tuned) > quality(tiny, static) - 1.0
         nchw = tuned(torch.from_numpy(tiny.verification))
         nhwc = tuned(torch.from_numpy(tiny.verification).contiguous(memory_format=torch.channels_last))

@@ -10,6 +10,7 @@ import torch
 
 from sweeps.errors import BuildError
 from sweeps.records import DEFAULT_GRANULARITY
+from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager
 from workers.models.package import BuildInputs
@@ -36,8 +37,10 @@ def parts(inputs: BuildInputs) -> tuple[torch.nn.Module, torch.Tensor, torch.Ten
     return load_eager(inputs.package), torch.from_numpy(inputs.calibration), images
 
 
-def scheme(engine: str, granularity: str = "") -> Scheme:
-    return Scheme(method="static_fx", engine=engine, granularity=granularity or DEFAULT_GRANULARITY[engine])
+def scheme(way: str, granularity: str = "") -> Scheme:
+    engine, reduced = engine_of(way)
+    usual = granularity or DEFAULT_GRANULARITY[engine]
+    return Scheme(method="static_fx", engine=engine, granularity=usual, reduced_range=reduced)
 
 
 def built(model: torch.nn.Module, calibration: torch.Tensor, wanted: Scheme) -> torch.nn.Module:
@@ -45,11 +48,9 @@ def built(model: torch.nn.Module, calibration: torch.Tensor, wanted: Scheme) -> 
     return convert(prepared, calibrate(prepared, calibration.numpy(), wanted, 16, None), wanted)
 
 
-def quantized(
-    model: torch.nn.Module, calibration: torch.Tensor, engine: str
-) -> tuple[torch.nn.Module, tuple[str, ...]]:
+def quantized(model: torch.nn.Module, calibration: torch.Tensor, way: str) -> tuple[torch.nn.Module, tuple[str, ...]]:
     """The int8 graph, and what was fused."""
-    wanted = scheme(engine)
+    wanted = scheme(way)
     prepared = prepare(symbolic(model), wanted, calibration)
     state = calibrate(prepared, calibration.numpy(), wanted, max(len(calibration), 1), None)
     return convert(prepared, state, wanted), prepared.fused
@@ -83,14 +84,14 @@ def test_a_relu_that_is_called_twice_is_quantized_at_each_call(make_inputs: Call
     assert quality(model, graph, images) > 10
 
 
-@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+@pytest.mark.parametrize("way", ENGINES)
 def test_a_relu6_that_shares_its_scale_with_larger_values_stays_one(
-    make_inputs: Callable[..., BuildInputs], engine: str
+    make_inputs: Callable[..., BuildInputs], way: str
 ) -> None:
     inputs = make_inputs("nets:Mixed")
     model, calibration, images = parts(inputs)
-    with build_state(engine):
-        graph, _ = quantized(model, calibration, engine)
+    with build_state(engine_of(way)[0]):
+        graph, _ = quantized(model, calibration, way)
         # Cut at 6, the answers would be others altogether.
         assert quality(model, graph, images) > 8
     assert sum(isinstance(module, BOUNDED) for module in graph.modules()) == 1
@@ -117,12 +118,12 @@ def test_nothing_to_calibrate_with_is_refused(tiny: BuildInputs) -> None:
     assert caught.value.kind == "bad_calibration"
 
 
-@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+@pytest.mark.parametrize("way", ENGINES)
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_channel"])
-def test_weights_have_one_scale_or_one_per_channel_as_asked(tiny: BuildInputs, engine: str, granularity: str) -> None:
+def test_weights_have_one_scale_or_one_per_channel_as_asked(tiny: BuildInputs, way: str, granularity: str) -> None:
     model, calibration, images = parts(tiny)
-    with build_state(engine):
-        int8 = built(model, calibration, scheme(engine, granularity))
+    with build_state(engine_of(way)[0]):
+        int8 = built(model, calibration, scheme(way, granularity))
         assert quality(model, int8, images) > 25
     found = {int8.get_submodule(name).weight().qscheme() for name in ("stem.0", "last", "hidden", "head")}
     assert found == {torch.per_tensor_affine if granularity == "per_tensor" else torch.per_channel_affine}
@@ -248,20 +249,20 @@ class Transposed(torch.nn.Module):
         return y
 
 
-@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+@pytest.mark.parametrize("way", ENGINES)
 @pytest.mark.parametrize("granularity", ["per_tensor", "per_channel"])
 @pytest.mark.parametrize("how", [(1, 2, 0), (2, 2, 1), (8, 3, 0)])
 def test_grouped_and_transposed_convolutions_answer_right(
-    engine: str, granularity: str, how: tuple[int, int, int]
+    way: str, granularity: str, how: tuple[int, int, int]
 ) -> None:
     # x86 and onednn are 201 units off on some transposed convolutions and die of others: there they stay float.
     torch.manual_seed(0)
     model, images = Transposed(*how).eval(), torch.randn(24, 3, 16, 16)
-    with build_state(engine):
-        int8 = built(model, images, scheme(engine, granularity))
+    with build_state(engine_of(way)[0]):
+        int8 = built(model, images, scheme(way, granularity))
         assert quality(model, int8, images) > 20
     stayed = [name for name, module in int8.named_modules() if isinstance(module, torch.nn.ConvTranspose2d)]
-    assert stayed == ([] if engine == "qnnpack" else ["float_up.operator"])
+    assert stayed == ([] if way == "qnnpack" else ["float_up.operator"])
 
 
 class Awkward(torch.nn.Module):
@@ -282,13 +283,13 @@ class Awkward(torch.nn.Module):
         return x.clamp(min=0).mean((2, 3))
 
 
-@pytest.mark.parametrize("engine", ["qnnpack", "x86", "onednn"])
+@pytest.mark.parametrize("way", ENGINES)
 @pytest.mark.parametrize("layout", ["contiguous_format", "channels_last"])
-def test_operators_with_wrong_kernels_stay_float(engine: str, layout: str) -> None:
+def test_operators_with_wrong_kernels_stay_float(way: str, layout: str) -> None:
     torch.manual_seed(0)
     model, images = Awkward().eval(), torch.randn(24, 3, 16, 16)
-    with build_state(engine):
-        int8 = built(model, images, scheme(engine))
+    with build_state(engine_of(way)[0]):
+        int8 = built(model, images, scheme(way))
         assert quality(model, int8, images.contiguous(memory_format=getattr(torch, layout))) > 25
 
 

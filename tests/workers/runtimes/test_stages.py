@@ -116,6 +116,14 @@ def test_200_single_changes_each_change_the_keys_that_they_must_and_no_other() -
         assert changed == expected, (name, variant)
 
 
+def test_a_reduced_range_shares_the_model_and_its_graph_with_the_full_one() -> None:
+    chosen = Variant(precision="int8", quantization="static_fx", qengine="onednn", granularity="auto", interface="core")
+    variants = [resolve_variant(chosen, "x86_64", features) for features in ((), ("avx512_vnni",))]
+    assert [variant.reduced_range for variant in variants] == [True, False]
+    reduced, full = (stage_keys(variant, SOURCES) for variant in variants)
+    assert {stage for stage in full if full[stage] != reduced[stage]} == after("prepare") & full.keys()
+
+
 def test_no_two_stages_have_one_key() -> None:
     seeded = random.Random(1)
     owner: dict[str, str] = {}

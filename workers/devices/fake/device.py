@@ -113,6 +113,7 @@ class FakeDevice:
             os_build=f"simulation {fake_runner.VERSION}",
             # What the host can run, as evaluations are run there.
             abi=host.abi,
+            cpu_features=host.cpu_features,
             runtime_versions=host.runtime_versions,
             qengines=host.qengines,
             cores=phone.cores,

@@ -14,6 +14,7 @@ from workers.models.eager import eager_logits, load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.torchscript import metal, references
+from workers.runtimes.torchscript.exact_int8 import engine_saturates
 from workers.runtimes.torchscript.pipeline import lower, tensor_spec
 from workers.runtimes.torchscript.save import Saved, bundle, save
 from workers.runtimes.torchscript.stages import Stages
@@ -22,6 +23,8 @@ from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
 
 EVAL_IMAGES = 8
 """Bundled into the sibling for stock tools: 100 of them would make 14 MB of MobileNetV2 75."""
+EXACT_INT8 = "exact int8 arithmetic"
+"""`Verification.executor` of what this machine's engine would answer wrong, and the device's does not."""
 _INPUT_TYPES = {"float32": "float"}
 
 
@@ -72,6 +75,7 @@ def build(
         input_zero_point=given.zero_point,
         reference=references.library(variant.backend) if emulated else None,
     )
+    request = replace(request, exact_int8=_saturates_here_only(variant))
     verification, classes = _verified(runtime, variant, request, inputs)
     sibling = None
     if variant.backend == "nnapi":
@@ -127,6 +131,17 @@ def write_down(runtime: Runtime, variant: Variant, build_key: str, inputs: Build
     return manifest
 
 
+def _saturates_here_only(variant: Variant) -> bool:
+    """Whether this machine's engine would lose parts of sums in answers that the device's gives right.
+
+    A full range under onednn says that the plan knows the device to be such a one; who builds may be another machine.
+    """
+    if variant.qengine != "onednn" or variant.reduced_range or not is_calibrated(variant):
+        return False
+    with build_state(variant.qengine):
+        return engine_saturates()
+
+
 def _verified(runtime: Runtime, variant: Variant, request: RunRequest, inputs: BuildInputs) -> tuple[Verification, int]:
     standard = _standard(variant, inputs)
     verification, classes = verify(variant, request, runtime.command, runtime.parse, inputs, standard)
@@ -134,7 +149,8 @@ def _verified(runtime: Runtime, variant: Variant, request: RunRequest, inputs: B
         batch, *image = request.input_shape
         twice = replace(request, input_shape=(2 * batch, *image))
         verify(variant, twice, runtime.command, runtime.parse, inputs, standard)
-    return verification.model_copy(update={"executor": references.names().get(variant.backend, "")}), classes
+    executor = EXACT_INT8 if request.exact_int8 else references.names().get(variant.backend, "")
+    return verification.model_copy(update={"executor": executor}), classes
 
 
 def _standard(variant: Variant, inputs: BuildInputs) -> Standard:

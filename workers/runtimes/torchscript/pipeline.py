@@ -207,7 +207,12 @@ class _Build:
 
     def _scheme(self) -> quantize.Scheme:
         variant = self._variant
-        return quantize.Scheme(method=variant.quantization, engine=variant.qengine, granularity=variant.granularity)
+        return quantize.Scheme(
+            method=variant.quantization,
+            engine=variant.qengine,
+            granularity=variant.granularity,
+            reduced_range=variant.reduced_range,
+        )
 
     def _calibration_images(self) -> Images:
         wanted, images = self._variant.calibration_images, self._inputs.calibration

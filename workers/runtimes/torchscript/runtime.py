@@ -76,6 +76,7 @@ class TorchScript:
             argv += ["--eval-inputs", request.eval_inputs, "--eval-outputs", request.eval_outputs]
         if request.reference is not None:
             argv += ["--reference", request.reference]
+        argv += ["--exact-int8"] * request.exact_int8
         return argv
 
     def parse(self, stdout: bytes) -> RunReport:

@@ -13,3 +13,5 @@ class Scheme:
     """Whose qconfig and kernels: `qnnpack`, `x86` or `onednn`."""
     granularity: str
     """Of weights: `per_tensor` or `per_channel`. Activations always have one scale."""
+    reduced_range: bool = False
+    """Weights of 7 bits: the sum of two products with activations of 8 bits then always fits into 16."""

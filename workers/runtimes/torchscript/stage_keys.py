@@ -78,6 +78,7 @@ def stage_keys(variant: Variant, sources: Sources) -> dict[str, str]:
             method=variant.quantization,
             engine=variant.qengine,
             granularity=variant.granularity,
+            reduced_range=variant.reduced_range,
             input_shape=list(sources.input_shape),
         )
         calibrated: tuple[str, ...] = ()

@@ -30,6 +30,10 @@ _TRANSPOSED = (
     torch.nn.functional.conv_transpose3d,
 )
 
+_SEVEN_BITS = {"quant_min": -64, "quant_max": 64}
+"""Of weights: 255 * 64 * 2 fits into 16 bits, whatever the activations are. torch's own reduced range leaves weights as
+they are and gives activations 7 bits, which those of a ReLU6 and those outside of the calibrated range exceed."""
+
 
 def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
     """torch's own mapping of the engine, with weights as the scheme says; `qat` observes weights in every step.
@@ -37,7 +41,7 @@ def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
     A transposed convolution has one scale for its weights: no engine has more (QNNPACK refuses grouped ones).
     """
     with warnings.catch_warnings():
-        # onednn warns of processors without VNNI; what they answer is judged by the build's verification.
+        # onednn warns of processors without VNNI: the plan gives these a reduced range.
         warnings.simplefilter("ignore", UserWarning)
         mapping = get_default_qconfig_mapping(scheme.engine)
     default = mapping.global_qconfig
@@ -54,14 +58,14 @@ def weight_observer(scheme: Scheme) -> Any:
     """The observer (of `qat`: the fake quantization) of weights, as a factory."""
     per_channel = scheme.granularity == "per_channel"
     if scheme.method != "qat":
-        return default_per_channel_weight_observer if per_channel else default_weight_observer
+        usual = default_per_channel_weight_observer if per_channel else default_weight_observer
+        return usual.with_args(**_SEVEN_BITS) if scheme.reduced_range else usual
     # The average over one step is the step itself: weights are rounded as `convert` will round them.
     observer = MovingAveragePerChannelMinMaxObserver if per_channel else MovingAverageMinMaxObserver
     return FakeQuantize.with_args(  # type: ignore[no-untyped-call]  # torch has no types for it
         observer=observer,
         averaging_constant=1.0,
-        quant_min=-128,
-        quant_max=127,
+        **(_SEVEN_BITS if scheme.reduced_range else {"quant_min": -128, "quant_max": 127}),
         dtype=torch.qint8,
         qscheme=torch.per_channel_symmetric if per_channel else torch.per_tensor_symmetric,
     )

@@ -8,12 +8,14 @@ are chosen: threads inherit them from the thread that starts them. Runs under ol
 and without numpy.
 
 With `--reference LIB` a library stands in for a backend that this machine does not have: its answers count, its time
-does not, so only `--eval-inputs` goes with it. `--nnapi-devices` lists accelerators instead of running a model.
+does not, so only `--eval-inputs` goes with it; likewise `--exact-int8`, which computes in place of an engine that
+saturates on this machine and not on the device. `--nnapi-devices` lists accelerators instead of running a model.
 """
 
 import argparse
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -78,6 +80,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--backend", default="cpu", choices=["cpu", "nnapi", "metal"])
     parser.add_argument("--reference", help="a library that stands in for the backend on a host")
     parser.add_argument("--engine", default="none")
+    parser.add_argument("--exact-int8", action="store_true", help="compute static int8 exactly, not as the engine does")
     parser.add_argument("--warmup", type=int, default=0)
     parser.add_argument("--warmup-seconds", type=float, default=0.0)
     parser.add_argument("--iter", type=int, default=1)
@@ -119,7 +122,9 @@ def _check(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         parser.error("--memory-format channels_last needs four --input-dims")
     if given.reference is not None and given.backend == "cpu":
         parser.error("--reference stands in for nnapi or metal, and the backend is cpu")
-    if given.reference is not None and given.eval_inputs is None:
+    if given.exact_int8 and (given.backend != "cpu" or given.engine == "none"):
+        parser.error("--exact-int8 stands in for an engine on the cpu")
+    if (given.reference is not None or given.exact_int8) and given.eval_inputs is None:
         raise GiveUp("emulated", "an emulated backend's time is never a time: --reference goes with --eval-inputs only")
 
 
@@ -135,6 +140,15 @@ def _opened(given: argparse.Namespace) -> Load:
     prepare(given.backend, given.reference)
     choose_engine(given.engine)
     return lambda: load(given.model, found)
+
+
+def _arithmetic(given: argparse.Namespace) -> AbstractContextManager[None]:
+    """Whose int8 sums are computed: the engine's, or exact ones in their place."""
+    if not given.exact_int8:
+        return nullcontext()
+    from workers.runtimes.torchscript.exact_int8 import exact_int8
+
+    return exact_int8()
 
 
 def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
@@ -164,7 +178,7 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     forget_peak()
     model, load_ns = loaded()
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
-    with torch.inference_mode():
+    with torch.inference_mode(), _arithmetic(given):
         try:
             if given.eval_inputs is None:
                 measure(model, given, report)
@@ -178,7 +192,7 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
         report,
         "ran",
         backend=given.backend,
-        reference=given.reference is not None,
+        reference=given.reference is not None or given.exact_int8,
         # Without a quantized operator no engine runs, whatever torch's default is.
         engine="none" if given.engine == "none" else torch.backends.quantized.engine,
         threads=torch.get_num_threads(),
