@@ -14,9 +14,8 @@ from dashboard.inert import inert, line
 from dashboard.views import registry as views
 from sweeps.errors import EdgeSweepError
 from sweeps.ranking.values import DeviceRanking
-from sweeps.results import ComparisonConditions
+from sweeps.results import ComparisonConditions, SweepInfo
 from sweeps.spec.catalog import ViewEntry
-from sweeps.store.mlflow import SweepInfo
 from sweeps.workspace import Workspace
 
 # Longer lines read badly; on a wide screen the page stays in the middle. (Streamlit would print a docstring here.)

@@ -6,8 +6,8 @@ import streamlit as st
 
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import Ranking
-from sweeps.store import mlflow as store
-from sweeps.store.mlflow import SweepInfo, SweepResults
+from sweeps.results import SweepInfo, SweepResults
+from sweeps.store import reading as store
 from sweeps.store.uri import dialect, sqlite_path
 
 LIST_TTL_S = 5

@@ -1,10 +1,35 @@
 """The values that travel between the parts of EdgeSweep. Frozen; units in the names; unknown is `None`."""
 
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts, canonical_key
+from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
+
+__all__ = [
+    "DEFAULT_GRANULARITY",
+    "LEFT_OUT_WHEN_EMPTY",
+    "SCHEMA_VERSION",
+    "VIRTUAL_PHONE",
+    "Accuracy",
+    "Block",
+    "Conditions",
+    "DeviceFacts",
+    "Failed",
+    "GateState",
+    "Job",
+    "Measured",
+    "Outcome",
+    "RunAxes",
+    "Settled",
+    "SettledReason",
+    "Skipped",
+    "Stage",
+    "Timing",
+    "Variant",
+    "canonical_key",
+]
 
 SCHEMA_VERSION = 1
 """Version of the records as the journal stores them; part of every job key."""
@@ -20,142 +45,6 @@ Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
 
 LEFT_OUT_WHEN_EMPTY = {"left_out_when_empty": True}
 """Metadata of a field that came later: where it is empty, the record is stored as it was without it."""
-
-VIRTUAL_PHONE = "virtual phone"
-"""`exec_context` of one: everything is a phone's but the silicon."""
-
-DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel"}
-"""How each engine's default qconfig quantizes weights."""
-
-
-def canonical_key(content: dict[str, Any]) -> str:
-    """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-_GOES_WITHOUT_SAYING: dict[str, dict[str, str]] = {
-    "nnapi": {"capture": "", "fuse": "", "optimize": ""},
-    "metal": {"format": "ptl", "fuse": "", "optimize": ""},
-}
-"""Per backend the axes that it leaves no choice of, which a label need not name; of the format, the usual one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """One value for each build axis. Two equal variants of one model are the same artifact."""
-
-    runtime: str = "torchscript"
-    backend: str = "cpu"
-    precision: str = "fp32"
-    quantization: str = "none"
-    qengine: str = "none"
-    granularity: str = "none"
-    """Of int8 weights: `per_tensor` or `per_channel`."""
-    calibration_images: int = 0
-    """The first so many of the calibration data; 0: all of it, or nothing is calibrated."""
-    interface: str = "none"
-    layout: str = "nchw"
-    capture: str = "script"
-    format: str = "pt"
-    fuse: bool = False
-    optimize: bool = False
-    preference: str = "none"
-    """What NNAPI compiles for: `sustained_speed`, `fast_single_answer`, `low_power`."""
-    relaxed_fp16: bool = False
-    """NNAPI may compute float32 as float16."""
-    flexible_batch: bool = False
-    """The NNAPI model takes any batch."""
-    reduced_range: bool = False
-    """int8 weights of 7 bits, for a CPU on which sums of 8-bit products saturate. Follows from the device."""
-
-    @property
-    def label(self) -> str:
-        """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so
-        two variants that differ have two labels."""
-        usual = DEFAULT_GRANULARITY.get(self.qengine, "none")
-        unsaid = _GOES_WITHOUT_SAYING.get(self.backend, {})
-        # An eager model says so where others say how they were captured.
-        words = [self.runtime] * (self.runtime not in ("torchscript", self.capture))
-        words += [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
-        words += [self.quantization] * (self.quantization not in ("none", "static_fx"))
-        words += [self.granularity] * (self.granularity not in ("none", usual))
-        words += ["reduced-range"] * self.reduced_range
-        words += [f"calibrated-on-{self.calibration_images}"] * (self.calibration_images > 0)
-        words += [self.interface] * (self.interface not in ("none", "core"))
-        words += [self.layout]
-        words += [self.capture] * ("capture" not in unsaid)
-        words += ["fused"] * (self.fuse and "fuse" not in unsaid)
-        words += ["optimized"] * (self.optimize and "optimize" not in unsaid)
-        words += [self.format] * (self.format != unsaid.get("format", "pt"))
-        words += [self.preference] * (self.preference not in ("none", "sustained_speed"))
-        words += ["relaxed-fp16"] * self.relaxed_fp16 + ["any-batch"] * self.flexible_batch
-        return " ".join(words)
-
-    def axes(self) -> dict[str, str | bool | int]:
-        """By name. `reduced_range` only where it is true: all other build keys stay what they were before it came."""
-        axes = asdict(self)
-        if not self.reduced_range:
-            del axes["reduced_range"]
-        return axes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunAxes:
-    """How an artifact is run, as far as the user chooses it. `cpus`: `all`, `big`, `little` or a list such as `0,1`."""
-
-    threads: int = 1
-    cpus: str = "all"
-    reuse_input: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceFacts:
-    """What is known of one device. `device_id` is the unit; `fingerprint` says what makes results comparable."""
-
-    device_id: str
-    name: str
-    """As a sweep file names it: `local`, `adb:SERIAL`."""
-    maker: str
-    model: str
-    soc: str
-    os_build: str
-    abi: str
-    """Android's names: `arm64-v8a`, `armeabi-v7a`, `x86_64`, `x86`."""
-    cores: int
-    ram_bytes: int | None
-    cpu_features: tuple[str, ...] = ()
-    runtime_versions: tuple[tuple[str, str], ...] = ()
-    """Per runtime the version that runs on the device, e.g. `(("torchscript", "2.12.1"),)`."""
-    runners: tuple[tuple[str, str], ...] = ()
-    """Per runtime the program that was brought to the device, with its version; empty where Python runs there."""
-    qengines: tuple[str, ...] = ()
-    """Quantized engines that the runtime on the device has."""
-    accelerators: tuple[str, ...] = ()
-    """Of NNAPI, by the names that their drivers give."""
-    nnapi_level: int | None = None
-    exec_context: str = "shell"
-    core_clusters: tuple[tuple[int, ...], ...] = ()
-    """CPUs by number in groups of one kind, from little to big; empty where it is not known."""
-    emulates: tuple[str, ...] = ()
-    """Backends that this device does not have, but whose models its host can check: outputs count, times do not."""
-
-    @property
-    def device_class(self) -> str:
-        return f"{self.maker} {self.model} ({self.soc})"
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hex digits over class, OS build, ABI, runtimes and NNAPI level; no serial number, no boot id."""
-        return canonical_key(
-            {
-                "class": self.device_class,
-                "os_build": self.os_build,
-                "abi": self.abi,
-                "runtimes": list(map(list, self.runtime_versions)),
-                "nnapi_level": self.nnapi_level,
-            }
-        )[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

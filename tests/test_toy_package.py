@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.spec import catalog
-from sweeps.store import mlflow as store
+from sweeps.store import client as store
 from sweeps.workspace import Workspace
 from tests.workers.tiny_model import SOURCE
 

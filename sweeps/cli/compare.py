@@ -11,7 +11,7 @@ from sweeps.ranking import compare as comparing
 from sweeps.ranking.export import read_shipped
 from sweeps.report.comparison import print_comparison
 from sweeps.results import read_rows
-from sweeps.store.mlflow import load
+from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 
 

@@ -9,7 +9,7 @@ from sweeps.cli.which_sweep import results_of
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.report.ranking import print_ranking
-from sweeps.store.mlflow import load_imported
+from sweeps.store.reading import load_imported
 from sweeps.workspace import Workspace
 
 

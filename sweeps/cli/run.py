@@ -29,8 +29,10 @@ from sweeps.ranking.rank import rank as rank_results
 from sweeps.records import Failed, Measured
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
+from sweeps.results import SweepResults
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.mlflow import Store, SweepResults, load, load_imported
+from sweeps.store.mlflow import Store
+from sweeps.store.reading import load, load_imported
 from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore

@@ -14,6 +14,7 @@ from sweeps.errors import SpecError
 from sweeps.journal.journal import Journal
 from sweeps.report import support as support_report
 from sweeps.report.progress import RunProgress
+from sweeps.spec.catalog import TORCHSCRIPT
 from sweeps.spec.sweep import DataSpec, ModelSpec, load
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare as prepare_model
@@ -29,7 +30,7 @@ _SWEEP_FILES = (".yaml", ".yml")
     "--backend",
     "backends",
     multiple=True,
-    type=click.Choice(["cpu", "nnapi", "metal"]),
+    type=click.Choice([backend.name for backend in TORCHSCRIPT.backends]),
     help="Only this one; may be given again.",
 )
 @click.option(

@@ -7,7 +7,7 @@ from sweeps.journal.journal import Journal
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
-    from sweeps.store.mlflow import SweepResults
+    from sweeps.results import SweepResults
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
@@ -30,7 +30,7 @@ def sweep_name(journal: Journal, sweep: str | None) -> str:
 
 def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
     """From MLflow. Raises `StoreError` as `load` does."""
-    from sweeps.store.mlflow import load  # pandas, which `status` does without
+    from sweeps.store.reading import load  # pandas, which `status` does without
 
     if sweep is not None or not workspace.journal.exists():
         return load(workspace.tracking_uri, sweep)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo
+from pydantic.config import JsonDict
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeps.errors import did_you_mean
@@ -85,8 +86,8 @@ def _check_device(device: str) -> str:
     raise wrong(f"there is no device {device!r} (allowed: {allowed}){did_you_mean(device, single)}")
 
 
-def _device_pattern() -> str:
-    return f"^({'|'.join(entry.pattern for entry in catalog.devices().values())})$"
+def _device_pattern(schema: JsonDict) -> None:
+    schema["pattern"] = f"^({'|'.join(entry.pattern for entry in catalog.devices().values())})$"
 
 
 def check_path_text(path: object) -> object:
@@ -115,7 +116,7 @@ def exists(kind: Literal["file", "folder"], path: Path) -> bool:
 
 Name = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"pattern": f"^{_NAME}$"})]
 MetricName = Annotated[str, AfterValidator(_check_metric), Field(json_schema_extra={"enum": list(METRICS)})]
-DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra={"pattern": _device_pattern()})]
+DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra=_device_pattern)]
 Source = Annotated[str, AfterValidator(_check_source)]
 Cpus = Annotated[str, AfterValidator(_check_cpus)]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text), AfterValidator(from_file)]

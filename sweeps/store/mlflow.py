@@ -1,42 +1,36 @@
-"""MLflow: results are written from the journal and read by rankings and pages.
+"""Results are written from the journal to MLflow; `sweeps.store.reading` reads them.
 
-Only this module and `store_client` import mlflow. That takes over a second, so it happens in the calls that need it.
+Only this folder imports mlflow. That takes over a second, so it happens in the calls that need it.
 """
 
 import json
-import tempfile
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeps.errors import NoResultsError, StoreError
+from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.news import Position
 from sweeps.journal.plans import skipped_key
-from sweeps.json_records import document, from_json, to_json
-from sweeps.manifest import FILE_NAME, Manifest
+from sweeps.json_records import to_json
+from sweeps.manifest import Manifest
 from sweeps.records import Block, Measured
-from sweeps.results import ResultRow, SweepInfo, SweepResults, to_frame
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content, sweep_tags
 from sweeps.store.client import FIRST_STEP, active_runs, connect, translated
 from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, STALE, TAG, RunContent
+from sweeps.store.run_writer import upload, write_run
+from sweeps.store.sweep_tags import IMPORTED, IS_SWEEP, RUNS, SWEEP, UPDATED
 from sweeps.store.uri import is_database, redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Run
 
-__all__ = ["Store", "SweepInfo", "SweepResults", "list_sweeps", "load", "load_imported"]
 
-_SWEEP, _UPDATED, _RUNS = f"{TAG}sweep", f"{TAG}updated", f"{TAG}runs"
 _DATA = f"{TAG}data_manifests"
-_IMPORTED = f"{TAG}imported"
-_IS_SWEEP, _IS_IMPORTED = (f"tags.`{RECORD}` = '{kind}'" for kind in ("sweep", "imported"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +99,10 @@ class Store:
         with translated(self._uri):
             client = connect(self._uri, make=False)
             experiment = client.get_experiment_by_name(sweep)
-            found = [] if experiment is None else active_runs(client, [experiment.experiment_id], _IS_SWEEP)
+            found = [] if experiment is None else active_runs(client, [experiment.experiment_id], IS_SWEEP)
             if not found:
                 raise StoreError(f"there is no sweep {sweep!r} in MLflow", FIRST_STEP)
-            _upload(client, found[0].info.run_id, files)
+            upload(client, found[0].info.run_id, files)
 
     def _look_up(self, client: "MlflowClient", journal: Journal, sweep: str) -> _Written:
         """What MLflow has now; the experiment and the sweep's own run are made where they are missing."""
@@ -142,7 +136,7 @@ class Store:
         parent = (
             parents[0]
             if parents
-            else client.create_run(experiment_id, run_name=sweep, tags={RECORD: "sweep", _SWEEP: sweep})
+            else client.create_run(experiment_id, run_name=sweep, tags={RECORD: "sweep", SWEEP: sweep})
         )
         if parent.info.status == "RUNNING":
             client.set_terminated(parent.info.run_id, status="FINISHED")
@@ -152,8 +146,8 @@ class Store:
         experiment = client.get_experiment_by_name(sweep)
         if experiment is None:
             location = (self._artifact_root / sweep).resolve().as_uri() if is_database(self._uri) else None
-            return str(client.create_experiment(sweep, artifact_location=location, tags={_SWEEP: sweep}))
-        if experiment.tags.get(_SWEEP) != sweep:
+            return str(client.create_experiment(sweep, artifact_location=location, tags={SWEEP: sweep}))
+        if experiment.tags.get(SWEEP) != sweep:
             raise StoreError(
                 f"MLflow at {redact(self._uri, self._uri)} has an experiment {sweep!r} that is not EdgeSweep's",
                 "give the sweep another name in the sweep file",
@@ -161,59 +155,6 @@ class Store:
         if experiment.lifecycle_stage == "deleted":
             client.restore_experiment(experiment.experiment_id)
         return str(experiment.experiment_id)
-
-
-def load(tracking_uri: str, sweep: str | None) -> SweepResults:
-    """Everything that MLflow has of one sweep (the last updated one if `None`), one row per job, ordered by name.
-
-    Raises `NoResultsError` where there is no such sweep or nothing in it yet.
-    """
-    with translated(tracking_uri):
-        client = connect(tracking_uri, make=False)
-        experiments = _experiments(client)
-        if sweep is None:
-            sweep = next((info.name for info in _infos(client, experiments)), None)
-        experiment = next((entry for entry in experiments if entry.name == sweep), None)
-        if sweep is None or experiment is None:
-            known = ", ".join(sorted(entry.name for entry in experiments))
-            raise NoResultsError(
-                f"there is no sweep {sweep!r} in MLflow" if sweep else "there is no sweep in MLflow yet",
-                f"it has: {known}" if known else FIRST_STEP,
-            )
-        runs = active_runs(client, [experiment.experiment_id])
-    parent = next((run for run in runs if run.data.tags.get(RECORD) == "sweep"), None)
-    # Oldest first: where a run is just being replaced, the newer one stays.
-    finished = {
-        run.data.tags[JOB_KEY]: run
-        for run in runs
-        if run.data.tags.get(RECORD) == "job" and run.info.status != "RUNNING"
-    }
-    if parent is None or not finished:
-        raise NoResultsError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {FIRST_STEP}")
-    rows = sorted((_row(sweep, run) for run in finished.values()), key=lambda row: (row.name, row.job_key))
-    return SweepResults(
-        name=sweep,
-        spec=sweep_tags.from_tags(sweep, parent.data.tags),
-        frame=to_frame(rows),
-        updated=_info(sweep, parent).updated,
-    )
-
-
-def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
-    """The figures of hand-run tools that MLflow has of a sweep, in the order of their imports. Raises `StoreError`."""
-    with translated(tracking_uri):
-        client = connect(tracking_uri, make=False)
-        experiment = client.get_experiment_by_name(sweep)
-        runs = [] if experiment is None else active_runs(client, [experiment.experiment_id], _IS_IMPORTED)
-    found = (from_json(Imported, run.data.tags.get(_IMPORTED, "")) for run in runs)
-    return tuple({one.key: one for one in found}.values())
-
-
-def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
-    """All sweeps in MLflow, the last updated first. Raises `StoreError` where there is no store yet."""
-    with translated(tracking_uri):
-        client = connect(tracking_uri, make=False)
-        return _infos(client, _experiments(client))
 
 
 def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
@@ -254,7 +195,7 @@ def _bring(
     kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
     new = kept is None
     if kept is None:
-        run_id = _write(client, written, content, blocks, manifest)
+        run_id = write_run(client, written.experiment_id, written.parent_id, content, blocks, manifest)
         evaluation_id = content.tags[run_content.EVALUATION_ID]
         kept = _WrittenRun(
             run_id, content.attempt_key, running=False, stale=content.row.stale, evaluation_id=evaluation_id
@@ -264,43 +205,6 @@ def _bring(
             client.delete_run(run.run_id)
     written.runs[content.row.job_key] = [kept]
     return new
-
-
-def _write(
-    client: "MlflowClient", written: _Written, content: RunContent, blocks: Sequence[Block], manifest: Manifest | None
-) -> str:
-    from mlflow.entities import Metric, Param, RunTag
-
-    identity = {RECORD: "job", JOB_KEY: content.row.job_key, ATTEMPT_KEY: content.attempt_key}
-    run = client.create_run(
-        written.experiment_id,
-        run_name=run_content.cut(content.row.name, 250),
-        tags={"mlflow.parentRunId": written.parent_id, **identity},
-    )
-    run_id = str(run.info.run_id)
-    now_ms = int(time.time() * 1000)
-    metrics = [Metric(name, value, now_ms, 0) for name, value in content.metrics.items()]
-    # One request takes 1,000 metrics at most.
-    metrics += [
-        Metric(run_content.BLOCK_MEDIAN, ms, now_ms, step)
-        for step, (_, ms) in enumerate(content.block_medians_ms[-900:])
-    ]
-    client.log_batch(
-        run_id,
-        metrics=metrics,
-        params=[Param(name, value) for name, value in content.params.items()],
-        tags=[RunTag(name, value) for name, value in content.tags.items()],
-    )
-    files = {}
-    if blocks:
-        samples = {"job_key": content.row.job_key, "blocks": [document(block) for block in blocks]}
-        files["samples.json"] = json.dumps(samples, allow_nan=False)
-    if manifest is not None:
-        files[FILE_NAME] = manifest.model_dump_json(indent=2)
-    if files:
-        _upload(client, run_id, files)
-    client.set_terminated(run_id, status=content.status)
-    return run_id
 
 
 def _mark(client: "MlflowClient", written: _Written, job_key: str, stale: bool) -> bool:
@@ -318,7 +222,7 @@ def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bo
     tags = sweep_tags.to_tags(spec)
     if tags.items() <= written.parent_tags.items():
         return False
-    _upload(client, written.parent_id, {"sweep.json": spec.model_dump_json(indent=2)})
+    upload(client, written.parent_id, {"sweep.json": spec.model_dump_json(indent=2)})
     _set_tags(client, written, tags)
     return True
 
@@ -329,7 +233,7 @@ def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], writ
     missing = {key: text for key, text in manifests.items() if key not in there}
     if not missing:
         return False
-    _upload(client, written.parent_id, {f"data-{key[:16]}.json": text for key, text in missing.items()})
+    upload(client, written.parent_id, {f"data-{key[:16]}.json": text for key, text in missing.items()})
     _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
     return True
 
@@ -338,7 +242,7 @@ def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written:
     """A run for each that has none. All of it is in the tags that the run begins with, so that none is ever half."""
     missing = {one.key: one for one in figures if one.key not in written.imported}
     for key, one in missing.items():
-        tags = {"mlflow.parentRunId": written.parent_id, RECORD: "imported", ATTEMPT_KEY: key, _IMPORTED: to_json(one)}
+        tags = {"mlflow.parentRunId": written.parent_id, RECORD: "imported", ATTEMPT_KEY: key, IMPORTED: to_json(one)}
         name = run_content.cut(f"imported: {one.variant}", 250)
         run = client.create_run(written.experiment_id, run_name=name, tags=tags)
         client.set_terminated(run.info.run_id, status="FINISHED")
@@ -348,7 +252,7 @@ def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written:
 
 def _tell_changed(client: "MlflowClient", written: _Written) -> None:
     """Last of all: readers take `updated` for the sign that anything changed."""
-    _set_tags(client, written, {_UPDATED: datetime.now(UTC).isoformat(), _RUNS: str(len(written.runs))})
+    _set_tags(client, written, {UPDATED: datetime.now(UTC).isoformat(), RUNS: str(len(written.runs))})
 
 
 def _set_tags(client: "MlflowClient", written: _Written, tags: dict[str, str]) -> None:
@@ -356,54 +260,3 @@ def _set_tags(client: "MlflowClient", written: _Written, tags: dict[str, str]) -
 
     client.log_batch(written.parent_id, tags=[RunTag(name, value) for name, value in tags.items()])
     written.parent_tags |= tags
-
-
-def _upload(client: "MlflowClient", run_id: str, files: dict[str, str]) -> None:
-    with tempfile.TemporaryDirectory(prefix="edgesweep-") as folder:
-        for name, text in files.items():
-            (Path(folder) / name).write_text(text, encoding="utf-8")
-        try:
-            client.log_artifacts(run_id, folder)
-        except Exception as error:  # noqa: BLE001  # every object store has errors of its own
-            raise StoreError(
-                f"MLflow does not take artifacts: {redact(str(error), '')}",
-                "check the server's artifact store and its credentials; the journal keeps everything",
-            ) from None
-
-
-def _experiments(client: "MlflowClient") -> list["Experiment"]:
-    found: list[Experiment] = []
-    token: str | None = None
-    while True:
-        page = client.search_experiments(max_results=1000, page_token=token)
-        found += [experiment for experiment in page if experiment.tags.get(_SWEEP) == experiment.name]
-        token = page.token
-        if not token:
-            return found
-
-
-def _infos(client: "MlflowClient", experiments: Iterable["Experiment"]) -> list[SweepInfo]:
-    names = {experiment.experiment_id: experiment.name for experiment in experiments}
-    parents = active_runs(client, list(names), _IS_SWEEP)
-    infos = {names[run.info.experiment_id]: _info(names[run.info.experiment_id], run) for run in reversed(parents)}
-    return sorted(infos.values(), key=lambda info: info.updated, reverse=True)
-
-
-def _info(sweep: str, parent: "Run") -> SweepInfo:
-    started = datetime.fromtimestamp(parent.info.start_time / 1000, UTC)
-    updated = parent.data.tags.get(_UPDATED)
-    return SweepInfo(
-        name=sweep,
-        updated=datetime.fromisoformat(updated) if updated else started,
-        runs=int(parent.data.tags.get(_RUNS, "0")),
-    )
-
-
-def _row(sweep: str, run: "Run") -> ResultRow:
-    try:
-        return run_content.to_row(sweep, run.info.run_id, run.data.params, run.data.metrics, run.data.tags)
-    except (TypeError, ValueError) as error:
-        raise StoreError(
-            f"run {run.info.run_id} of the sweep {sweep!r} in MLflow is damaged: {error}",
-            "delete that run; the next `edgesweep run` writes it again",
-        ) from error

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from sweeps.errors import StoreError
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.run_content import MAX_TAG_LENGTH, TAG
+from sweeps.store.run_content import MAX_TAG_LENGTH, RECORD, TAG
 
 _SPEC = f"{TAG}spec"
 
@@ -28,3 +28,12 @@ def from_tags(sweep: str, tags: Mapping[str, str]) -> SweepSpec:
             f"the sweep {sweep!r} in MLflow can not be read by this EdgeSweep: {error.errors()[0]['msg']}",
             "run its sweep file again; its results are kept",
         ) from error
+
+
+SWEEP, UPDATED, RUNS = f"{TAG}sweep", f"{TAG}updated", f"{TAG}runs"
+
+
+IMPORTED = f"{TAG}imported"
+
+
+IS_SWEEP, IS_IMPORTED = (f"tags.`{RECORD}` = '{kind}'" for kind in ("sweep", "imported"))

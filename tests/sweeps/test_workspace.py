@@ -8,7 +8,8 @@ import pytest
 
 from sweeps.errors import WorkspaceError
 from sweeps.journal.journal import Journal
-from sweeps.store.mlflow import Store, load
+from sweeps.store.mlflow import Store
+from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 
 HOLDER = """

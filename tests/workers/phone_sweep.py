@@ -19,7 +19,8 @@ from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.records import Block, DeviceFacts, Failed, Job, Measured
 from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, ProtocolSpec, SyntheticData
-from sweeps.store.mlflow import Store, load
+from sweeps.store.mlflow import Store
+from sweeps.store.reading import load
 from tests.workers.tiny_sweep import Sweep
 from workers.devices import registry
 from workers.devices.adb.attempt import leads_attempt

@@ -13,6 +13,7 @@ from sweeps.ranking.values import DeviceRanking
 from sweeps.records import Measured, Outcome
 from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, SyntheticData
 from sweeps.store import mlflow as store
+from sweeps.store import reading
 from tests.workers.tiny_sweep import Sweep
 from workers.native.compiler import INSTALL
 from workers.runtimes.torchscript import references
@@ -62,7 +63,7 @@ def ended(folder: Path, grid: GridSpec) -> Ended:
         jobs = {(job.variant.backend, job.variant.precision, job.variant.layout): job for job in sweep.plan.jobs}
         assert len(jobs) == len(sweep.plan.jobs)
         outcomes = {key: journal.sweep_outcome(name, job) for key, job in jobs.items()}
-    results = store.load(workspace.tracking_uri, name)
+    results = reading.load(workspace.tracking_uri, name)
     (device,) = rank(results.frame, results.spec.objective, results.name).devices
     rows = results.frame.set_index(["backend", "precision", "layout"])
     return Ended(sweep.plan, outcomes, rows, device, {job.name: key for key, job in jobs.items()})

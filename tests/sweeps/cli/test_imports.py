@@ -11,7 +11,8 @@ from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
-from sweeps.store.mlflow import Store, load_imported
+from sweeps.store.mlflow import Store
+from sweeps.store.reading import load_imported
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
 from tests.sweeps.test_tool_logs import ANDROID, IPHONE, WITH_SAMPLES

@@ -32,7 +32,8 @@ from sweeps.ranking.verdict import TIMED
 from sweeps.results import FRAME_COLUMNS, to_frame
 from sweeps.spec.sweep import ObjectiveSpec
 from sweeps.store import client as store_client
-from sweeps.store.mlflow import Store, list_sweeps, load, load_imported, run_content
+from sweeps.store.mlflow import Store, run_content
+from sweeps.store.reading import list_sweeps, load, load_imported
 from sweeps.store.uri import sqlite_path
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow

@@ -15,7 +15,7 @@ from sweeps.ranking import rank
 from sweeps.records import Block, Failed, Measured
 from sweeps.report.ranking import print_ranking
 from sweeps.spec.sweep import GateSpec, GridSpec
-from sweeps.store.mlflow import load
+from sweeps.store.reading import load
 from tests.workers.phone_sweep import (
     MANY_IMAGES,
     ONE_ROUND,

@@ -16,7 +16,8 @@ from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.records import VIRTUAL_PHONE, Block, Failed, Job, Measured, Variant
 from sweeps.spec.sweep import GridSpec, ObjectiveSpec, ProtocolSpec
-from sweeps.store.mlflow import Store, load
+from sweeps.store.mlflow import Store
+from sweeps.store.reading import load
 from sweeps.tool_logs import parse_speed_benchmark
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.tiny_model import tiny_inputs, tiny_job

@@ -1,0 +1,64 @@
+"""What is known of one device, and which of it makes results comparable. Frozen values."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+VIRTUAL_PHONE = "virtual phone"
+"""`exec_context` of one: everything is a phone's but the silicon."""
+
+
+def canonical_key(content: dict[str, Any]) -> str:
+    """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """What is known of one device. `device_id` is the unit; `fingerprint` says what makes results comparable."""
+
+    device_id: str
+    name: str
+    """As a sweep file names it: `local`, `adb:SERIAL`."""
+    maker: str
+    model: str
+    soc: str
+    os_build: str
+    abi: str
+    """Android's names: `arm64-v8a`, `armeabi-v7a`, `x86_64`, `x86`."""
+    cores: int
+    ram_bytes: int | None
+    cpu_features: tuple[str, ...] = ()
+    runtime_versions: tuple[tuple[str, str], ...] = ()
+    """Per runtime the version that runs on the device, e.g. `(("torchscript", "2.12.1"),)`."""
+    runners: tuple[tuple[str, str], ...] = ()
+    """Per runtime the program that was brought to the device, with its version; empty where Python runs there."""
+    qengines: tuple[str, ...] = ()
+    """Quantized engines that the runtime on the device has."""
+    accelerators: tuple[str, ...] = ()
+    """Of NNAPI, by the names that their drivers give."""
+    nnapi_level: int | None = None
+    exec_context: str = "shell"
+    core_clusters: tuple[tuple[int, ...], ...] = ()
+    """CPUs by number in groups of one kind, from little to big; empty where it is not known."""
+    emulates: tuple[str, ...] = ()
+    """Backends that this device does not have, but whose models its host can check: outputs count, times do not."""
+
+    @property
+    def device_class(self) -> str:
+        return f"{self.maker} {self.model} ({self.soc})"
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over class, OS build, ABI, runtimes and NNAPI level; no serial number, no boot id."""
+        return canonical_key(
+            {
+                "class": self.device_class,
+                "os_build": self.os_build,
+                "abi": self.abi,
+                "runtimes": list(map(list, self.runtime_versions)),
+                "nnapi_level": self.nnapi_level,
+            }
+        )[:16]

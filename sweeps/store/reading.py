@@ -1,0 +1,109 @@
+"""Results as MLflow has them: what rankings and pages are made from."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from sweeps.errors import NoResultsError, StoreError
+from sweeps.imported import Imported
+from sweeps.json_records import from_json
+from sweeps.results import ResultRow, SweepInfo, SweepResults, to_frame
+from sweeps.store import run_content, sweep_tags
+from sweeps.store.client import FIRST_STEP, active_runs, connect, translated
+from sweeps.store.run_content import JOB_KEY, RECORD
+from sweeps.store.sweep_tags import IMPORTED, IS_IMPORTED, IS_SWEEP, RUNS, SWEEP, UPDATED
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+
+
+def load(tracking_uri: str, sweep: str | None) -> SweepResults:
+    """Everything that MLflow has of one sweep (the last updated one if `None`), one row per job, ordered by name.
+
+    Raises `NoResultsError` where there is no such sweep or nothing in it yet.
+    """
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
+        experiments = _experiments(client)
+        if sweep is None:
+            sweep = next((info.name for info in _infos(client, experiments)), None)
+        experiment = next((entry for entry in experiments if entry.name == sweep), None)
+        if sweep is None or experiment is None:
+            known = ", ".join(sorted(entry.name for entry in experiments))
+            raise NoResultsError(
+                f"there is no sweep {sweep!r} in MLflow" if sweep else "there is no sweep in MLflow yet",
+                f"it has: {known}" if known else FIRST_STEP,
+            )
+        runs = active_runs(client, [experiment.experiment_id])
+    parent = next((run for run in runs if run.data.tags.get(RECORD) == "sweep"), None)
+    # Oldest first: where a run is just being replaced, the newer one stays.
+    finished = {
+        run.data.tags[JOB_KEY]: run
+        for run in runs
+        if run.data.tags.get(RECORD) == "job" and run.info.status != "RUNNING"
+    }
+    if parent is None or not finished:
+        raise NoResultsError(f"the sweep {sweep!r} has no results yet", f"wait for its first job, or {FIRST_STEP}")
+    rows = sorted((_row(sweep, run) for run in finished.values()), key=lambda row: (row.name, row.job_key))
+    return SweepResults(
+        name=sweep,
+        spec=sweep_tags.from_tags(sweep, parent.data.tags),
+        frame=to_frame(rows),
+        updated=_info(sweep, parent).updated,
+    )
+
+
+def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
+    """The figures of hand-run tools that MLflow has of a sweep, in the order of their imports. Raises `StoreError`."""
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
+        experiment = client.get_experiment_by_name(sweep)
+        runs = [] if experiment is None else active_runs(client, [experiment.experiment_id], IS_IMPORTED)
+    found = (from_json(Imported, run.data.tags.get(IMPORTED, "")) for run in runs)
+    return tuple({one.key: one for one in found}.values())
+
+
+def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
+    """All sweeps in MLflow, the last updated first. Raises `StoreError` where there is no store yet."""
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
+        return _infos(client, _experiments(client))
+
+
+def _experiments(client: "MlflowClient") -> list["Experiment"]:
+    found: list[Experiment] = []
+    token: str | None = None
+    while True:
+        page = client.search_experiments(max_results=1000, page_token=token)
+        found += [experiment for experiment in page if experiment.tags.get(SWEEP) == experiment.name]
+        token = page.token
+        if not token:
+            return found
+
+
+def _infos(client: "MlflowClient", experiments: Iterable["Experiment"]) -> list[SweepInfo]:
+    names = {experiment.experiment_id: experiment.name for experiment in experiments}
+    parents = active_runs(client, list(names), IS_SWEEP)
+    infos = {names[run.info.experiment_id]: _info(names[run.info.experiment_id], run) for run in reversed(parents)}
+    return sorted(infos.values(), key=lambda info: info.updated, reverse=True)
+
+
+def _info(sweep: str, parent: "Run") -> SweepInfo:
+    started = datetime.fromtimestamp(parent.info.start_time / 1000, UTC)
+    updated = parent.data.tags.get(UPDATED)
+    return SweepInfo(
+        name=sweep,
+        updated=datetime.fromisoformat(updated) if updated else started,
+        runs=int(parent.data.tags.get(RUNS, "0")),
+    )
+
+
+def _row(sweep: str, run: "Run") -> ResultRow:
+    try:
+        return run_content.to_row(sweep, run.info.run_id, run.data.params, run.data.metrics, run.data.tags)
+    except (TypeError, ValueError) as error:
+        raise StoreError(
+            f"run {run.info.run_id} of the sweep {sweep!r} in MLflow is damaged: {error}",
+            "delete that run; the next `edgesweep run` writes it again",
+        ) from error
