@@ -21,6 +21,8 @@ from sweeps.records import Block, DeviceFacts, Failed, Job, Measured
 from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, ProtocolSpec, SyntheticData
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
+from tests import shared
+from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.tiny_sweep import Sweep
 from workers.devices import registry
 from workers.devices.adb.attempt import leads_attempt
@@ -107,14 +109,16 @@ def pair(
 
 
 @pytest.fixture(scope="module")
-def built(running: list[VirtualPhone], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(running: list[VirtualPhone]) -> Path:
     """A workspace with what the grid of all sweeps needs."""
-    sweep = Sweep(tmp_path_factory.mktemp("built"), GRID, devices=(f"adb:{running[0].serial}",), protocol=ONE_ROUND)
-    with Journal.open(sweep.workspace.journal) as journal:
-        sweep.run(journal)
-        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
-    Store(sweep.workspace.tracking_uri, sweep.workspace.mlflow_artifacts).check()
-    return sweep.workspace.root
+
+    def build(folder: Path) -> None:
+        sweep = Sweep(folder, GRID, devices=(f"adb:{running[0].serial}",), protocol=ONE_ROUND)
+        with Journal.open(sweep.workspace.journal) as journal:
+            sweep.run(journal)
+            assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+
+    return shared.made_once("phone-sweep", build) / "workspace"
 
 
 class PhoneSweep(Sweep):
@@ -126,8 +130,7 @@ class PhoneSweep(Sweep):
         home = home / "home"
         for part in ("artifacts", "references"):
             shutil.copytree(built / part, home / "workspace" / part, dirs_exist_ok=True)
-        # A new database takes MLflow seconds.
-        shutil.copy(built / "mlflow.sqlite", home / "workspace")
+        fresh_mlflow(home / "workspace")
         self.phones = phones
         devices = tuple(f"adb:{phone.serial}" for phone in phones)
         super().__init__(home, grid, **{"devices": devices, "objective": ANY, "protocol": ONE_ROUND} | changes)

@@ -11,7 +11,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.records import Failed, Measured
 from sweeps.spec.sweep import DataSpec, FolderData, GridSpec, ModelSpec, SyntheticData
-from tests.workers.tiny_sweep import Sweep
+from tests.workers.tiny_sweep import BuiltSweep, Sweep
 from workers.driver.events import AttemptFailed, Building, Measuring, Preparing, TrackingDown
 from workers.models import prepare as models
 from workers.plan import plan_sweep
@@ -37,7 +37,7 @@ def test_everything_is_built_before_the_first_block_and_ends_measured(tmp_path: 
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, TWO)
+    sweep = BuiltSweep(tmp_path, TWO)
     with Journal.open(sweep.workspace.journal) as journal:
         keys = [job.key for job in sweep.plan.jobs]
         sweep.run(journal, stop=lambda: sum(len(journal.blocks(key)) for key in keys) >= 3)
@@ -63,7 +63,9 @@ def test_a_damaged_artifact_is_built_again(tmp_path: Path) -> None:
 
 def test_a_job_whose_runner_fails_is_tried_again_and_then_failed_while_others_go_on(tmp_path: Path) -> None:
     # Two CPUs that no machine has: the runner ends with an error, every time.
-    sweep = Sweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",), fuse=(True,), cpus=("all", "4000,4001")))
+    sweep = BuiltSweep(
+        tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",), fuse=(True,), cpus=("all", "4000,4001"))
+    )
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
         attempts = [event for event in events if isinstance(event, AttemptFailed)]
@@ -79,7 +81,7 @@ def test_a_job_whose_runner_fails_is_tried_again_and_then_failed_while_others_go
 
 
 def test_a_tracking_server_that_goes_down_stops_nothing(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",)))
+    sweep = BuiltSweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",)))
     calls: list[str] = []
 
     def publish() -> None:
@@ -94,7 +96,7 @@ def test_a_tracking_server_that_goes_down_stops_nothing(tmp_path: Path) -> None:
 
 
 def test_logits_of_another_shape_are_one_failed_job(tmp_path: Path) -> None:
-    sweep = Sweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",)))
+    sweep = BuiltSweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",)))
 
     def prepare(model: ModelSpec) -> models.PreparedModel:
 
@@ -119,7 +121,7 @@ def dict_maker(home: Path) -> ModelSpec:
 
 def test_a_model_that_can_not_be_used_fails_its_own_jobs_and_no_others(tmp_path: Path) -> None:
     tiny = Sweep(tmp_path, TWO).spec.models
-    sweep = Sweep(tmp_path, TWO, models=(dict_maker(tmp_path), *tiny))
+    sweep = BuiltSweep(tmp_path, TWO, models=(dict_maker(tmp_path), *tiny))
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal)
         outcomes = {job.name: journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs}
@@ -139,7 +141,7 @@ def test_a_calibration_set_that_can_not_be_used_fails_what_is_calibrated_and_not
     told: list[str] = []
     synthetic = SyntheticData(source="synthetic", images=8)
     data = DataSpec(calibration=FolderData(source="folder", path=tmp_path / "nowhere"), evaluation=synthetic)
-    sweep = Sweep(tmp_path, TWO, data=data)
+    sweep = BuiltSweep(tmp_path, TWO, data=data)
     plan_sweep(sweep.spec, sweep.workspace.root, (tmp_path,), tell=told.append)
     assert [line for line in told if "nowhere" in line and "calibrated will fail" in line] == told != []
     with Journal.open(sweep.workspace.journal) as journal:
