@@ -30,7 +30,6 @@ from workers.devices import registry
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.discovery import attached
 from workers.measure.attach import attach
-from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 from workers.plan import no_program
 
@@ -135,6 +134,7 @@ def _build(
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
+        from workers.models import prepare as models  # torch, which a list of devices does without
 
         def prepare(model: ModelSpec) -> PreparedModel:
             versions = planned.identities.versions

@@ -17,7 +17,6 @@ from sweeps.report.progress import RunProgress
 from sweeps.spec.catalog import TORCHSCRIPT
 from sweeps.spec.sweep import DataSpec, ModelSpec, load
 from sweeps.workspace import Workspace
-from workers.models.prepare import prepare as prepare_model
 from workers.models.prepared import PreparedModel
 from workers.support import LISTED, InputShape, Subject, Survey, Weights, grids, subject
 
@@ -101,6 +100,7 @@ def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], execut
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
+        from workers.models.prepare import prepare as prepare_model  # torch, which the help does without
 
         def prepare(model: ModelSpec, data: DataSpec, versions: Mapping[str, str]) -> PreparedModel:
             return prepare_model(model, data, workspace, versions, progress.preparing, roots)
