@@ -1,6 +1,7 @@
 """Records to JSON text and back, without loss. JSON has no NaN and no lone surrogates: neither has a record here."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +19,11 @@ def document(record: "DataclassInstance") -> dict[str, Any]:
     """The record's fields by name, without those that are `LEFT_OUT_WHEN_EMPTY`."""
     content = asdict(record)
     for entry in fields(record):
-        if entry.metadata.get("left_out_when_empty") and not content[entry.name]:
+        value = content[entry.name]
+        if entry.metadata.get("left_out_when_empty") and not value:
             del content[entry.name]
+        elif isinstance(value, Mapping):
+            content[entry.name] = dict(value)  # `json` takes no other mapping
     return content
 
 
