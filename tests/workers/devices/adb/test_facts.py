@@ -11,7 +11,7 @@ import pytest
 from sweeps.errors import DeviceError
 from sweeps.records import DeviceFacts
 from tests.workers.devices.adb.scripted_phone import Answer, scripted
-from workers.devices.adb import device as adb
+from workers.devices.adb import questions
 from workers.devices.adb.facts import parse_battery, parse_clusters, parse_properties, read_facts, read_sensors
 from workers.devices.interface import Sensors
 
@@ -130,7 +130,7 @@ def test_facts_that_nobody_can_read_are_an_error_that_names_the_phone(monkeypatc
     def fail(*_: object, **__: object) -> NoReturn:
         raise ValueError("invalid literal for int(): 'many'\nTraceback")
 
-    monkeypatch.setattr(adb, "read_facts", fail)
+    monkeypatch.setattr(questions, "read_facts", fail)
     with pytest.raises(DeviceError, match=r"R58M.*ValueError: invalid literal") as caught:
         scripted(lambda command: b"").facts()
     assert caught.value.kind == "worker_error"
