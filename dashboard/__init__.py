@@ -1,4 +1,5 @@
-"""Shows: reads the store and draws it. Never imports `workers`, Ray or adbutils.
+"""Shows: reads the store and draws the page. Never imports `workers`, Ray or adbutils.
 
 Step: dashboard
+Start: app
 """

@@ -86,13 +86,27 @@ def tree(root: Path = ROOT) -> str:
         above = [one for one, its in listed if one in folder.parents and its == step]
         name = f"{'  ' * len(above)}{folder.name}/" if above else shown
         lines += _entry(step if step != last else "", name, about)
-        modules = [path.stem for path in sorted(folder.glob("[!_]*.py"))]
-        modules += [path.name for path in sorted(folder.glob("*.cpp"))]
-        lines += _entry("", "", ", ".join(modules), indent="  ")
+        lines += _entry("", "", _modules(folder), indent="  ")
         last = step
     for shown, about in OTHER_FOLDERS.items():
         lines += _entry("", shown, about)
     return "```text\n" + "\n".join(lines) + "\n```\n"
+
+
+def _modules(folder: Path) -> str:
+    """Their names, after that of the one to begin with, where the folder's docstring has a line `Start: ...`.
+
+    Raises `ValueError` where there is no such module.
+    """
+    names = [path.stem for path in sorted(folder.glob("[!_]*.py"))]
+    names += [path.name for path in sorted(folder.glob("*.cpp"))]
+    told = re.search(r"^Start: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
+    if told is None:
+        return ", ".join(names)
+    if told[1] not in names:
+        raise ValueError(f"{folder.name}/__init__.py starts at {told[1]}, which is none of its modules")
+    others = ", ".join(name for name in names if name != told[1])
+    return f"start at {told[1]}" + (f"; {others}" if others else "")
 
 
 def sentence(source: Path) -> str:

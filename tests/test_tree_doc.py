@@ -43,7 +43,7 @@ def test_the_tree_has_the_folders_in_the_order_of_the_data(write_docs: dict[str,
     docstrings = {
         "dashboard": "Draws.\n\nStep: dashboard\n",
         "sweeps/journal": "Keeps. And more.\n\nStep: journal\n",
-        "sweeps/spec": "Reads.\n\nStep: spec\n",
+        "sweeps/spec": "Reads.\n\nStep: spec\nStart: some_module\n",
         "workers/runtimes": "Builds.\n\nStep: build\n",
         "workers/runtimes/inner": "Builds a part.",
     }

@@ -1,1 +1,1 @@
-"""One module for each question that the dashboard answers."""
+"""One module for each part of the page."""

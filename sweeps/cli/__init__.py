@@ -1,4 +1,5 @@
 """The command line: one module for each command.
 
 Step: command
+Start: main
 """

@@ -1,4 +1,5 @@
 """The journal: one sqlite file that keeps every attempt and decides what is done.
 
 Step: journal
+Start: journal
 """

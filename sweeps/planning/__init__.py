@@ -1,4 +1,5 @@
 """Plans: from a sweep file to its jobs and skipped combinations.
 
 Step: planning
+Start: plan
 """

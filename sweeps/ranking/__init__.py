@@ -1,4 +1,5 @@
-"""Decides which build wins: verdicts, ties, ranks, comparisons, what to export.
+"""Decides which build wins: ranks them by verdicts and ties; comparisons, what to export.
 
 Step: ranking
+Start: rank
 """

@@ -1,4 +1,5 @@
 """Sweep files: reads them, checks them, and says what is wrong where.
 
 Step: spec
+Start: sweep
 """

@@ -1,4 +1,5 @@
 """Drives a sweep to its end: devices side by side, rounds, accuracy, drift.
 
 Step: measure
+Start: sweep
 """

@@ -1,4 +1,5 @@
 """Where builds and measurements run: in this process or on Ray.
 
 Step: measure
+Start: interface
 """

@@ -1,4 +1,5 @@
-"""Takes one block: waits for the device, starts the runner, reads what it reports.
+"""Times one block: waits for the device, starts the runner on it, reads the times that it reports.
 
 Step: measure
+Start: bench
 """

@@ -73,7 +73,7 @@ PREPARE = """
 from pathlib import Path
 from sweeps.spec.sweep import DataSpec, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
-from workers.models import prepare
+from workers.models.prepare import prepare
 
 images = SyntheticData(source="synthetic", images=4)
 model = ModelSpec(source="squeezenet1_1", weights="random", input_shape=(1, 3, 64, 64))
