@@ -131,13 +131,13 @@ def test_what_goes_wrong_around_a_measurement_is_a_failure_of_that_job(two_nodes
     in_the_way = two_nodes["phone-host"] / "artifacts" / ("b" * 64)
     try:
         lane = executor.lane(local_facts())
-        missing = lane.block(_job("c" * 64, Variant()), 0, QUICK, READY)
+        missing = lane.ask(BlockRequest(_job("c" * 64, Variant()), 0, QUICK, READY))
         # A file where a folder must be: the host can not store what it is sent.
         store = ArtifactStore(two_nodes["driver"] / "artifacts")
         store.build("b" * 64, Variant(), tiny_inputs())
         in_the_way.parent.mkdir(parents=True, exist_ok=True)
         in_the_way.write_text("in the way")
-        refused = lane.block(_job("b" * 64, Variant()), 0, QUICK, READY)
+        refused = lane.ask(BlockRequest(_job("b" * 64, Variant()), 0, QUICK, READY))
     finally:
         in_the_way.unlink(missing_ok=True)
         executor.close()
