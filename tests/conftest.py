@@ -6,6 +6,7 @@ What takes another kind of CPU (the marker `vnni`), which no line enables, is li
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -68,6 +69,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # What runs in the background of a shell ignores Ctrl-C, and so would all that the tests start and interrupt.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         shared.open_folder()
     if config.getoption("--strict-machine"):
