@@ -1,7 +1,7 @@
 """The only list of metrics: name, unit, which way is better, how it is printed."""
 
-import math
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -40,8 +40,8 @@ def checked_extra(found: Mapping[str, object]) -> dict[str, float]:
     extra: dict[str, float] = {}
     for name, value in found.items():
         if not _EXTRA_NAME.fullmatch(name) or name in METRICS or name in _TAKEN:
-            raise ValueError(f"{name[:80]!r} can not be the name of an extra metric")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"{name[:80]!r} cannot be the name of an extra metric")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             raise ValueError(f"the extra metric {name} is no finite number: {value!r:.40}")
         extra[name] = float(value)
     return extra

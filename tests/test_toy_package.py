@@ -85,7 +85,7 @@ def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(ho
 def test_its_metric_is_ranked_with_the_others_stored_and_shown_in_the_details(home: Path) -> None:
     (device,) = json.loads((home / "ranking.json").read_text())["devices"]
     # Three channels and a constant, four classes.
-    assert device["winner"]["toy_multiplications"] == 16.0
+    assert device["winner"]["extra_metrics"] == {"toy_multiplications": 16.0}
     client = store.connect(Workspace(home / "data").tracking_uri, make=False)
     (experiment,) = [one for one in client.search_experiments() if one.name == "toys"]
     runs = client.search_runs([experiment.experiment_id])

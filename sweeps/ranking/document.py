@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from sweeps.metrics import METRICS
 from sweeps.ranking.ties import UNREPEATED_TIMES
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import in_words
@@ -59,12 +60,15 @@ def explain(entry: DeviceRanking) -> str:
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
     ratio, settling = candidate.ratio_to_winner, candidate.settling
+    extra = {name: value for name, value in candidate.figures.items() if name not in METRICS}
     return {
         "name": candidate.name,
         "variant": candidate.variant,
         "job_key": candidate.job_key,
         "build_key": candidate.build_key,
-        **candidate.figures,
+        **{name: candidate.figures.get(name) for name in METRICS},
+        # Apart: a runner chooses their names, and none of them may stand for something else here.
+        **({"extra_metrics": extra} if extra else {}),
         "runner": candidate.runner,
         "executor": candidate.executor,
         "emulated": candidate.emulated,

@@ -1,6 +1,7 @@
 """Which jobs of one device still get rounds: one contest for each model, fed with blocks, from and to the journal."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from sweeps.protocol.stopping import Contest, settles
 from sweeps.ranking.precedence import precedence
@@ -72,6 +73,10 @@ class Contests:
     def _settle(self, settled: Settled) -> Iterator[Left]:
         if settled.budget == "full" and self._protocol.last_round == self._protocol.rounds:
             return  # it has all the rounds that there are: nothing was decided
-        if settled.job_key not in self._beaten and self._journal.settled(settled.job_key, self._protocol) != settled:
+        if settled.job_key in self._beaten:
+            return
+        before = self._journal.settled(settled.job_key, self._protocol)
+        # Another version may say the same in other words: nothing new was decided then.
+        if before is None or replace(before, message="") != replace(settled, message=""):
             self._journal.add_settled(settled)
             yield Left(self._names[settled.job_key], settled)

@@ -1,0 +1,23 @@
+"""Metrics of a runner's own: which names and figures are taken."""
+
+import math
+
+import pytest
+
+from sweeps.metrics import checked_extra
+
+
+def test_a_figure_of_a_runner_s_own_is_kept_as_a_float() -> None:
+    assert checked_extra({"tokens_per_s": 12, "energy_mj": 0.5}) == {"tokens_per_s": 12.0, "energy_mj": 0.5}
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 10**400, True, "12", None])
+def test_what_is_no_finite_number_is_refused(value: object) -> None:
+    with pytest.raises(ValueError, match="tokens_per_s is no finite number"):
+        checked_extra({"tokens_per_s": value})
+
+
+@pytest.mark.parametrize("name", ["latency_p50_ms", "block_median_ms", "Tokens", "a b", "", "x" * 65])
+def test_a_name_that_a_metric_has_or_that_is_no_plain_word_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot be the name of an extra metric"):
+        checked_extra({name: 1.0})
