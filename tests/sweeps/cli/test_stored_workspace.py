@@ -1,4 +1,4 @@
-"""A workspace that was made before the modules moved is measured no further: its keys, journal and artifacts hold.
+"""A workspace that was made before the modules moved is measured no further: keys, journal, artifacts and runs hold.
 
 tests/data/workspace-2026-11.tar.xz was made at commit 39fee35 by `edgesweep run sweep.yaml --executor inline`: fp32 and
 int8 builds of a tiny network on a simulated phone, with the sentinel's looks. Where a pinned library that stands in
@@ -22,20 +22,34 @@ def attempts(journal: Path) -> list[tuple[str, str, str]]:
         return db.execute("SELECT key, kind, record FROM attempts ORDER BY id").fetchall()
 
 
+def runs(database: Path) -> list[tuple[str, str, str]]:
+    """Of MLflow: id, status, whether it is deleted."""
+    with sqlite3.connect(database) as db:
+        return db.execute("SELECT run_uuid, status, lifecycle_stage FROM runs ORDER BY run_uuid").fetchall()
+
+
 @pytest.fixture
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with tarfile.open(STORED) as archive:
         archive.extractall(tmp_path, filter="data")
     monkeypatch.chdir(tmp_path)
+    with sqlite3.connect(tmp_path / "workspace" / "mlflow.sqlite") as db:
+        # MLflow keeps absolute paths: it was made in another folder.
+        for table, column in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+            db.execute(
+                f"UPDATE {table} SET {column} = replace({column}, '/tmp/sw/ws/', ?)", (f"{tmp_path}/workspace/",)
+            )
     return tmp_path / "workspace"
 
 
 def test_a_workspace_of_before_the_move_is_measured_no_further(stored: Path) -> None:
-    before = attempts(stored / "journal.sqlite")
+    before, published = attempts(stored / "journal.sqlite"), runs(stored / "mlflow.sqlite")
     done = CliRunner().invoke(main, ["run", "sweep.yaml", "--workspace", str(stored), "--executor", "inline"])
     assert done.exit_code == 0, done.output
     assert "6 jobs, 6 done before, 0 skipped" in done.stderr
     assert attempts(stored / "journal.sqlite") == before
+    assert len(published) == 7, "one run for each job and one for the sweep"
+    assert runs(stored / "mlflow.sqlite") == published, "no run is written again"
     assert "8.351" in done.stdout, "the stored winner's p50 is read from the stored blocks"
 
 
