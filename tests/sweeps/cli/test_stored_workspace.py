@@ -7,6 +7,7 @@ keys gets a new version, make it anew with the commit before that.
 
 import sqlite3
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,13 @@ STORED = Path(__file__).parents[2] / "data" / "workspace-2026-11.tar.xz"
 
 
 def attempts(journal: Path) -> list[tuple[str, str, str]]:
-    with sqlite3.connect(journal) as db:
+    with closing(sqlite3.connect(journal)) as db:
         return db.execute("SELECT key, kind, record FROM attempts ORDER BY id").fetchall()
 
 
 def runs(database: Path) -> list[tuple[str, str, str]]:
     """Of MLflow: id, status, whether it is deleted."""
-    with sqlite3.connect(database) as db:
+    with closing(sqlite3.connect(database)) as db:
         return db.execute("SELECT run_uuid, status, lifecycle_stage FROM runs ORDER BY run_uuid").fetchall()
 
 
