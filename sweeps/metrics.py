@@ -30,6 +30,11 @@ _TAKEN = {"block_median_ms"}
 """What the store keeps beside the metrics under a metric's name."""
 
 
+def is_extra_name(name: str) -> bool:
+    """Whether a runner may call a figure of its own so: a plain word that no metric has."""
+    return bool(_EXTRA_NAME.fullmatch(name)) and name not in METRICS and name not in _TAKEN
+
+
 def checked_extra(found: Mapping[str, object]) -> dict[str, float]:
     """Figures of a runner's own, as every record keeps them (`extra_metrics`): by names that no metric has.
 
@@ -39,7 +44,7 @@ def checked_extra(found: Mapping[str, object]) -> dict[str, float]:
         raise ValueError(f"{len(found)} extra metrics, more than {_MOST_EXTRA}")
     extra: dict[str, float] = {}
     for name, value in found.items():
-        if not _EXTRA_NAME.fullmatch(name) or name in METRICS or name in _TAKEN:
+        if not is_extra_name(name):
             raise ValueError(f"{name[:80]!r} cannot be the name of an extra metric")
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             raise ValueError(f"the extra metric {name} is no finite number: {value!r:.40}")

@@ -231,8 +231,8 @@ def _extra(row: ResultRow) -> dict[str, float]:
 
 
 def _row(record: Mapping[str, Any]) -> ResultRow:
-    metrics = {name: float(value) for name in METRICS if (value := record.get(name)) is not None}
-    metrics |= record.get("extra_metrics") or {}
+    metrics = dict(record.get("extra_metrics") or {})
+    metrics |= {name: float(value) for name in METRICS if (value := record.get(name)) is not None}
     values = {name: _cell(name, kind, record.get(name)) for name, kind in _COLUMNS.items()}
     return ResultRow(**values, metrics={name: value for name, value in metrics.items() if math.isfinite(value)})
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TypeVar
 
+from sweeps.errors import in_one_line
 from sweeps.metrics import METRICS, Metric
 
 Value = str | bool | int
@@ -267,7 +268,7 @@ def _all(kind: type[Entry], group: str, built_in: tuple[Entry, ...]) -> dict[str
         try:
             entry = point.load()
         except Exception as error:  # noqa: BLE001  # another package's code
-            _PROBLEMS.append(f"{point.name} of {package} is left out: {type(error).__name__}: {error}")
+            _PROBLEMS.append(f"{point.name} of {package} is left out: {in_one_line(error)}")
             continue
         if not isinstance(entry, kind):
             _PROBLEMS.append(f"{point.name} of {package} is left out: {point.value} is no {kind.__name__}")

@@ -11,7 +11,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
-from sweeps.metrics import METRICS
+from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.stopping import full_seconds
 from sweeps.records import (
@@ -106,7 +106,12 @@ def to_row(
         text = params.get(entry.name) if entry.name in _PARAMS else tags.get(_TAGS.get(entry.name, ""))
         if text is not None:
             values[entry.name] = _parsed(entry.name, entry.type, text)
-    known = {name: value for name, value in metrics.items() if name != BLOCK_MEDIAN and math.isfinite(value)}
+    # Others may write into the same tracking server: only names that a runner may give are taken for its metrics.
+    known = {
+        name: value
+        for name, value in metrics.items()
+        if (name in METRICS or is_extra_name(name)) and math.isfinite(value)
+    }
     return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
 
 
