@@ -2,14 +2,14 @@
 
     EdgeSweepError                 what happened + the next step; the command line prints both and exits 1
     ├── SpecError                  the sweep file is wrong (file, line, allowed values); exit code 2
-    ├── WorkspaceError             the workspace can not be used (held by another process, not writable)
-    ├── ModelError                 a model or its weights can not be loaded
-    ├── DataError                  calibration or evaluation data can not be used
-    ├── BuildError                 one variant can not be built: becomes Failed("build", kind, message)
-    ├── DeviceError                a device can not be reached or a program on it went wrong
+    ├── WorkspaceError             the workspace cannot be used (held by another process, not writable)
+    ├── ModelError                 a model or its weights cannot be loaded
+    ├── DataError                  calibration or evaluation data cannot be used
+    ├── BuildError                 one variant cannot be built: becomes Failed("build", kind, message)
+    ├── DeviceError                a device cannot be reached or a program on it went wrong
     │   └── RunnerError            the runner ended without a whole report: becomes Failed("run", kind, message)
-    ├── ClusterError               Ray can not start or lost a worker
-    └── StoreError                 the journal or MLflow can not be read or written
+    ├── ClusterError               Ray cannot start or lost a worker
+    └── StoreError                 the journal or MLflow cannot be read or written
         └── NoResultsError         there is no such sweep in MLflow, or nothing in it yet
 
 Errors cross process boundaries (Ray), so each one survives pickling: all state is in `args`.
@@ -42,7 +42,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "unresponsive",
     }
 )
-"""Kinds of `DeviceError` that say: the device can not be used now. No job is to blame, and none fails by it."""
+"""Kinds of `DeviceError` that say: the device cannot be used now. No job is to blame, and none fails by it."""
 
 
 class EdgeSweepError(Exception):
@@ -70,15 +70,15 @@ class SpecError(EdgeSweepError):
 
 
 class WorkspaceError(EdgeSweepError):
-    """The workspace can not be used."""
+    """The workspace cannot be used."""
 
 
 class ModelError(EdgeSweepError):
-    """A model or its weights can not be loaded."""
+    """A model or its weights cannot be loaded."""
 
 
 class DataError(EdgeSweepError):
-    """Calibration or evaluation data can not be used."""
+    """Calibration or evaluation data cannot be used."""
 
 
 class _KindError(EdgeSweepError):
@@ -91,11 +91,11 @@ class _KindError(EdgeSweepError):
 
 
 class BuildError(_KindError):
-    """One variant can not be built."""
+    """One variant cannot be built."""
 
 
 class DeviceError(_KindError):
-    """A device can not be reached, or a program on it went wrong."""
+    """A device cannot be reached, or a program on it went wrong."""
 
 
 class RunnerError(DeviceError):
@@ -103,11 +103,11 @@ class RunnerError(DeviceError):
 
 
 class ClusterError(EdgeSweepError):
-    """Ray can not start, or lost a worker for good."""
+    """Ray cannot start, or lost a worker for good."""
 
 
 class StoreError(EdgeSweepError):
-    """The journal or MLflow can not be read or written."""
+    """The journal or MLflow cannot be read or written."""
 
 
 class NoResultsError(StoreError):

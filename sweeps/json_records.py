@@ -53,7 +53,7 @@ def from_json(kind: type[Record], text: str) -> Record:
         return adapter.validate_json(text, strict=True)
     except ValidationError as error:
         raise StoreError(
-            f"a stored {kind.__name__} can not be read: {error.errors()[0]['msg']}: {text:.200}",
+            f"a stored {kind.__name__} cannot be read: {error.errors()[0]['msg']}: {text:.200}",
             "the journal is damaged or from another version of EdgeSweep: move it away, or use that version",
         ) from error
 

@@ -111,5 +111,5 @@ class Manifest(BaseModel):
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValueError) as error:
             raise StoreError(
-                f"{path} can not be read: {error}", "run the sweep again: what is missing is built anew"
+                f"{path} cannot be read: {error}", "run the sweep again: what is missing is built anew"
             ) from error

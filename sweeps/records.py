@@ -175,8 +175,8 @@ class Settled:
     rounds: int
     """Blocks that it has by then."""
     reason: SettledReason
-    """`best`: it is not told apart from the best of the decided race. `reopened`: who beat it can not any more, so its
-    rounds go on. The others: as they say."""
+    """`best`: it is not told apart from the best of the decided race. `reopened`: it goes on, because the job that
+    eliminated it has left the race itself. The others: as they say."""
     message: str
     """For people."""
     by: str = ""

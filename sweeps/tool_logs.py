@@ -135,7 +135,7 @@ def _positive(tool: str, text: str, most: float) -> float:
 
 
 def _contradiction(tool: str, one: str, other: str) -> RunnerError:
-    return RunnerError("garbled", f"the log of {tool} says {one} and {other}, which can not both be", _AGAIN)
+    return RunnerError("garbled", f"the log of {tool} says {one} and {other}, which cannot both be", _AGAIN)
 
 
 _WHOLE = "give the whole output of one run, from its first line to its last"

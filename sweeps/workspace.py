@@ -24,14 +24,14 @@ class Workspace:
         # sqlalchemy reads both as its own in a database's URI: the database would end up in another folder.
         if found := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
             raise WorkspaceError(
-                f"the workspace {root} can not be used: MLflow does not take {found[0]!r} in a path",
+                f"the workspace {root} cannot be used: MLflow does not take {found[0]!r} in a path",
                 "give another folder with --workspace",
             )
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WorkspaceError(
-                f"the workspace {root} can not be made: {error.strerror}",
+                f"the workspace {root} cannot be made: {error.strerror}",
                 "give another folder with --workspace",
             ) from error
         return cls(root)
@@ -81,7 +81,7 @@ class Workspace:
             handle = path.open("a+", encoding="utf-8")
         except OSError as error:
             raise WorkspaceError(
-                f"the workspace {self.root} can not be written: {error.strerror}",
+                f"the workspace {self.root} cannot be written: {error.strerror}",
                 "give another folder with --workspace",
             ) from error
         with handle:

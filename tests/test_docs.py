@@ -212,7 +212,7 @@ def test_the_readme_s_own_model_runs_as_it_is_written(tmp_path: Path) -> None:
     assert set(files) == {"my_net.py", "sweep.yaml"}
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    # Dark cats and bright dogs: a net that int8 can not make wrong, and more than the 276 images that 1 point takes.
+    # Dark cats and bright dogs: a net that int8 cannot make wrong, and more than the 276 images that 1 point takes.
     make_data = """
 import numpy as np, torch
 from pathlib import Path

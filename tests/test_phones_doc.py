@@ -38,7 +38,7 @@ NOT_OF_PHONES = {"workers/devices/local.py": {"timeout", "bad_name", "no_output"
 
 
 class UnknownKindError(Exception):
-    """The kind of an error that these tests can not read from the source."""
+    """The kind of an error that these tests cannot read from the source."""
 
 
 def kinds_of(path: Path) -> set[str]:

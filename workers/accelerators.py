@@ -89,7 +89,7 @@ class Inquiry:
                 yield Building(done, len(missing), ())
 
     def answers(self) -> Iterator[Answer]:
-        """One per device, model and precision. A device that can not be asked says why, and the next follows."""
+        """One per device, model and precision. A device that cannot be asked says why, and the next follows."""
         for facts in self._plan.devices:
             questions = [one for one in self._questions if one.facts == facts]
             if all(one.job is None for one in questions):
@@ -156,7 +156,7 @@ class Inquiry:
         if program is None:
             raise RunnerError("backend_missing", f"{attached.facts.name} is this computer")
         if program.tool is not None:
-            raise RunnerError("not_told", f"{Path(program.path).name} can not be asked; the device runner can")
+            raise RunnerError("not_told", f"{Path(program.path).name} cannot be asked; the device runner can")
         model = self._store.model(manifest)
         path = attached.device.push(model, f"{job.build_key[:16]}-{manifest.file}")
         return _listing(attached.device, program.path, path, job, manifest)

@@ -125,7 +125,7 @@ def build_packed(root: Path, build_key: str, variant: Variant, inputs: BuildInpu
         return Failed(stage="build", kind="not_buildable", message=error.message)
     except OSError as error:
         return Failed(stage="build", kind="os_error", message=f"{type(error).__name__}: {_first_words(error)}")
-    except Exception as error:  # noqa: BLE001  # torch raises anything on a model that it can not handle
+    except Exception as error:  # noqa: BLE001  # torch raises anything on a model that it cannot handle
         return Failed(stage="build", kind="exception", message=f"{type(error).__name__}: {_first_words(error)}")
 
 

@@ -97,7 +97,7 @@ def check(
     """Measure what `path` (the manifest, read as `shipped`) describes on the device of that name.
 
     `tell` is given each block as it ends. Raises `EdgeSweepError` where the manifest does not hold enough, where the
-    file is not the one that it names, and where it can not be measured.
+    file is not the one that it names, and where it cannot be measured.
     """
     then = shipped.comparable(path)
     expected = shipped.expected
@@ -195,7 +195,7 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
         content = path.read_bytes()
     except OSError as error:
         raise StoreError(
-            f"{path}, which the manifest is about, can not be read: {error.strerror}",
+            f"{path}, which the manifest is about, cannot be read: {error.strerror}",
             "put the exported file beside its manifest",
         ) from error
     digest = hashlib.sha256(content).hexdigest()

@@ -129,7 +129,7 @@ def _measuring_checks(workspace: Path) -> list[Check]:
             (found := compiler()) is not None,
             f"{found}: checks NNAPI and Metal builds, compiles the runner of virtual phones"
             if found
-            else "none: NNAPI and Metal builds can not be checked",
+            else "none: NNAPI and Metal builds cannot be checked",
             INSTALL,
         ),
         *_phone_checks(),

@@ -32,7 +32,7 @@ def plan_sweep(
     """The plan of a sweep on the devices that are there. Trains, downloads and builds nothing.
 
     `folder` is where devices may keep files on this host; the user's own modules are looked for in `roots`.
-    A device of `before`, the sweep's devices the last time, that can not be reached now stays in the plan where its
+    A device of `before`, the sweep's devices the last time, that cannot be reached now stays in the plan where its
     transport lets it (a phone): its results are kept, and its jobs wait. `tell` is told of each such device, and of
     those that a name for all of them (`adb:*`) leaves out.
     Raises `DeviceError`, `ModelError`, `DataError`.
@@ -112,7 +112,7 @@ def _devices(
                 tell(str(facts))
         for facts in known:
             if facts.device_id not in found:
-                tell(f"{facts.name} can not be reached: its results are kept, and its jobs wait for it")
+                tell(f"{facts.name} cannot be reached: its results are kept, and its jobs wait for it")
                 found[facts.device_id] = facts
     return tuple(found.values())
 
@@ -137,7 +137,7 @@ def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts 
         return error
     except Exception as error:  # noqa: BLE001  # of any kind: what one phone says of itself must not end the others
         return DeviceError(
-            "worker_error", f"{name} can not be planned for: {in_one_line(error)}", "take it out of the sweep"
+            "worker_error", f"{name} cannot be planned for: {in_one_line(error)}", "take it out of the sweep"
         )
 
 

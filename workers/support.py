@@ -107,7 +107,7 @@ def grids(backends: Sequence[str] = (), precisions: Sequence[str] = ()) -> tuple
     """What is tried of each model: the cells of the table. Empty sequences mean all."""
     every: list[dict[str, Any]] = [
         {"backend": "cpu", "precision": "fp32", "capture": CAPTURES},
-        # All that is left to a model that torch.fx can not trace.
+        # All that is left to a model that torch.fx cannot trace.
         {"backend": "cpu", "precision": "fp32", "fuse": (False,)},
         {"backend": "cpu", "precision": "int8", "quantization": METHODS, "capture": CAPTURES}
         | {"qengine": ("qnnpack",)},
@@ -173,7 +173,7 @@ class Survey:
         prepare: Callable[[ModelSpec, DataSpec, Mapping[str, str]], PreparedModel],
         stop: Callable[[], bool],
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Ends early once `stop()` says so. A model that can not be used is a row of failures, and the next follows."""
+        """Ends early once `stop()` says so. A model that cannot be used is a row of failures, and the next follows."""
         done, total = 0, self.pending()
         for one in self._planned:
             missing = self._missing(one)

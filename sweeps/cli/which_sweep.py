@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
-    """Raises `WorkspaceError` where no sweep was run yet, `StoreError` where the file can not be used."""
+    """Raises `WorkspaceError` where no sweep was run yet, `StoreError` where the file cannot be used."""
     if not workspace.journal.exists():
         raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
     return Journal.open(workspace.journal, read_only=read_only)

@@ -24,7 +24,7 @@ class JournalFile:
     def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
         """Open the file, made or migrated where needed. With `read_only` it has to be there.
 
-        Raises `StoreError` where it can not be used, is missing, or is of a newer EdgeSweep.
+        Raises `StoreError` where it cannot be used, is missing, or is of a newer EdgeSweep.
         """
         if read_only and not path.exists():
             raise StoreError(f"there is no journal at {path}", FIRST_STEP)

@@ -94,7 +94,7 @@ class PlanTables(JournalFile):
             return SweepSpec.model_validate_json(text)
         except ValidationError as error:
             raise StoreError(
-                f"the stored sweep {sweep!r} can not be read by this EdgeSweep: {error.errors()[0]['msg']}",
+                f"the stored sweep {sweep!r} cannot be read by this EdgeSweep: {error.errors()[0]['msg']}",
                 "run the sweep file again; its results are kept",
             ) from error
 

@@ -155,7 +155,7 @@ def is_older(db: sqlite3.Connection, path: Path) -> bool:
 
 def _checked_version(db: sqlite3.Connection, path: Path) -> int:
     with translated(path):
-        # One statement, so that another process can not migrate the file between the two; 0 is one without tables.
+        # One statement, so that another process cannot migrate the file between the two; 0 is one without tables.
         found, tables = db.execute(
             "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
         ).fetchone()
@@ -181,7 +181,7 @@ def translated(path: Path) -> Iterator[None]:
         next_step = _NEXT_STEPS.get(code & 0xFF)  # the low byte is the primary code
         if next_step is None:
             raise
-        raise StoreError(f"the journal {path} can not be used: {error}", next_step) from error
+        raise StoreError(f"the journal {path} cannot be used: {error}", next_step) from error
 
 
 _CHECK_FILE = "check that the folder exists and that you may write to it, or give another one with --workspace"

@@ -39,7 +39,7 @@ def block_labels(block: Block, requested_backend: str, requested_engine: str, pr
         found = f"{len(invalid)} of {len(samples)} samples, e.g. {invalid[0]} ns" if invalid else "no sample at all"
         raise RunnerError(
             "invalid_samples",
-            f"the runner reported times that can not be: {found}",
+            f"the runner reported times that cannot be: {found}",
             "check the clock and the runner of the device, then run again",
         )
     conditions = block.conditions

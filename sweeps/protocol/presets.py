@@ -30,7 +30,7 @@ class Gate:
     max_thermal_status: int
     """Android's, from 0 (none) to 6 (shutdown)."""
     min_battery_percent: float
-    """Where there is a battery; one that can not be read is too low."""
+    """Where there is a battery; one that cannot be read is too low."""
     max_load: float
     """Share of all CPU time (0 to 1) that other programs may take."""
     wait_seconds: float
@@ -66,7 +66,7 @@ class Protocol:
     max_rounds: int = 0
     """More rounds than `rounds` for what is not stable (or, in a race, not decided); 0: none."""
     budget: Literal["full", "race"] = "full"
-    """`race`: a job leaves the rounds as soon as it can not win."""
+    """`race`: a job leaves the rounds as soon as it cannot win."""
     device_minutes: float | None = None
     """No new round of a device after so long, waits included."""
     question: str = ""
@@ -218,7 +218,7 @@ def protocol_of(sweep: SweepSpec) -> Protocol:
         )
     if late := sorted({one.metric for one in sweep.objective.constraints} & (timed - {"latency_p50_ms"})):
         raise SpecError(
-            f"a race can not hold a bound on {', '.join(late)}: who may win is known before it",
+            f"a race cannot hold a bound on {', '.join(late)}: who may win is known before it",
             "write budget: full, or bound accuracy, artifact_mb or latency_p50_ms",
         )
     # Jobs are shared between sweeps, but who lost to whom is true only among the jobs of one sweep.

@@ -81,7 +81,7 @@ def _check_device(device: str) -> str:
     known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
     allowed = ", ".join(usage for entry in known for usage in entry.usages)
     if kind == "tag":
-        raise wrong(f"{device!r} is a kind of device that this version can not measure on (allowed: {allowed})")
+        raise wrong(f"{device!r} is a kind of device that this version cannot measure on (allowed: {allowed})")
     single = [entry.name for entry in known if not entry.unit]
     raise wrong(f"there is no device {device!r} (allowed: {allowed}){did_you_mean(device, single)}")
 
@@ -104,7 +104,7 @@ def from_file(path: Path, info: ValidationInfo) -> Path:
     try:
         return Path(folder / path.expanduser()).resolve()
     except (OSError, RuntimeError) as error:
-        raise wrong(f"the path {path} can not be followed: {error}") from error
+        raise wrong(f"the path {path} cannot be followed: {error}") from error
 
 
 def exists(kind: Literal["file", "folder"], path: Path) -> bool:

@@ -62,7 +62,7 @@ class ProtocolSpec(Part):
     )
     on_not_ready: Literal["fail", "mark"] | None = Field(
         default=None,
-        description="A device that is not ready in time: fail the job, or measure and mark it so that it can not win.",
+        description="A device that is not ready in time: fail the job, or measure and mark it so that it cannot win.",
     )
     fixed_performance: bool | None = Field(
         default=None, description="Ask Android for its fixed-performance mode while a block runs."
@@ -92,6 +92,6 @@ class ProtocolSpec(Part):
 
 
 class MinutesBudget(Part):
-    """So much time on each device, and no more: what can not win any more leaves the rounds, as in a race."""
+    """So much time on each device, and no more: what cannot win any more leaves the rounds, as in a race."""
 
     device_minutes: float = Field(gt=0, le=100_000, description="With starts, warm-ups and waiting counted.")

@@ -64,7 +64,7 @@ class SweepSpec(Part):
     objective: ObjectiveSpec = ObjectiveSpec()
     budget: Literal["full", "race"] | MinutesBudget = Field(
         default_factory=lambda given: _budget_of(given.get("protocol")),
-        description="full: measure everything to the end; race: only until it is clear what can not win; "
+        description="full: measure everything to the end; race: only until it is clear what cannot win; "
         "race for protocol: {preset: race}, else full, if left out.",
     )
 

@@ -81,7 +81,7 @@ def _read(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise SpecError(f"{path}: can not be read: {error.strerror}", "check the file's permissions") from error
+        raise SpecError(f"{path}: cannot be read: {error.strerror}", "check the file's permissions") from error
     if len(content) > MAX_BYTES:
         raise SpecError(f"{path}: larger than 1 MiB", "a sweep file is some lines long: is this the right file?")
     try:

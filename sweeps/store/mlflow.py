@@ -67,7 +67,7 @@ class Store:
         self._written: dict[tuple[Path, str], _Written] = {}
 
     def check(self) -> None:
-        """Raises `StoreError` within seconds where MLflow can not be used. Makes a sqlite database that is missing."""
+        """Raises `StoreError` within seconds where MLflow cannot be used. Makes a sqlite database that is missing."""
         with translated(self._uri):
             connect(self._uri, make=True).search_experiments(max_results=1)
 

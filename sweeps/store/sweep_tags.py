@@ -25,7 +25,7 @@ def from_tags(sweep: str, tags: Mapping[str, str]) -> SweepSpec:
         return SweepSpec.model_validate_json("".join(parts))
     except ValidationError as error:
         raise StoreError(
-            f"the sweep {sweep!r} in MLflow can not be read by this EdgeSweep: {error.errors()[0]['msg']}",
+            f"the sweep {sweep!r} in MLflow cannot be read by this EdgeSweep: {error.errors()[0]['msg']}",
             "run its sweep file again; its results are kept",
         ) from error
 

@@ -67,7 +67,7 @@ def probe(uri: str) -> None:
             _probe_file(sqlite_path(uri))
     except (OSError, sqlite3.Error, ValueError) as error:
         reason = redact(str(getattr(error, "reason", error)) or type(error).__name__, uri)
-        raise StoreError(f"MLflow at {redact(uri, uri)} can not be reached: {reason}", _start_it(kind)) from None
+        raise StoreError(f"MLflow at {redact(uri, uri)} cannot be reached: {reason}", _start_it(kind)) from None
 
 
 def check_schema(uri: str, migrations: Path, version: str) -> None:

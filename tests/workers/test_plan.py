@@ -1,4 +1,4 @@
-"""What a sweep is planned for: phones that say nonsense, and files that can not be brought to them."""
+"""What a sweep is planned for: phones that say nonsense, and files that cannot be brought to them."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -107,7 +107,7 @@ class Discovery(Protocol):
     """A module that finds the units of one transport that hang on this host."""
 
     def attached(self) -> tuple[list[str], list[DeviceError]]:
-        """Those that can be measured on, as sweep files name them, each once; and why others can not."""
+        """Those that can be measured on, as sweep files name them, each once; and why others cannot."""
         ...
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:

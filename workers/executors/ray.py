@@ -69,7 +69,7 @@ class RayExecutor:
                 ray.init(address="local", resources=resources, include_dashboard=False, **quiet)
         except Exception as error:  # Ray raises whatever its parts raise
             raise ClusterError(
-                f"Ray can not start: {error}",
+                f"Ray cannot start: {error}",
                 "check RAY_ADDRESS and free memory and disk, or work without Ray: --executor inline",
             ) from error
 

@@ -68,7 +68,7 @@ def _push(device: Device, file: Path) -> str:
         return device.push(file, f"{file.name}-{digest[:16]}")
     except OSError as error:
         told = from_os_error(error)
-        raise DeviceError(told.kind, f"{device.facts().name} can not be brought {file.name}: {told.message}") from error
+        raise DeviceError(told.kind, f"{device.facts().name} cannot be brought {file.name}: {told.message}") from error
 
 
 def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerIdentity:

@@ -103,7 +103,7 @@ def _write(marker: Path, device_id: str) -> None:
     except OSError as error:
         raise DeviceError(
             from_os_error(error).kind,
-            f"{marker}, which remembers that a phone is in its fixed-performance mode, can not be written: {error}",
+            f"{marker}, which remembers that a phone is in its fixed-performance mode, cannot be written: {error}",
             "see that it can, or name another folder in EDGESWEEP_CACHE",
         ) from error
 

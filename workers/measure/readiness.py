@@ -101,7 +101,7 @@ def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[str, ...]:
     # Another thermometer in its place has another limit, and tells nothing of the battery.
     if earlier.temp_is_battery and not sensors.temp_is_battery and sensors.temp_c is not None:
         gone.insert(0, "battery's temperature")
-    return tuple(f"the {name} can not be read any more" for name in gone)
+    return tuple(f"the {name} cannot be read any more" for name in gone)
 
 
 def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def _power(sensors: Sensors, gate: Gate, earlier: Sensors | None) -> tuple[str, 
     if not has_battery or gate.min_battery_percent <= 0:
         return ()
     if sensors.battery_percent is None:
-        return (f"battery level can not be read, {gate.min_battery_percent:g} % is asked for",)
+        return (f"battery level cannot be read, {gate.min_battery_percent:g} % is asked for",)
     if not sensors.battery_percent >= gate.min_battery_percent:
         return (f"battery at {sensors.battery_percent:.0f} %, below {gate.min_battery_percent:g} %",)
     return ()

@@ -22,7 +22,7 @@ from workers.models.images import InputShape
 def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
     """(calibration, evaluation), without decoding an image.
 
-    A calibration set that can not be used has a `count` of 0: most variants need none. Raises `DataError` where the
+    A calibration set that cannot be used has a `count` of 0: most variants need none. Raises `DataError` where the
     evaluation set is missing, unreadable or empty.
     """
     calibration, evaluation = _select(data)
@@ -32,7 +32,7 @@ def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
 def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
     """(calibration, evaluation) for a model that takes (B, C, H, W) = `input_shape`; no image is in both.
 
-    Raises `DataError` where an image for evaluation can not be decoded, a download fails, or a set is too large for
+    Raises `DataError` where an image for evaluation cannot be decoded, a download fails, or a set is too large for
     this machine's memory. Where it is calibration that fails, its set is empty and says why.
     """
     channels = input_shape[1]
@@ -57,7 +57,7 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
 
 
 def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> DataManifest:
-    """The manifest to keep beside results: for torchvision's data sets, which a plan can not look into, with content.
+    """The manifest to keep beside results: for torchvision's data sets, which a plan cannot look into, with content.
 
     `images` are then the sha256 of the prepared images, and `source` names the manifest that the plan knows.
     """

@@ -100,7 +100,7 @@ def _files(root: Path) -> tuple[list[_File], tuple[str, ...]]:
         classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
         files = [_File(path, label) for label, name in enumerate(classes) for path in _images_of(root / name, home)]
     except OSError as error:
-        raise DataError(f"{error.filename} can not be read: {error.strerror}", "give it read permission") from error
+        raise DataError(f"{error.filename} cannot be read: {error.strerror}", "give it read permission") from error
     if not classes:
         raise DataError(f"the folder {root} has no sub-folders", "put the images into one sub-folder per class")
     names = [file.path.relative_to(root).as_posix() for file in files]
@@ -161,7 +161,7 @@ def _bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path} can not be read: {error.strerror}", "give it read permission, or remove it") from error
+        raise DataError(f"{path} cannot be read: {error.strerror}", "give it read permission, or remove it") from error
 
 
 def _torchvision(source: TorchvisionData, *, held_out: bool) -> Selection:

@@ -15,7 +15,7 @@ from workers.models.package import Images, Logits, ModelPackage
 def load_eager(package: ModelPackage) -> torch.nn.Module:
     """The fp32 model with its weights, in eval mode, without gradients, on any machine.
 
-    Raises `ModelError` where the model can not be built or the weights do not fit it.
+    Raises `ModelError` where the model cannot be built or the weights do not fit it.
     """
     model = construct(package.source, package.arguments, package.files).float()
     state = torch.load(io.BytesIO(package.state), map_location="cpu", weights_only=True)

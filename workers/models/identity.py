@@ -44,7 +44,7 @@ def weights_id_of(model: ModelSpec) -> str:
                     return hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 raise ModelError(
-                    f"the checkpoint {path} can not be read: {error.strerror}", "correct weights: in the sweep file"
+                    f"the checkpoint {path} cannot be read: {error.strerror}", "correct weights: in the sweep file"
                 ) from error
 
 

@@ -24,7 +24,7 @@ from workers.models.package import BuildInputs, Images, Logits, ModelPackage
 from workers.models.prepared import PreparedModel
 
 Progress = Callable[[str, float | None], None]
-"""What is being done, and the share of it that is done (0 to 1; `None` where it can not be told)."""
+"""What is being done, and the share of it that is done (0 to 1; `None` where it cannot be told)."""
 
 VERIFICATION_IMAGES = 256
 VERIFICATION_IMAGES_UNLABELLED = 8
@@ -36,7 +36,7 @@ _INPUT_CONVENTION = {"transform_input": True}
 def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: Sequence[Path] = ()) -> ModelPackage:
     """The model with its weights, ready to cross to another machine; trained or downloaded where need be.
 
-    Raises `ModelError` where code or weights can not be loaded, do not fit each other, or do not make a classifier.
+    Raises `ModelError` where code or weights cannot be loaded, do not fit each other, or do not make a classifier.
     """
     code = own_code(model.source, roots) if ":" in model.source else None
     source, weights_id = source_id_of(model, code), weights_id_of(model)

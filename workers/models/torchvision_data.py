@@ -82,5 +82,5 @@ def _why(name: str, root: Path, error: Exception) -> tuple[str, str]:
     by_hand = f"download it where there is a network, and copy it into {root}"
     # urllib's URLError is an OSError; torchvision wraps a failed download from all mirrors in RuntimeError.
     if "urlopen" in str(error) or "downloading" in str(error).lower():
-        return f"no network: {name} can not be downloaded ({error})", by_hand
-    return f"{name} can not be read from {root}: {error}", by_hand
+        return f"no network: {name} cannot be downloaded ({error})", by_hand
+    return f"{name} cannot be read from {root}: {error}", by_hand

@@ -36,7 +36,7 @@ def read_checkpoint(path: Path) -> State:
             content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ModelError(
-            f"the checkpoint {path} can not be read: {error.strerror}", "correct weights: in the sweep file"
+            f"the checkpoint {path} cannot be read: {error.strerror}", "correct weights: in the sweep file"
         ) from error
     # On damaged files torch's unpickler raises nearly anything: KeyError, IndexError, EOFError, RuntimeError.
     except Exception as error:
@@ -108,7 +108,7 @@ def download_pretrained(name: str) -> State:
         )
     except OSError as error:
         raise ModelError(
-            f"no network: torchvision's weights of {name} can not be downloaded ({error})",
+            f"no network: torchvision's weights of {name} cannot be downloaded ({error})",
             "give weights: path, or weights: random",
         ) from error
     except RuntimeError as error:
@@ -143,7 +143,7 @@ def fit(model: torch.nn.Module, state: State, origin: str) -> None:
     # The model's own hooks run in here, and may raise anything.
     except Exception as error:
         raise ModelError(
-            f"{origin} can not be loaded into the model: {type(error).__name__}: {error}",
+            f"{origin} cannot be loaded into the model: {type(error).__name__}: {error}",
             "save the weights anew, with torch.save(model.state_dict(), path)",
         ) from error
 
@@ -220,7 +220,7 @@ def _answer(model: torch.nn.Module, images: torch.Tensor) -> Any:
         return model(images)
     except Exception as error:
         raise ModelError(
-            f"the model can not take an input of {list(images.shape)}: {type(error).__name__}: {error}",
+            f"the model cannot take an input of {list(images.shape)}: {type(error).__name__}: {error}",
             "correct input_shape: in the sweep file, or the model",
         ) from error
 

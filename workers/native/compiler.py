@@ -142,7 +142,7 @@ def _compile(program: str, flags: tuple[str, ...], link: tuple[str, ...], source
     except subprocess.TimeoutExpired as error:
         raise BuildError("not_compilable", f"compiling {source.name} took longer than {DEADLINE_S:.0f} s") from error
     except OSError as error:
-        raise BuildError("not_compilable", f"{program} can not be started: {error}", INSTALL) from error
+        raise BuildError("not_compilable", f"{program} cannot be started: {error}", INSTALL) from error
     if ended.returncode != 0:
         told = next((line for line in ended.stderr.splitlines() if "error" in line), ended.stderr[-300:])
         raise BuildError(

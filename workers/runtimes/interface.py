@@ -95,7 +95,7 @@ class RunnerIdentity:
 class StockTool(Protocol):
     """A benchmark program of the toolchain's own makers: how it is driven where it keeps no runner contract.
 
-    It counts iterations, not seconds; it answers one input that lies in the model's own file; it can not be asked who
+    It counts iterations, not seconds; it answers one input that lies in the model's own file; it cannot be asked who
     it is.
     """
 
@@ -104,7 +104,7 @@ class StockTool(Protocol):
         ...
 
     def reason_against(self, request: RunRequest) -> str | None:
-        """Why it can not run this request as it is meant, or `None`."""
+        """Why it cannot run this request as it is meant, or `None`."""
         ...
 
     def trial(self, request: RunRequest) -> RunRequest:
@@ -168,7 +168,7 @@ class Runtime(Protocol):
         ...
 
     def reference(self, backend: str) -> str:
-        """The path on this host of what stands in for the backend. Raises `BuildError` where it can not be made."""
+        """The path on this host of what stands in for the backend. Raises `BuildError` where it cannot be made."""
         ...
 
     def build(

@@ -160,7 +160,7 @@ def test_an_older_manifest_is_readable(journal, records):
 
 
 def test_a_damaged_record_is_named(records):
-    with pytest.raises(StoreError, match="stored Block can not be read"):
+    with pytest.raises(StoreError, match="stored Block cannot be read"):
         from_json(Block, to_json(records.block(records.job(0), 0)).replace("5000000", '"fast"'))
 
 

@@ -383,7 +383,7 @@ def test_a_wrong_model_is_refused_with_line_and_remedy(tmp_path: Path, case: str
 OTHERS = {
     "a device of a later version": (
         "devices: [local, 'tag:office']",
-        "7: devices[1]: 'tag:office' is a kind of device that this version can not measure on "
+        "7: devices[1]: 'tag:office' is a kind of device that this version cannot measure on "
         "(allowed: local, adb:SERIAL, adb:*, fake:NAME)",
     ),
     "no such device": (

@@ -863,7 +863,7 @@ def test_a_server_that_is_down_is_told_at_once(new_store):
     port = free_port()
     start = time.monotonic()
     for uri in (f"http://127.0.0.1:{port}", f"postgresql://me:secret@127.0.0.1:{port}/mlflow"):
-        with pytest.raises(StoreError, match=r"can not be reached: .*refused\n.*start the server") as caught:
+        with pytest.raises(StoreError, match=r"cannot be reached: .*refused\n.*start the server") as caught:
             new_store(uri).check()
         assert "secret" not in str(caught.value)
     assert time.monotonic() - start < 5
@@ -873,7 +873,7 @@ def test_a_server_that_is_down_is_told_at_once(new_store):
 def test_a_server_that_accepts_and_never_answers_is_told_in_seconds(new_store):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         start = time.monotonic()
-        with pytest.raises(StoreError, match=r"can not be reached: .*timed out"):
+        with pytest.raises(StoreError, match=r"cannot be reached: .*timed out"):
             new_store(f"http://127.0.0.1:{silent.getsockname()[1]}").check()
         assert time.monotonic() - start < 8
 
@@ -955,7 +955,7 @@ def test_a_file_that_is_not_mlflows_is_refused(workspace, new_store):
         new_store(f"sqlite:///{path}").check()
 
     path.write_bytes(b"text " * 1000)
-    with pytest.raises(StoreError, match="can not be reached: file is not a database"):
+    with pytest.raises(StoreError, match="cannot be reached: file is not a database"):
         new_store(f"sqlite:///{path}").check()
 
 

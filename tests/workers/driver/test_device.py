@@ -329,7 +329,7 @@ def test_an_unreadable_battery_is_not_ready(tmp_path: Path) -> None:
         sweep.run(journal, executor=SimulatedPhones(sweep.workspace.root, Faults(unreadable_battery=True)))
         [first, *_] = [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs]
     assert isinstance(first, Failed)
-    assert "can not be read" in first.message
+    assert "cannot be read" in first.message
 
 
 def test_without_a_gate_nothing_is_waited_for_and_every_block_says_so(tmp_path: Path) -> None:

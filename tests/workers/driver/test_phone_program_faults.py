@@ -296,7 +296,7 @@ def test_a_hot_phone_is_waited_for(pair: Pair, built: Path, tmp_path: Path, monk
 
 @pytest.mark.parametrize(
     ("battery", "words"),
-    [("present: true\nlevel: 5\nscale: 100", "battery at 5 %"), ("present: true\nlevel: ?", "can not be read")],
+    [("present: true\nlevel: 5\nscale: 100", "battery at 5 %"), ("present: true\nlevel: ?", "cannot be read")],
 )
 def test_a_phone_of_low_or_unreadable_battery_is_not_measured(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, battery: str, words: str

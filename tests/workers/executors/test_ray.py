@@ -132,7 +132,7 @@ def test_what_goes_wrong_around_a_measurement_is_a_failure_of_that_job(two_nodes
     try:
         lane = executor.lane(local_facts())
         missing = lane.ask(BlockRequest(_job("c" * 64, Variant()), 0, QUICK, READY))
-        # A file where a folder must be: the host can not store what it is sent.
+        # A file where a folder must be: the host cannot store what it is sent.
         store = ArtifactStore(two_nodes["driver"] / "artifacts")
         store.build("b" * 64, Variant(), tiny_inputs())
         in_the_way.parent.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,7 @@ def test_no_sensor_lacks_nothing_but_is_not_known_to_be_cool() -> None:
 def test_a_battery_that_can_not_be_read_is_too_low(tmp_path: Path) -> None:
     phone = FakeDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True))
     found = await_ready(phone, gate(), 60)
-    assert found.lacking == ("battery level can not be read, 30 % is asked for",)
+    assert found.lacking == ("battery level cannot be read, 30 % is asked for",)
     assert judge(phone.sensors(), replace(gate(), min_battery_percent=0.0)).ready
     assert judge(Sensors(has_battery=False, battery_percent=None), gate()).ready
 
@@ -161,7 +161,7 @@ def test_a_temperature_that_is_gone_while_it_is_waited_for_is_not_cool(tmp_path:
     assert phone.now_s() < 220
     first = phone.sensors()
     found = await_ready(phone, gate(), 60)
-    gone = ("the temperature can not be read any more", "the thermal status can not be read any more")
+    gone = ("the temperature cannot be read any more", "the thermal status cannot be read any more")
     assert found.lacking == gone
     # The same where a long wait is cut into short ones.
     assert await_ready(phone, gate(), 10, first).lacking == gone
@@ -174,13 +174,13 @@ def test_another_thermometer_does_not_stand_in_for_the_battery_s(temp_c: float) 
     assert judge(zones, gate()).ready
     assert judge(zones, gate(), zones).ready
     assert judge(COOL, gate(), zones).ready
-    assert judge(zones, gate(), COOL).lacking == ("the battery's temperature can not be read any more",)
+    assert judge(zones, gate(), COOL).lacking == ("the battery's temperature cannot be read any more",)
 
 
 def test_a_battery_that_is_gone_is_too_low() -> None:
     gone = replace(COOL, has_battery=False, battery_percent=None)
     assert judge(gone, gate()).ready
-    assert judge(gone, gate(), COOL).lacking == ("battery level can not be read, 30 % is asked for",)
+    assert judge(gone, gate(), COOL).lacking == ("battery level cannot be read, 30 % is asked for",)
 
 
 @pytest.mark.parametrize(

@@ -245,7 +245,7 @@ def test_a_function_that_makes_no_model_is_named(
         ("x.flatten(1).argsort(1)", "torch.int64 instead of float"),
         ("x.flatten(1) / 0", "NaN or infinity"),
         ("torch.ones(1, 4)", "same answer"),
-        ("x.reshape(1, 7, -1)", r"can not take an input of \[1, 3, 16, 16\]"),
+        ("x.reshape(1, 7, -1)", r"cannot take an input of \[1, 3, 16, 16\]"),
     ],
 )
 def test_a_model_that_is_no_classifier_is_told_what_it_answered(
@@ -351,7 +351,7 @@ def test_a_loading_hook_that_fails_is_a_model_error() -> None:
         raise KeyError("an older layout")
 
     module.register_load_state_dict_pre_hook(refuse)
-    with pytest.raises(ModelError, match=r"w\.pt can not be loaded into the model: KeyError"):
+    with pytest.raises(ModelError, match=r"w\.pt cannot be loaded into the model: KeyError"):
         weights.fit(module, torch.nn.Linear(2, 2).state_dict(), "w.pt")
 
 

@@ -39,7 +39,7 @@ class Tiny(nn.Module):
 
 
 class Mixed(nn.Module):
-    """A ReLU6 whose scale is shared with values beyond 6, by a concatenation: its bound can not be its scale."""
+    """A ReLU6 whose scale is shared with values beyond 6, by a concatenation: its bound cannot be its scale."""
 
     def __init__(self):
         super().__init__()
@@ -159,7 +159,7 @@ class Gate(nn.Module):
 
 
 class Gated(nn.Module):
-    """What can be traced around what can not, in a list, in a sequence, in place, and called by name."""
+    """What can be traced around what cannot, in a list, in a sequence, in place, and called by name."""
 
     def __init__(self):
         super().__init__()

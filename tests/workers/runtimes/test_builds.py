@@ -175,8 +175,8 @@ def test_a_transformer_is_traced_and_its_file_version_is_read(
     ("net", "variant", "kind", "words"),
     [
         ("Python", Variant(), "not_scriptable", r"torch\.jit\.script refuses the model: .*numpy"),
-        ("Python", FP32, "not_traceable", r"torch\.fx can not trace the model"),
-        ("Branch", INT8, "not_traceable", r"torch\.fx can not trace the model"),
+        ("Python", FP32, "not_traceable", r"torch\.fx cannot trace the model"),
+        ("Branch", INT8, "not_traceable", r"torch\.fx cannot trace the model"),
         ("Branch", Variant(capture="trace"), "trace_differs", "on the input negated"),
         ("Crash", Variant(capture="trace"), "not_traceable", r"torch\.jit\.trace fails: ZeroDivisionError"),
         ("Pair", Variant(), "bad_output", "answers a tuple, not one tensor"),

@@ -254,7 +254,7 @@ def test_an_answer_in_floats_can_not_be_handed_over_quantized() -> None:
     assert caught.value.kind == "interface_not_possible"
 
 
-# What can not be converted
+# What cannot be converted
 
 
 class Unsupported(nn.Module):

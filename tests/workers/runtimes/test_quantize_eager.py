@@ -85,7 +85,7 @@ def test_a_relu6_that_nothing_can_be_fused_with_is_computed_in_float() -> None:
 
 
 class Attention(torch.nn.Module):
-    """Everything that eager mode can not make int8, between things that it can."""
+    """Everything that eager mode cannot make int8, between things that it can."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -192,7 +192,7 @@ def test_calibration_images_that_are_no_use_are_refused(tiny: BuildInputs, case:
 
 
 def test_a_model_that_branches_on_its_input_has_no_graph_to_quantize(nets: ModuleType) -> None:
-    with pytest.raises(BuildError, match=r"torch\.fx can not trace the model") as caught:
+    with pytest.raises(BuildError, match=r"torch\.fx cannot trace the model") as caught:
         prepare(nets.Branch().eval(), scheme("qnnpack"), torch.zeros(1, 3, 32, 32))
     assert caught.value.kind == "not_traceable"
 

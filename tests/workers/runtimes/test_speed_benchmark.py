@@ -149,7 +149,7 @@ def test_iterations_are_counted_by_the_fastest_that_was_seen(
         (replace(FLOAT, backend="metal"), "speed_benchmark_torch runs no metal model"),
         (replace(FLOAT, backend="nnapi", reference="lib.so"), "takes no library that stands in for nnapi"),
         (replace(QUANTIZED, engine="x86"), "sets no quantized engine: qnnpack runs, x86 is asked for"),
-        (replace(FLOAT, cpus="big"), "can not be bound to cores (big)"),
+        (replace(FLOAT, cpus="big"), "cannot be bound to cores (big)"),
         (replace(FLOAT, reuse_input=False), "has one input for all iterations"),
     ],
 )

@@ -91,7 +91,7 @@ class Attempt:
         if is_known and not self._link.kill(int(pid), group=True):
             raise DeviceError(
                 "orphan",
-                f"adb:{self._link.serial}: process {pid}, which was lost, can not be ended",
+                f"adb:{self._link.serial}: process {pid}, which was lost, cannot be ended",
                 "restart the phone",
             )
         self._link.checked(f"rm -rf {folder}")

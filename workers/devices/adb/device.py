@@ -59,7 +59,7 @@ class AdbDevice:
             except Exception as error:  # of any kind: what one phone says must not end the others
                 raise DeviceError(
                     "worker_error",
-                    f"adb:{self.serial}: what it says of itself can not be read: {in_one_line(error)}",
+                    f"adb:{self.serial}: what it says of itself cannot be read: {in_one_line(error)}",
                     "take it out of the sweep",
                 ) from error
         return self._facts
@@ -119,7 +119,7 @@ class AdbDevice:
         return ask_sensors(self._link, load=load)
 
     def now_s(self) -> float:
-        # Not the phone's clock: that begins anew with each boot, can not be asked while the phone is away, and costs
+        # Not the phone's clock: that begins anew with each boot, cannot be asked while the phone is away, and costs
         # an exchange. Runners time themselves with it.
         return time.monotonic()
 

@@ -71,7 +71,7 @@ class AdbFiles:
             return False
         columns = re.search(r"\s[0-9]+\s+[0-9]+\s+([0-9]{1,15})\s+[0-9]+%", space)
         if columns is None:
-            raise DeviceError("os_error", f"adb:{self._link.serial}: {_RUN} can not be made or its space not be told")
+            raise DeviceError("os_error", f"adb:{self._link.serial}: {_RUN} cannot be made or its space not be told")
         have = int(columns[1]) * 1024
         if have < size + _KEPT_FREE_BYTES:
             raise self._link.no_space(

@@ -273,7 +273,7 @@ class AdbHost:
         try:
             return socket.create_connection((_LOOPBACK, self.port), _ANSWER_S)
         except OSError as error:
-            raise self._no_server(f"can not be reached ({error})") from error
+            raise self._no_server(f"cannot be reached ({error})") from error
 
     def _no_server(self, why: str) -> DeviceError:
         return DeviceError(

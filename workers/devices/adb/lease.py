@@ -36,7 +36,7 @@ class Hold:
         except OSError as error:
             raise DeviceError(
                 "os_error",
-                f"{path} can not be opened ({error})",
+                f"{path} cannot be opened ({error})",
                 f"see that {_FOLDER} is a folder that every user may write to, and delete {path} if it is a link",
             ) from error
         try:

@@ -102,7 +102,7 @@ class AdbLink:
             service.encode("utf-8", "surrogateescape")
         except UnicodeEncodeError as error:
             raise DeviceError(
-                "bad_name", f"adb:{self.serial}: a name or argument can not be written as UTF-8"
+                "bad_name", f"adb:{self.serial}: a name or argument cannot be written as UTF-8"
             ) from error
         for pause in (*self._backoff_s, None):
             try:

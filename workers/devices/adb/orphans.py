@@ -25,7 +25,7 @@ def end_orphans(link: AdbLink) -> tuple[str, ...]:
     ended = [link.kill(pid, group=True) for pid in shells] + [link.kill(pid) for pid in runners]
     if not all(ended):
         raise DeviceError(
-            "orphan", f"adb:{link.serial}: programs of an earlier sweep can not be ended", "restart the phone"
+            "orphan", f"adb:{link.serial}: programs of an earlier sweep cannot be ended", "restart the phone"
         )
     link.checked(f"rm -rf {ATTEMPTS}")
     return (

@@ -47,7 +47,7 @@ def host_temperature(folder: Path = Path("/sys/class/thermal")) -> float | None:
 
 
 def _battery(folder: Path) -> tuple[bool, float | None]:
-    """Whether the machine runs on batteries, and their mean charge in percent: `None` where one can not be read."""
+    """Whether the machine runs on batteries, and their mean charge in percent: `None` where one cannot be read."""
     batteries = [supply for supply in sorted(folder.glob("*")) if _is_battery(supply)]
     levels = [level for level in _numbers([supply / "capacity" for supply in batteries]) if 0 <= level <= 100]
     known = bool(batteries) and len(levels) == len(batteries)

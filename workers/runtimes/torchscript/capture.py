@@ -221,7 +221,7 @@ def _answer(traced: torch.jit.ScriptModule, args: tuple[object, ...]) -> object:
 def _decides_by_data(model: torch.nn.Module, example: tuple[object, ...]) -> bool:
     """Whether the model turns its data into a Python value, found by running it on tensors that have none.
 
-    Sizes are no data. Where torch can not run it so (quantized operators), the answers alone have to show it.
+    Sizes are no data. Where torch cannot run it so (quantized operators), the answers alone have to show it.
     """
     try:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:

@@ -19,7 +19,7 @@ def symbolic(model: torch.nn.Module) -> GraphModule:
     except Exception as error:
         raise BuildError(
             "not_traceable",
-            f"torch.fx can not trace the model, which fusing and int8 need: {first_words(error)}",
+            f"torch.fx cannot trace the model, which fusing and int8 need: {first_words(error)}",
             "build it in fp32 with fuse: [false], or take the branch on the input out of forward()",
         ) from error
     for node in graph.graph.nodes:
@@ -96,7 +96,7 @@ def check_foldable(graph: GraphModule) -> None:
             continue
         raise BuildError(
             "not_fusable",
-            f"{node.target} can not be folded into what is before it: it {why}",
+            f"{node.target} cannot be folded into what is before it: it {why}",
             "build it in fp32 with fuse: [false], or put another layer between the two",
         )
 

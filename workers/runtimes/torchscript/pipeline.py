@@ -217,7 +217,7 @@ class _Build:
     def _calibration_images(self) -> Images:
         wanted, images = self._variant.calibration_images, self._inputs.calibration
         if self._inputs.no_calibration:
-            raise BuildError("bad_calibration", f"data.calibration can not be used: {self._inputs.no_calibration}")
+            raise BuildError("bad_calibration", f"data.calibration cannot be used: {self._inputs.no_calibration}")
         if wanted > len(images):
             raise BuildError(
                 "too_few_calibration_images",

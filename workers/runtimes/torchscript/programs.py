@@ -22,7 +22,7 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
 
     What the user put into the folder `EDGESWEEP_RUNNERS` (else `runners` in the cache) under the ABI's name comes
     first, of each format our runner before PyTorch's own `speed_benchmark_torch`; else, for a virtual phone, the C++
-    runner, compiled on first use: a phone can not start what is linked to a host's libraries. Raises `BuildError`:
+    runner, compiled on first use: a phone cannot start what is linked to a host's libraries. Raises `BuildError`:
     `no_runner`, and what compiling raises.
     """
     abi = facts.abi

@@ -57,7 +57,7 @@ def parse(stdout: bytes) -> RunReport:
     """The runner's whole output.
 
     Raises `RunnerError`: the runner's own kind where it told one, else `no_report`, `truncated` (no `end` line) or
-    `garbled` (anything that a whole report can not hold).
+    `garbled` (anything that a whole report cannot hold).
     """
     events = _whole(stdout)
     for name in ("start", "load", "first_inference", "ran"):

@@ -44,8 +44,8 @@ def save(module: torch.jit.ScriptModule, folder: Path, format: Format) -> Saved:
         else:
             operators = torch.jit.export_opnames(module)  # type: ignore[no-untyped-call]  # torch has no types for it
         found = archive.read(file)
-    except Exception as error:  # torch raises anything on what it can not save
-        raise BuildError("not_savable", f"torch can not save the model as {format}: {first_words(error)}") from error
+    except Exception as error:  # torch raises anything on what it cannot save
+        raise BuildError("not_savable", f"torch cannot save the model as {format}: {first_words(error)}") from error
     return Saved(
         file=file,
         operators=tuple(sorted(operators)),
@@ -75,8 +75,8 @@ def bundle(model: Path, images: torch.Tensor, folder: Path, spec: TensorSpec, me
             raise ValueError(f"{len(images)} images are less than a batch of {batch}")
         bundled.augment_model_with_bundled_inputs(module, inputs)
         _write(module, file)
-    except Exception as error:  # torch raises anything on what it can not save
-        raise BuildError("not_bundled", f"inputs can not be bundled with {model.name}: {first_words(error)}") from error
+    except Exception as error:  # torch raises anything on what it cannot save
+        raise BuildError("not_bundled", f"inputs cannot be bundled with {model.name}: {first_words(error)}") from error
     return file
 
 

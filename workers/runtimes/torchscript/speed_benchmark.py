@@ -1,4 +1,4 @@
-"""PyTorch's own `speed_benchmark_torch`: what to call it with, what it can not do, what it prints.
+"""PyTorch's own `speed_benchmark_torch`: what to call it with, what it cannot do, what it prints.
 
 It runs a fixed number of iterations on one input, and tells their times and, if asked, one answer. It tells neither
 its version nor its load time, first inference or memory, and it neither sets the quantized engine nor pins to cores.
@@ -53,7 +53,7 @@ class SpeedBenchmark:
 
     @classmethod
     def of(cls, program: Path, abi: str) -> "SpeedBenchmark":
-        """The program of this host for such devices. It is named by its sha256: it can not be asked for a version."""
+        """The program of this host for such devices. It is named by its sha256: it cannot be asked for a version."""
         digest = hashlib.sha256(program.read_bytes()).hexdigest()
         # A library for Arm phones has this one; what one for x86 was compiled with, nothing tells.
         return cls(f"{NAME} {digest[:12]}", "qnnpack" if abi.startswith("arm") else "none")
@@ -78,7 +78,7 @@ class SpeedBenchmark:
             runs = "which one runs is not known" if self.engine == "none" else f"{self.engine} runs"
             return f"{NAME} sets no quantized engine: {runs}, {request.engine} is asked for"
         if request.cpus != "all":
-            return f"{NAME} can not be bound to cores ({request.cpus})"
+            return f"{NAME} cannot be bound to cores ({request.cpus})"
         if not request.reuse_input:
             return f"{NAME} has one input for all iterations"
         return None

@@ -86,7 +86,7 @@ def _read(path: Path) -> Tensors | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise BuildError("os_error", f"{path} can not be read: {error.strerror}") from error
+        raise BuildError("os_error", f"{path} cannot be read: {error.strerror}") from error
     except Exception:  # noqa: BLE001  # torch raises anything on a damaged file: it is made anew
         path.unlink(missing_ok=True)
         return None

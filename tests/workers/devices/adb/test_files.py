@@ -1,4 +1,4 @@
-"""Files on a phone that can not hash them itself, as Android 7, or has no room for them."""
+"""Files on a phone that cannot hash them itself, as Android 7, or has no room for them."""
 
 import os
 import subprocess

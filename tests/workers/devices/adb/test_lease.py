@@ -81,7 +81,7 @@ def test_a_folder_that_leads_elsewhere_is_refused_and_keeps_its_mode(folder: Pat
     other = tmp_path / "other"
     other.mkdir(mode=0o700)
     folder.symlink_to(other)
-    with pytest.raises(DeviceError, match="can not be opened"):
+    with pytest.raises(DeviceError, match="cannot be opened"):
         Hold("phone X")
     assert stat.S_IMODE(other.stat().st_mode) == 0o700
     assert not list(other.iterdir())

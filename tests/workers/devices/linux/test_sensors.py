@@ -45,7 +45,7 @@ def test_a_missing_temperature_is_unknown_and_a_silly_one_is_left_out(tmp_path: 
         (battery("BAT0", type="Battery", present="1", capacity="57"), True, 57.0),
         (battery("BAT0", type="Battery", capacity="20") | battery("BAT1", type="Battery", capacity="80"), True, 50.0),
         (battery("macsmc-battery", type="Battery", capacity="57"), True, 57.0),
-        # A battery that can not be read is no battery of 0 %, and no machine without one.
+        # A battery that cannot be read is no battery of 0 %, and no machine without one.
         (battery("BAT0", type="Battery"), True, None),
         (battery("BAT0", type="Battery", capacity="unknown"), True, None),
         (battery("BAT0", type="Battery", capacity="-1"), True, None),

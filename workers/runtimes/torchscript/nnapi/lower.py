@@ -1,7 +1,7 @@
 """The NNAPI backend of PyTorch Mobile: a model as one NNAPI model inside a TorchScript module.
 
 `torch.backends._nnapi` is what the recipe and Arm's article use; this calls its runtime half (`NnapiModule`) as it is
-and replaces its serializer by one that converts more and names all that it can not convert.
+and replaces its serializer by one that converts more and names all that it cannot convert.
 """
 
 from collections import Counter
@@ -83,13 +83,13 @@ def lower(
     model as `core` (float in and out), or `core` or `full`, with `quantized` and its core. For `full` the module takes
     and answers quantized tensors, otherwise floats.
 
-    Raises `BuildError`: what tracing raises; `unsupported_operator`, with every operator that can not be converted
+    Raises `BuildError`: what tracing raises; `unsupported_operator`, with every operator that cannot be converted
     and why; `invalid_output`; `interface_not_possible`; `nnapi_conversion`.
     """
     if interface == "full" and quantized is not None and quantized.output is None:
         raise BuildError(
             "interface_not_possible",
-            "the model's last operator is not quantized, so it can not answer quantized tensors",
+            "the model's last operator is not quantized, so it cannot answer quantized tensors",
             "give interface: [core] or [inside]",
         )
     if options.flexible_batch:
@@ -177,6 +177,6 @@ def _unsupported(serializer: Serializer) -> BuildError:
     share = 1.0 - serializer.mult_adds_refused / total if total else 0.0
     return BuildError(
         "unsupported_operator",
-        f"NNAPI can not take all of the model (it can take {share:.1%} of the multiply-adds): {listed}",
+        f"NNAPI cannot take all of the model (it can take {share:.1%} of the multiply-adds): {listed}",
         "give backend: [cpu], or write the model without these operators",
     )

@@ -1,6 +1,6 @@
 """What of a traced graph can become NNAPI operations: the list of all converters, by the operator's kind.
 
-Each takes the serializer and the node. It raises `Refused`, or anything else, where the operator can not be converted
+Each takes the serializer and the node. It raises `Refused`, or anything else, where the operator cannot be converted
 as it is used; the serializer names both.
 """
 

@@ -1,7 +1,7 @@
 """Rewrites a model's graph into one that NNAPI's converter can take, and that answers the same.
 
 What it rewrites: operators in place (out of place, with the readers that saw their effect moved), dropout and the like
-(removed), batch norm that can not be fused (a depthwise 1x1 convolution, which int8 can take as well), SiLU
+(removed), batch norm that cannot be fused (a depthwise 1x1 convolution, which int8 can take as well), SiLU
 (x sigmoid(x)), clamp (hardtanh or ReLU), self-attention modules (linears around the attention itself).
 Hardswish, hardsigmoid, GELU, layer norm, chunks, views and pools stay: the serializer makes them of NNAPI operations,
 and quantization knows them as they are.

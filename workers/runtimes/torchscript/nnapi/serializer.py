@@ -43,12 +43,12 @@ Tensor = tuple[int, Operand]
 
 
 class Refused(Exception):  # noqa: N818  # it never leaves this module
-    """Why one operator can not be converted."""
+    """Why one operator cannot be converted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An operator of the traced graph that NNAPI can not take."""
+    """An operator of the traced graph that NNAPI cannot take."""
 
     kind: str
     reason: str

@@ -2,7 +2,7 @@
 
 QNNPACK scrambles quantized relu6, hardtanh and clamp on channels_last tensors (torch 2.12.1: up to 120 units off), and
 FX quantization leaves them as operators of their own. A ReLU with its output's scale fixed to 6/255 and zero point 0
-can not answer more than 6, is fused into the convolution before it, and is faster on x86 as well.
+cannot answer more than 6, is fused into the convolution before it, and is faster on x86 as well.
 """
 
 from collections.abc import Callable

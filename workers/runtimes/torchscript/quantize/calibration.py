@@ -18,7 +18,7 @@ class Calibrated(ObserverBase):
     """An observer that has seen what it had to see.
 
     Histograms are searched for their best range in every call of `calculate_qparams`: with the result in its place,
-    converting takes no time and can not differ from one time to the next.
+    converting takes no time and cannot differ from one time to the next.
     """
 
     def __init__(self, of: ObserverBase, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
@@ -45,7 +45,7 @@ class Calibrated(ObserverBase):
 
 
 def check_images(images: Images, example: torch.Tensor) -> None:
-    """Raises `BuildError("bad_calibration")` where `images` can not calibrate a model that takes `example`."""
+    """Raises `BuildError("bad_calibration")` where `images` cannot calibrate a model that takes `example`."""
     wanted = tuple(example.shape[1:])
     if images.ndim != example.ndim or images.shape[1:] != wanted:
         raise BuildError(

@@ -191,7 +191,7 @@ class _Stubs:
             if isinstance(source.meta.get("tensor_meta"), list | tuple):
                 raise BuildError(
                     "not_quantizable",
-                    f"{node.name} takes several int8 tensors of {source.name} at once: eager mode can not convert them",
+                    f"{node.name} takes several int8 tensors of {source.name} at once: eager mode cannot convert them",
                     "use quantization: [static_fx]",
                 )
             return

@@ -35,7 +35,7 @@ def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
         keep_float(rewritten, scheme.engine)
         # Traced as prepare_fx does first: both graphs then name their nodes alike.
         before = GraphModule(rewritten, QuantizationTracer([], [FloatOnly]).trace(rewritten))
-        # It fuses by itself, and can not take what is fused already (it looks into ConvReLU2d).
+        # It fuses by itself, and cannot take what is fused already (it looks into ConvReLU2d).
         insert = prepare_qat_fx if scheme.method == "qat" else prepare_fx
         prepared = insert(copy.deepcopy(rewritten), qconfig_mapping(scheme), (example,), _LEAVES)
         refused = _fix_scales(prepared, _marks(before, prepared))

@@ -63,7 +63,7 @@ def calibrate(
     except BuildError:
         raise
     except Exception as error:
-        raise _failed(scheme, "can not be calibrated", error) from error
+        raise _failed(scheme, "cannot be calibrated", error) from error
 
 
 def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Scheme) -> torch.nn.Module:

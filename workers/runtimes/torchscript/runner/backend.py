@@ -28,7 +28,7 @@ _REFERENCE_REASON = "edgesweep_reference_last_error"
 def prepare(backend: str, reference: str | None) -> None:
     """Before the model is loaded: have what `backend` runs on, which `reference` stands in for on a host.
 
-    Raises `GiveUp`: `backend_missing` where there is nothing, `bad_reference` where the library can not be used.
+    Raises `GiveUp`: `backend_missing` where there is nothing, `bad_reference` where the library cannot be used.
     """
     if backend == "cpu":
         return

@@ -1,4 +1,4 @@
-"""Loads one artifact, and says why where it can not: above all, whether the artifact is newer than this runtime."""
+"""Loads one artifact, and says why where it cannot: above all, whether the artifact is newer than this runtime."""
 
 import re
 import time
@@ -29,7 +29,7 @@ def choose_engine(engine: str) -> None:
 
 
 def versions_known() -> tuple[int, int | None]:
-    """The highest file version and bytecode version that this torch reads; Python can not ask it for the latter."""
+    """The highest file version and bytecode version that this torch reads; Python cannot ask it for the latter."""
     import torch
 
     header = Path(torch.__file__).parent / "include" / "caffe2" / "serialize" / "versions.h"
