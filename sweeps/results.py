@@ -203,7 +203,8 @@ def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
 def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
     """The rows of one sweep that count (those that are `stale` do not), in order of their names.
 
-    Columns may be missing. What is unknown is empty, false or 0, and a metric that is not finite is unknown.
+    Columns may be missing. What is unknown is empty, false or 0. A number that is not finite is unknown, and so is a
+    block median that is not positive.
     """
     records = frame.astype(object).where(frame.notna(), None).to_dict("records")
     rows = [_row({str(column): value for column, value in record.items()}) for record in records]
@@ -245,6 +246,8 @@ def _cell(name: str, kind: Any, value: Any) -> Any:
         case "trust":
             return tuple(value or ())
         case "block_medians_ms":
-            return tuple((int(round_), float(ms)) for round_, ms in value or ())
+            medians_ms = [(int(round_), float(ms)) for round_, ms in value or ()]
+            return tuple((round_, ms) for round_, ms in medians_ms if 0.0 < ms < math.inf)
         case _:
-            return kind() if value is None else kind(value)
+            unknown = value is None or (isinstance(value, float) and not math.isfinite(value))
+            return kind() if unknown else kind(value)

@@ -35,7 +35,8 @@ FINDINGS: tuple[Finding, ...] = ("slower", "unresolved", "faster", "the same", "
 """In the order of tables."""
 
 _BOUNDLESS = 600.0
-"""As a logarithm: two rounds, and a thousand pairs to be sure of, give intervals that no float holds the ends of."""
+"""As a logarithm: two rounds, and a thousand pairs to be sure of, give intervals that no float holds the ends of; and
+others who write into the store may leave medians whose ratio none holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,19 +206,27 @@ def differing(a: Result, b: Result) -> list[str]:
 
 
 def welch(now_ms: Sequence[float], then_ms: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
-    """How many times as large the first are, from their mean logarithms. Fewer than two on a side: `None`."""
+    """How many times as large the first are, from their mean logarithms. Fewer than two on a side: `None`.
+
+    Raises `ValueError` for a value that is not a positive number.
+    """
     if len(now_ms) < 2 or len(then_ms) < 2:
         return None
+    if not all(0.0 < ms < math.inf for ms in (*now_ms, *then_ms)):
+        raise ValueError(f"block medians must be positive numbers: {list(now_ms)} and {list(then_ms)}")
     now, then = np.log(now_ms), np.log(then_ms)
     centre = float(now.mean() - then.mean())
     parts = now.var(ddof=1) / now.size, then.var(ddof=1) / then.size
     variance = float(sum(parts))
     if variance == 0.0:
-        return Estimate(math.exp(centre), math.exp(centre), math.exp(centre))
+        return Estimate(_ratio(centre), _ratio(centre), _ratio(centre))
     degrees = variance**2 / (parts[0] ** 2 / (now.size - 1) + parts[1] ** 2 / (then.size - 1))
     half = float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
-    half = min(half, _BOUNDLESS)
-    return Estimate(math.exp(centre), math.exp(centre - half), math.exp(centre + half))
+    return Estimate(_ratio(centre), _ratio(centre - half), _ratio(centre + half))
+
+
+def _ratio(logarithm: float) -> float:
+    return math.exp(max(-_BOUNDLESS, min(logarithm, _BOUNDLESS)))
 
 
 def _compared(a: Result, b: Result, margin_percent: float, confidence: float) -> Compared:

@@ -253,9 +253,14 @@ def _parsed(name: str, kind: Any, text: str) -> object:
         return _settled(text)
     value = json.loads(text)
     if name == "block_medians_ms":
-        return tuple((int(round_), float(ms)) for round_, ms in value)
+        medians_ms = tuple((int(round_), float(ms)) for round_, ms in value)
+        if not all(0.0 < ms < math.inf for _, ms in medians_ms):
+            raise ValueError(f"block medians must be positive numbers: {cut(text, _MAX_WORDS)}")
+        return medians_ms
     if name == "trust":
         return tuple(map(str, value))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}")
     return kind(value)
 
 

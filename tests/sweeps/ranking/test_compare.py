@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 
 import numpy as np
 import pytest
@@ -19,9 +19,16 @@ from sweeps.ranking.compare import (
     welch,
 )
 from sweeps.report.comparison import print_comparison
+from sweeps.results import ResultRow, read_rows, to_frame
 from sweeps.stats import Estimate
 
 QUICK = {"preset": "quick", "min_seconds": 0.5, "gate": {"max_thermal_status": 0}, "fixed_performance": True}
+
+BLANK = {
+    field.name: {"bool": False, "int": 0}.get(getattr(field.type, "__name__", ""), "")
+    for field in fields(ResultRow)
+    if field.default is MISSING and field.default_factory is MISSING
+} | {"sweep": "monday"}
 
 
 def like(**changes):
@@ -185,6 +192,22 @@ def test_two_rounds_of_a_thousand_variants_are_unresolved_and_no_overflow():
     found = against(many, many)
     assert (found.exit_code, len(found.results)) == (EXIT_UNRESOLVED, 1000)
     json.dumps(found.document(), allow_nan=False)
+
+
+def test_medians_whose_ratio_no_float_holds_are_slower_and_no_overflow():
+    found = against([result("a", (1e-300, 1.1e-300))], [result("a", (1e300, 1.1e300))])
+    assert found.exit_code == EXIT_SLOWER
+    assert against([result("a", (1e-300, 1e-300))], [result("a", (1e300, 1e300))]).exit_code == EXIT_SLOWER
+    json.dumps(found.document(), allow_nan=False)
+
+
+@pytest.mark.parametrize("damaged", [math.nan, math.inf, 0.0, -1.0])
+def test_a_median_that_is_no_positive_number_is_not_known(damaged):
+    row = ResultRow(**BLANK, block_medians_ms=((0, 10.0), (1, damaged), (2, 10.1)), device_seconds=math.inf)
+    (row,) = read_rows(to_frame([row]), "monday")
+    assert (row.block_medians_ms, row.device_seconds) == (((0, 10.0), (2, 10.1)), 0.0)
+    (one,) = against([Result.of_row(row)], [Result.of_row(replace(row, block_medians_ms=((0, 10.0),)))]).results
+    assert (one.finding, one.why) == ("not comparable", "B has one timed block, 2 are needed")
 
 
 def test_something_slower_outweighs_what_is_not_comparable_which_outweighs_what_is_unresolved():

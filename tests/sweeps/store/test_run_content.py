@@ -124,3 +124,17 @@ def test_a_damaged_reason_is_an_error_of_the_run(run):
     tags = dict(content.tags) | {f"{TAG}settled": '{"budget": "race"'}
     with pytest.raises(ValueError, match="Settled"):
         to_row("phones", "run", content.params, content.metrics, tags)
+
+
+@pytest.mark.parametrize(
+    ("tag", "text"),
+    [
+        *(("block_medians_ms", f"[[0, 5.0], [1, {ms}]]") for ms in ("NaN", "Infinity", "-1.0", "0", '"NaN"')),
+        *((tag, text) for tag in ("device_seconds", "rounds") for text in ("NaN", "Infinity", "-Infinity")),
+    ],
+)
+def test_a_number_that_none_can_be_is_an_error_of_the_run(run, tag, text):
+    content = run()
+    read(content)
+    with pytest.raises(ValueError, match=tag.replace("_ms", "").replace("_", "[ _]")):
+        read(replace(content, tags={**content.tags, f"{TAG}{tag}": text}))
