@@ -265,6 +265,35 @@ def test_grouped_and_transposed_convolutions_answer_right(
     assert stayed == ([] if way == "qnnpack" else ["float_up.operator"])
 
 
+class TransposedByFunction(torch.nn.Module):
+    def __init__(self, stride: int, groups: int) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 16, 1)
+        self.weight = torch.nn.Parameter(torch.randn(16, 8 // groups, 3, 3))
+        self.how = [stride, stride], [0, 0], [0, 0], groups, [1, 1]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # Only so, with lists and every argument, does torch find an int8 kernel for it at all.
+        return torch.nn.functional.conv_transpose2d(self.conv(x), self.weight, None, *self.how)
+
+
+@pytest.mark.parametrize("way", ENGINES)
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel"])
+@pytest.mark.parametrize("how", [(1, 1), (2, 1), (2, 2)])
+def test_a_transposed_convolution_that_is_called_as_a_function_answers_right(
+    way: str, granularity: str, how: tuple[int, int]
+) -> None:
+    # In int8, x86 answers wrong (-3 dB), onednn refuses it, and without VNNI the sums of both saturate.
+    torch.manual_seed(0)
+    model, images = TransposedByFunction(*how).eval(), torch.randn(24, 3, 9, 9)
+    with build_state(engine_of(way)[0]):
+        int8 = built(model, images, scheme(way, granularity))
+        with torch.no_grad():
+            assert quality(model, int8, images) > 20
+    assert isinstance(int8, torch.fx.GraphModule)
+    assert ("ops.quantized.conv_transpose2d" in int8.code) == (way == "qnnpack")
+
+
 class Awkward(torch.nn.Module):
     """What QNNPACK has wrong kernels for, beside ReLU6."""
 

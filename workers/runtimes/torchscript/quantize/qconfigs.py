@@ -38,7 +38,9 @@ they are and gives activations 7 bits, which those of a ReLU6 and those outside 
 def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
     """torch's own mapping of the engine, with weights as the scheme says; `qat` observes weights in every step.
 
-    A transposed convolution has one scale for its weights: no engine has more (QNNPACK refuses grouped ones).
+    A transposed convolution has one scale for its weights: no engine has more (QNNPACK refuses grouped ones). Only
+    QNNPACK's answers are right (see `has_wrong_kernel`), and only its sums do not saturate whatever the weights are:
+    under the others one that is called as a function stays float, as the modules do.
     """
     with warnings.catch_warnings():
         # onednn warns of processors without VNNI: the plan gives these a reduced range.
@@ -51,6 +53,9 @@ def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
     for kind, qconfig in list(mapping.object_type_qconfigs.items()):
         if qconfig == default and kind not in _TRANSPOSED:
             mapping.set_object_type(kind, chosen)
+    if scheme.engine != "qnnpack":
+        for kind in _TRANSPOSED:
+            mapping.set_object_type(kind, None)
     return mapping
 
 
