@@ -154,7 +154,8 @@ class Block:
     labels: tuple[str, ...] = ()
     """Trust labels found in this block (see `sweeps.trust.TRUST`)."""
     session: int = 0
-    """Which run of the driver it was (seconds since 1970): rounds of two runs saw two states of the device."""
+    """Which run of the driver it was: rounds of two runs saw two states of the device. The second since 1970 that it
+    started in, or the number after the last run's where that is larger; two runs of old journals may share one."""
     device_seconds: float = 0.0
     """What it cost on the device's clock: start, load and warm-up included, the wait before it not."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)

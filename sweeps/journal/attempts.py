@@ -81,6 +81,11 @@ class AttemptTables(NewsTables):
         [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
         return int(count)
 
+    def last_session(self) -> int:
+        """The number of the run that the last accepted block is from (`Block.session`); 0 where there is none."""
+        row = self._row("SELECT record FROM attempts WHERE kind = 'block' ORDER BY id DESC LIMIT 1")
+        return 0 if row is None else from_json(Block, row[0]).session
+
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""
         self._append(accuracy.build_key, "accuracy", to_json(accuracy))

@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Callable, Mapping
-from itertools import count
 from pathlib import Path
 
 import torch
@@ -24,8 +23,6 @@ from workers.sentinel import data_for
 
 # Nothing is waited for: other tests keep this machine busy.
 PROTOCOL = ProtocolSpec(preset="quick", rounds=2, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
-SESSIONS = count(1)
-"""Two runs of a test may start in the same second."""
 Prepare = Callable[[ModelSpec], models.PreparedModel]
 
 
@@ -87,8 +84,7 @@ class Sweep:
                 prepare or self.prepare,
                 publish,
                 stop,
-                more or {},
-                next(SESSIONS),
+                more,
             )
             return list(driver.run())
         finally:

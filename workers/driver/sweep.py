@@ -45,10 +45,8 @@ class Driver:
         publish: Callable[[], object],
         stop: Callable[[], bool],
         more: Mapping[str, int] | None = None,
-        session: int | None = None,
     ) -> None:
-        """`more`: so many rounds more of these jobs (by key), which are measured already, and nothing else. `session`:
-        a number above those of all earlier runs; by default the second that this one starts in."""
+        """`more`: so many rounds more of these jobs (by key), which are measured already, and nothing else."""
         self._plan = plan
         self._protocol = protocol
         self._journal = journal
@@ -59,7 +57,8 @@ class Driver:
         self._publisher = _Publisher(publish)
         self._stop = stop
         self._prepared: dict[str, PreparedModel] = {}
-        self._session = int(time.time()) if session is None else session
+        # Also where two runs start in one second, or the clock was set back.
+        self._session = max(int(time.time()), journal.last_session() + 1)
         self._more = more or {}
 
     def run(self) -> Iterator[Event]:

@@ -255,6 +255,14 @@ def test_a_job_is_measured_once_its_blocks_and_its_accuracy_are_there(journal, r
     assert measured.timing.latency_p50_ms == pytest.approx(5, rel=1e-2)
 
 
+def test_the_last_session_is_that_of_the_block_that_came_last_on_whatever_job(journal, records):
+    assert journal.last_session() == 0
+    for number, session in enumerate((0, 7, 9)):
+        journal.add_block(records.block(records.job(number), 0, session=session))
+        journal.add_accuracy(records.accuracy(records.job(number)))
+        assert journal.last_session() == session
+
+
 def test_without_an_evaluation_the_blocks_are_enough(journal, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, evaluation_id=""))

@@ -1,7 +1,9 @@
 """A plan driven to its end with real builds and real runner processes, and what happens when parts go wrong."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -47,6 +49,21 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
         for key, blocks in kept.items():
             assert journal.blocks(key)[: len(blocks)] == blocks
             assert len(journal.blocks(key)) == 2
+
+
+@pytest.mark.parametrize("later_s", [0, -3600])
+def test_runs_that_start_in_the_same_second_or_before_the_last_one_are_two_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later_s: int
+) -> None:
+    sweep = BuiltSweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",)))
+    [job] = sweep.plan.jobs
+    now_s = 1_800_000_000
+    monkeypatch.setattr("workers.driver.sweep.time", SimpleNamespace(time=lambda: now_s, monotonic=time.monotonic))
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal, stop=lambda: journal.block_count(job.key) == 1)
+        now_s += later_s
+        sweep.run(journal)
+        assert [block.session for block in journal.blocks(job.key)] == [1_800_000_000, 1_800_000_001]
 
 
 def test_a_damaged_artifact_is_built_again(tmp_path: Path) -> None:
