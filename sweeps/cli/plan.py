@@ -38,9 +38,9 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
-            ended = {job.key: journal.outcome(planned_job(planned, job)) for job in planned.jobs}
+            ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
         states |= {
-            key: "failed" if isinstance(outcome, Failed) else "done" for key, outcome in ended.items() if outcome
+            key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending
         }
     finished = {key for key, state in states.items() if state in ("done", "failed")}
     seconds = estimate_seconds(planned, protocol, finished, built)

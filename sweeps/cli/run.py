@@ -20,7 +20,7 @@ from sweeps.cli.options import (
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import MENDED_KINDS, StoreError
-from sweeps.journal.journal import Journal
+from sweeps.journal.journal import Complete, Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
 from sweeps.protocol.presets import protocol_of
@@ -99,9 +99,9 @@ def run_spec(
                 journal.retry_failures(spec.name)
             for kind in MENDED_KINDS:
                 journal.retry_failures(spec.name, kind=kind)
-            outcomes = [journal.outcome(planned_job(planned, job)) for job in planned.jobs]
-            failed = sum(isinstance(outcome, Failed) for outcome in outcomes)
-            measured = sum(isinstance(outcome, Measured) for outcome in outcomes)
+            endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
+            failed = sum(isinstance(ended, Failed) for ended in endings)
+            measured = sum(isinstance(ended, Complete) for ended in endings)
             click.echo(
                 f"{spec.name}: {len(planned.jobs)} jobs, {measured} done before, "
                 + (f"{failed} failed before (once more with --retry-failed), " if failed else "")
@@ -109,10 +109,10 @@ def run_spec(
                 err=True,
             )
             artifacts = ArtifactStore(workspace.artifacts)
-            complete = failed + measured == len(outcomes) and all(
+            complete = failed + measured == len(endings) and all(
                 artifacts.look(job.build_key)
-                for job, outcome in zip(planned.jobs, outcomes, strict=True)
-                if isinstance(outcome, Measured)
+                for job, ended in zip(planned.jobs, endings, strict=True)
+                if isinstance(ended, Complete)
             )
             away: dict[str, int] = {}
             interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor, away)
@@ -126,7 +126,7 @@ def run_spec(
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
                 interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, late, more)
-            pending = sum(journal.outcome(planned_job(planned, job)) is None for job in planned.jobs)
+            pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
     if interrupted:
         click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
         sys.exit(EXIT_INTERRUPTED)
@@ -198,7 +198,6 @@ def _drive(
     ):
         driver = Driver(
             planned,
-            protocol_of(spec),
             journal,
             ArtifactStore(workspace.artifacts),
             executor,

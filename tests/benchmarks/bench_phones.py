@@ -154,7 +154,6 @@ class Case:
         ):
             driver = Driver(
                 self.plan,
-                protocol_of(self.spec),
                 journal,
                 self.store,
                 executor,

@@ -8,7 +8,6 @@ import torch
 
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
-from sweeps.protocol.presets import protocol_of
 from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
 from sweeps.workspace import Workspace
 from tests import gallery
@@ -73,11 +72,9 @@ class Sweep:
     ) -> list[Event]:
         executor = executor or InlineExecutor(self.workspace.root)
         store = ArtifactStore(self.workspace.artifacts)
-        protocol = protocol_of(self.spec)
         try:
             driver = Driver(
                 self.plan,
-                protocol,
                 journal,
                 store,
                 executor,

@@ -11,7 +11,7 @@ from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.json_records import to_json
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
-from sweeps.protocol.presets import Protocol
+from sweeps.protocol.presets import protocol_of
 from sweeps.records import DeviceFacts, Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.sweep import ModelSpec
@@ -37,7 +37,6 @@ class Driver:
     def __init__(
         self,
         plan: Plan,
-        protocol: Protocol,
         journal: Journal,
         store: ArtifactStore,
         executor: Executor,
@@ -48,7 +47,7 @@ class Driver:
     ) -> None:
         """`more`: so many rounds more of these jobs (by key), which are measured already, and nothing else."""
         self._plan = plan
-        self._protocol = protocol
+        self._protocol = protocol_of(plan.sweep)
         self._journal = journal
         self._outcomes = Outcomes(journal, plan)
         self._store = store
