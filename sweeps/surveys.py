@@ -139,7 +139,7 @@ def column_of(variant: Variant) -> Column:
     return method, variant.interface
 
 
-def order(variant: Variant) -> tuple[int | str | bool, ...]:
+def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
     """Sorts variants as the table shows them."""
     return (
         _BACKENDS.index(variant.backend),

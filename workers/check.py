@@ -36,7 +36,7 @@ from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.measure.attach import attach
 from workers.measure.bench import Bench
-from workers.measure.requests import BlockRequest
+from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.waiting import WaitLimits, wait_until_ready
 
 NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"
@@ -52,7 +52,7 @@ _EXIT_CODES: dict[Finding, int] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class ManifestCheck:
     """What the manifest expects, and what is there now."""
 
     job: str
@@ -93,7 +93,7 @@ def check(
     rounds: int,
     margin_percent: float,
     tell: Callable[[Block], None],
-) -> Check:
+) -> ManifestCheck:
     """Measure what `path` (the manifest, read as `shipped`) describes on the device of that name.
 
     `tell` is given each block as it ends. Raises `EdgeSweepError` where the manifest does not hold enough, where the
@@ -151,7 +151,7 @@ def check(
     return _judged(then, now, margin_percent)
 
 
-def _judged(then: Result, now: Result, margin_percent: float) -> Check:
+def _judged(then: Result, now: Result, margin_percent: float) -> ManifestCheck:
     why = differing(then, now)
     why += [f"{when}: {label}" for when, side in (("then", then), ("now", now)) for label in disqualified(side.trust)]
     ratio = welch(now.medians_ms, then.medians_ms)
@@ -162,7 +162,7 @@ def _judged(then: Result, now: Result, margin_percent: float) -> Check:
         finding = _finding(ratio, margin_percent)
         if finding == "unresolved":
             why.append(_TO_RESOLVE.format(margin=margin_percent))
-    return Check(
+    return ManifestCheck(
         job=then.name,
         device=now.device,
         finding=finding,
@@ -211,7 +211,7 @@ def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
 
 
 def _block(bench: Bench, job: Job, round_: int, protocol: Protocol, limits: WaitLimits) -> Block:
-    found = wait_until_ready(bench, job, protocol.gate, limits)
+    found = wait_until_ready(lambda seconds: bench.ask(ReadyRequest(job, protocol.gate, seconds)), limits)
     block = found if isinstance(found, Failed) else bench.ask(BlockRequest(job, round_, protocol, found))
     if isinstance(block, Failed):
         raise DeviceError(block.kind, f"{job.name} could not be measured: {block.message}")

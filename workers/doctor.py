@@ -21,7 +21,7 @@ _NEEDED_DISK_BYTES = 2 * 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class MachineCheck:
     """One thing that a machine has or lacks. `needed` ones stop the demo; the others only narrow what can be done."""
 
     name: str
@@ -34,10 +34,10 @@ class Check:
         return asdict(self)
 
 
-def examine(workspace: Path) -> list[Check]:
+def examine(workspace: Path) -> list[MachineCheck]:
     """Look at this machine. Starts nothing and changes nothing."""
     return [
-        Check(
+        MachineCheck(
             "Python 3.11",
             sys.version_info[:2] == (3, 11),
             ".".join(map(str, sys.version_info[:3])),
@@ -59,14 +59,14 @@ def examine(workspace: Path) -> list[Check]:
     ]
 
 
-def _library(name: str, purpose: str, line: str, needed: bool) -> Check:
+def _library(name: str, purpose: str, line: str, needed: bool) -> MachineCheck:
     there = importlib.util.find_spec(name) is not None
     distribution = "scikit-learn" if name == "sklearn" else name
     found = f"{version(distribution)}: {purpose}" if there else f"missing: {purpose}"
-    return Check(distribution, there, found, line, needed)
+    return MachineCheck(distribution, there, found, line, needed)
 
 
-def _torch_checks() -> list[Check]:
+def _torch_checks() -> list[MachineCheck]:
     if importlib.util.find_spec("torch") is None:
         return []
     import torch
@@ -74,57 +74,59 @@ def _torch_checks() -> list[Check]:
     engines = sorted(set(torch.backends.quantized.supported_engines) - {"none"})
     xnnpack = "prepacked::conv2d_clamp_prepack" in {schema.name for schema in torch._C._jit_get_all_schemas()}
     return [
-        Check(
+        MachineCheck(
             "XNNPACK",
             xnnpack,
             "optimize_for_mobile works" if xnnpack else "optimize_for_mobile fails",
             "pip install torch==2.12.1 torchvision==0.27.1 (newer wheels have no XNNPACK)",
         ),
-        Check("int8 engines", bool(engines), ", ".join(engines) or "none", "install a torch with quantized engines"),
+        MachineCheck(
+            "int8 engines", bool(engines), ", ".join(engines) or "none", "install a torch with quantized engines"
+        ),
     ]
 
 
-def _measuring_checks(workspace: Path) -> list[Check]:
+def _measuring_checks(workspace: Path) -> list[MachineCheck]:
     folder = next(path for path in (workspace, *workspace.parents) if path.exists())
     free = shutil.disk_usage(folder).free
     facts = local_facts()
     temperature = host_temperature()
     chromium = shutil.which("chromium")
     return [
-        Check(
+        MachineCheck(
             "local device",
             bool(facts.runtime_versions),
             f"{facts.soc}, {facts.cores} CPUs, {(facts.ram_bytes or 0) / 2**30:.0f} GiB, {facts.abi}",
             _WORKERS,
             needed=True,
         ),
-        Check(
+        MachineCheck(
             "temperature sensor",
             temperature is not None,
             "none: timings are marked ungated" if temperature is None else f"{temperature:.0f} °C",
             "measure on a machine with /sys/class/thermal (virtual machines have none)",
         ),
-        Check(
+        MachineCheck(
             "idle CPU",
             (load := psutil.cpu_percent(interval=0.5) / 100) < 0.15,
             f"{load:.0%} of the CPU time is in use",
             "end other programs before measuring",
         ),
-        Check(
+        MachineCheck(
             "disk space",
             free >= _NEEDED_DISK_BYTES,
             f"{free / 2**30:.0f} GiB free at {folder}",
             "free some space, or give another folder with --workspace",
             needed=True,
         ),
-        Check(
+        MachineCheck(
             "workspace",
             os.access(folder, os.W_OK),
             f"{workspace}",
             "give a folder that you can write with --workspace",
             needed=True,
         ),
-        Check(
+        MachineCheck(
             "C++ compiler",
             (found := compiler()) is not None,
             f"{found}: checks NNAPI and Metal builds, compiles the runner of virtual phones"
@@ -133,17 +135,19 @@ def _measuring_checks(workspace: Path) -> list[Check]:
             INSTALL,
         ),
         *_phone_checks(),
-        Check("Chromium", chromium is not None, chromium or "none: browser tests only", "apt-get install -y chromium"),
+        MachineCheck(
+            "Chromium", chromium is not None, chromium or "none: browser tests only", "apt-get install -y chromium"
+        ),
     ]
 
 
-def _phone_checks() -> list[Check]:
+def _phone_checks() -> list[MachineCheck]:
     """Starts no adb server: `edgesweep devices` does, and lists the phones."""
     host = AdbHost()
     lack = missing()
     return [
-        Check("adb", host.adb.is_file(), f"{host.adb}, server on port {host.port}", "pip install adbutils"),
-        Check(
+        MachineCheck("adb", host.adb.is_file(), f"{host.adb}, server on port {host.port}", "pip install adbutils"),
+        MachineCheck(
             "virtual phones",
             lack is None,
             "edgesweep virtual-phone up" if lack is None else lack.message,

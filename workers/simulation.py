@@ -14,7 +14,7 @@ import numpy as np
 
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
-from sweeps.protocol.stopping import Contest, order
+from sweeps.protocol.stopping import Contest, shuffled_order
 from sweeps.stats import Estimate, median, p50_estimate
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
@@ -200,7 +200,7 @@ class _Loop:
     def round(self, keys: Sequence[str], round: int) -> dict[str, float | None]:
         """One block of each; returns the medians (or means), `None` where the block does not count."""
         found: dict[str, float | None] = {}
-        for key in order(keys, round, self._order_seed):
+        for key in shuffled_order(keys, round, self._order_seed):
             ready = self._wait()
             block = self._block(self._true_ms[key])
             marked = not self._plain and (not ready or block.status_start > 0 or block.status_end > 0)

@@ -18,7 +18,7 @@ from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job
 from sweeps.spec.sweep import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
-from sweeps.surveys import Cell, Row, SupportTable, order
+from sweeps.surveys import Cell, Row, SupportTable, table_order
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.events import AttemptFailed, Building, Preparing
 from workers.driver.sweep import JUDGED_KINDS
@@ -237,7 +237,7 @@ class Survey:
             source=f"{model.source}({arguments})",
             weights=model.weights,
             input_shape=model.input_shape,
-            cells=tuple(sorted(cells, key=lambda cell: order(cell.variant))),
+            cells=tuple(sorted(cells, key=lambda cell: table_order(cell.variant))),
         )
 
     def _missing(self, one: _Planned) -> dict[str, Job]:

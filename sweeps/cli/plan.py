@@ -39,9 +39,7 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
             ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
-        states |= {
-            key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending
-        }
+        states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
     finished = {key for key, state in states.items() if state in ("done", "failed")}
     seconds = estimate_seconds(planned, protocol, finished, built)
     if as_json:

@@ -31,7 +31,7 @@ PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
 VARIANTS = 24
 _MOST_VARIANTS = 1_000
 
-Progress = Callable[[int, int, str], None]
+SimulationProgress = Callable[[int, int, str], None]
 """Takes sweeps done, sweeps in all, and what runs now."""
 
 
@@ -119,7 +119,7 @@ def simulation(
     base_ms: float,
     sigma: float,
     seeds: int,
-    progress: Progress,
+    progress: SimulationProgress,
 ) -> Simulation:
     """Every method on every phone, over the seeds from 0 on: the same variants for all methods.
 

@@ -21,7 +21,7 @@ class PlannedUnder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob(PlannedUnder):
-    """What `Journal.outcome` takes."""
+    """What `Journal.ending` and `Journal.outcome` take."""
 
     job: Job
 

@@ -220,7 +220,7 @@ def same_question(settled: Settled, protocol: Protocol) -> bool:
     return (settled.budget, settled.question) == (protocol.budget, protocol.question)
 
 
-def order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:
+def shuffled_order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:
     """The jobs of one round, shuffled: by a hash of seed, round and key.
 
     The same for any order of `job_keys` and in any process; a job that is added later moves none of the others.

@@ -11,7 +11,7 @@ from sweeps.spec import catalog
 from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
 from sweeps.trust import TRUST, disqualified
 
-Check = Literal["pass", "fail", "unresolved"]
+BoundResult = Literal["pass", "fail", "unresolved"]
 Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 """In the order of a ranking."""
@@ -39,7 +39,7 @@ class ConstraintResult:
     bound: str
     """For people: `at most 1 points`."""
     value: float | None
-    result: Check
+    result: BoundResult
     why: str
     """Empty where it passes."""
 
@@ -156,7 +156,7 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
     metric, value = constraint.metric, row.figure(constraint.metric)
     at_most = math.inf if constraint.at_most is None else constraint.at_most
     at_least = -math.inf if constraint.at_least is None else constraint.at_least
-    result: Check = "unresolved"
+    result: BoundResult = "unresolved"
     if value is None:
         why = f"{metric} is not known: {_why_unknown(row, metric)}"
     else:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from sweeps.errors import StoreError
-from sweeps.journal.journal import Journal
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
@@ -269,11 +268,3 @@ def _settled(text: str) -> Settled | None:
         return None if text == "null" else from_json(Settled, text)
     except StoreError as error:
         raise ValueError(error.message) from error
-
-
-def untimed_row(journal: Journal, sweep: str, job: Job) -> ResultRow:
-    """One planned job as it is known before it is timed: its accuracy, if that is known yet."""
-    planned = journal.planned_job(sweep, job.key)
-    accuracy = journal.accuracy(job.build_key, planned.evaluation_id or "", job.variant.qengine, planned.executor)
-    outcome = Measured(timing=None, accuracy=accuracy)
-    return replace(of_job(sweep, planned, outcome, (), journal.artifact(job.build_key)).row, stale=False)

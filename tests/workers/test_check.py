@@ -20,7 +20,7 @@ from sweeps.workspace import Workspace
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
-from workers.check import Check, _judged, check
+from workers.check import ManifestCheck, _judged, check
 from workers.devices import registry as devices
 from workers.devices.fake import runner as fake_runner
 from workers.devices.fake.device import FakeDevice
@@ -76,7 +76,7 @@ def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
 
     def run(
         file: bytes | None = content, rounds: int = 2, margin_percent: float = 5.0, **changes: object
-    ) -> tuple[Check, list[Block]]:
+    ) -> tuple[ManifestCheck, list[Block]]:
         folder = tmp_path / "out"
         folder.mkdir()
         expected = made.expected.model_copy(update=changes)
@@ -90,7 +90,7 @@ def again(shipped: tuple[Shipped, bytes], tmp_path: Path):
     return run
 
 
-def check_gated(shipped: tuple[Shipped, bytes], folder: Path, rounds: int, blocks: list[Block]) -> Check:
+def check_gated(shipped: tuple[Shipped, bytes], folder: Path, rounds: int, blocks: list[Block]) -> ManifestCheck:
     """On a simulated phone, under the gate of `quick`, against a manifest that says that such a phone was slow."""
     made, content = shipped
     facts = FakeDevice(folder, "cool").facts()

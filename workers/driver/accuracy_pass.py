@@ -7,7 +7,7 @@ from sweeps.errors import RunnerError
 from sweeps.planning.planned import PlannedJob
 from sweeps.records import Accuracy, Failed, Job
 from workers.driver.contact import Contact
-from workers.driver.context import Progress, RunContext
+from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.side_by_side import Steps
 from workers.measure.device_files import Evaluation
 from workers.measure.requests import LogitsRequest
@@ -19,7 +19,7 @@ from workers.models.prepared import PreparedModel
 class AccuracyPass:
     """Asks one device for answers, and stores how accurate they are."""
 
-    def __init__(self, contact: Contact, context: RunContext, progress: Progress) -> None:
+    def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
         self._context = context
         self._progress = progress

@@ -1,9 +1,8 @@
 """One device as its run reaches it: waited for until it is ready, and where it goes away."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from sweeps.errors import ABSENT_KINDS, HOST_KINDS
 from sweeps.journal.journal import MAX_ATTEMPTS
@@ -13,12 +12,10 @@ from workers.driver.context import RunContext
 from workers.driver.events import Away, Event, Measuring, Waiting
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import Request
+from workers.measure.bench import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
-from workers.measure.waiting import LOOK_S, WaitLimits
-
-Answer = TypeVar("Answer")
+from workers.measure.waiting import LOOK_S, Wait, WaitLimits
 
 _AWAY_S = 60.0
 """How long a device that goes away is waited for: a cable that slipped, a phone that starts anew."""
@@ -38,12 +35,20 @@ class Contact:
         self._limits = WaitLimits(context.protocol)
         self._expected = False
         self._is_away = False
-        self.spent_s = 0.0
-        """On blocks and on waiting, by the device's clock."""
+        self._spent_s = 0.0
 
     def stopped(self) -> bool:
         """Nothing more is to be asked: the run is to stop, or the device is away."""
         return self._is_away or self._context.stop()
+
+    @property
+    def spent_s(self) -> float:
+        """On blocks and on waiting, by the device's clock."""
+        return self._spent_s
+
+    def count_earlier(self, blocks: Iterable[Block]) -> None:
+        """Of earlier runs: what they took is spent too."""
+        self._spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
 
     def timed(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | Failed | None]:
         """One block behind its gate, not stored yet. `None` where the run is to stop."""
@@ -53,7 +58,7 @@ class Contact:
                 return readiness
             block = yield from self.asked(BlockRequest(job, round_, protocol, readiness), once=True)
             if isinstance(block, Block):
-                self.spent_s += block.device_seconds
+                self._spent_s += block.device_seconds
                 return replace(block, session=self._context.session)
             if block is not None or self.stopped():
                 return block
@@ -61,7 +66,7 @@ class Contact:
         message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
         return Failed(stage="run", kind="disconnected", message=message)
 
-    def asked(self, request: Request[Answer], *, once: bool = False) -> Steps[Answer | Failed | None]:
+    def asked(self, request: Request[AnswerT], *, once: bool = False) -> Steps[AnswerT | Failed | None]:
         """What the device answers. One that has gone away is waited for.
 
         `None` where that was in vain, which ends the device's run, or where the run is to stop; with `once`, where the
@@ -70,7 +75,7 @@ class Contact:
         waited, began = 0.0, 0.0
         told: tuple[str, float] | None = None
         while True:
-            answer: Answer | Failed = yield Ask(lambda: self._lane.ask(request))
+            answer: AnswerT | Failed = yield Ask(lambda: self._lane.ask(request))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
                 self._expected = True
                 return answer
@@ -96,17 +101,16 @@ class Contact:
 
     def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
         """Wait for the device as the protocol says."""
-        waited = seconds = 0.0
+        wait = Wait(self._limits)
         while not self.stopped():
-            found = yield from self.asked(ReadyRequest(job, self._context.protocol.gate, seconds))
+            found = yield from self.asked(ReadyRequest(job, self._context.protocol.gate, wait.look_s))
             if not isinstance(found, Readiness):
                 return found
-            waited += found.waited_seconds
-            self.spent_s += found.waited_seconds
-            seconds = self._limits.next_wait_s(found, waited)
-            if not seconds:
-                return self._limits.ended(replace(found, waited_seconds=waited))
-            yield Waiting(self._device, found.lacking, waited)
+            self._spent_s += found.waited_seconds
+            ended = wait.ended(found)
+            if ended is not None:
+                return ended
+            yield Waiting(self._device, found.lacking, wait.waited_s)
         return None
 
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from sweeps.protocol.stopping import Contest, settles
 from sweeps.ranking.precedence import precedence
-from sweeps.records import Block, Job, Settled
-from sweeps.store.run_content import untimed_row
+from sweeps.records import Block, Job, Measured, Settled
+from sweeps.results import ResultRow
+from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
 
@@ -21,7 +22,7 @@ class Contests:
         worth: Mapping[str, float] = {}
         if protocol.budget == "race":
             sweep = context.plan.sweep
-            worth = precedence([untimed_row(self._journal, sweep.name, job) for job in timed], sweep)
+            worth = precedence([self._untimed_row(job, context) for job in timed], sweep)
         front = context.plan.sweep.objective.front is not None
         self._contests: list[Contest] = []
         for model in dict.fromkeys(job.model for job in timed):
@@ -55,6 +56,14 @@ class Contests:
         """Those that lost before this run, once the contests have seen their blocks."""
         for key in self._beaten:
             self.withdraw(key)
+
+    def _untimed_row(self, job: Job, context: RunContext) -> ResultRow:
+        """As it is known before it is timed: its accuracy, if that is known yet."""
+        planned = context.outcomes.planned(job)
+        evaluation_id = planned.evaluation_id or ""
+        accuracy = self._journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
+        outcome = Measured(timing=None, accuracy=accuracy)
+        return of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifact(job.build_key)).row
 
     def _still_beaten(self, worth: Mapping[str, float]) -> set[str]:
         """Newcomers make the bounds wider. A job that was beaten beyond doubt without them stays out, while the job

@@ -29,7 +29,7 @@ class RunContext:
 
 
 @dataclass(slots=True)
-class Progress:
+class DeviceProgress:
     """How many blocks and accuracy passes of one device are done."""
 
     device: str

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sweeps.records import DeviceFacts, Job
 from workers.driver.accuracy_pass import AccuracyPass
 from workers.driver.contact import Contact
-from workers.driver.context import Progress, RunContext
+from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.drift import DriftWatch
 from workers.driver.rounds import Rounds
 from workers.driver.side_by_side import Steps
@@ -20,7 +20,7 @@ class DeviceRun:
         self._facts = facts
         self._jobs = jobs
         self._context = context
-        self._progress = Progress(facts.name)
+        self._progress = DeviceProgress(facts.name)
         self._contact = Contact(lane, facts, jobs, context)
         self._drift = DriftWatch(self._contact, facts, context, self._progress)
         self._rounds = Rounds(self._contact, self._drift, context, self._progress)

@@ -7,7 +7,7 @@ from typing import Any
 from sweeps.protocol import sentinel
 from sweeps.records import Block, DeviceFacts
 from workers.driver.contact import Contact
-from workers.driver.context import Progress, RunContext
+from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.events import DeviceChanged
 from workers.driver.side_by_side import Steps
 
@@ -23,7 +23,7 @@ _SENTINEL_BLOCK: dict[str, Any] = {
 class DriftWatch:
     """Looks at one device's sentinel, where its plan has one."""
 
-    def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: Progress) -> None:
+    def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
         self._device = facts.name
         self._journal = context.journal

@@ -5,11 +5,11 @@ from itertools import groupby
 
 from sweeps.errors import FINAL_KINDS
 from sweeps.journal.journal import MAX_ATTEMPTS
-from sweeps.protocol.stopping import order
+from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Job
 from workers.driver.contact import Contact
 from workers.driver.contests import Contests
-from workers.driver.context import Progress, RunContext
+from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.drift import DriftWatch
 from workers.driver.side_by_side import Steps
 
@@ -17,7 +17,7 @@ from workers.driver.side_by_side import Steps
 class Rounds:
     """Times blocks and stores them. A job that failed too often gets no more of them."""
 
-    def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: Progress) -> None:
+    def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
         self._drift = drift
         self._context = context
@@ -31,7 +31,7 @@ class Rounds:
         by_key = {job.key: job for job in timed}
         contests = Contests(timed, self._context)
         for blocks in self._measured_before(by_key):
-            self._contact.spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
+            self._contact.count_earlier(blocks)
             yield from contests.take(blocks)
         contests.withdraw_beaten()
         # A round that lacks blocks is completed; otherwise the next one begins.
@@ -39,7 +39,7 @@ class Rounds:
         while keys := contests.contending:
             total = self._progress.done + len(keys) * max(1, self._protocol.rounds - round_) + accuracies
             # Jobs that have their block keep their place: the order must not depend on where a run was interrupted.
-            for key in order(keys, round_, self._protocol.seed):
+            for key in shuffled_order(keys, round_, self._protocol.seed):
                 if self._contact.stopped():
                     return
                 yield self._progress.measuring(total, f"{by_key[key].name}, round {round_ + 1}")
@@ -64,7 +64,7 @@ class Rounds:
         first = 1 + max(block.round for key in keys for block in self._journal.blocks(key))
         rounds = max(more[key] for key in keys)
         for round_ in range(first, first + rounds):
-            for key in order([key for key in keys if key not in self._given_up], round_, self._protocol.seed):
+            for key in shuffled_order([key for key in keys if key not in self._given_up], round_, self._protocol.seed):
                 if self._contact.stopped():
                     return
                 yield self._progress.measuring(len(keys) * rounds, f"{by_key[key].name}, one more round")

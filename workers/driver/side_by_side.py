@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from workers.driver.events import Event
 
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +18,8 @@ class Ask:
     call: Callable[[], object]
 
 
-Steps = Generator[Event | Ask, Any, Answer]
-"""One device's work: events, and what is to be asked of the device; the last `Answer` is the return value."""
+Steps = Generator[Event | Ask, Any, Returned]
+"""One device's work: events, and what is to be asked of the device; `Returned` is the return value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,9 +176,9 @@ class Driver:
         """The keys that the failure holds for: the variant, the variant on these images, or only this try."""
         if failed.kind in TRANSIENT_KINDS:
             return [job.key for job in self._plan.jobs if job.build_key == build_key]
-        jobs = [job for job in self._plan.jobs if job.build_key == build_key]
+        planned = [self._outcomes.planned(job) for job in self._plan.jobs if job.build_key == build_key]
         on_images = failed.kind in JUDGED_KINDS
-        return sorted({build_failure_keys(job, self._plan.identities.evaluation_id)[on_images] for job in jobs})
+        return sorted({build_failure_keys(one.job, one.evaluation_id)[on_images] for one in planned})
 
     def _can_run(self, job: Job) -> bool:
         wanted = job.key in self._more or self._outcomes.of(job) is None

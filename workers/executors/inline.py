@@ -20,7 +20,7 @@ class InlineExecutor:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._builder: _Builder | None = None
+        self._builder: _ProcessBuilder | None = None
         self._lanes: list[DeviceLane] = []
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
@@ -30,7 +30,7 @@ class InlineExecutor:
             yield request, None
             outcome: PackedArtifact | Failed | None
             try:
-                builder = self._builder = self._builder or _Builder(self._folder / "artifacts")
+                builder = self._builder = self._builder or _ProcessBuilder(self._folder / "artifacts")
                 outcome = builder.build(request)
             except OSError as error:
                 outcome = Failed(stage="build", kind="os_error", message=f"no process can be started: {error}")
@@ -64,7 +64,7 @@ class InlineExecutor:
             self._builder = None
 
 
-class _Builder:
+class _ProcessBuilder:
     """A process that builds one artifact after the other. A crash of torch's native code ends it, not the sweep.
 
     Not a `ProcessPoolExecutor`: that one can only wait for what runs.

@@ -2,15 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from sweeps.records import DeviceFacts, Failed, Variant
 from sweeps.spec import catalog
 from workers.artifacts import PackedArtifact
-from workers.measure.bench import Request
+from workers.measure.bench import AnswerT, Request
 from workers.models.package import BuildInputs
-
-Answer = TypeVar("Answer")
 
 CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that built it crashed")
 
@@ -41,7 +39,7 @@ Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]
 class DeviceLane(Protocol):
     """One device somewhere, doing one thing at a time."""
 
-    def ask(self, request: Request[Answer]) -> Answer | Failed:
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         """One of `workers.measure.requests`. Whatever goes wrong is a value too."""
         ...
 

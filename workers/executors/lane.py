@@ -3,16 +3,13 @@
 import time
 from dataclasses import fields
 from pathlib import Path
-from typing import TypeVar
 
 from sweeps.errors import DeviceError, EdgeSweepError, in_one_line
 from sweeps.records import DeviceFacts, Failed, Stage, canonical_key
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.devices.local import from_os_error
 from workers.measure.attach import attach
-from workers.measure.bench import Bench, Request, failed
-
-Answer = TypeVar("Answer")
+from workers.measure.bench import AnswerT, Bench, Request, failed
 
 
 class Lane:
@@ -35,7 +32,7 @@ class Lane:
         except OSError as error:
             raise from_os_error(error) from error
 
-    def ask(self, request: Request[Answer]) -> Answer | Failed:
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             bench = self._bench = self._bench or self._attached()
             answer = bench.ask(request)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from ray import exceptions
@@ -22,11 +22,9 @@ from sweeps.records import DeviceFacts, Failed, Job, Variant
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by
-from workers.measure.bench import Request
+from workers.measure.bench import AnswerT, Request
 from workers.measure.device_files import Evaluation
 from workers.models.package import BuildInputs
-
-Answer = TypeVar("Answer")
 
 NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
 """Where a node of the cluster keeps artifacts and device files. Each node has its own; none is shared."""
@@ -79,8 +77,8 @@ class RayExecutor:
         for request in requests:
             waiting.setdefault(request.family, deque()).append(request)
         inputs: dict[int, tuple[BuildInputs, Any]] = {}
-        idle = [_Builder() for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
-        running: dict[Any, tuple[BuildRequest, _Builder]] = {}
+        idle = [_ActorBuilder() for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
+        running: dict[Any, tuple[BuildRequest, _ActorBuilder]] = {}
         try:
             while running or (waiting and not stop()):
                 while idle and waiting and not stop():
@@ -138,7 +136,7 @@ class _RayLane:
         self._images: dict[str, Any] = {}
         self._actor: Any = None
 
-    def ask(self, request: Request[Answer]) -> Answer | Failed:
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         stage = request.stage
         try:
             if self._actor is None:
@@ -148,8 +146,8 @@ class _RayLane:
             if not ray.get(self._actor.has.remote(request.job.build_key), timeout=_PLACED_S):
                 self._send(request.job)
             # Value by value: Ray resolves no reference that is inside of something else.
-            values = [self._shared(getattr(request, field.name)) for field in fields(request)]
-            answer: Answer | Failed = ray.get(self._actor.ask.remote(type(request), *values))
+            values = {field.name: self._shared(getattr(request, field.name)) for field in fields(request)}
+            answer: AnswerT | Failed = ray.get(self._actor.ask.remote(type(request), **values))
             return answer
         except exceptions.GetTimeoutError:
             ray.kill(self._actor)
@@ -193,7 +191,7 @@ class _RayLane:
         ray.get(self._actor.receive.remote(self._store.pack(manifest)))
 
 
-class _Builder:
+class _ActorBuilder:
     """The driver's end of a process that builds. It starts with the first build, and again after a crash."""
 
     def __init__(self) -> None:
@@ -245,8 +243,9 @@ class _DeviceActor:
     def receive(self, packed: PackedArtifact) -> None:
         self._lane.receive(packed)
 
-    def ask(self, request: type[Request[Answer]], *values: Any) -> Answer | Failed:
-        return self._lane.ask(request(*values))
+    def ask(self, kind: type[Request[AnswerT]], **values: Any) -> AnswerT | Failed:
+        """`values` are the fields of the request."""
+        return self._lane.ask(kind(**values))
 
     def close(self) -> None:
         self._lane.close()

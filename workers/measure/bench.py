@@ -21,12 +21,13 @@ from workers.native.compiler import cache_folder
 from workers.runtimes import registry
 from workers.runtimes.interface import Program, RunReport, RunRequest
 
-Answer = TypeVar("Answer")
-Answer_co = TypeVar("Answer_co", covariant=True)
+AnswerT = TypeVar("AnswerT")
+"""To one `Request`."""
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Request(ABC, Generic[Answer_co]):
+class Request(ABC, Generic[AnswerT_co]):
     """Something that a device is asked for one job: a value that goes through executor and lane to a bench.
 
     A subclass declares all of one operation: what it needs as fields, what is done in `answer`.
@@ -37,7 +38,7 @@ class Request(ABC, Generic[Answer_co]):
     """Of the job, in which it fails."""
 
     @abstractmethod
-    def answer(self, bench: "Bench") -> Answer_co | Failed:
+    def answer(self, bench: "Bench") -> AnswerT_co | Failed:
         """Raises `DeviceError`, `BuildError` or `OSError`, which `Bench.ask` makes a `Failed`."""
 
 
@@ -67,7 +68,7 @@ class Bench:
         self._first_sensors: Sensors | None = None
         self._on_host: Bench | None = None
 
-    def ask(self, request: Request[Answer]) -> Answer | Failed:
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             return request.answer(self)
         except DeviceError as error:

@@ -1,12 +1,11 @@
 """How long one run waits for a device: for heat and battery until one wait was in vain, and once for other programs."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from sweeps.protocol.presets import Gate, Protocol
-from sweeps.records import Failed, Job
-from workers.measure.bench import Bench
+from sweeps.protocol.presets import Protocol
+from sweeps.records import Failed
 from workers.measure.readiness import Readiness
-from workers.measure.requests import ReadyRequest
 
 LOOK_S = 10.0
 """How long one call waits for a device: Ctrl-C and the progress bar must not wait longer."""
@@ -16,7 +15,7 @@ _NO_TIME_S = 0.01
 
 
 class WaitLimits:
-    """Of one device in one run. Before a block: `next_wait_s` after each look, `ended` once that is 0."""
+    """Of one device in one run. Before each block there is one `Wait`."""
 
     def __init__(self, protocol: Protocol) -> None:
         self._gate = gate = protocol.gate
@@ -59,14 +58,30 @@ class WaitLimits:
         )
 
 
-def wait_until_ready(bench: Bench, job: Job, gate: Gate | None, limits: WaitLimits) -> Readiness | Failed:
-    """Before one block. Readiness as far as the protocol is content with it."""
-    waited = seconds = 0.0
+class Wait:
+    """Before one block: look for `look_s`, give `ended` what was found, and look again while that is `None`."""
+
+    def __init__(self, limits: WaitLimits) -> None:
+        self._limits = limits
+        self.look_s = 0.0
+        """How long the next look may wait; the first one does not."""
+        self.waited_s = 0.0
+        """By all looks so far."""
+
+    def ended(self, found: Readiness) -> Readiness | Failed | None:
+        """Readiness as far as the protocol is content with it."""
+        self.waited_s += found.waited_seconds
+        self.look_s = self._limits.next_wait_s(found, self.waited_s)
+        return None if self.look_s else self._limits.ended(replace(found, waited_seconds=self.waited_s))
+
+
+def wait_until_ready(look: Callable[[float], Readiness | Failed], limits: WaitLimits) -> Readiness | Failed:
+    """Before one block. `look` is given how long it may wait."""
+    wait = Wait(limits)
     while True:
-        found = bench.ask(ReadyRequest(job, gate, seconds))
+        found = look(wait.look_s)
         if isinstance(found, Failed):
             return found
-        waited += found.waited_seconds
-        seconds = limits.next_wait_s(found, waited)
-        if not seconds:
-            return limits.ended(replace(found, waited_seconds=waited))
+        ended = wait.ended(found)
+        if ended is not None:
+            return ended

@@ -23,7 +23,7 @@ from workers.models.identity import sha256_of, source_id_of, weights_id_of
 from workers.models.package import BuildInputs, Images, Logits, ModelPackage
 from workers.models.prepared import PreparedModel
 
-Progress = Callable[[str, float | None], None]
+PreparationProgress = Callable[[str, float | None], None]
 """What is being done, and the share of it that is done (0 to 1; `None` where it cannot be told)."""
 
 VERIFICATION_IMAGES = 256
@@ -33,7 +33,9 @@ _INPUT_CONVENTION = {"transform_input": True}
 """torchvision's GoogLeNet and Inception weights were trained on inputs of another range; this argument converts."""
 
 
-def package(model: ModelSpec, workspace: Workspace, progress: Progress, roots: Sequence[Path] = ()) -> ModelPackage:
+def package(
+    model: ModelSpec, workspace: Workspace, progress: PreparationProgress, roots: Sequence[Path] = ()
+) -> ModelPackage:
     """The model with its weights, ready to cross to another machine; trained or downloaded where need be.
 
     Raises `ModelError` where code or weights cannot be loaded, do not fit each other, or do not make a classifier.
@@ -78,7 +80,7 @@ def prepare(
     data: DataSpec,
     workspace: Workspace,
     versions: Mapping[str, str],
-    progress: Progress,
+    progress: PreparationProgress,
     roots: Sequence[Path] = (),
 ) -> PreparedModel:
     """Load the model and its data, and compute the answers of the fp32 eager model (once per workspace).
@@ -123,7 +125,7 @@ def _settle_or_train(
     model: ModelSpec,
     workspace: Workspace,
     identity: Mapping[str, object],
-    progress: Progress,
+    progress: PreparationProgress,
 ) -> None:
     path = workspace.weights / f"{canonical_key({**identity, 'torch': torch.__version__})}.pt"
     if path.exists():
@@ -155,7 +157,7 @@ def _serialized(network: torch.nn.Module) -> bytes:
 
 
 def _reference_logits(
-    packed: ModelPackage, images: Images, evaluation_id: str, workspace: Workspace, progress: Progress
+    packed: ModelPackage, images: Images, evaluation_id: str, workspace: Workspace, progress: PreparationProgress
 ) -> Logits:
     key = canonical_key(
         {

@@ -75,7 +75,7 @@ class RunReport:
     def __post_init__(self) -> None:
         """Raises `RunnerError`: whichever runtime parsed it, no store has to refuse it later."""
         try:
-            checked_extra(self.extra_metrics)
+            object.__setattr__(self, "extra_metrics", checked_extra(self.extra_metrics))
         except ValueError as error:
             raise RunnerError("garbled", f"the runner's report makes no sense: {error}") from error
 

@@ -11,7 +11,7 @@ import pytest
 from sweeps.errors import RunnerError, SpecError
 from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summarize
 from sweeps.protocol.presets import DEFAULT_GATE, LAST_LOOK, PRESETS, Gate, protocol_of, resolve
-from sweeps.protocol.stopping import order
+from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import VIRTUAL_PHONE, Block, Conditions
 from sweeps.spec.sweep import (
     ConstraintSpec,
@@ -93,32 +93,32 @@ def test_more_rounds_or_another_seed_leave_results_comparable_and_other_blocks_d
 
 def test_a_round_is_a_permutation_that_ignores_the_order_of_the_input():
     keys = [f"job-{number}" for number in range(40)]
-    assert sorted(order(keys, 0, 0)) == sorted(keys)
-    assert order(reversed(keys), 0, 0) == order(keys, 0, 0) != keys
+    assert sorted(shuffled_order(keys, 0, 0)) == sorted(keys)
+    assert shuffled_order(reversed(keys), 0, 0) == shuffled_order(keys, 0, 0) != keys
 
 
 def test_rounds_and_seeds_are_shuffled_apart():
     keys = [f"job-{number}" for number in range(40)]
-    orders = [tuple(order(keys, round_, seed)) for round_ in range(3) for seed in range(3)]
+    orders = [tuple(shuffled_order(keys, round_, seed)) for round_ in range(3) for seed in range(3)]
     assert len(set(orders)) == 9
 
 
 def test_every_job_comes_first_about_equally_often():
     keys = ["a", "b", "c", "d"]
-    firsts = [order(keys, round_, 0)[0] for round_ in range(2000)]
+    firsts = [shuffled_order(keys, round_, 0)[0] for round_ in range(2000)]
     # Four standard deviations of a fair draw are 77.
     assert all(abs(firsts.count(key) - 500) < 78 for key in keys)
 
 
 def test_adding_a_job_moves_no_other():
     keys = [f"job-{number}" for number in range(40)]
-    assert [key for key in order([*keys, "new"], 1, 2) if key != "new"] == order(keys, 1, 2)
+    assert [key for key in shuffled_order([*keys, "new"], 1, 2) if key != "new"] == shuffled_order(keys, 1, 2)
 
 
 def test_the_order_is_the_same_in_processes_with_other_hash_seeds():
     program = (
-        "import json; from sweeps.protocol.stopping import order; "
-        "print(json.dumps(order({'a', 'b', 'c', 'd', 'e'}, 3, 1)))"
+        "import json; from sweeps.protocol.stopping import shuffled_order; "
+        "print(json.dumps(shuffled_order({'a', 'b', 'c', 'd', 'e'}, 3, 1)))"
     )
     found = {
         subprocess.run(
@@ -130,7 +130,7 @@ def test_the_order_is_the_same_in_processes_with_other_hash_seeds():
         for seed in ("0", "1")
     }
     assert len(found) == 1
-    assert json.loads(found.pop()) == order(["a", "b", "c", "d", "e"], 3, 1)
+    assert json.loads(found.pop()) == shuffled_order(["a", "b", "c", "d", "e"], 3, 1)
 
 
 def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():

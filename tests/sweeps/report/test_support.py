@@ -8,7 +8,7 @@ import pytest
 from sweeps.manifest import Coverage, Manifest, TensorSpec, Verification
 from sweeps.records import Failed, RunAxes, Skipped, Variant
 from sweeps.report.support import count, document, markdown, terminal_text
-from sweeps.surveys import Cell, Row, SupportTable, order
+from sweeps.surveys import Cell, Row, SupportTable, table_order
 
 SHAPE = (1, 3, 64, 64)
 SCRIPT = Variant(layout="nhwc", fuse=True, optimize=True)
@@ -69,7 +69,7 @@ def _failed(variant: Variant, message: str) -> Cell:
 
 
 def _row(name: str, *cells: Cell) -> Row:
-    ordered = tuple(sorted(cells, key=lambda cell: order(cell.variant)))
+    ordered = tuple(sorted(cells, key=lambda cell: table_order(cell.variant)))
     return Row(model=name, source=f"my_nets:{name}", weights="random", input_shape=SHAPE, cells=ordered)
 
 

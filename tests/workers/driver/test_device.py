@@ -22,7 +22,7 @@ from workers.driver import contests
 from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
-from workers.measure.bench import Answer, Bench, Request
+from workers.measure.bench import AnswerT, Bench, Request
 from workers.measure.requests import BlockRequest, ReadyRequest
 
 # Eight jobs of two builds: threads make them differ.
@@ -196,7 +196,7 @@ def test_who_leaves_a_race_before_its_first_rounds_are_over_has_ended(tmp_path: 
 
 def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
     class Crashing(Bench):
-        def ask(self, request: Request[Answer]) -> Answer | Failed:
+        def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
             if isinstance(request, BlockRequest) and request.job.run.threads == 4 and request.round >= 2:
                 return Failed(stage="run", kind="crashed", message="signal 11")
             return super().ask(request)
@@ -464,7 +464,7 @@ def test_what_was_known_of_a_phone_before_it_went_away_is_looked_at_again(tmp_pa
     asked: list[str] = []
 
     class Noting(Bench):
-        def ask(self, request: Request[Answer]) -> Answer | Failed:
+        def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
             found = super().ask(request)
             if isinstance(request, ReadyRequest):
                 asked.append("ready")

@@ -10,7 +10,7 @@ from sweeps.records import Failed
 from workers.devices.fake.device import FakeDevice, Faults
 from workers.devices.interface import Sensors
 from workers.measure.readiness import Readiness, await_ready
-from workers.measure.waiting import LOOK_S, WaitLimits
+from workers.measure.waiting import LOOK_S, WaitLimits, wait_until_ready
 
 
 def protocol(wait: float = 300.0, load_wait: float = 60.0, **changes: object) -> Protocol:
@@ -25,14 +25,13 @@ def phone(folder: Path, **faults: object) -> FakeDevice:
 def waited_for(device: FakeDevice, limits: WaitLimits, asked: Protocol) -> Readiness | Failed:
     """Before one block."""
     assert asked.gate is not None
-    waited = seconds = 0.0
-    while True:
-        found = await_ready(device, asked.gate, seconds)
-        waited += found.waited_seconds
-        seconds = limits.next_wait_s(found, waited)
+    gate = asked.gate
+
+    def look(seconds: float) -> Readiness:
         assert 0.0 <= seconds <= LOOK_S
-        if not seconds:
-            return limits.ended(replace(found, waited_seconds=waited))
+        return await_ready(device, gate, seconds)
+
+    return wait_until_ready(look, limits)
 
 
 def seconds_before_each_block(device: FakeDevice, asked: Protocol, blocks: int) -> list[float]:
