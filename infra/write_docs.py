@@ -24,7 +24,8 @@ from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.ranking import ties
 from sweeps.spec import catalog
-from sweeps.spec.sweep import GateSpec, GridSpec
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.protocol import GateSpec
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]

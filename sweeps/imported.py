@@ -8,8 +8,8 @@ import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import EdgeSweepError
-from sweeps.records import DeviceFacts, canonical_key
 from sweeps.stats import median
 from sweeps.text import plain
 from sweeps.tool_logs import ToolLog

@@ -5,7 +5,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from sweeps.errors import StoreError
-from sweeps.records import Variant
+from sweeps.variant import Variant
 
 FILE_NAME = "manifest.json"
 

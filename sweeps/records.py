@@ -4,32 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts, canonical_key
-from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
-
-__all__ = [
-    "DEFAULT_GRANULARITY",
-    "LEFT_OUT_WHEN_EMPTY",
-    "SCHEMA_VERSION",
-    "VIRTUAL_PHONE",
-    "Accuracy",
-    "Block",
-    "Conditions",
-    "DeviceFacts",
-    "Failed",
-    "GateState",
-    "Job",
-    "Measured",
-    "Outcome",
-    "RunAxes",
-    "Settled",
-    "SettledReason",
-    "Skipped",
-    "Stage",
-    "Timing",
-    "Variant",
-    "canonical_key",
-]
+from sweeps.variant import RunAxes, Variant
 
 SCHEMA_VERSION = 1
 """Version of the records as the journal stores them; part of every job key."""
@@ -221,7 +196,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """All accepted blocks of one job on a device that ran the backend, summarised by `sweeps.protocol.presets`."""
+    """All accepted blocks of one job on a device that ran the backend, summarised by `sweeps.protocol.blocks`."""
 
     job_key: str
     rounds: int

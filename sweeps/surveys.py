@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from sweeps.manifest import Manifest
-from sweeps.records import Failed, Skipped, Variant
+from sweeps.records import Failed, Skipped
+from sweeps.variant import Variant
 
 State = Literal["verified", "skipped", "failed"]
 

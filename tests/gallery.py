@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from sweeps.manifest import Manifest
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
 from workers.artifacts import ArtifactStore

@@ -12,11 +12,11 @@ from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
 from sweeps.protocol.sentinel import MOVED
 from sweeps.ranking.ties import UNREPEATED_SPREAD
-from sweeps.records import Variant
 from sweeps.report.simulation import markdown
-from sweeps.spec.sweep import GateSpec
+from sweeps.spec.protocol import GateSpec
 from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import TRUST
+from sweeps.variant import Variant
 from workers.runtimes.torchscript.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
 
 ROOT = Path(__file__).parents[1]

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, DeviceError, RunnerError, SpecError
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
-from sweeps.records import DeviceFacts, Failed, Job, Skipped
-from sweeps.spec.sweep import ModelSpec, SweepSpec
+from sweeps.records import Failed, Job, Skipped
+from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.sweep import SweepSpec
 from sweeps.surveys import Accelerator, Answer
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Device

@@ -12,7 +12,8 @@ from pathlib import Path
 from sweeps import manifest as manifests
 from sweeps.errors import BuildError, EdgeSweepError, StoreError
 from sweeps.manifest import Manifest
-from sweeps.records import Failed, Variant
+from sweeps.records import Failed
+from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
 

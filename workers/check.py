@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeps import manifest as manifests
+from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol
@@ -28,10 +29,11 @@ from sweeps.ranking.compare import (
 )
 from sweeps.ranking.export import Shipped
 from sweeps.ranking.verdict import UNSHIPPABLE
-from sweeps.records import Block, Failed, Job, RunAxes, canonical_key
+from sweeps.records import Block, Failed, Job
 from sweeps.stats import Estimate, median
 from sweeps.store.run_content import fixed_performance_of, gate_of
 from sweeps.trust import disqualified
+from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.measure.attach import attach

@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
 from sweeps.errors import HOST_KINDS, BuildError, DeviceError, in_one_line
 from sweeps.planning.axes import is_calibrated
-from sweeps.planning.plan import Identities, Plan, expand
+from sweeps.planning.keys import Identities
+from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
-from sweeps.records import VIRTUAL_PHONE, DeviceFacts, Variant
 from sweeps.spec import catalog
 from sweeps.spec.sweep import SweepSpec
+from sweeps.variant import Variant
 from workers.devices import registry as devices
 from workers.measure.attach import attach
 from workers.models import data

@@ -3,7 +3,7 @@
 from torch import nn
 
 from sweeps.protocol.sentinel import MODEL
-from sweeps.spec.sweep import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 
 _DATA = DataSpec(
     calibration=SyntheticData(source="synthetic", images=8), evaluation=SyntheticData(source="synthetic", images=8)

@@ -17,7 +17,9 @@ from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job
-from sweeps.spec.sweep import DataSpec, DigitsData, GridSpec, ModelSpec, SweepSpec, SyntheticData
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
+from sweeps.spec.sweep import SweepSpec
 from sweeps.surveys import Cell, Row, SupportTable, table_order
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.events import AttemptFailed, Building, Preparing

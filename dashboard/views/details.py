@@ -8,9 +8,10 @@ import streamlit as st
 from dashboard.inert import line
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
-from sweeps.records import RunAxes, Settled, Variant
+from sweeps.records import Settled
 from sweeps.results import ComparisonConditions
 from sweeps.spec import catalog
+from sweeps.variant import RunAxes, Variant
 
 _AXES = ("model", "grid", *(field.name for field in fields(Variant)), *(field.name for field in fields(RunAxes)))
 _CONDITIONS = (

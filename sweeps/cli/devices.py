@@ -22,7 +22,8 @@ from sweeps.report import accelerators as accelerators_report
 from sweeps.report.devices import facts_document, print_devices
 from sweeps.report.progress import RunProgress
 from sweeps.report.tables import open_console
-from sweeps.spec.sweep import ModelSpec, SweepSpec
+from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.sweep import SweepSpec
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.accelerators import Inquiry, nnapi_only

@@ -15,9 +15,9 @@ from pydantic import ValidationError
 from sweeps.cli.options import executor_option, json_option, print_json, workspace_option
 from sweeps.cli.run import run_spec
 from sweeps.cli.sweep_file import roots_of
+from sweeps.device_facts import canonical_key
 from sweeps.errors import SpecError
 from sweeps.ranking import waterfall
-from sweeps.records import canonical_key
 from sweeps.report.waterfall import render
 from sweeps.spec.messages import sentences
 from sweeps.spec.sweep import SweepSpec, json_schema, load

@@ -16,7 +16,8 @@ from sweeps.errors import EdgeSweepError, SpecError, did_you_mean
 from sweeps.protocol.presets import PRESETS, Protocol, protocol_of
 from sweeps.report import simulation as simulation_report
 from sweeps.report.progress import RunProgress
-from sweeps.spec.sweep import MinutesBudget, SweepSpec
+from sweeps.spec.protocol import MinutesBudget
+from sweeps.spec.sweep import SweepSpec
 from sweeps.stats import NEGLIGIBLE
 from sweeps.surveys import Figures, PhoneFigures, Simulation
 from sweeps.workspace import Workspace

@@ -15,7 +15,8 @@ from sweeps.journal.journal import Journal
 from sweeps.report import support as support_report
 from sweeps.report.progress import RunProgress
 from sweeps.spec.catalog import TORCHSCRIPT
-from sweeps.spec.sweep import DataSpec, ModelSpec, load
+from sweeps.spec.inputs import DataSpec, ModelSpec
+from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
 from workers.models.prepared import PreparedModel
 from workers.support import LISTED, InputShape, Subject, Survey, Weights, grids, subject

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
-from sweeps.records import DeviceFacts
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.text import plain
 from sweeps.workspace import Workspace

@@ -7,13 +7,14 @@ from functools import cache
 
 from pydantic import ValidationError
 
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import StoreError
 from sweeps.journal.file import FIRST_STEP, JournalFile
 from sweeps.json_records import from_json, to_json
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import Protocol, protocol_of
-from sweeps.records import DeviceFacts, Job, Skipped, canonical_key
+from sweeps.records import Job, Skipped
 from sweeps.spec.sweep import SweepSpec
 
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import Any
 
-from sweeps.records import DEFAULT_GRANULARITY, Variant
 from sweeps.spec import catalog
+from sweeps.variant import DEFAULT_GRANULARITY, Variant
 
 _DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
 _UNCALIBRATED = frozenset({"dynamic"})

@@ -6,10 +6,12 @@ A key is never taken from results; what it holds is known before anything is bui
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.planning.axes import is_calibrated
 from sweeps.protocol.presets import Protocol
-from sweeps.records import SCHEMA_VERSION, DeviceFacts, RunAxes, Variant, canonical_key
-from sweeps.spec.sweep import ModelSpec
+from sweeps.records import SCHEMA_VERSION
+from sweeps.spec.inputs import ModelSpec
+from sweeps.variant import RunAxes, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

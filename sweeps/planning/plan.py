@@ -5,16 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.planning.axes import free_axes, resolve_variant
-from sweeps.planning.keys import Identities, ModelIdentity, build_key, job_key, runner_of
+from sweeps.planning.keys import Identities, build_key, job_key, runner_of
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
-from sweeps.records import DeviceFacts, Job, RunAxes, Skipped, Variant
+from sweeps.records import Job, Skipped
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.sweep import SweepSpec
-
-__all__ = ["Identities", "ModelIdentity", "Plan", "Supports", "expand"]
+from sweeps.variant import RunAxes, Variant
 
 Supports = Callable[[Variant, DeviceFacts], str | None]
 

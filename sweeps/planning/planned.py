@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol, protocol_of
-from sweeps.records import DeviceFacts, Job, Skipped
+from sweeps.records import Job, Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

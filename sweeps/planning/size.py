@@ -9,9 +9,11 @@ from sweeps.errors import SpecError
 from sweeps.planning.axes import free_axes
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
-from sweeps.records import RunAxes
 from sweeps.spec import catalog
-from sweeps.spec.sweep import DigitsData, GridSpec, SweepSpec
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DigitsData
+from sweeps.spec.sweep import SweepSpec
+from sweeps.variant import RunAxes
 
 TOO_MANY = 10_000
 """More jobs than this are planned only when the user says so: half a day even at 5 s each."""

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Sequence
 
+from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
-from sweeps.records import VIRTUAL_PHONE, Block, Timing
+from sweeps.records import Block, Timing
 from sweeps.stats import mad, median, outliers, p50_estimate
 from sweeps.trust import disqualified, in_order, stored_in_order
 

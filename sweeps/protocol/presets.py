@@ -3,10 +3,12 @@
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import SpecError
 from sweeps.metrics import METRICS
-from sweeps.records import Timing, canonical_key
-from sweeps.spec.sweep import GateSpec, MinutesBudget, ProtocolSpec, SweepSpec
+from sweeps.records import Timing
+from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
+from sweeps.spec.sweep import SweepSpec
 
 STABLE_WITHIN = 0.05
 """The medians of the last 3 rounds agree when (max - min) / median is at most this."""

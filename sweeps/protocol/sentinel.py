@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from sweeps.records import Block, Variant
-from sweeps.spec.sweep import ModelSpec
+from sweeps.records import Block
+from sweeps.spec.inputs import ModelSpec
 from sweeps.stats import median
+from sweeps.variant import Variant
 
 MOVED = 0.05
 

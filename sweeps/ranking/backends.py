@@ -13,7 +13,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.ties import LATENCY, latency_ratio, simplicity, worse
 from sweeps.ranking.verdict import interval, judge
 from sweeps.results import ResultRow
-from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
 
 TITLE = "NNAPI against the CPU"

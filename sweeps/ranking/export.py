@@ -17,8 +17,8 @@ from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.ranking.compare import Result, SessionConditions
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import UNSHIPPABLE
-from sweeps.records import Variant
 from sweeps.results import read_rows
+from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, leaders, settl
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
 from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge, needs_time, objective_text
 from sweeps.results import ResultRow, of_device, read_rows
-from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from sweeps.metrics import METRICS
 from sweeps.records import Timing
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
-from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.trust import TRUST, disqualified
 
 BoundResult = Literal["pass", "fail", "unresolved"]

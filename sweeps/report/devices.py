@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from sweeps.records import DeviceFacts
+from sweeps.device_facts import DeviceFacts
 from sweeps.report.tables import cells, new_table, open_console
 
 

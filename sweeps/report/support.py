@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sweeps.manifest import Manifest
-from sweeps.records import Failed, Variant
+from sweeps.records import Failed
 from sweeps.surveys import Cell, Column, Row, State, SupportTable, column_of, group_of
 from sweeps.text import plain
+from sweeps.variant import Variant
 
 LEGEND = (
     "A figure is the SQNR in dB of a build that was verified: saved, loaded in a fresh process under its own engine "

@@ -11,41 +11,13 @@ from sweeps.spec import catalog
 from sweeps.spec.fields import DeviceName, Name, Part, check_unique
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import (
-    WEIGHTS,
-    DataSource,
     DataSpec,
-    DigitsData,
-    FolderData,
     ModelSpec,
-    Scalar,
-    SyntheticData,
-    TorchvisionData,
 )
 from sweeps.spec.messages import sentences
-from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
-from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.yaml_source import read_yaml
-
-__all__ = [
-    "WEIGHTS",
-    "ConstraintSpec",
-    "DataSource",
-    "DataSpec",
-    "DigitsData",
-    "FolderData",
-    "GateSpec",
-    "GridSpec",
-    "MinutesBudget",
-    "ModelSpec",
-    "ObjectiveSpec",
-    "ProtocolSpec",
-    "Scalar",
-    "SweepSpec",
-    "SyntheticData",
-    "TorchvisionData",
-    "json_schema",
-    "load",
-]
 
 
 def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
@@ -13,20 +14,9 @@ from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.stopping import full_seconds
-from sweeps.records import (
-    Accuracy,
-    Block,
-    Failed,
-    Job,
-    Measured,
-    RunAxes,
-    Settled,
-    Skipped,
-    Timing,
-    Variant,
-    canonical_key,
-)
+from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled, Skipped, Timing
 from sweeps.results import ResultRow
+from sweeps.variant import RunAxes, Variant
 
 TAG = "edgesweep."
 RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"

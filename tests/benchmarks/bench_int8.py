@@ -22,7 +22,7 @@ from report import Figure, at_least, finish
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 from torch.fx import GraphModule
 
-from sweeps.spec.sweep import DataSpec, DigitsData, ModelSpec
+from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec
 from sweeps.workspace import Workspace
 from tests.workers.native.whole_biases import with_whole_biases
 from workers.models import prepare as models

@@ -16,7 +16,7 @@ from bench_runner import AGAIN, WITHIN_PERCENT, both, difference_percent
 from recipe_case import RUNTIME, build, in_turn, load, p50_ms, say, table
 from report import Figure, finish
 
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript import native_runner
 

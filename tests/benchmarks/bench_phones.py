@@ -27,10 +27,10 @@ from recipe_case import say
 from report import Figure, at_most, finish
 
 from sweeps.cli import run as run_command
+from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import protocol_of
-from sweeps.records import DeviceFacts
 from sweeps.spec import sweep as spec
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace

@@ -15,7 +15,7 @@ from recipe_case import build, in_turn, load, p50_ms, table
 from report import Figure, at_least, finish
 
 from sweeps.planning.axes import saturates_int8
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.devices.local import local_facts
 
 BOUNDS = {"x86 with VNNI": (2.2, 1.8), "x86 without VNNI": (1.25, 2.0)}

@@ -17,7 +17,7 @@ import torch
 from recipe_case import build, in_turn, load, p50_ms, say, table
 from report import Figure, finish
 
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.runtimes.interface import RunRequest
 
 WITHIN_PERCENT = 5.0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sweeps.manifest import Manifest
 from sweeps.protocol import presets as protocol
-from sweeps.records import Variant
 from sweeps.spec import sweep as spec
+from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from workers.models import prepare as models
 from workers.models.package import BuildInputs

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import resolve_variant
-from sweeps.records import DeviceFacts, Variant
+from sweeps.variant import Variant
 from tests.workers.runtimes.runs import asking_for
 from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes import registry

@@ -9,23 +9,21 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.launch import APP
+from sweeps.device_facts import DeviceFacts
 from sweeps.imported import Imported
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Manifest, TensorSpec, Verification
-from sweeps.planning.plan import Identities, ModelIdentity, Plan, expand
+from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
-from sweeps.records import Accuracy, Block, Conditions, DeviceFacts, Failed, Job, Settled, Variant
-from sweeps.spec.sweep import (
-    DataSpec,
-    DigitsData,
-    GridSpec,
-    MinutesBudget,
-    ModelSpec,
-    ObjectiveSpec,
-    ProtocolSpec,
-    SweepSpec,
-)
+from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Settled
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
+from sweeps.spec.sweep import SweepSpec
 from sweeps.store.mlflow import Store
+from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
 from tests.fresh_mlflow import fresh_mlflow

@@ -13,7 +13,7 @@ from dashboard import charts, rows
 from dashboard.inert import line
 from sweeps.ranking.backends import BackendFigure, BackendPair, Best
 from sweeps.records import Job
-from sweeps.spec.sweep import GridSpec
+from sweeps.spec.grid import GridSpec
 from sweeps.stats import Estimate
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL, PHONE, Recorder

@@ -8,9 +8,10 @@ from dashboard.charts import STATUS
 from dashboard.rows import accuracy_metric, checked, ranked, shown_names
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
-from sweeps.records import RunAxes, Settled, Variant
+from sweeps.records import Settled
 from sweeps.results import ResultRow, to_frame
-from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.variant import RunAxes, Variant
 
 
 def row(name: str, ms: float | None, variant: Variant | None = None, **figures: float) -> ResultRow:

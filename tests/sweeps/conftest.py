@@ -4,22 +4,17 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.manifest import Manifest, TensorSpec, Verification
-from sweeps.planning.plan import Identities, ModelIdentity, Plan
-from sweeps.records import (
-    Accuracy,
-    Block,
-    Conditions,
-    DeviceFacts,
-    Failed,
-    Job,
-    RunAxes,
-    Skipped,
-    Variant,
-    canonical_key,
-)
+from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.plan import Plan
+from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Skipped
 from sweeps.results import ResultRow
-from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.spec.sweep import SweepSpec
+from sweeps.variant import RunAxes, Variant
 
 EVALUATION_ID = "e" * 64
 

@@ -12,7 +12,7 @@ from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.report.ranking import print_ranking
 from sweeps.results import to_frame
-from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.tool_logs import ToolLog
 
 FREE = ObjectiveSpec(constraints=())

@@ -15,10 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import FINAL_KINDS, StoreError
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
-from sweeps.records import Block, DeviceFacts, Failed, Job, Measured
-from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, ProtocolSpec, SyntheticData
+from sweeps.records import Block, Failed, Job, Measured
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, SyntheticData
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import ProtocolSpec
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
 from tests import shared

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import SpecError
-from sweeps.spec.sweep import GridSpec, ModelSpec
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import ModelSpec
 from sweeps.surveys import Answer
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, nnapi_only

@@ -14,8 +14,9 @@ from sweeps.errors import DeviceError, EdgeSweepError, StoreError
 from sweeps.protocol.presets import PRESETS, resolve
 from sweeps.ranking.compare import Result
 from sweeps.ranking.export import BlockProtocol, Expected, GateLimits, Shipped, read_shipped
-from sweeps.records import Block, Variant
-from sweeps.spec.sweep import ProtocolSpec
+from sweeps.records import Block
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs

@@ -10,7 +10,8 @@ from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.backends import NOT_MEASURED
 from sweeps.ranking.rank import rank
-from sweeps.spec.sweep import ObjectiveSpec, SweepSpec, load
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.sweep import SweepSpec, load
 from sweeps.store import mlflow as store
 from sweeps.store import reading
 from tests.workers.tiny_sweep import PROTOCOL, Sweep

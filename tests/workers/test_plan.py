@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.records import DeviceFacts
-from sweeps.spec.sweep import GridSpec
+from sweeps.spec.grid import GridSpec
 from tests.workers.tiny_sweep import Sweep
 from workers import plan as planner
 from workers.devices import registry as devices

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.ao.quantization import quantize_dynamic
 
-from sweeps.spec.sweep import ModelSpec
+from sweeps.spec.inputs import ModelSpec
 from sweeps.workspace import Workspace
 from workers.models.data import digits_for_training
 from workers.models.eager import eager_logits, load_eager

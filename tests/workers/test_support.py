@@ -16,7 +16,8 @@ from sweeps.journal.journal import Journal
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
 from sweeps.report.support import terminal_text
-from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, SyntheticData
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.surveys import SupportTable, column_of, group_of
 from sweeps.workspace import Workspace
 from workers.driver.events import AttemptFailed, Building

@@ -11,7 +11,9 @@ from sweeps.planning.plan import Plan
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
 from sweeps.records import Measured, Outcome
-from sweeps.spec.sweep import DataSpec, GridSpec, ObjectiveSpec, SyntheticData
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, SyntheticData
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import mlflow as store
 from sweeps.store import reading
 from tests.workers.tiny_sweep import Sweep

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from sweeps.records import Job, RunAxes, Variant
+from sweeps.records import Job
+from sweeps.variant import RunAxes, Variant
 from workers.devices.local import local_facts
 from workers.models.code import construct
 from workers.models.package import BuildInputs, ModelPackage

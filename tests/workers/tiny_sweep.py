@@ -8,7 +8,10 @@ import torch
 
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
-from sweeps.spec.sweep import DataSpec, GridSpec, ModelSpec, ProtocolSpec, SweepSpec, SyntheticData
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.spec.sweep import SweepSpec
 from sweeps.workspace import Workspace
 from tests import gallery
 from tests.workers.tiny_model import SOURCE

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.records import DeviceFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
-from sweeps.records import DeviceFacts, canonical_key
 from workers.cores import clusters
 from workers.devices.interface import Completed, Sensors
 from workers.devices.linux.sensors import look

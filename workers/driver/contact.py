@@ -4,10 +4,11 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ABSENT_KINDS, HOST_KINDS
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.protocol.presets import Protocol
-from sweeps.records import Block, DeviceFacts, Failed, Job
+from sweeps.records import Block, Failed, Job
 from workers.driver.context import RunContext
 from workers.driver.events import Away, Event, Measuring, Waiting
 from workers.driver.side_by_side import Ask, Steps

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from sweeps.records import DeviceFacts, Job
+from sweeps.device_facts import DeviceFacts
+from sweeps.records import Job
 from workers.driver.accuracy_pass import AccuracyPass
 from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.protocol import sentinel
-from sweeps.records import Block, DeviceFacts
+from sweeps.records import Block
 from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.events import DeviceChanged

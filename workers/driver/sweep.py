@@ -6,15 +6,16 @@ Everything is in the journal before its event is yielded, so the driver may be e
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError, DataError, ModelError, StoreError
 from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.json_records import to_json
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
-from sweeps.records import DeviceFacts, Failed, Job
+from sweeps.records import Failed, Job
 from sweeps.spec import catalog
-from sweeps.spec.sweep import ModelSpec
+from sweeps.spec.inputs import ModelSpec
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.contact import merge_host_events
 from workers.driver.context import RunContext

@@ -9,7 +9,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
 
-from sweeps.records import DeviceFacts, Failed
+from sweeps.device_facts import DeviceFacts
+from sweeps.records import Failed
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from sweeps.records import DeviceFacts, Failed, Variant
+from sweeps.device_facts import DeviceFacts
+from sweeps.records import Failed
 from sweeps.spec import catalog
+from sweeps.variant import Variant
 from workers.artifacts import PackedArtifact
 from workers.measure.bench import AnswerT, Request
 from workers.models.package import BuildInputs

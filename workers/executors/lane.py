@@ -4,8 +4,9 @@ import time
 from dataclasses import fields
 from pathlib import Path
 
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError, EdgeSweepError, in_one_line
-from sweeps.records import DeviceFacts, Failed, Stage, canonical_key
+from sweeps.records import Failed, Stage
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.devices.local import from_os_error
 from workers.measure.attach import attach

@@ -17,8 +17,10 @@ from typing import Any
 import ray
 from ray import exceptions
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
-from sweeps.records import DeviceFacts, Failed, Job, Variant
+from sweeps.records import Failed, Job
+from sweeps.variant import Variant
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, DeviceError, RunnerError
-from sweeps.records import DeviceFacts
 from workers.devices import registry as devices
 from workers.devices.interface import Device
 from workers.devices.local import from_os_error

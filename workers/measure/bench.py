@@ -8,8 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Generic, TypeVar
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, DeviceError, RunnerError
-from sweeps.records import DeviceFacts, Failed, Job, Stage
+from sweeps.records import Failed, Job, Stage
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Completed, Device, Sensors
 from workers.devices.local import LocalDevice, from_os_error

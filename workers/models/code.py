@@ -17,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
-from sweeps.records import canonical_key
 
 if TYPE_CHECKING:
     import torch

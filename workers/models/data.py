@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import DataError
-from sweeps.spec.sweep import DataSource, DataSpec, DigitsData, FolderData, TorchvisionData
+from sweeps.spec.inputs import DataSource, DataSpec, DigitsData, FolderData, TorchvisionData
 from workers.models.data_sources import CALIBRATION_IMAGES, digits, one_folder, selection
 from workers.models.dataset import DataManifest, Dataset, Selection
 from workers.models.images import InputShape

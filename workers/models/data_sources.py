@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.errors import DataError
-from sweeps.spec.sweep import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
+from sweeps.spec.inputs import DataSource, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.dataset import DataManifest, Dataset, Selection, check_memory
 from workers.models.images import PREPARATION, InputShape, balanced_order, decoded, enlarged, prepared, smooth_images
 

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import psutil
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import DataError
-from sweeps.records import canonical_key
 from workers.models.images import InputShape
 from workers.models.package import Images, Labels
 

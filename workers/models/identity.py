@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
-from sweeps.planning.plan import ModelIdentity
-from sweeps.records import canonical_key
-from sweeps.spec.sweep import ModelSpec
+from sweeps.planning.keys import ModelIdentity
+from sweeps.spec.inputs import ModelSpec
 from workers.models import data as datasets
 from workers.models.code import RECORDED_IDS, OwnCode, construct, own_code
 

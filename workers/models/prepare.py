@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import DataError, ModelError
-from sweeps.records import canonical_key
-from sweeps.spec.sweep import DataSpec, ModelSpec
+from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.workspace import Workspace
 from workers.models import data as datasets
 from workers.models import demo_training, weights

@@ -16,8 +16,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
-from sweeps.records import canonical_key
 from workers.native.file_lock import locked
 
 _log = logging.getLogger(__name__)

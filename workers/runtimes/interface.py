@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
 from sweeps.metrics import checked_extra
-from sweeps.records import DeviceFacts, Variant
+from sweeps.variant import Variant
 from workers.models.package import BuildInputs, Images
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.cli import run as run_command
+from sweeps.device_facts import DeviceFacts
 from sweeps.planning.plan import Plan
-from sweeps.records import DeviceFacts, Failed
-from sweeps.spec.sweep import GridSpec
+from sweeps.records import Failed
+from sweeps.spec.grid import GridSpec
 from sweeps.workspace import Workspace
 from tests.workers.tiny_sweep import Sweep
 from workers.devices.fake.device import FakeDevice, Faults

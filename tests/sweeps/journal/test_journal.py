@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal, build_failure_keys, judged_key
@@ -23,20 +24,10 @@ from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import resolve
 from sweeps.protocol.sentinel import LOOK_BLOCKS, round_of
-from sweeps.records import (
-    Accuracy,
-    Block,
-    Conditions,
-    DeviceFacts,
-    Failed,
-    Job,
-    Measured,
-    RunAxes,
-    Settled,
-    Skipped,
-    Variant,
-)
-from sweeps.spec.sweep import DataSpec, FolderData, ProtocolSpec
+from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Settled, Skipped
+from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.variant import RunAxes, Variant
 
 RECORDS = (Accuracy, Block, Conditions, DeviceFacts, Failed, Job, RunAxes, Skipped, Variant)
 

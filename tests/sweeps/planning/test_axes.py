@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.planning.axes import free_axes, is_calibrated, resolve_variant
-from sweeps.records import Variant
 from sweeps.spec import catalog
-from sweeps.spec.sweep import GridSpec
+from sweeps.spec.grid import GridSpec
+from sweeps.variant import Variant
 
 ABIS = ("x86_64", "x86", "arm64-v8a", "armeabi-v7a", "riscv64")
 

@@ -17,25 +17,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import SpecError
 from sweeps.planning import size
-from sweeps.planning.plan import Identities, ModelIdentity, Plan, expand
+from sweeps.planning.keys import Identities, ModelIdentity
+from sweeps.planning.plan import Plan, expand
 from sweeps.planning.size import check_size, count, estimate_seconds
 from sweeps.protocol.presets import protocol_of, resolve
-from sweeps.records import SCHEMA_VERSION, DeviceFacts, Job, RunAxes, Variant, canonical_key
+from sweeps.records import SCHEMA_VERSION, Job
 from sweeps.spec import catalog
-from sweeps.spec.sweep import (
-    DataSpec,
-    DigitsData,
-    FolderData,
-    GridSpec,
-    ModelSpec,
-    ObjectiveSpec,
-    ProtocolSpec,
-    SweepSpec,
-    SyntheticData,
-    load,
-)
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.spec.sweep import SweepSpec, load
+from sweeps.variant import RunAxes, Variant
 from workers.runtimes import registry
 
 X86 = DeviceFacts(

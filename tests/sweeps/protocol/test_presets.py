@@ -8,22 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError, SpecError
 from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summarize
 from sweeps.protocol.presets import DEFAULT_GATE, LAST_LOOK, PRESETS, Gate, protocol_of, resolve
 from sweeps.protocol.stopping import shuffled_order
-from sweeps.records import VIRTUAL_PHONE, Block, Conditions
-from sweeps.spec.sweep import (
-    ConstraintSpec,
-    GateSpec,
-    GridSpec,
-    MinutesBudget,
-    ModelSpec,
-    ObjectiveSpec,
-    ProtocolSpec,
-    SweepSpec,
-    json_schema,
-)
+from sweeps.records import Block, Conditions
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
+from sweeps.spec.sweep import SweepSpec, json_schema
 from sweeps.trust import TRUST, disqualified, in_order
 
 QUICK = resolve(ProtocolSpec(preset="quick"))

@@ -8,7 +8,7 @@ import pytest
 from sweeps.protocol.presets import Protocol, resolve
 from sweeps.protocol.stopping import Contest, full_seconds, settles
 from sweeps.records import Block
-from sweeps.spec.sweep import MinutesBudget, ProtocolSpec
+from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 
 FULL = resolve(ProtocolSpec(preset="full"))
 RACE = resolve(ProtocolSpec(), "race")

@@ -9,10 +9,10 @@ import pytest
 from sweeps.ranking.backends import NONE_COUNTS, NOT_MEASURED, BackendFigure, BackendPair
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
-from sweeps.records import Variant
 from sweeps.report.ranking import print_ranking
 from sweeps.results import ResultRow, to_frame
-from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.variant import Variant
 
 FREE = ObjectiveSpec(constraints=())
 CPU = Variant(layout="nhwc", fuse=True, optimize=True)

@@ -8,7 +8,7 @@ from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.results import to_frame
-from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.spec.objective import ObjectiveSpec
 
 FREE = ObjectiveSpec(constraints=())
 QUICK, SLOW = 0, 1  # jobs of two variants: fp32, int8

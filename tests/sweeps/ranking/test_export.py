@@ -14,7 +14,8 @@ from sweeps.ranking.export import Shipped, export_candidate, read_shipped
 from sweeps.ranking.rank import rank
 from sweeps.ranking.verdict import TIMED
 from sweeps.results import read_rows, to_frame
-from sweeps.spec.sweep import GateSpec, ObjectiveSpec, ProtocolSpec
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.workspace import Workspace
 
 MODEL = b"a model"

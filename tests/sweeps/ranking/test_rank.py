@@ -10,7 +10,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.document import explain, ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.records import Settled
-from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import Estimate, p50_estimate
 
 FREE = ObjectiveSpec(constraints=())

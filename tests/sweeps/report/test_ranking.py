@@ -15,7 +15,8 @@ from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.report.status import print_status
 from sweeps.results import ResultRow, to_frame
-from sweeps.spec.sweep import ConstraintSpec, ObjectiveSpec, ProtocolSpec
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.protocol import ProtocolSpec
 from sweeps.trust import TRUST
 
 FREE = ObjectiveSpec(constraints=())

@@ -6,9 +6,10 @@ import re
 import pytest
 
 from sweeps.manifest import Coverage, Manifest, TensorSpec, Verification
-from sweeps.records import Failed, RunAxes, Skipped, Variant
+from sweeps.records import Failed, Skipped
 from sweeps.report.support import count, document, markdown, terminal_text
 from sweeps.surveys import Cell, Row, SupportTable, table_order
+from sweeps.variant import RunAxes, Variant
 
 SHAPE = (1, 3, 64, 64)
 SCRIPT = Variant(layout="nhwc", fuse=True, optimize=True)

@@ -17,21 +17,11 @@ import sweeps
 from sweeps.errors import SpecError
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import PRESETS
-from sweeps.spec.sweep import (
-    ConstraintSpec,
-    DataSpec,
-    DigitsData,
-    FolderData,
-    GateSpec,
-    GridSpec,
-    ModelSpec,
-    ObjectiveSpec,
-    ProtocolSpec,
-    SweepSpec,
-    TorchvisionData,
-    json_schema,
-    load,
-)
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.protocol import GateSpec, ProtocolSpec
+from sweeps.spec.sweep import SweepSpec, json_schema, load
 from sweeps.spec.yaml_source import MAX_BYTES, read_yaml
 
 SPECS = sorted((Path(sweeps.__file__).parent / "specs").glob("*.yaml"))

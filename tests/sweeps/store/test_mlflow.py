@@ -30,7 +30,7 @@ from sweeps.protocol.sentinel import LOOK_BLOCKS, round_of
 from sweeps.ranking.rank import rank
 from sweeps.ranking.verdict import TIMED
 from sweeps.results import FRAME_COLUMNS, to_frame
-from sweeps.spec.sweep import ObjectiveSpec
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import client as store_client
 from sweeps.store.mlflow import Store, run_content
 from sweeps.store.reading import list_sweeps, load, load_imported

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from sweeps.journal.journal import Journal
-from sweeps.records import Measured, Settled, Variant
+from sweeps.records import Measured, Settled
 from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job, to_row
+from sweeps.variant import Variant
 
 SETTLED = Settled(
     job_key="k",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from sweeps.records import DeviceFacts
+from sweeps.device_facts import DeviceFacts
 from workers.devices.local import LocalDevice
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from edgesweep_toy.runner import NAME, VERSION
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest, TensorSpec, Verification
-from sweeps.records import DeviceFacts, Variant
+from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript import report

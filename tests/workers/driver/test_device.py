@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError
 from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import protocol_of
-from sweeps.records import DeviceFacts, Failed, Job, Measured, Timing
+from sweeps.records import Failed, Job, Measured, Timing
 from sweeps.results import ResultRow
-from sweeps.spec.sweep import GateSpec, GridSpec, MinutesBudget, ObjectiveSpec, ProtocolSpec, SweepSpec
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
+from sweeps.spec.sweep import SweepSpec
 from tests.gallery import RememberingHost
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices import registry

@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps.cli.main import main
+from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.records import VIRTUAL_PHONE
 from tests.conftest import OWN_NET
 from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.phone import VirtualPhone, up

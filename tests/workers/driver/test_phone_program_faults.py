@@ -14,7 +14,8 @@ from sweeps.journal.journal import Journal
 from sweeps.ranking import rank
 from sweeps.records import Block, Failed, Measured
 from sweeps.report.ranking import print_ranking
-from sweeps.spec.sweep import GateSpec, GridSpec
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.protocol import GateSpec
 from sweeps.store.reading import load
 from tests.workers.phone_sweep import (
     MANY_IMAGES,

@@ -12,7 +12,8 @@ import torch
 from sweeps.errors import StoreError
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.records import Failed, Measured
-from sweeps.spec.sweep import DataSpec, FolderData, GridSpec, ModelSpec, SyntheticData
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.inputs import DataSpec, FolderData, ModelSpec, SyntheticData
 from tests.workers.tiny_sweep import BuiltSweep, Sweep
 from workers.driver.events import AttemptFailed, Building, Measuring, Preparing, TrackingDown
 from workers.models import prepare as models

@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sweeps.records import Failed, Variant
+from sweeps.records import Failed
+from sweeps.variant import Variant
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import TRANSIENT_KINDS, PackedArtifact
 from workers.executors.inline import InlineExecutor

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sweeps.records import Failed, Variant
+from sweeps.records import Failed
+from sweeps.variant import Variant
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.devices.fake.device import FakeDevice

@@ -10,10 +10,12 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError
 from sweeps.protocol.presets import resolve
-from sweeps.records import Block, DeviceFacts, Failed, Job, RunAxes, Variant
-from sweeps.spec.sweep import ProtocolSpec
+from sweeps.records import Block, Failed, Job
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.variant import RunAxes, Variant
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.devices.interface import Sensors

@@ -10,8 +10,9 @@ import pytest
 
 from sweeps.errors import DeviceError
 from sweeps.protocol.presets import resolve
-from sweeps.records import Block, Failed, Variant
-from sweeps.spec.sweep import ProtocolSpec
+from sweeps.records import Block, Failed
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.variant import Variant
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore

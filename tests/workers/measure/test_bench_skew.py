@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.protocol.presets import resolve
-from sweeps.records import Failed, Variant
-from sweeps.spec.sweep import ProtocolSpec
+from sweeps.records import Failed
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.variant import Variant
 from tests import gallery
 from tests.workers.runtimes.test_skew import rewritten
 from tests.workers.tiny_model import tiny_inputs, tiny_job

@@ -10,15 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import resolve
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
-from sweeps.records import VIRTUAL_PHONE, Block, Failed, Job, Measured, Variant
-from sweeps.spec.sweep import GridSpec, ObjectiveSpec, ProtocolSpec
+from sweeps.records import Block, Failed, Job, Measured
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import ProtocolSpec
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
 from sweeps.tool_logs import parse_speed_benchmark
+from sweeps.variant import Variant
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from tests.workers.tiny_sweep import PROTOCOL, Sweep

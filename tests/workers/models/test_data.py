@@ -13,7 +13,7 @@ import torchvision.transforms
 from PIL import Image
 
 from sweeps.errors import DataError
-from sweeps.spec.sweep import DataSpec, DigitsData, FolderData, SyntheticData, TorchvisionData
+from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, SyntheticData, TorchvisionData
 from workers.models.data import as_loaded, digits_for_training, load, manifests
 
 SHAPE = (1, 3, 32, 32)
@@ -73,7 +73,7 @@ def test_digits_have_the_models_shape_and_stay_within_one() -> None:
 def test_manifests_need_no_torch_and_are_the_same_in_every_process(animals: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from workers.models.data import manifests;"
-        "from sweeps.spec.sweep import DataSpec, FolderData, DigitsData;"
+        "from sweeps.spec.inputs import DataSpec, FolderData, DigitsData;"
         "folder = FolderData(source='folder', path=Path(sys.argv[1]));"
         "d = DataSpec(calibration=folder, evaluation=DigitsData(source='digits'));"
         "a, b = manifests(d); assert 'torch' not in sys.modules; print(a.id, b.id)"

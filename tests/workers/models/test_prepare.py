@@ -12,7 +12,7 @@ import torch
 import torchvision
 
 from sweeps.errors import DataError, ModelError
-from sweeps.spec.sweep import DataSpec, DigitsData, ModelSpec, SyntheticData, TorchvisionData
+from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData, TorchvisionData
 from sweeps.workspace import Workspace
 from workers.models import weights
 from workers.models.data import load
@@ -71,7 +71,7 @@ def act(x):
 
 PREPARE = """
 from pathlib import Path
-from sweeps.spec.sweep import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.workspace import Workspace
 from workers.models.prepare import prepare
 
@@ -115,7 +115,7 @@ def own(function: str = "net", **more: object) -> ModelSpec:
 def test_an_identity_needs_no_torch_and_runs_no_code_of_the_user(project: Path) -> None:
     (project / "nets.py").write_text(NET + "\nraise SystemExit('was run')\n")
     program = (
-        "import sys; from pathlib import Path; from sweeps.spec.sweep import ModelSpec;"
+        "import sys; from pathlib import Path; from sweeps.spec.inputs import ModelSpec;"
         "from workers.models.identity import identify;"
         "m = identify(ModelSpec(source='nets:net', weights='random', seed=3), [Path(sys.argv[1])]);"
         "assert not {'torch', 'nets'} & set(sys.modules); print(m.source, m.weights_id)"

@@ -18,7 +18,7 @@ from torch.backends._nnapi.prepare import convert_model_to_nnapi
 
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import TensorSpec
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import RUNNER, asking_for, evaluating

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sweeps.manifest import Manifest
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.runs import answers, asking_for, evaluating

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sweeps.manifest import Manifest
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.models.code import construct
 from workers.models.eager import eager_logits, load_eager
 from workers.models.package import BuildInputs, ModelPackage

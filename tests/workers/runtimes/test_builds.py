@@ -15,7 +15,7 @@ import torch
 
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunReport, RunRequest

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.planning.axes import resolve_variant
-from sweeps.records import DeviceFacts, Variant
+from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.eager.package_file import NoPackage, read, write
 from workers.runtimes.eager.runtime import Eager

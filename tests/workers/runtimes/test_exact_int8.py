@@ -10,7 +10,7 @@ import torch
 from torch.ao.nn import quantized as nnq
 
 from sweeps.manifest import Manifest
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from tests.workers.runtimes.int8_cpu import VNNI, here_sums_are_exact, printed_as_avx2
 from tests.workers.runtimes.runs import asking_for, evaluating, refused, run
 from workers.models.package import BuildInputs

@@ -7,7 +7,7 @@ import torch
 from torch.ao.nn import quantized as nnq
 
 from sweeps.errors import BuildError
-from sweeps.records import DEFAULT_GRANULARITY
+from sweeps.variant import DEFAULT_GRANULARITY
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager

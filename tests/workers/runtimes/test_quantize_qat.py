@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from sweeps.records import DEFAULT_GRANULARITY
+from sweeps.variant import DEFAULT_GRANULARITY
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from tests.workers.runtimes.nets import Keeps
 from tests.workers.runtimes.runs import refused, run
 from workers.models.package import BuildInputs

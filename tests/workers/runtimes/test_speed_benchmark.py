@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
-from sweeps.records import DeviceFacts
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 

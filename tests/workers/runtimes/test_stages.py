@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from sweeps.planning.axes import resolve_variant
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.runtimes.torchscript.stage_keys import Sources, code_id, stage_keys
 from workers.runtimes.torchscript.stages import Stages
 

@@ -2,7 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.records import DeviceFacts, Variant
+from sweeps.device_facts import DeviceFacts
+from sweeps.variant import Variant
 from workers.runtimes.torchscript.runtime import TorchScript
 
 PHONE = DeviceFacts(

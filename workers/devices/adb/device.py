@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, in_one_line
-from sweeps.records import DeviceFacts
 from workers.devices.adb.attempt import BOOT_ID, Attempt
 from workers.devices.adb.files import AdbFiles
 from workers.devices.adb.host import AdbHost

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from sweeps.records import DeviceFacts
+from sweeps.device_facts import DeviceFacts
 from workers.cores import clusters
 from workers.devices.adb.link import FOLDER
 from workers.devices.interface import Sensors

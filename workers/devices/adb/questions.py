@@ -3,7 +3,7 @@
 import hashlib
 import re
 
-from sweeps.records import DeviceFacts
+from sweeps.device_facts import DeviceFacts
 from workers.devices.adb.attempt import BOOT_ID
 from workers.devices.adb.facts import CPU_FILES, parse_properties, read_facts, read_sensors
 from workers.devices.adb.link import AdbLink

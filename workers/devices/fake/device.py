@@ -14,8 +14,8 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Literal
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, did_you_mean
-from sweeps.records import DeviceFacts
 from workers.devices.fake import runner as fake_runner
 from workers.devices.fake.phones import PHONES, Phone
 from workers.devices.fake.physics import SimulatedPhone

@@ -3,10 +3,11 @@
 from importlib import metadata
 from pathlib import Path
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.manifest import Manifest
-from sweeps.records import DeviceFacts, Variant
 from sweeps.spec import catalog
+from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION

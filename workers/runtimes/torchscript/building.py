@@ -9,7 +9,7 @@ import torch
 
 from sweeps.manifest import Coverage, EvalSibling, Manifest, TensorSpec, Verification
 from sweeps.planning.axes import is_calibrated
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.models.eager import eager_logits, load_eager
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunRequest, Runtime

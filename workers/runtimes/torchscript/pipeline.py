@@ -11,7 +11,7 @@ from torch.utils.mobile_optimizer import optimize_for_mobile
 
 from sweeps.errors import BuildError
 from sweeps.manifest import Coverage, TensorSpec
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.models.eager import load_eager
 from workers.models.package import BuildInputs, Images
 from workers.runtimes.torchscript import capture, metal, quantize

@@ -4,8 +4,8 @@ import os
 import re
 from pathlib import Path
 
+from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
 from sweeps.errors import BuildError
-from sweeps.records import VIRTUAL_PHONE, DeviceFacts
 from workers.native.compiler import cache_folder
 from workers.runtimes.interface import Program
 from workers.runtimes.torchscript import native_runner

@@ -4,9 +4,10 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError
 from sweeps.manifest import Manifest
-from sweeps.records import DeviceFacts, Variant
+from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript import programs, references, report

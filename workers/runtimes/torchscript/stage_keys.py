@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sweeps.records import Variant, canonical_key
+from sweeps.device_facts import canonical_key
+from sweeps.variant import Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,8 @@
 
 import re
 
-from sweeps.records import DeviceFacts, Variant
+from sweeps.device_facts import DeviceFacts
+from sweeps.variant import Variant
 from workers.native.compiler import INSTALL
 
 LAYOUTS = ("nchw", "nhwc")

@@ -11,7 +11,7 @@ import numpy as np
 
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Verification
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
 from workers.runtimes.interface import RunReport, RunRequest

@@ -8,8 +8,8 @@ from typing import NoReturn
 
 import pytest
 
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.records import DeviceFacts
 from tests.workers.devices.adb.scripted_phone import Answer, scripted
 from workers.devices.adb import questions
 from workers.devices.adb.facts import parse_battery, parse_clusters, parse_properties, read_facts, read_sensors

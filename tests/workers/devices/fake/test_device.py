@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweeps.errors import DeviceError, RunnerError
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
