@@ -4,12 +4,9 @@
 simulator for the protocol page, which takes about two minutes.
 """
 
-import ast
 import inspect
 import platform
-import re
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -17,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
+
+from tree_text import tree
 
 from sweeps import stats
 from sweeps.protocol import blocks, racing, sentinel
@@ -30,94 +29,11 @@ from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
 PROTOCOL = ROOT / "infra" / "protocol.md"
-_WIDTH = 120
-
-PACKAGES = ("sweeps", "workers", "dashboard")
-
-STEPS = ("command", "spec", "planning", "build", "measure", "journal", "store", "ranking", "report", "dashboard")
-"""The way of the data. A folder of a package names its step in its docstring, in a line `Step: build`."""
-
-OTHER_FOLDERS = {
-    "sweeps/specs/": "Sweep files that run.",
-    "infra/": "Pinned versions, documents and what writes them, rules for phones.",
-    "tests/": "Mirror the packages; tests/benchmarks/ is make bench.",
-}
-"""Folders without a package's docstring."""
-
 SIMULATIONS = {
     "Builds that lie apart": ("--base-ms", "10", "--sigma", "0.35", "--seeds", "500"),
     "Builds that lie close, and are slow": ("--base-ms", "60", "--sigma", "0.15", "--seeds", "500"),
 }
 """Headings of the protocol page, and what `edgesweep simulate` is given for each."""
-
-
-def folders(root: Path = ROOT) -> list[tuple[Path, str]]:
-    """The packages' folders with Python in them, each with its step: the packages themselves, then in the data's order.
-
-    A package needs no step; a folder inside another that has one may leave it out. Raises `ValueError` for a folder
-    without a step or with an unknown one.
-    """
-    found: list[tuple[Path, str]] = []
-    steps: dict[Path, str] = {}
-    for package in PACKAGES:
-        for folder in sorted({path.parent for path in (root / package).rglob("*.py")}):
-            told = re.search(r"^Step: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
-            step = told[1] if told else steps.get(folder.parent, "")
-            if (step or folder.parent != root) and step not in STEPS:
-                shown = folder.relative_to(root).as_posix()
-                raise ValueError(f"{shown}/__init__.py needs a line `Step: ...` with one of: {', '.join(STEPS)}")
-            steps[folder] = step
-            found.append((folder, step))
-    return sorted(found, key=lambda one: (STEPS.index(one[1]) + 1 if one[1] else 0, one[0].parts))
-
-
-def tree(root: Path = ROOT) -> str:
-    """Every folder in the data's order: its step, what it does, and the names of its modules; as fenced text.
-
-    Raises `ValueError` for a folder whose `__init__.py` does not say what it does.
-    """
-    lines: list[str] = []
-    listed = folders(root)
-    last = ""
-    for folder, step in listed:
-        shown = f"{folder.relative_to(root).as_posix()}/"
-        about = sentence(folder / "__init__.py")
-        if not about:
-            raise ValueError(f"{shown}__init__.py does not say what the folder does")
-        above = [one for one, its in listed if one in folder.parents and its == step]
-        name = f"{'  ' * len(above)}{folder.name}/" if above else shown
-        lines += _entry(step if step != last else "", name, about)
-        lines += _entry("", "", _modules(folder), indent="  ")
-        last = step
-    for shown, about in OTHER_FOLDERS.items():
-        lines += _entry("", shown, about)
-    return "```text\n" + "\n".join(lines) + "\n```\n"
-
-
-def _modules(folder: Path) -> str:
-    """Their names, after that of the one to begin with, where the folder's docstring has a line `Start: ...`.
-
-    Raises `ValueError` where there is no such module.
-    """
-    names = [path.stem for path in sorted(folder.glob("[!_]*.py"))]
-    names += [path.name for path in sorted(folder.glob("*.cpp"))]
-    told = re.search(r"^Start: (.+)$", _docstring(folder / "__init__.py"), re.MULTILINE)
-    if told is None:
-        return ", ".join(names)
-    if told[1] not in names:
-        raise ValueError(f"{folder.name}/__init__.py starts at {told[1]}, which is none of its modules")
-    others = ", ".join(name for name in names if name != told[1])
-    return f"start at {told[1]}" + (f"; {others}" if others else "")
-
-
-def sentence(source: Path) -> str:
-    """The first sentence of a module's docstring, or of a C++ file's first comment; empty where there is none."""
-    if source.suffix == ".py":
-        about = _docstring(source)
-    else:
-        text = source.read_text(encoding="utf-8")
-        about = re.sub(r"^// ?", "", text.partition("\n\n")[0], flags=re.MULTILINE)
-    return re.split(r"(?<=[.!?])\s", " ".join(about.split("\n\n")[0].split()))[0]
 
 
 def axes() -> str:
@@ -304,17 +220,6 @@ def _values(kind: Any, default: tuple[Any, ...]) -> str:
 
 def _marked(values: Iterable[object], default: tuple[Any, ...]) -> list[str]:
     return [f"**{value}**" if value in default else str(value) for value in values]
-
-
-def _docstring(module: Path) -> str:
-    return (ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or "") if module.exists() else ""
-
-
-def _entry(step: str, name: str, text: str, indent: str = "") -> list[str]:
-    """A step, a folder and a text of as many lines as it takes, in three columns."""
-    parts = textwrap.wrap(text, _WIDTH - 32 - len(indent), break_on_hyphens=False)
-    starts = [f"{step:10}{name:22}", *[" " * 32] * len(parts)]
-    return [f"{start}{indent}{part}" for start, part in zip(starts, parts, strict=False)]
 
 
 if __name__ == "__main__":

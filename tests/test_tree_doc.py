@@ -12,22 +12,22 @@ ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def write_docs() -> dict[str, Any]:
-    return runpy.run_path(str(ROOT / "infra" / "write_docs.py"))
+def tree_text() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "infra" / "tree_text.py"))
 
 
-def test_every_module_says_what_it_is(write_docs: dict[str, Any]) -> None:
-    modules = [path for package in write_docs["PACKAGES"] for path in (ROOT / package).rglob("[!_]*.py")]
+def test_every_module_says_what_it_is(tree_text: dict[str, Any]) -> None:
+    modules = [path for package in tree_text["PACKAGES"] for path in (ROOT / package).rglob("[!_]*.py")]
     modules += [path for kind in ("*.cpp", "*.h") for path in (ROOT / "workers").rglob(kind)]
     assert len(modules) > 150
-    assert [str(path) for path in modules if not re.fullmatch(r"\S.*[.:?]", write_docs["sentence"](path))] == []
+    assert [str(path) for path in modules if not re.fullmatch(r"\S.*[.:?]", tree_text["sentence"](path))] == []
 
 
-def test_the_tree_has_every_folder_of_the_repository(write_docs: dict[str, Any]) -> None:
+def test_the_tree_has_every_folder_of_the_repository(tree_text: dict[str, Any]) -> None:
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     top = {f"{name.partition('/')[0]}/" for name in tracked.split("\0") if "/" in name and not name.startswith(".")}
-    assert top <= {f"{package}/" for package in write_docs["PACKAGES"]} | write_docs["OTHER_FOLDERS"].keys()
-    assert all((ROOT / folder).is_dir() for folder in write_docs["OTHER_FOLDERS"])
+    assert top <= {f"{package}/" for package in tree_text["PACKAGES"]} | tree_text["OTHER_FOLDERS"].keys()
+    assert all((ROOT / folder).is_dir() for folder in tree_text["OTHER_FOLDERS"])
 
 
 def write_packages(root: Path, docstrings: dict[str, str]) -> None:
@@ -39,7 +39,7 @@ def write_packages(root: Path, docstrings: dict[str, str]) -> None:
         (root / folder / "some_module.py").write_text('"""Something."""\n')
 
 
-def test_the_tree_has_the_folders_in_the_order_of_the_data(write_docs: dict[str, Any], tmp_path: Path) -> None:
+def test_the_tree_has_the_folders_in_the_order_of_the_data(tree_text: dict[str, Any], tmp_path: Path) -> None:
     docstrings = {
         "dashboard": "Draws.\n\nStep: dashboard\n",
         "sweeps/journal": "Keeps. And more.\n\nStep: journal\n",
@@ -48,7 +48,7 @@ def test_the_tree_has_the_folders_in_the_order_of_the_data(write_docs: dict[str,
         "workers/runtimes/inner": "Builds a part.",
     }
     write_packages(tmp_path, docstrings)
-    lines = [line for line in write_docs["tree"](tmp_path).splitlines() if "/" in line]
+    lines = [line for line in tree_text["tree"](tmp_path).splitlines() if "/" in line]
     assert [line.split() for line in lines if "infra" not in line and "tests" not in line] == [
         ["sweeps/", "All", "of", "sweeps."],
         ["workers/", "All", "of", "workers."],
@@ -59,19 +59,19 @@ def test_the_tree_has_the_folders_in_the_order_of_the_data(write_docs: dict[str,
         ["dashboard", "dashboard/", "Draws."],
         ["sweeps/specs/", "Sweep", "files", "that", "run."],
     ]
-    assert write_docs["tree"](tmp_path).count("some_module\n") == 7
+    assert tree_text["tree"](tmp_path).count("some_module\n") == 7
 
 
 @pytest.mark.parametrize("text", ["", "Reads.", "Reads.\n\nStep: nowhere\n"])
 def test_a_folder_without_a_description_or_a_step_is_refused(
-    write_docs: dict[str, Any], tmp_path: Path, text: str
+    tree_text: dict[str, Any], tmp_path: Path, text: str
 ) -> None:
     write_packages(tmp_path, {"sweeps/spec": text})
     with pytest.raises(ValueError, match=r"sweeps/spec/__init__\.py needs a line `Step"):
-        write_docs["tree"](tmp_path)
+        tree_text["tree"](tmp_path)
 
 
-def test_a_folder_inside_another_needs_a_description(write_docs: dict[str, Any], tmp_path: Path) -> None:
+def test_a_folder_inside_another_needs_a_description(tree_text: dict[str, Any], tmp_path: Path) -> None:
     write_packages(tmp_path, {"workers/runtimes": "Builds.\n\nStep: build\n", "workers/runtimes/inner": ""})
     with pytest.raises(ValueError, match=r"inner/__init__\.py does not say what the folder does"):
-        write_docs["tree"](tmp_path)
+        tree_text["tree"](tmp_path)
