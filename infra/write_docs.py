@@ -91,45 +91,49 @@ def labels() -> str:
 
 
 def figures() -> str:
-    """The figures that rules decide by, as the code has them."""
-    looks = ", ".join(map(str, racing.LOOKS))
+    """The thresholds of the rules, read from the code."""
+    decision_rounds = ", ".join(map(str, racing.DECISION_ROUNDS))
     error = inspect.signature(racing.Race).parameters["error"].default
     rows = [
         ("Interval and ties: confidence", f"{100 * stats.CONFIDENCE:g} %", "convention"),
-        ("Not worth a difference, in latency", f"{100 * stats.NEGLIGIBLE:g} %", "judged"),
+        ("Negligible difference in latency", f"{100 * stats.NEGLIGIBLE:g} %", "judged"),
         (
             "Stable: the last 3 medians agree within",
             f"{100 * protocol.STABLE_WITHIN:g} %",
-            "judged; what it does to intervals: `sweeps.stats.stable`",
+            "judged; its effect on intervals: `sweeps.stats.stable`",
         ),
-        ("A race: error of all pairs and looks together", f"{100 * error:g} %", "judged"),
-        ("A race looks after these rounds", looks, "judged: fixed, so that the same rounds decide the same"),
-        ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
-        ("`outliers`: share of a block", f"{100 * blocks.OUTLIER_SHARE:g} %", "from a tenth on, p90 is one itself"),
+        ("A race: error of all pairs and tests together", f"{100 * error:g} %", "judged"),
         (
-            "`busy_host`: CPU time that others take",
+            "A race decides after these rounds",
+            decision_rounds,
+            "judged: fixed, so that the same rounds always give the same decisions",
+        ),
+        ("Outlier: modified z-score above", f"{stats.OUTLIER_SCORE:g}", "[Iglewicz 1993]"),
+        ("`outliers`: share of a block", f"{100 * blocks.OUTLIER_SHARE:g} %", "from 10 % on, p90 itself is an outlier"),
+        (
+            "`busy_host`: CPU time used by other programs",
             f"{100 * blocks.BUSY_LOAD:g} %",
             "judged; an idle host shows 1 to 3 %",
         ),
-        ("`busy_host`: CPU time that the hypervisor takes", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
+        ("`busy_host`: CPU time used by the hypervisor", f"{100 * blocks.STEAL_SHARE:g} %", "judged"),
         (
-            "p90 from so many samples",
+            "Samples needed for p90",
             f"{blocks.P90_FROM_SAMPLES}",
-            "0.9^64 = 0.12 %: the chance that none lies above it",
+            "0.9^64 = 0.12 %: the chance that no sample lies above it",
         ),
-        ("p99 from so many samples", f"{blocks.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
+        ("Samples needed for p99", f"{blocks.P99_FROM_SAMPLES}", "0.99^662 = 0.13 %"),
         ("`device_changed`: the sentinel moved by", f"{100 * sentinel.MOVED:g} %", "judged"),
         (
-            "Processes of one look at the sentinel",
-            f"{sentinel.LOOK_BLOCKS}",
-            "judged: one alone differs by more than is looked for",
+            "Processes of one sentinel check",
+            f"{sentinel.CHECK_BLOCKS}",
+            "judged: single processes differ by more than the change to detect",
         ),
         (
             "Unrepeated times are tied within a factor of",
             f"{ties.UNREPEATED_SPREAD:g}",
-            "seen: 17 to 25 ms, one file in fresh processes",
+            "seen: 17 to 25 ms for one file in different processes",
         ),
-        ("Rounds that a tie may ask for, at most", f"{ties.MOST_ROUNDS:,}", "judged"),
+        ("Most further rounds suggested to settle a tie", f"{ties.MOST_ROUNDS:,}", "judged"),
     ]
     return _table(("figure", "value", "source"), rows)
 

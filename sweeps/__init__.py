@@ -1,4 +1,4 @@
-"""Decides and describes; the modules beside the folders are values that all steps share.
+"""Plans, decides and reports; the modules outside the folders are values that all steps share.
 
-Knows no Ray, adb or Streamlit.
+Does not import Ray, adb or Streamlit.
 """

@@ -1,4 +1,4 @@
-"""What is known of one device, and which of it makes results comparable. Frozen values."""
+"""The facts of one device, and the fingerprint that makes results comparable. Frozen values."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VIRTUAL_PHONE = "virtual phone"
-"""`exec_context` of one: everything is a phone's but the silicon."""
+"""`exec_context` of a virtual phone: all of it is as on a phone, except the CPU."""
 
 
 def canonical_key(content: dict[str, Any]) -> str:
@@ -17,7 +17,7 @@ def canonical_key(content: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What is known of one device. `device_id` is the unit; `fingerprint` says what makes results comparable."""
+    """The facts of one device. `device_id` is the unit; devices with the same `fingerprint` give comparable results."""
 
     device_id: str
     name: str
@@ -32,19 +32,19 @@ class DeviceFacts:
     ram_bytes: int | None
     cpu_features: tuple[str, ...] = ()
     runtime_versions: tuple[tuple[str, str], ...] = ()
-    """Per runtime the version that runs on the device, e.g. `(("torchscript", "2.12.1"),)`."""
+    """Per runtime, its version on the device, e.g. `(("torchscript", "2.12.1"),)`."""
     runners: tuple[tuple[str, str], ...] = ()
-    """Per runtime the program that was brought to the device, with its version; empty where Python runs there."""
+    """Per runtime, the runner that was pushed to the device, with its version; empty if the device runs Python."""
     qengines: tuple[str, ...] = ()
     """Quantized engines that the runtime on the device has."""
     accelerators: tuple[str, ...] = ()
-    """Of NNAPI, by the names that their drivers give."""
+    """NNAPI's accelerators, by the names that their drivers report."""
     nnapi_level: int | None = None
     exec_context: str = "shell"
     core_clusters: tuple[tuple[int, ...], ...] = ()
-    """CPUs by number in groups of one kind, from little to big; empty where it is not known."""
+    """CPU numbers in groups of one kind, from little to big; empty if unknown."""
     emulates: tuple[str, ...] = ()
-    """Backends that this device does not have, but whose models its host can check: outputs count, times do not."""
+    """Backends that this device lacks, but whose models its host can check: outputs are used, times are not."""
 
     @property
     def device_class(self) -> str:

@@ -7,7 +7,7 @@
     ├── DataError                  calibration or evaluation data cannot be used
     ├── BuildError                 one variant cannot be built: becomes Failed("build", kind, message)
     ├── DeviceError                a device cannot be reached or a program on it went wrong
-    │   └── RunnerError            the runner ended without a whole report: becomes Failed("run", kind, message)
+    │   └── RunnerError            the runner ended without a complete report: becomes Failed("run", kind, message)
     ├── ClusterError               Ray cannot start or lost a worker
     └── StoreError                 the journal or MLflow cannot be read or written
         └── NoResultsError         there is no such sweep in MLflow, or nothing in it yet
@@ -18,15 +18,15 @@ Errors cross process boundaries (Ray), so each one survives pickling: all state 
 import difflib
 from collections.abc import Iterable
 
-MENDED_KINDS = ("not_ready", "bad_model", "bad_data")
-"""Failures that tell of what another day or the user may have mended: the next run tries again unasked."""
+RETRIED_KINDS = ("not_ready", "bad_model", "bad_data")
+"""Failures whose cause may be gone by the next run, which retries them without being asked."""
 
-FINAL_KINDS = frozenset({*MENDED_KINDS, "not_possible"})
-"""Failures that are not tried again in the same breath."""
+FINAL_KINDS = frozenset({*RETRIED_KINDS, "not_possible"})
+"""Failures that are not retried within the same run."""
 
 
 HOST_KINDS = frozenset({"adb_server", "adb_version"})
-"""Kinds of `DeviceError` that say: the host of the devices lacks something. All of them have it at once."""
+"""Kinds of `DeviceError` with a cause on the host of the devices. They affect all its devices at once."""
 
 ABSENT_KINDS = HOST_KINDS | frozenset(
     {
@@ -42,7 +42,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "unresponsive",
     }
 )
-"""Kinds of `DeviceError` that say: the device cannot be used now. No job is to blame, and none fails by it."""
+"""Kinds of `DeviceError` for a device that cannot be used now. No job caused them, and no job fails because of them."""
 
 
 class EdgeSweepError(Exception):
@@ -82,7 +82,7 @@ class DataError(EdgeSweepError):
 
 
 class _KindError(EdgeSweepError):
-    """An error that ends one job and is told apart by a `kind` (snake_case, stable, shown in rankings)."""
+    """An error that ends one job. Its `kind` is snake_case, stable, and shown in rankings."""
 
     def __init__(self, kind: str, message: str, next_step: str = "") -> None:
         super().__init__(message, next_step)
@@ -99,11 +99,11 @@ class DeviceError(_KindError):
 
 
 class RunnerError(DeviceError):
-    """The runner ended without a whole report."""
+    """The runner ended without a complete report."""
 
 
 class ClusterError(EdgeSweepError):
-    """Ray cannot start, or lost a worker for good."""
+    """Ray cannot start, or lost a worker permanently."""
 
 
 class StoreError(EdgeSweepError):
@@ -115,12 +115,12 @@ class NoResultsError(StoreError):
 
 
 def in_one_line(error: Exception) -> str:
-    """An error that nobody expected, for people."""
+    """An unexpected error in one line, for people."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {words}"[:500]
 
 
 def did_you_mean(word: object, allowed: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or nothing where nothing is near."""
+    """`; did you mean 'x'?`, or an empty string if no allowed word is similar."""
     near = difflib.get_close_matches(str(word), list(allowed), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""

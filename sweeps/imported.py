@@ -1,7 +1,7 @@
-"""Figures of tools that someone ran by hand: shown beneath the ranking with where they are from, never in it.
+"""Figures of tools that someone ran by hand. They are shown below the ranking with their source, and never ranked.
 
-Nothing is known of how such a tool was run (which artifact, how warm the device was, what else ran), and a mean has no
-interval. So an imported figure has a record of its own, which nothing that ranks, compares or exports ever reads.
+It is unknown how such a tool was run (which artifact, how warm the device was, what else ran), and a mean has no
+interval. So imported figures are separate records, and the code that ranks, compares or exports does not read them.
 """
 
 import difflib
@@ -16,47 +16,47 @@ from sweeps.tool_logs import ToolLog
 
 NOTE = "Hand-run, imported, not in the ranking"
 MAX_WORDS = 200
-"""Of a text that the user gives."""
+"""The longest text (characters) that a user may give."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """One run of a tool, as its log and the one who imported it tell it."""
+    """One run of a tool, from its log and from the options of the person who imported it."""
 
     model: str
     """Its name in the sweep file."""
     variant: str
     """In the user's words."""
     device: str
-    """For people: the class of the sweep's device, else the user's words."""
+    """For people: the class of the sweep's device, otherwise the user's words."""
     device_id: str
-    """Empty where the sweep has no such device."""
+    """Empty if the sweep has no such device."""
     tool: str
     mean_ms: float
     iterations: int | None
-    """That the mean is over; `None` where neither the log nor the user says."""
+    """The number of iterations behind the mean; `None` if neither the log nor the user gives it."""
     p50_ms: float | None
-    """Where the log has every iteration."""
+    """`None` unless the log has every iteration."""
     log: str
     """The file's name, without its folder."""
     log_sha256: str
     imported: str
-    """When: ISO 8601, UTC."""
+    """Time of the import: ISO 8601, UTC."""
 
     @property
     def key(self) -> str:
-        """The same log as the same variant on the same device is the same figure, whenever it is imported."""
+        """Equal for the same log, variant and device, whenever it is imported."""
         about = (self.model, self.variant, self.device_id or self.device, self.log_sha256)
         return canonical_key({"imported": about})
 
     @property
     def place(self) -> tuple[str, str]:
-        """The ranking that it stands beneath, as `ResultRow.place`."""
+        """The ranking that it is shown below, as `ResultRow.place`."""
         return self.device_id, self.model
 
     @property
     def source(self) -> str:
-        """Where it is from, for people."""
+        """Tool, log and date, for people."""
         return f"{self.tool}, {self.log} ({self.log_sha256[:12]}), {self.imported[:10]}"
 
 
@@ -75,9 +75,9 @@ def describe(
 ) -> Imported:
     """The record of a log. `models` and `devices` are the sweep's.
 
-    `variant` may begin with the model as jobs' names do; without that, `model` may be left out where the sweep has one.
-    Raises `EdgeSweepError` where a text is empty or too long, the model is not clear or not one of the sweep, several
-    devices go by that name, or `iterations` is not what the log says.
+    `variant` may begin with the model, as the names of jobs do. `model` may be `None` if the sweep has only one model,
+    or `variant` names it. Raises `EdgeSweepError` if a text is empty or too long, the model is ambiguous or not in the
+    sweep, several devices match, or `iterations` contradicts the log.
     """
     variant = _words("--variant", variant)
     name = _model_of(variant, model, models)
@@ -85,7 +85,7 @@ def describe(
     if iterations is not None and log.iterations not in (None, iterations):
         raise EdgeSweepError(
             f"the log has {log.iterations} iterations, and --iterations says {iterations}",
-            "leave --iterations out: this log tells",
+            "leave out --iterations: this log has the number",
         )
     return Imported(
         model=name,
@@ -122,7 +122,7 @@ def _model_of(variant: str, model: str | None, models: Sequence[str]) -> str:
     named = [name for name in models if variant.startswith(f"{name} · ")] if model is None else [model]
     found = named or list(models)
     if len(found) > 1:
-        raise EdgeSweepError(f"the sweep has {len(found)} models", f"say which with --model: {', '.join(found)}")
+        raise EdgeSweepError(f"the sweep has {len(found)} models", f"choose one with --model: {', '.join(found)}")
     if found[0] not in models:
         close = difflib.get_close_matches(found[0], models, n=1)
         raise EdgeSweepError(
@@ -133,12 +133,12 @@ def _model_of(variant: str, model: str | None, models: Sequence[str]) -> str:
 
 
 def _device_of(text: str, devices: Sequence[DeviceFacts]) -> tuple[str, str]:
-    """What is shown, and the id where it is one of the sweep's devices (by its id, its name, or its class)."""
+    """The device for people, and its id if `text` is the id, name or class of one of the sweep's devices."""
     for names in ("device_id", "name", "device_class"):
         found = [facts for facts in devices if plain(getattr(facts, names)).casefold() == text.casefold()]
         if len(found) > 1:
             ids = ", ".join(facts.device_id for facts in found)
-            raise EdgeSweepError(f"the sweep has {len(found)} devices {text!r}", f"say which by its id: {ids}")
+            raise EdgeSweepError(f"the sweep has {len(found)} devices {text!r}", f"choose one by its id: {ids}")
         if found:
             return found[0].device_class, found[0].device_id
     return text, ""

@@ -1,4 +1,4 @@
-"""Records to JSON text and back, without loss. JSON has no NaN and no lone surrogates: neither has a record here."""
+"""Records to JSON text and back, without loss. Like JSON, records may not contain NaN or lone surrogates."""
 
 import json
 from collections.abc import Mapping
@@ -23,30 +23,30 @@ def document(record: "DataclassInstance") -> dict[str, Any]:
         if entry.metadata.get("left_out_when_empty") and not value:
             del content[entry.name]
         elif isinstance(value, Mapping):
-            content[entry.name] = dict(value)  # `json` takes no other mapping
+            content[entry.name] = dict(value)  # `json` accepts no other mapping
     return content
 
 
 def to_json(record: "DataclassInstance") -> str:
     """The record as one line of JSON, its fields in their order.
 
-    Half a surrogate pair (from a device's output that is not UTF-8) becomes `?`, since no store keeps it.
-    Raises `StoreError` where a figure is NaN or infinite.
+    A lone surrogate (from a device's output that is not UTF-8) becomes `?`, because no store accepts it.
+    Raises `StoreError` if a figure is NaN or infinite.
     """
     try:
         text = json.dumps(document(record), separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     except ValueError as error:
         raise StoreError(
             f"a {type(record).__name__} with a figure that is not finite is not stored: {record!r:.300}",
-            "unknown figures are None; this is a fault in EdgeSweep: please report it",
+            "unknown figures are None; this is a bug in EdgeSweep: please report it",
         ) from error
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def from_json(kind: type[Record], text: str) -> Record:
-    """The record that `to_json` wrote; a field that came later takes its default.
+    """The record that `to_json` wrote. Fields that were added later get their defaults.
 
-    Raises `StoreError` where the text does not hold such a record.
+    Raises `StoreError` if the text is not a record of this kind.
     """
     adapter: TypeAdapter[Record] = _ADAPTERS.get(kind) or _ADAPTERS.setdefault(kind, TypeAdapter(kind))
     try:

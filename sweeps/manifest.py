@@ -1,4 +1,4 @@
-"""The manifest beside every artifact: what it is, how it was made, what was checked."""
+"""The manifest of an artifact: what it is, how it was built, what was checked."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ FILE_NAME = "manifest.json"
 
 
 class TensorSpec(BaseModel):
-    """Shape and type of one input or output. `scale` and `zero_point` only where the type is quantized."""
+    """Shape and type of one input or output. `scale` and `zero_point` only for quantized types."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -22,46 +22,46 @@ class TensorSpec(BaseModel):
 
 
 class Verification(BaseModel):
-    """What a fresh process under the artifact's own engine answered, against the fp32 eager model."""
+    """The outputs of a new process with the artifact's own engine, compared with the fp32 eager model."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     images: int
     engine: str
     sqnr_db: float | None
-    """`None` where the outputs are equal to the bit."""
+    """`None` if the outputs are bit-identical."""
     against: str = "fp32 eager"
-    """Whose answers the SQNR is against: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
+    """The reference of the SQNR: `fp32 eager`, or `fp16-rounded eager` (Metal on settled random weights)."""
     executor: str = ""
-    """What checked it in place of the device: `reference:<backend>@<version>`, or `exact int8 arithmetic` where this
-    machine's sums saturate and the device's do not; empty: the CPU ran it."""
+    """What checked it in place of the device: `reference:<backend>@<version>`, or `exact int8 arithmetic` if int8 sums
+    saturate on this machine but not on the device; empty: the CPU ran it."""
     top1_percent: float | None
     reference_top1_percent: float | None
 
 
 class Coverage(BaseModel):
-    """How much of a model an accelerator takes over."""
+    """How much of a model an accelerator computes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     operations: dict[str, int]
-    """Operations of the accelerator's interface by name, with how often each stands in the model."""
+    """Number of uses in the model of each operation of the accelerator's interface, by name."""
     multiply_adds: int
-    """Of the whole model, for its batch."""
+    """Multiply-adds of the whole model, for its batch."""
     multiply_adds_covered_percent: float
     feature_level: int | None = None
-    """The least NNAPI feature level that has all of the operations."""
+    """The lowest NNAPI feature level that has all of the operations."""
 
 
 class EvalSibling(BaseModel):
-    """The same model with inputs bundled into its file, for stock tools. Never timed, never shipped."""
+    """The same model with inputs bundled into its file, for stock tools. Not timed and not shipped."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str
     file_sha256: str
     images: int
-    """The first so many of the verification images."""
+    """Number of bundled images: the first ones of the verification images."""
 
 
 class Manifest(BaseModel):
@@ -81,7 +81,7 @@ class Manifest(BaseModel):
     file_bytes: int
     file_sha256: str
     memory_format: str
-    """What the runner's input has: `contiguous_format` or `channels_last`."""
+    """Memory format of the runner's input: `contiguous_format` or `channels_last`."""
     input: TensorSpec
     output: TensorSpec
     fused: tuple[str, ...]
@@ -93,7 +93,7 @@ class Manifest(BaseModel):
     versions: dict[str, str]
     verification: Verification
     coverage: Coverage | None = None
-    """Of an NNAPI model."""
+    """`None` unless it is an NNAPI model."""
     eval: EvalSibling | None = None
 
     @property
@@ -105,11 +105,11 @@ class Manifest(BaseModel):
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
-        """Raises `StoreError` where the manifest is missing or damaged."""
+        """Raises `StoreError` if the manifest is missing or damaged."""
         path = folder / FILE_NAME
         try:
             return cls.model_validate_json(path.read_bytes())
         except (OSError, ValueError) as error:
             raise StoreError(
-                f"{path} cannot be read: {error}", "run the sweep again: what is missing is built anew"
+                f"{path} cannot be read: {error}", "run the sweep again: it rebuilds what is missing"
             ) from error

@@ -1,4 +1,4 @@
-"""The only list of metrics: name, unit, which way is better, how it is printed."""
+"""The only list of metrics: name, unit, better direction, format."""
 
 import re
 import sys
@@ -9,7 +9,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure of a finished job, under the name that it has in records, MLflow, tables and sweep files."""
+    """One figure of a finished job. Its name is the same in records, MLflow, tables and sweep files."""
 
     name: str
     title: str
@@ -18,7 +18,7 @@ class Metric:
     digits: int
 
     def format(self, value: float | None) -> str:
-        """The value with its unit, or `–` where it is unknown (also for NaN, which pandas makes of `None`)."""
+        """The value with its unit, or `–` if it is unknown (also for NaN, which pandas uses for `None`)."""
         if value is None or value != value:
             return "–"
         return f"{value:.{self.digits}f} {self.unit}".rstrip()
@@ -27,18 +27,18 @@ class Metric:
 _EXTRA_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MOST_EXTRA = 100
 _TAKEN = {"block_median_ms"}
-"""What the store keeps beside the metrics under a metric's name."""
+"""Names that the store uses for metrics of its own."""
 
 
 def is_extra_name(name: str) -> bool:
-    """Whether a runner may call a figure of its own so: a plain word that no metric has."""
+    """Whether a runner may use this name for an extra metric: a plain word that is not a built-in metric."""
     return bool(_EXTRA_NAME.fullmatch(name)) and name not in METRICS and name not in _TAKEN
 
 
 def checked_extra(found: Mapping[str, object]) -> dict[str, float]:
-    """Figures of a runner's own, as every record keeps them (`extra_metrics`): by names that no metric has.
+    """A runner's extra metrics as records store them (`extra_metrics`).
 
-    Raises `ValueError` in words.
+    Raises `ValueError`, with a message for people, if there are too many, or a name or value is not allowed.
     """
     if len(found) > _MOST_EXTRA:
         raise ValueError(f"{len(found)} extra metrics, more than {_MOST_EXTRA}")

@@ -1,4 +1,4 @@
-"""The values that travel between the parts of EdgeSweep. Frozen; units in the names; unknown is `None`."""
+"""The values that the parts of EdgeSweep exchange. Frozen; units in the names; unknown is `None`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -10,7 +10,7 @@ SCHEMA_VERSION = 1
 """Version of the records as the journal stores them; part of every job key."""
 
 GateState = Literal["none", "ready", "busy", "timed_out"]
-"""Of one block: no gate was asked for; it was passed; only other programs were in the way; the wait was in vain."""
+"""The gate of one block: not requested; passed; passed except for load by other programs; timed out."""
 
 SettledReason = Literal[
     "stable", "unstable", "slower", "constraint", "disqualified", "best", "undecided", "out_of_time", "reopened"
@@ -19,17 +19,17 @@ SettledReason = Literal[
 Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
 
 LEFT_OUT_WHEN_EMPTY = {"left_out_when_empty": True}
-"""Metadata of a field that came later: where it is empty, the record is stored as it was without it."""
+"""Metadata of a field that was added later: if it is empty, the stored record does not contain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One variant of one model on one device with run axes under one measurement protocol."""
+    """One variant of one model on one device, with run axes, under one measurement protocol."""
 
     key: str
     build_key: str
     name: str
-    """Unique within the sweep, for people: model, variant, threads and, where given, the grid's name."""
+    """Unique within the sweep, for people: model, variant, threads and, if given, the grid's name."""
     model: str
     """The model's name in the sweep file."""
     grid: str
@@ -38,9 +38,9 @@ class Job:
     run: RunAxes
     device_id: str
     reference: str = ""
-    """`reference:<backend>@<version>` where the device can only check this job, not time it; else empty."""
+    """`reference:<backend>@<version>` if the device can only check this job, not time it; otherwise empty."""
     sentinel: str = ""
-    """Key of the job that shows whether its device changed; empty where there is none."""
+    """Key of the sentinel job of its device; empty if there is none."""
 
     @property
     def emulated(self) -> bool:
@@ -49,7 +49,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """A combination that the plan knows to be impossible or pointless."""
+    """A combination that the plan leaves out because it is impossible or useless."""
 
     name: str
     model: str
@@ -62,7 +62,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """What was found while building or running. `kind` is snake_case and stable; `message` is for people."""
+    """Why building or running failed. `kind` is snake_case and stable; `message` is for people."""
 
     stage: Stage
     kind: str
@@ -71,41 +71,41 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """The state of the device around one block. `None` where the device has no such sensor."""
+    """The state of the device before and after one block. `None` if the device has no such sensor."""
 
     temp_start_c: float | None = None
     temp_end_c: float | None = None
     cpu_mhz_start: float | None = None
     cpu_mhz_end: float | None = None
     load_start: float | None = None
-    """Share of the device's CPU time (0 to 1) that was taken by others just before the block."""
+    """Share of the device's CPU time (0 to 1) that other programs used just before the block."""
     cpus: str = "all"
-    """The CPUs that it ran on, by number; as it was asked for where the runner does not tell."""
+    """The CPUs that it ran on, by number; the requested ones if the runner does not report them."""
     throttled: bool | None = None
     fixed_performance: bool | None = None
-    """Whether the mode was on; `None` where the device has none, or it was left alone."""
+    """Whether the mode was on; `None` if the device has no such mode, or it was not changed."""
     exec_context: str = "shell"
     gate: GateState = "none"
     lacking: tuple[str, ...] = ()
-    """What the device was not ready for as the block started, in words."""
+    """The gate conditions that were not met when the block started, in words."""
     waited_seconds: float = 0.0
-    """For the gate, on the device's clock."""
+    """Time spent waiting for the gate, on the device's clock."""
     started_hot: bool = False
-    """Without a gate, warmer than the usual one allows."""
+    """Whether a block without a gate started warmer than the default gate allows."""
     thermal_status_start: int | None = None
     thermal_status_end: int | None = None
     battery_percent: float | None = None
     steal_share: float | None = None
-    """Share of the host's CPU time that the hypervisor gave away during the block."""
+    """Share of the host's CPU time that the hypervisor gave to other machines during the block."""
 
     @property
-    def knows_heat(self) -> bool:
+    def heat_known(self) -> bool:
         return self.temp_start_c is not None or self.thermal_status_start is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One process of the runner on the device: one sample of what differs between processes."""
+    """One process of the runner on the device: one sample of the differences between processes."""
 
     job_key: str
     round: int
@@ -114,7 +114,7 @@ class Block:
     """All warm-up iterations after the first inference."""
     first_inference_ns: int | None
     load_ns: int | None
-    """These two are `None` where the runner, a stock tool, does not tell them; so is its memory."""
+    """These two and the memory figures are `None` if the runner is a stock tool, which does not report them."""
     rss_before_load_bytes: int | None
     rss_peak_bytes: int | None
     backend_ran: str
@@ -132,60 +132,60 @@ class Block:
     """Which run of the driver it was: rounds of two runs saw two states of the device. The second since 1970 that it
     started in, or the number after the last run's where that is larger; two runs of old journals may share one."""
     device_seconds: float = 0.0
-    """What it cost on the device's clock: start, load and warm-up included, the wait before it not."""
+    """Its time on the device's clock, with start, load and warm-up, but without the wait before it."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
-    """What the runner told besides, by names of its own (`RuntimeEntry.metrics`)."""
+    """Further figures of the runner, by its own names (`RuntimeEntry.metrics`)."""
 
     @property
     def visit(self) -> int:
-        """The same for all jobs that one round of one run visited: only these are compared pair by pair."""
+        """Equal for all blocks of one round in one run. Only blocks with the same visit are paired."""
         return self.session * 1000 + self.round
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """Why the rounds of one job ended, with what that was decided on."""
+    """Why the rounds of one job ended, with the evidence."""
 
     job_key: str
     budget: Literal["full", "race"]
     rounds: int
-    """Blocks that it has by then."""
+    """Number of its blocks at that time."""
     reason: SettledReason
-    """`best`: it is not told apart from the best of the decided race. `reopened`: it goes on, because the job that
-    eliminated it has left the race itself. The others: as they say."""
+    """`best`: it cannot be told apart from the best of the decided race. `reopened`: it continues, because the job that
+    eliminated it is no longer in the race. The other names explain themselves."""
     message: str
     """For people."""
     by: str = ""
-    """Name of the job that it lost to; empty where it lost to none."""
+    """Name of the job that eliminated it; otherwise empty."""
     by_key: str = ""
-    """That job's key."""
+    """Key of the job that eliminated it."""
     ratio: float | None = None
-    """Its latency as a multiple of that one's, paired by rounds ..."""
+    """Its latency divided by that of the job `by`, paired by rounds."""
     ratio_low: float | None = None
-    """... and at least so much, but with probability `error` in a whole race."""
+    """Lower bound of `ratio`. Any bound of the race is wrong with probability `error` at most."""
     error: float | None = None
     device_minutes: float | None = None
-    """The limit that was reached, where time ran out."""
+    """The limit that was reached, if time ran out."""
     leads: bool = False
-    """Of a decided race: the one that it calls best."""
+    """Whether a decided race calls it the best."""
     question: str = ""
-    """Of a race: what it was about (`Protocol.question`)."""
+    """`Protocol.question` of the race; otherwise empty."""
 
     @property
     def eliminated(self) -> bool:
         return self.reason in ("slower", "constraint")
 
-    def told(self, blocks: int) -> str:
-        """The message for people, of a job that has so many blocks now."""
-        past = f" (so it was after {self.rounds} rounds)" if blocks != self.rounds and not self.eliminated else ""
+    def text_after(self, blocks: int) -> str:
+        """The message for people; `blocks`: the job's number of blocks now."""
+        past = f" (as decided after {self.rounds} rounds)" if blocks != self.rounds and not self.eliminated else ""
         return self.message + past
 
     def reopened(self) -> "Settled":
-        """The same job after whoever beat it left the race."""
+        """The record of a job that races again, because the job that eliminated it is no longer in the race."""
         return replace(
             self,
             reason="reopened",
-            message=f"back in the race: {self.by}, which it lost to, is out of it",
+            message=f"back in the race: {self.by}, which eliminated it, is no longer in the race",
             by="",
             by_key="",
             ratio=None,
@@ -207,9 +207,9 @@ class Timing:
     latency_ci_high_ms: float | None
     """95 % interval from the block medians; `None` for a single block."""
     latency_p90_ms: float | None
-    """From 64 samples on, else `None`."""
+    """`None` with fewer than 64 samples."""
     latency_p99_ms: float | None
-    """From 662 samples on, else `None`."""
+    """`None` with fewer than 662 samples."""
     spread_within: float
     """Median over blocks of MAD / median inside a block (a share, 0.01 = 1 %)."""
     spread_between: float | None
@@ -223,14 +223,14 @@ class Timing:
     temp_end_c: float | None
     labels: tuple[str, ...]
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Medians over those blocks that have them."""
+    """Each the median over the blocks that have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """What one build answers on one evaluation set, computed on the host from the logits that the runner wrote.
+    """The accuracy of one build on one evaluation set, computed on the host from the logits that the runner wrote.
 
-    Shares are in percent, differences in percentage points; labelled figures are `None` without labels.
+    Shares are in percent, differences in percentage points. Figures that need labels are `None` without labels.
     """
 
     build_key: str
@@ -246,13 +246,13 @@ class Accuracy:
     agreement_percent: float
     """Images with the same top-1 answer as the fp32 eager model."""
     sqnr_db: float | None
-    """Signal to quantization-noise ratio against the eager logits; `None` where both are equal to the bit."""
+    """Signal to quantization-noise ratio against the eager logits; `None` if both are bit-identical."""
     accuracy_drop_points: float | None
     """Eager top-1 minus this build's top-1, paired over the same images; positive is worse."""
     accuracy_drop_low_points: float | None
     accuracy_drop_high_points: float | None
     labels: tuple[str, ...] = ()
-    """`invalid_output` where a logit is not finite."""
+    """`invalid_output` if a logit is not finite."""
 
     @property
     def emulated(self) -> bool:
@@ -261,7 +261,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A finished job. `timing` is `None` where the backend only ran emulated."""
+    """A finished job. `timing` is `None` if the backend was only emulated."""
 
     timing: Timing | None
     accuracy: Accuracy | None

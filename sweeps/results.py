@@ -1,6 +1,6 @@
-"""The results of a sweep: one row per job or skipped combination, as the store keeps it and as the ranking reads it.
+"""The results of a sweep: one row per job or skipped combination, for the store and for the ranking.
 
-`to_frame` and `read_rows` are the border to a DataFrame, which has the same columns always (`FRAME_COLUMNS`).
+`to_frame` and `read_rows` convert rows to and from a DataFrame, which always has the same columns (`FRAME_COLUMNS`).
 """
 
 import difflib
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class ComparisonConditions:
-    """How a result was measured, apart from the device. Only results that agree in all of it are compared."""
+    """How a result was measured, apart from the device. Only results with equal conditions are compared."""
 
     preset: str
     runtime_version: str
     exec_context: str
     gate: str
-    """`gated` where every block waited for a ready device (see `sweeps.records.Conditions.gate`), else `none`."""
+    """`gated` if every block waited for a ready device (see `sweeps.records.Conditions.gate`), otherwise `none`."""
     fixed_performance: str
-    """`on`, `off`, or empty where the device has no such mode."""
+    """`on`, `off`, or empty if the device has no such mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,15 +84,15 @@ class ResultRow:
     protocol: str = ""
     """JSON of what one block is (`Protocol.comparable`); empty in old runs."""
     runner: str = ""
-    """Name and version of the program that timed it; empty where none did."""
+    """Name and version of the program that timed it; empty if it was not timed."""
     engine_ran: str = ""
     backend_ran: str = ""
     executor: str = ""
-    """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
+    """What the accuracy was computed by: a device's fingerprint or `reference:<backend>@<version>`."""
     emulated: bool = False
-    """Its answers are a reference implementation's, not the device's."""
+    """Whether a reference implementation gave its answers, and not the device."""
     coverage: str = ""
-    """JSON of the manifest's `Coverage`, where an accelerator takes the model over."""
+    """JSON of the manifest's `Coverage`; empty without an accelerator."""
     trust: tuple[str, ...] = ()
     """The labels of the timing and of the accuracy."""
     block_medians_ms: tuple[tuple[int, float], ...] = ()
@@ -100,23 +100,23 @@ class ResultRow:
     rounds: int = 0
     samples: int = 0
     device_seconds: float = 0.0
-    """What its blocks cost on the device's clock: starts and warm-ups included, waits not."""
+    """Device time of its blocks, with starts and warm-ups, but without waiting."""
     full_seconds: float = 0.0
-    """What the preset `full` would have taken for it at least, estimated from its blocks."""
+    """A lower bound of its device time with the preset `full`, estimated from its blocks."""
     waited_seconds: float = 0.0
-    """For the gate, over all of its blocks."""
+    """Time spent waiting for the gate, over all its blocks."""
     settled: Settled | None = None
-    """Why its rounds ended, where that was decided by more than their number."""
+    """Why its rounds ended; `None` if the number of rounds was fixed."""
     images: int = 0
     stale: bool = False
-    """Not in the sweep file any more."""
+    """No longer in the sweep file."""
     run_id: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """By their names in `sweeps.metrics.METRICS`, and the extra metrics of runners; what is unknown is not in it."""
+    """By their names in `sweeps.metrics.METRICS`, with the extra metrics of runners; without unknown ones."""
 
     @property
     def place(self) -> tuple[str, str]:
-        """Device and model: what stands in one table, with all that failed there."""
+        """Device and model. Rows of one place are shown in one table, also the failed ones."""
         return self.device_id, self.model
 
     @property
@@ -131,12 +131,12 @@ class ResultRow:
 
     @property
     def comparable(self) -> tuple[tuple[str, str], ComparisonConditions, str]:
-        """Device and model, conditions, fingerprint: only rows that have all of these in common are ranked together."""
+        """Device and model, conditions, fingerprint: only rows with equal values are ranked together."""
         return self.place, self.conditions, self.fingerprint
 
     @property
     def setup(self) -> tuple[str, ...]:
-        """Variant, grid, threads, CPUs, reuse of the input: the same on another unit, or in another sweep."""
+        """Variant, grid, threads, CPUs, reuse of the input: equal for one setup on other units or in other sweeps."""
         return self.variant, self.grid, str(self.threads), self.cpus, str(self.reuse_input)
 
     @property
@@ -146,16 +146,16 @@ class ResultRow:
 
     @property
     def figures(self) -> dict[str, float | None]:
-        """Every name in `METRICS`, `None` being unknown, and the extra metrics that it has."""
+        """Every name in `METRICS` (`None` is unknown), and the extra metrics of the row."""
         return {name: self.metrics.get(name) for name in METRICS} | dict(self.metrics)
 
     @property
     def timed(self) -> bool:
-        """Whether the device ran it; what was only checked has no time."""
+        """Whether the device timed it; a row that was only checked has no latency."""
         return "latency_p50_ms" in self.metrics
 
     def figure(self, metric: str) -> float | None:
-        """As an objective or a bound sees it: outputs that equal the eager model's to the bit have endless SQNR."""
+        """The value for objectives and constraints: the SQNR of outputs bit-identical to eager's is infinite."""
         value = self.metrics.get(metric)
         if value is None and metric == "sqnr_db" and "agreement_percent" in self.metrics:
             return math.inf
@@ -171,7 +171,7 @@ metric as a float (NaN is unknown)."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepResults:
-    """One sweep as it is in the store. `frame` has `FRAME_COLUMNS`."""
+    """One sweep from the store. `frame` has `FRAME_COLUMNS`."""
 
     name: str
     spec: SweepSpec
@@ -181,7 +181,7 @@ class SweepResults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepInfo:
-    """One line in a list of sweeps. `updated` changes whenever a row does; `runs` counts jobs and skipped ones."""
+    """One line in a list of sweeps. `updated` changes with any row; `runs` counts jobs and skipped combinations."""
 
     name: str
     updated: datetime
@@ -189,7 +189,7 @@ class SweepInfo:
 
 
 def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
-    """A data frame with `FRAME_COLUMNS`, one line per row in the order given; also without any row."""
+    """A data frame with `FRAME_COLUMNS`, one line per row in the given order; `rows` may be empty."""
     import pandas as pd
 
     records = [
@@ -201,7 +201,7 @@ def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
 
 
 def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
-    """The rows of one sweep that count (those that are `stale` do not), in order of their names.
+    """The rows of one sweep that are not `stale`, in order of their names.
 
     Columns may be missing. What is unknown is empty, false or 0. A number that is not finite is unknown, and so is a
     block median that is not positive.
@@ -213,7 +213,7 @@ def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
 
 
 def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
-    """Those of one device by its id, its text for people, or a part of either. Raises `EdgeSweepError` for none."""
+    """The rows of the device with this id or text for people, or a part of them. Raises `EdgeSweepError` for none."""
     exact = [row for row in rows if device in (row.device_id, row.device)]
     part = device.casefold()
     found = exact or [row for row in rows if part in row.device.casefold() or part in row.device_id.casefold()]
@@ -221,8 +221,8 @@ def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
         known = sorted({name for row in rows for name in (row.device, row.device_id)})
         close = difflib.get_close_matches(device, known, n=1)
         raise EdgeSweepError(
-            f"there are no results of a device {device!r}",
-            f"did you mean {close[0]!r}?" if close else f"there are results of: {', '.join(known) or 'no device yet'}",
+            f"there are no results for a device {device!r}",
+            f"did you mean {close[0]!r}?" if close else f"there are results for: {', '.join(known) or 'no device yet'}",
         )
     return found
 
@@ -239,7 +239,7 @@ def _row(record: Mapping[str, Any]) -> ResultRow:
 
 
 def _cell(name: str, kind: Any, value: Any) -> Any:
-    """The value of one column, as the row's field of that name and type has it; `None` is unknown."""
+    """The value of one column, converted to the type of the row's field; `None` is unknown."""
     match name:
         case "settled":
             return value if isinstance(value, Settled) else None

@@ -1,14 +1,14 @@
 """Robust summaries and 95 % intervals. Pure: numbers in, numbers out.
 
-Where an interval comes with a point estimate of another kind (a median beside a t interval around a mean), the
-interval is widened to the point, never narrowed: it always contains it, and its coverage can only grow by that.
+If interval and point estimate are of different kinds (a t interval around a mean, and a median), the interval is
+widened until it contains the point. It is never narrowed, so its coverage can only grow.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-# Here numpy and scipy are imported where they are used: half a second, which commands without figures do without.
+# numpy and scipy are imported inside the functions: it takes half a second, which commands without figures avoid.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
@@ -28,7 +28,7 @@ _MEAN_DEVIATION_PER_SIGMA = 0.7978845608028654
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and its 95 % interval, in the same unit; `low` and `high` are `None` where nothing was repeated."""
+    """A figure and its 95 % interval, in the same unit; `low` and `high` are `None` without repetition."""
 
     value: float
     low: float | None
@@ -36,7 +36,7 @@ class Estimate:
 
     def __post_init__(self) -> None:
         if (self.low is None) != (self.high is None):
-            raise ValueError("an interval has two ends or none")
+            raise ValueError("an interval has two bounds or none")
         if self.low is not None and self.high is not None and not self.low <= self.value <= self.high:
             raise ValueError(f"{self.value} is not in its interval {self.low} to {self.high}")
 
@@ -52,7 +52,7 @@ def median(values: "ArrayLike") -> float:
 
 
 def mad(values: "ArrayLike") -> float:
-    """Median absolute deviation from the median, as it is (not scaled to a standard deviation)."""
+    """Median absolute deviation from the median, not scaled to a standard deviation."""
     import numpy as np
 
     array = np.asarray(values, dtype=np.float64)
@@ -62,8 +62,8 @@ def mad(values: "ArrayLike") -> float:
 def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
     """Which values lie further than 3.5 robust standard deviations from the median; same shape as `values`.
 
-    Where over half of the values are the same (a coarse clock), the MAD is 0 and would make an outlier of every
-    other one: the mean absolute deviation takes its place. All values the same: no outlier.
+    If more than half of the values are equal (a coarse clock), the MAD is 0, and every other value would be an outlier.
+    Then the mean absolute deviation is used. If all values are equal, there is no outlier.
     """
     import numpy as np
 
@@ -76,21 +76,21 @@ def outliers(values: "ArrayLike") -> "NDArray[np.bool_]":
 
 
 def stable(medians: Sequence[float], within: float = 0.05) -> bool:
-    """Whether the last 3 block medians agree: (largest - smallest) / median is at most `within`. Fewer never do.
+    """Whether the last 3 block medians agree: (largest - smallest) / median is at most `within`. Fewer than 3: `False`.
 
-    Stopping at it hardly biases the interval of `p50_estimate` while fresh processes differ by up to 3.5 % (standard
-    deviation): coverage 94 to 95 % over 3 to 10 rounds. At 5 to 10 % it falls to 92 %, because three medians then
-    agree by luck; those that agreed in the first three rounds have narrower intervals than they should.
+    Stopping by this rule hardly biases the interval of `p50_estimate` if processes differ by up to 3.5 % (standard
+    deviation): coverage is 94 to 95 % over 3 to 10 rounds. At 5 to 10 % it falls to 92 %, because three medians may
+    agree by chance: jobs that stop after the first three rounds get intervals that are too narrow.
     """
     last = list(medians[-3:])
     return len(last) == 3 and (max(last) - min(last)) / median(last) <= within
 
 
 def p50_estimate(block_medians: Sequence[float]) -> Estimate:
-    """The p50 of a job from the medians of its blocks, in their unit: the median of them.
+    """The p50 of a job, in the unit of `block_medians`: the median of the block medians.
 
-    The interval is Student's, over the logarithms of the block medians (processes differ by factors). It speaks of
-    what a fresh process would show; samples inside a block do not narrow it. One block: no interval.
+    The interval is Student's, over the logarithms of the block medians (processes differ by factors). It covers the
+    differences between processes; more samples inside a block do not narrow it. One block: no interval.
     Raises `ValueError` for a median that is not a positive number.
     """
     import numpy as np
@@ -104,11 +104,11 @@ def p50_estimate(block_medians: Sequence[float]) -> Estimate:
 
 
 def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) -> Estimate | None:
-    """How many times as large as `others` the `blocks` are; both map a round to the median of its block.
+    """The ratio of `blocks` to `others`; both map a round to the median of its block.
 
-    Only rounds that both have count. Each gives one logarithm of a ratio, so what a whole round shares (drift,
-    heat) cancels. Value: the median of the ratios; interval: Student's over their logarithms. One common round: no
-    interval, that is, nothing resolved; none: `None`.
+    Only common rounds are used. Each gives the logarithm of one ratio, so effects of a whole round (drift, heat)
+    cancel. Value: the median of the ratios; interval: Student's over their logarithms. With one common round there is
+    no interval, so nothing is resolved. Without common rounds: `None`.
     """
     import numpy as np
 
@@ -126,11 +126,11 @@ def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) ->
 def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") -> Estimate:
     """Accuracy lost against the reference, in percentage points; positive is worse.
 
-    Both are boolean, shape (images,), over the same images in the same order. Only images where the two disagree
-    carry information. The interval is the adjusted Wald interval for paired proportions of Bonett and Price (Journal
-    of Educational and Behavioral Statistics 37, 2012): one image is added to either kind of disagreement. So no
-    disagreement at all among n images still leaves about 277 / n points to either side (0.46 at 597 images)
-    instead of a claim of certainty. Raises `ValueError` for different shapes or no images.
+    Both arguments are boolean, shape (images,), over the same images in the same order. Only images where the two
+    disagree carry information. The interval is the adjusted Wald interval for paired proportions of Bonett and Price
+    (Journal of Educational and Behavioral Statistics 37, 2012): one image is added to each kind of disagreement. So
+    without any disagreement among n images, the interval still extends about 277 / n points to each side (0.46 at 597
+    images). Raises `ValueError` for different shapes or no images.
     """
     import numpy as np
 
@@ -150,7 +150,7 @@ def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") 
 
 
 def student_t_quantile(degrees: float, probability: float) -> float:
-    """What Student's t with so many degrees of freedom stays below with this probability (0 to 1)."""
+    """The quantile of Student's t distribution with `degrees` degrees of freedom at `probability` (0 to 1)."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, probability))

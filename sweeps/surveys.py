@@ -1,4 +1,4 @@
-"""What the surveys say, as values: support tables, accelerators of devices, simulations of protocols."""
+"""The results of surveys, as values: support tables, accelerators of devices, simulations of protocols."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""What PyTorch's own benchmark tools print, read as figures: `speed_benchmark_torch` (Android) and TestApp (iOS). Pure.
+"""Reads the output of PyTorch's own benchmark tools: `speed_benchmark_torch` (Android) and TestApp (iOS). Pure.
 
 The formats are those of pytorch's `binaries/speed_benchmark_torch.cc` and `ios/TestApp/TestApp/Benchmark.mm`. Neither
-tool says how many iterations its mean is over, unless `--report_pep=true` makes the first print every one. A log comes
-from outside: what is not whole, or contradicts itself, is refused.
+tool reports the number of iterations behind its mean. With `--report_pep=true`, the first tool prints every iteration.
+Logs come from outside: a log that is incomplete or contradicts itself is rejected.
 """
 
 import json
@@ -17,9 +17,9 @@ SPEED_BENCHMARK, TESTAPP = "speed_benchmark_torch", "TestApp"
 
 MAX_CHARS = 64_000_000
 _MAX_LINE = 1000
-"""No line of the tools' own is so long; the outputs of a model may be."""
+"""Longer than any line of the tools themselves; only outputs of a model may be longer."""
 _MAX_US, _MAX_PER_SECOND = 86_400e6, 1e9
-"""A day for one inference, and a nanosecond."""
+"""The slowest inference takes a day, the fastest a nanosecond."""
 _NUMBER = re.compile(r"[0-9]{1,40}(?:\.[0-9]{0,40})?(?:e[+-]?[0-9]{1,4})?", re.ASCII)
 _NSLOG = re.compile(r"^[^\[\]]{0,100}\[[0-9]+:[0-9]+\] ", re.ASCII)
 _OBSERVER = "PyTorchObserver "
@@ -27,37 +27,37 @@ _OBSERVER = "PyTorchObserver "
 
 @dataclass(frozen=True, slots=True)
 class ToolLog:
-    """One run of a tool, as its log tells it."""
+    """The figures in the log of one run of a tool."""
 
     tool: str
     """`speed_benchmark_torch` or `TestApp`."""
     mean_ms: float
     iterations: int | None
-    """`None` where the log does not say."""
+    """`None` if the log does not contain it."""
     samples_ns: tuple[int, ...]
-    """Every iteration in its order, each above 0; empty where the log has only their mean. The tool cuts them to whole
+    """Every iteration in its order, each above 0; empty if the log has only the mean. The tool truncates them to whole
     microseconds and prints six digits."""
 
 
 def parse_speed_benchmark(text: str) -> ToolLog:
-    """The figures in the output of `speed_benchmark_torch`; other lines, as of `--print_output`, may stand around it.
+    """The figures in the output of `speed_benchmark_torch`. Other lines, such as `--print_output`'s, are ignored.
 
-    Raises `RunnerError`: `no_report` (it never came to its main runs), `truncated` (they did not end), `garbled`
-    (several runs, a time that is none, or figures that contradict each other).
+    Raises `RunnerError`: `no_report` (the main runs did not start), `truncated` (they did not end), `garbled` (several
+    runs, an invalid time, or figures that contradict each other).
     """
     tool = SPEED_BENCHMARK
     lines = _main_runs(tool, _lines(tool, text), r"Main runs\.")
     end = r"Main run finished\. Microseconds per iter: (\S+)\. Iters per second: (\S+)"
     number, (mean, rate) = _only(tool, lines, "Main run finished. Microseconds per iter", end)
     mean_us, per_second = _positive(tool, mean, _MAX_US), _positive(tool, rate, _MAX_PER_SECOND)
-    # Six digits of each; the one of the lite interpreter cuts the mean to whole microseconds.
+    # Each has six digits; the lite interpreter's tool truncates the mean to whole microseconds.
     if abs(1e6 / per_second - mean_us) > 1 + 1e-3 * mean_us:
         raise _contradiction(tool, f"{mean} us per iteration", f"{rate} iterations a second")
     samples_us = [_sample_us(line) for line in lines[:number] if line.startswith(_OBSERVER)]
     found = tuple(round(1000 * us) for us in samples_us if us is not None)
     if found:
         average_us = sum(found) / len(found) / 1000
-        # The mean covers all that the loop does, so it is the longer one.
+        # The mean covers the whole loop, so it is longer than the samples.
         if not mean_us / 2 - 1 <= average_us <= mean_us + 1 + 1e-3 * mean_us:
             raise _contradiction(tool, f"{mean} us per iteration", f"a mean of {average_us:.6g} us over its samples")
     return ToolLog(tool, mean_us / 1000, len(found) or None, found)
@@ -71,7 +71,7 @@ def parse_testapp(text: str) -> ToolLog:
     tool = TESTAPP
     said = [_NSLOG.sub("", line) for line in _lines(tool, text)]
     lines = _main_runs(tool, said, r"Main runs(\.\.\.)?")
-    # An edition of it breaks the line of the mean in two.
+    # One version of the app prints the mean on two lines.
     _, (mean,) = _only(tool, lines, "Milliseconds per iter", r"(?:Main run finished\. )?Milliseconds per iter: (\S+)")
     _, (rate,) = _only(tool, lines, "Iters per second", r"Iters per second: (?:: )?(\S+)")
     _only(tool, lines, "Done.", r"Done\.")
@@ -89,7 +89,7 @@ def _lines(tool: str, text: str) -> list[str]:
 
 
 def _main_runs(tool: str, lines: Sequence[str], start: str) -> Sequence[str]:
-    """What stands after the one line `start`: `load_benchmark_torch` ends as `speed_benchmark_torch` and has none."""
+    """The lines after the only line `start`. Logs of `load_benchmark_torch` end in the same way, but lack this line."""
     starts = [number for number, line in enumerate(lines) if re.fullmatch(start, line)]
     if not starts:
         raise RunnerError("no_report", f'the log has no line "Main runs" of {tool}', _WHOLE)
@@ -99,10 +99,10 @@ def _main_runs(tool: str, lines: Sequence[str], start: str) -> Sequence[str]:
 
 
 def _only(tool: str, lines: Sequence[str], what: str, pattern: str) -> tuple[int, tuple[str, ...]]:
-    """Where the one line is that is as `pattern`, and its groups; `what` is it for people."""
+    """The number of the only line that matches `pattern`, and its groups. `what`: that line, for people."""
     matches = [(number, match) for number, line in enumerate(lines) if (match := re.fullmatch(pattern, line))]
     if not matches:
-        raise RunnerError("truncated", f'the log of {tool} has no whole line "{what}" after its main runs', _WHOLE)
+        raise RunnerError("truncated", f'the log of {tool} has no complete line "{what}" after its main runs', _WHOLE)
     if len(matches) > 1:
         raise RunnerError(
             "garbled", f'the log of {tool} has {len(matches)} lines "{what}"', "keep one run in each file"
@@ -112,7 +112,7 @@ def _only(tool: str, lines: Sequence[str], what: str, pattern: str) -> tuple[int
 
 
 def _sample_us(line: str) -> float | None:
-    """Of a line of `--report_pep`; `None` where it speaks of something else than the whole net's latency."""
+    """The latency in a line of `--report_pep`; `None` if the line is not about the latency of the whole net."""
     try:
         entry = json.loads(line.removeprefix(_OBSERVER))
     except (ValueError, RecursionError) as error:
@@ -128,15 +128,15 @@ def _sample_us(line: str) -> float | None:
 
 def _positive(tool: str, text: str, most: float) -> float:
     value = float(text) if _NUMBER.fullmatch(text) else math.nan
-    # Neither tool tells a thousandth of its units from nothing.
+    # Both tools print less than a thousandth of their units as 0.
     if not 0.001 <= value <= most:
         raise RunnerError("garbled", f"the log of {tool} has the figure {text[:40]!r}: nothing was measured", _AGAIN)
     return value
 
 
 def _contradiction(tool: str, one: str, other: str) -> RunnerError:
-    return RunnerError("garbled", f"the log of {tool} says {one} and {other}, which cannot both be", _AGAIN)
+    return RunnerError("garbled", f"the log of {tool} says {one} and {other}, which cannot both be true", _AGAIN)
 
 
-_WHOLE = "give the whole output of one run, from its first line to its last"
+_WHOLE = "give the complete output of one run, from its first line to its last"
 _AGAIN = "run the tool again, with iterations, and keep its output as it is"

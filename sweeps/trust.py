@@ -1,4 +1,4 @@
-"""What there is to know about a timing before it is believed: the closed list of trust labels. Pure."""
+"""The closed list of trust labels: reasons to doubt or disqualify a timing. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustLabel:
-    """Something to know about a timing. A disqualifying label is shown and never wins; an advisory one may win."""
+    """A reason to doubt a timing. A result with a disqualifying label is shown but cannot win; with an advisory one it
+    can."""
 
     name: str
     disqualifying: bool
@@ -19,51 +20,52 @@ TRUST: dict[str, TrustLabel] = {
         TrustLabel(
             name="throttled",
             disqualifying=True,
-            advice="the device slowed itself down during a block, or no longer told whether it did: let it cool, "
-            "shade it; edgesweep run SWEEP.yaml --retry-failed measures it again",
+            advice="the device throttled during a block, or no longer reported whether it did: let it cool, keep it "
+            "out of the sun; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="gate_timeout",
             disqualifying=True,
-            advice="the device was not ready within the limit (too warm, too empty, another benchmark on it): see to "
-            "that, or raise the limit; edgesweep run SWEEP.yaml --retry-failed measures it again",
+            advice="the device was not ready within the limit (too warm, battery too low, another benchmark running): "
+            "remove the cause, or raise the limit; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="backend_fell_back",
             disqualifying=True,
-            advice="another backend ran than was asked for: the time is that of the other one",
+            advice="another backend ran than was requested: the time is the time of that backend",
         ),
         TrustLabel(
             name="engine_differs",
             disqualifying=True,
-            advice="another quantized engine ran than was asked for: use a runtime on the device that has it",
+            advice="another quantized engine ran than was requested: use a runtime on the device that has it",
         ),
         TrustLabel(
             name="device_changed",
             disqualifying=True,
-            advice="the device itself changed speed while the sweep ran: find out why; edgesweep run SWEEP.yaml "
+            advice="the device itself changed speed during the sweep: find the cause; edgesweep run SWEEP.yaml "
             "--retry-failed measures it again",
         ),
         TrustLabel(
             name="invalid_output",
             disqualifying=True,
-            advice="an output is not a finite number: look at the precision, the engine and the calibration data",
+            advice="an output is not a finite number: check the precision, the engine and the calibration data",
         ),
         TrustLabel(
             name="ungated",
             disqualifying=False,
-            advice="nothing told whether the device was cool (it has no temperature sensor, or no gate was applied): "
+            advice="it is unknown whether the device was cool (no temperature sensor, or no gate was applied): "
             "keep the machine idle and compare within one sweep only",
         ),
         TrustLabel(
             name="virtual_phone",
             disqualifying=False,
-            advice="measured on a virtual phone: the time is this computer's, and none of a phone",
+            advice="measured on a virtual phone: the time is this computer's, not a phone's",
         ),
         TrustLabel(
             name="hot_start",
             disqualifying=False,
-            advice="the block started, without a gate, warmer than one would allow: let the device rest, or set a gate",
+            advice="there was no gate, and the block started warmer than the default gate allows: let the device cool, "
+            "or set a gate",
         ),
         TrustLabel(
             name="unstable",
@@ -73,13 +75,13 @@ TRUST: dict[str, TrustLabel] = {
         TrustLabel(
             name="few_samples",
             disqualifying=False,
-            advice="fewer than 64 samples in all, rounds missing, or a block cut short by max_seconds: "
+            advice="fewer than 64 samples in total, rounds missing, or a block cut short by max_seconds: "
             "raise min_seconds, rounds or max_seconds",
         ),
         TrustLabel(
             name="one_block",
             disqualifying=False,
-            advice="one process only, so no interval: fresh processes of one artifact differ by tens of percent; "
+            advice="only one process, so no interval: processes of one artifact can differ by tens of percent; "
             "use 3 rounds or more",
         ),
         TrustLabel(
@@ -90,14 +92,14 @@ TRUST: dict[str, TrustLabel] = {
         TrustLabel(
             name="part_of_images",
             disqualifying=False,
-            advice="the accuracy is that of the first images only, at most 100, as PyTorch's own benchmark tool "
-            "answers each in a process of its own: put EdgeSweep's runner on the device, which answers all",
+            advice="the accuracy is over at most the first 100 images, because PyTorch's own benchmark tool needs one "
+            "process per image: put EdgeSweep's runner on the device, which evaluates all images",
         ),
         TrustLabel(
             name="busy_host",
             disqualifying=False,
-            advice="other programs took over 15 % of the CPU time just before a block, or the hypervisor over 5 % "
-            "during one: stop them, or take a machine that is not shared, and measure again",
+            advice="other programs used over 15 % of the CPU time just before a block, or the hypervisor over 5 % "
+            "during one: stop them, or use a machine that is not shared, and measure again",
         ),
     )
 }
@@ -105,12 +107,12 @@ TRUST: dict[str, TrustLabel] = {
 
 
 def disqualified(labels: Iterable[str]) -> list[str]:
-    """Those with which nothing wins, decides or is compared; one that this version does not know may be a grave one."""
+    """The labels that exclude a result from winning, deciding and comparing; also labels unknown to this version."""
     return [label for label in labels if label not in TRUST or TRUST[label].disqualifying]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """New trust labels once each, in the order of `TRUST`. Raises `ValueError` for one that is not in the list."""
+    """Each label once, in the order of `TRUST`. Raises `ValueError` for a label that is not in `TRUST`."""
     found = set(labels)
     if unknown := found - TRUST.keys():
         raise ValueError(f"no such trust labels: {', '.join(sorted(unknown))}")
@@ -118,6 +120,6 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
 
 
 def stored_in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Like `in_order`, for labels that were stored: another version's stay, after those that this one knows."""
+    """Like `in_order`, for stored labels: labels unknown to this version are kept, after the known ones."""
     found = set(labels)
     return (*(name for name in TRUST if name in found), *sorted(found - TRUST.keys()))

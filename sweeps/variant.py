@@ -1,15 +1,15 @@
-"""A variant: one value for each build axis; and how an artifact is run. Frozen values."""
+"""A variant (one value for each build axis), and the run axes of an artifact. Frozen values."""
 
 from dataclasses import asdict, dataclass
 
 DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel"}
 """How each engine's default qconfig quantizes weights."""
 
-_GOES_WITHOUT_SAYING: dict[str, dict[str, str]] = {
+_FIXED_AXES: dict[str, dict[str, str]] = {
     "nnapi": {"capture": "", "fuse": "", "optimize": ""},
     "metal": {"format": "ptl", "fuse": "", "optimize": ""},
 }
-"""Per backend the axes that it leaves no choice of, which a label need not name; of the format, the usual one."""
+"""Per backend, the axes without a choice, which a label leaves out; for the format, its usual value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,9 +22,9 @@ class Variant:
     quantization: str = "none"
     qengine: str = "none"
     granularity: str = "none"
-    """Of int8 weights: `per_tensor` or `per_channel`."""
+    """Granularity of int8 weights: `per_tensor` or `per_channel`."""
     calibration_images: int = 0
-    """The first so many of the calibration data; 0: all of it, or nothing is calibrated."""
+    """How many of the first calibration images are used; 0: all of them, or no calibration."""
     interface: str = "none"
     layout: str = "nchw"
     capture: str = "script"
@@ -32,21 +32,21 @@ class Variant:
     fuse: bool = False
     optimize: bool = False
     preference: str = "none"
-    """What NNAPI compiles for: `sustained_speed`, `fast_single_answer`, `low_power`."""
+    """NNAPI's compilation preference: `sustained_speed`, `fast_single_answer`, `low_power`."""
     relaxed_fp16: bool = False
     """NNAPI may compute float32 as float16."""
     flexible_batch: bool = False
-    """The NNAPI model takes any batch."""
+    """The NNAPI model accepts any batch size."""
     reduced_range: bool = False
-    """int8 weights of 7 bits, for a CPU on which sums of 8-bit products saturate. Follows from the device."""
+    """int8 weights of 7 bits, for a CPU on which sums of 8-bit products saturate. Derived from the device."""
 
     @property
     def label(self) -> str:
-        """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so
-        two variants that differ have two labels."""
+        """Short text for people, e.g. `cpu int8-x86 nhwc trace fused optimized`. It names every value that is not the
+        usual one, so different variants have different labels."""
         usual = DEFAULT_GRANULARITY.get(self.qengine, "none")
-        unsaid = _GOES_WITHOUT_SAYING.get(self.backend, {})
-        # An eager model says so where others say how they were captured.
+        unsaid = _FIXED_AXES.get(self.backend, {})
+        # An eager model has `eager` in the place of a capture method.
         words = [self.runtime] * (self.runtime not in ("torchscript", self.capture))
         words += [self.backend, self.precision if self.qengine == "none" else f"{self.precision}-{self.qengine}"]
         words += [self.quantization] * (self.quantization not in ("none", "static_fx"))
@@ -64,7 +64,7 @@ class Variant:
         return " ".join(words)
 
     def axes(self) -> dict[str, str | bool | int]:
-        """By name. `reduced_range` only where it is true: all other build keys stay what they were before it came."""
+        """The axes by name. `reduced_range` only if it is true, so that build keys from before this axis stay valid."""
         axes = asdict(self)
         if not self.reduced_range:
             del axes["reduced_range"]

@@ -1,4 +1,4 @@
-"""The workspace: one folder that owns every file of EdgeSweep. The only module that knows file names in it."""
+"""The workspace: the folder with all files of EdgeSweep. Only this module knows the file names in it."""
 
 import fcntl
 import os
@@ -19,19 +19,19 @@ class Workspace:
 
     @classmethod
     def open(cls, root: Path) -> "Workspace":
-        """Make the folder where it is missing. Raises `WorkspaceError` where that is not possible."""
+        """Create the folder if it is missing. Raises `WorkspaceError` if that fails."""
         root = root.expanduser().resolve()
-        # sqlalchemy reads both as its own in a database's URI: the database would end up in another folder.
+        # Both have a meaning for sqlalchemy in a database's URI: the database would be created in another folder.
         if found := re.search(r"\?|%[0-9A-Fa-f]{2}", str(root)):
             raise WorkspaceError(
-                f"the workspace {root} cannot be used: MLflow does not take {found[0]!r} in a path",
+                f"the workspace {root} cannot be used: MLflow does not accept {found[0]!r} in a path",
                 "give another folder with --workspace",
             )
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise WorkspaceError(
-                f"the workspace {root} cannot be made: {error.strerror}",
+                f"the workspace {root} cannot be created: {error.strerror}",
                 "give another folder with --workspace",
             ) from error
         return cls(root)
@@ -42,7 +42,7 @@ class Workspace:
 
     @property
     def tracking_uri(self) -> str:
-        """MLflow's URI: `MLFLOW_TRACKING_URI` where it is set, else a sqlite database in the workspace."""
+        """MLflow's URI: `MLFLOW_TRACKING_URI` if it is set, otherwise a sqlite database in the workspace."""
         return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{self.root / 'mlflow.sqlite'}"
 
     @property
@@ -72,9 +72,9 @@ class Workspace:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the workspace for one driver. The kernel frees the lock of a dead process, so none goes stale.
+        """Lock the workspace for one driver. The kernel releases the lock when its process dies.
 
-        Raises `WorkspaceError` with the holder's process id.
+        Raises `WorkspaceError` with the process id of the holder if it is locked already.
         """
         path = self.root / "driver.lock"
         try:
@@ -91,7 +91,7 @@ class Workspace:
                 handle.seek(0)
                 holder = handle.read(20).strip() or "unknown"
                 raise WorkspaceError(
-                    f"the workspace {self.root} is held by process {holder}",
+                    f"the workspace {self.root} is locked by process {holder}",
                     "wait until it has finished, or give another folder with --workspace",
                 ) from None
             handle.seek(0)

@@ -107,10 +107,10 @@ def test_the_figures_in_the_sentences_are_the_code_s(write_docs: dict[str, Any])
     assert f"medians of its last 3 rounds agree within {100 * STABLE_WITHIN:g} %" in text
     assert f"If it moved by more than {100 * MOVED:g} %" in text
     figures = dict(row[:2] for row in rows_of(write_docs["figures"]()))
-    error = int(figures["A race: error of all pairs and looks together"].removesuffix(" %"))
+    error = int(figures["A race: error of all pairs and tests together"].removesuffix(" %"))
     assert f"a probability of at least {100 - error} % per race" in text
-    assert f"p90 from {figures['p90 from so many samples']} samples" in text
-    assert f"p99 from {figures['p99 from so many samples']} on" in text
+    assert f"p90 from {figures['Samples needed for p90']} samples" in text
+    assert f"p99 from {figures['Samples needed for p99']} on" in text
     assert f"unless one is more than {UNREPEATED_SPREAD:g} times the other" in text
 
 

@@ -46,7 +46,7 @@ def show(here: pd.DataFrame, first: str | None) -> None:
             st.markdown("**Conditions**")
             _pairs([(column, _text(job[column])) for column in _CONDITIONS], "details-conditions")
         if isinstance(job["settled"], Settled):
-            st.text(line(f"Why its rounds ended: {job['settled'].told(len(job['block_medians_ms']))}"))
+            st.text(line(f"Why its rounds ended: {job['settled'].text_after(len(job['block_medians_ms']))}"))
         if job["block_medians_ms"]:
             rounds = ", ".join(
                 f"round {round_}: {ms:.3f} ms" for round_, (_, ms) in enumerate(job["block_medians_ms"], 1)

@@ -19,7 +19,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
-from sweeps.errors import MENDED_KINDS, StoreError
+from sweeps.errors import RETRIED_KINDS, StoreError
 from sweeps.journal.journal import Complete, Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
@@ -97,7 +97,7 @@ def run_spec(
             journal.save_plan(planned)
             if retry_failed:
                 journal.retry_failures(spec.name)
-            for kind in MENDED_KINDS:
+            for kind in RETRIED_KINDS:
                 journal.retry_failures(spec.name, kind=kind)
             endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
             failed = sum(isinstance(ended, Failed) for ended in endings)

@@ -1,11 +1,11 @@
-"""What happened, as the journal keeps it: artifacts, blocks, accuracies, failures, ends of rounds, imported figures."""
+"""The tables of what happened: artifacts, blocks, accuracies, failures, ends of rounds, imported figures."""
 
 import json
 from dataclasses import replace
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
-from sweeps.journal.news import NewsTables
+from sweeps.journal.changes import ChangeTables
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
@@ -16,11 +16,11 @@ from sweeps.records import Accuracy, Block, Failed, Settled
 from sweeps.trust import stored_in_order
 
 
-class AttemptTables(NewsTables):
-    """Attempts are only ever added."""
+class AttemptTables(ChangeTables):
+    """Attempts in the journal. They are added, and never changed or deleted."""
 
     def add_artifact(self, manifest: Manifest) -> None:
-        """Record a built artifact; one that is recorded already, and is the same, is not written again."""
+        """Record a built artifact, unless the same manifest is recorded already."""
         if self.artifact(manifest.build_key) == manifest:
             return
         text = json.dumps(manifest.model_dump(mode="json"), allow_nan=False, separators=(",", ":"))
@@ -36,7 +36,7 @@ class AttemptTables(NewsTables):
         return None if row is None else Manifest.model_validate_json(row[0])
 
     def add_data_manifest(self, sweep: str, manifest_id: str, manifest: str) -> None:
-        """Record which images a set of this sweep holds. `manifest` is JSON; the id says what is in it."""
+        """Record the images of one data set of this sweep. `manifest` is JSON; the id is derived from its content."""
         with self._writing():
             self._db.execute("INSERT OR IGNORE INTO data_manifests VALUES (?, ?, ?)", (sweep, manifest_id, manifest))
 
@@ -45,15 +45,15 @@ class AttemptTables(NewsTables):
         return dict(self._rows("SELECT manifest_id, manifest FROM data_manifests WHERE sweep = ?", sweep))
 
     def add_block(self, block: Block) -> bool:
-        """Accept one block; `False`, and nothing changes, where this round of the job has one already.
+        """Accept one block. If the job has a block of this round already, nothing changes and `False` is returned.
 
-        The first block of a round stays: a reply that comes twice, or late, must not change an accepted result.
-        Raises `StoreError` for a block that is not whole.
+        The first block of a round stays: a repeated or late reply must not change an accepted result.
+        Raises `StoreError` for an incomplete block.
         """
-        if missing := _not_whole(block):
+        if missing := _incomplete(block):
             raise StoreError(
                 f"a block of job {block.job_key:.12} (round {block.round}) is not accepted: {missing}",
-                "run the same command again; if this comes back, please report it",
+                "run the same command again; if this happens again, please report it",
             )
         with self._writing():
             cursor = self._db.execute(
@@ -66,9 +66,9 @@ class AttemptTables(NewsTables):
     def blocks(self, job_key: str, sentinel: str = "") -> tuple[Block, ...]:
         """The accepted blocks in order of rounds.
 
-        With the key of the device's sentinel, those that it found a changed device around have `device_changed`.
+        With the key of the device's sentinel, blocks from spans of a changed device get the label `device_changed`.
         """
-        spans = changed_spans(self._looks(sentinel)) if sentinel else []
+        spans = changed_spans(self._sentinel_blocks(sentinel)) if sentinel else []
         return tuple(
             replace(one.block, labels=stored_in_order((*one.block.labels, "device_changed")))
             if any(span.holds(one) for span in spans)
@@ -77,7 +77,7 @@ class AttemptTables(NewsTables):
         )
 
     def block_count(self, job_key: str) -> int:
-        """How many blocks a job has. None of them is read."""
+        """The number of blocks of a job, without reading them."""
         [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
         return int(count)
 
@@ -87,7 +87,7 @@ class AttemptTables(NewsTables):
         return 0 if row is None else from_json(Block, row[0]).session
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
-        """Where there is one already for the same build, evaluation, engine and executor, the newer one counts."""
+        """Record an accuracy. The newest one counts for each build, evaluation, engine and executor."""
         self._append(accuracy.build_key, "accuracy", to_json(accuracy))
 
     def accuracy(self, build_key: str, evaluation_id: str, engine: str, executor: str) -> Accuracy | None:
@@ -95,26 +95,26 @@ class AttemptTables(NewsTables):
         return next((accuracy for accuracy in found if accuracy.engine == engine), None)
 
     def add_failure(self, key: str, failed: Failed) -> None:
-        """`key` is one of `build_failure_keys` for a build that failed, else a job key."""
+        """`key`: one of `build_failure_keys` for a failed build, otherwise a job key."""
         self._append(key, "failure", to_json(failed))
 
     def failures(self, key: str) -> tuple[Failed, ...]:
-        """In their order, since the last retry."""
+        """The failures since the last retry, in their order."""
         rows = self._rows("SELECT record FROM live_failures WHERE key = ? ORDER BY id", key)
         return tuple(from_json(Failed, record) for (record,) in rows)
 
     def add_settled(self, settled: Settled) -> None:
-        """Where a job's rounds ended before, the newer reason counts."""
+        """Record why a job's rounds ended. The newest reason counts."""
         self._append(settled.job_key, "settled", to_json(settled))
 
     def settled(self, job_key: str, protocol: Protocol | None = None) -> Settled | None:
-        """Why the rounds of this job ended, as it was last said: where a protocol is given, to its question."""
+        """The newest reason why the rounds of this job ended; with a protocol, the newest for its question."""
         rows = self._rows("SELECT record FROM attempts WHERE key = ? AND kind = 'settled' ORDER BY id DESC", job_key)
         found = (from_json(Settled, record) for (record,) in rows)
         return next((one for one in found if protocol is None or same_question(one, protocol)), None)
 
     def add_imported(self, sweep: str, imported: Imported) -> bool:
-        """Accept a figure from a log; `False`, and nothing changes, where the sweep has the same one already."""
+        """Accept a figure from a log. If the sweep has it already, nothing changes and `False` is returned."""
         with self._writing():
             cursor = self._db.execute(
                 "INSERT OR IGNORE INTO imported (sweep, imported_key, record, created) VALUES (?, ?, ?, ?)",
@@ -128,10 +128,10 @@ class AttemptTables(NewsTables):
         return tuple(from_json(Imported, record) for (record,) in rows)
 
     def retry_failures(self, sweep: str, *, kind: str = "") -> int:
-        """Forgive the failures of this sweep's jobs up to now, only of jobs with a failure of `kind` where it is given;
-        returns how many jobs that concerns.
+        """Let failed jobs of this sweep be tried again; with `kind`, only jobs with a failure of that kind. Returns the
+        number of jobs.
 
-        The failures stay in the file. A failed build is forgiven for every sweep that needs it.
+        The failures stay in the file, but no longer count. A failed build may be retried by every sweep that needs it.
         """
         with self._writing():
             keys = self._db.execute(
@@ -147,7 +147,7 @@ class AttemptTables(NewsTables):
         return len({job_key for job_key, _ in keys})
 
     def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
-        """Newest first. Any engine: it is part of the build key, what ran is only recorded."""
+        """Newest first. The engine is not part of the query, because it is part of the build key."""
         rows = self._rows(
             "SELECT record FROM attempts WHERE key = ? AND kind = 'accuracy'"
             " AND json_extract(record, '$.evaluation_id') = ? AND json_extract(record, '$.executor') = ?"
@@ -165,7 +165,7 @@ class AttemptTables(NewsTables):
             )
 
 
-def _not_whole(block: Block) -> str | None:
+def _incomplete(block: Block) -> str | None:
     required = ("job_key", "backend_ran", "engine_ran", "runner", "runtime_version", "artifact_sha256")
     if empty := [name for name in required if not getattr(block, name)]:
         return f"no {', '.join(empty)}"

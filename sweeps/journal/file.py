@@ -1,4 +1,4 @@
-"""The journal's file: opened, migrated, read, and written one transaction at a time."""
+"""The journal's file: opening, migration, reads, and one transaction per write."""
 
 import sqlite3
 import time
@@ -22,9 +22,9 @@ class JournalFile:
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
-        """Open the file, made or migrated where needed. With `read_only` it has to be there.
+        """Open the file, and create or migrate it if needed. With `read_only`, it must exist.
 
-        Raises `StoreError` where it cannot be used, is missing, or is of a newer EdgeSweep.
+        Raises `StoreError` if it cannot be used, is missing, or was written by a newer EdgeSweep.
         """
         if read_only and not path.exists():
             raise StoreError(f"there is no journal at {path}", FIRST_STEP)
@@ -70,14 +70,14 @@ class JournalFile:
                 yield
                 self._db.execute("COMMIT")
             except BaseException:
-                # A full disk has rolled back already.
+                # If the disk is full, sqlite has rolled back already.
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
 
 
 def _switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
-    """sqlite does not wait for other processes here, whatever the connection's timeout is."""
+    """Retries until the deadline: for this statement, sqlite ignores the connection's timeout."""
     deadline = time.monotonic() + busy_timeout_s
     while True:
         try:

@@ -1,7 +1,8 @@
-"""The journal: one sqlite file per workspace, append-only attempts. It decides what is done and what is still to do.
+"""The journal: one sqlite file per workspace with append-only attempts. It decides which jobs are done.
 
-Only what happened is stored; outcomes, staleness and "failed too often" are worked out when they are asked for.
-Each call is one transaction. A `Journal` belongs to the thread that opened it; another thread or process opens its own.
+Only events are stored. Outcomes, staleness and "failed too often" are computed when they are needed.
+Each call is one transaction. A `Journal` belongs to the thread that opened it; other threads and processes open their
+own.
 """
 
 from dataclasses import dataclass
@@ -16,26 +17,26 @@ from sweeps.protocol.stopping import settles
 from sweeps.records import Accuracy, Failed, Job, Measured
 
 MAX_ATTEMPTS = 3
-"""One and two retries: a job that failed so often without being finished has failed."""
+"""The first attempt and two retries: after this many failures, an unfinished job has failed."""
 
 
-def judged_key(build_key: str, evaluation_id: str | None) -> str:
-    """The key of a build's failure that was found on the images of one evaluation set: other images, another chance."""
+def verified_key(build_key: str, evaluation_id: str | None) -> str:
+    """The key of a failure that holds only for one evaluation set: with other images, the build is tried again."""
     return f"{build_key}@{evaluation_id}"
 
 
 def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
-    """Where failures of the job's build stand: those that hold always, and those found on one evaluation set.
+    """The keys of failures of the job's build: failures that always hold, and failures on one evaluation set.
 
-    A build that a reference verifies has another chance with the next version of that reference.
+    A build that a reference implementation verifies is tried again with the next version of that reference.
     """
-    always = judged_key(job.build_key, job.reference) if job.emulated else job.build_key
-    return always, judged_key(always, evaluation_id)
+    always = verified_key(job.build_key, job.reference) if job.emulated else job.build_key
+    return always, verified_key(always, evaluation_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """A job that has all that was asked of it; its blocks are not summarised."""
+    """A finished job, without a summary of its blocks."""
 
     accuracy: Accuracy | None
 
@@ -44,12 +45,12 @@ class Journal(AttemptTables):
     """An open journal. Use it as a context manager, or call `close()`."""
 
     def save_plan(self, plan: Plan) -> None:
-        """See `PlanTables.save_plan`. Jobs that lost a race to one that is no longer in it race again (`reopen`)."""
+        """As `PlanTables.save_plan`; then `reopen` the jobs whose elimination is no longer valid."""
         super().save_plan(plan)
         self.reopen(plan)
 
     def reopen(self, plan: Plan) -> None:
-        """Let jobs race again that lost to a job which the sweep no longer has, or which has failed since."""
+        """Reopen each eliminated job if the job that eliminated it has failed or is no longer in the sweep."""
         protocol = protocol_of(plan.sweep)
         if protocol.budget != "race":
             return
@@ -58,12 +59,12 @@ class Journal(AttemptTables):
             settled = self.settled(key, protocol)
             if settled is None or not settled.eliminated:
                 continue
-            winner = jobs.get(settled.by_key)
-            if winner is None or isinstance(self.sweep_outcome(plan.sweep.name, winner), Failed):
+            eliminator = jobs.get(settled.by_key)
+            if eliminator is None or isinstance(self.sweep_outcome(plan.sweep.name, eliminator), Failed):
                 self.add_settled(settled.reopened())
 
     def outcome(self, planned: PlannedJob) -> Measured | Failed | None:
-        """How the job ended so far, as `ending`; all accepted blocks of one that is measured are summarised."""
+        """As `ending`, but with the summary of all accepted blocks if the job is complete."""
         ended = self.ending(planned)
         if not isinstance(ended, Complete):
             return ended
@@ -74,11 +75,11 @@ class Journal(AttemptTables):
         return Measured(timing=timing, accuracy=ended.accuracy)
 
     def ending(self, planned: PlannedJob) -> Complete | Failed | None:
-        """Whether and how the job ended so far; `None` while it is pending.
+        """How the job ended; `None` while it is pending.
 
-        Complete: its rounds ended (it has all that there can be, or they were settled before), or it is only checked
-        by a reference; and it has an accuracy by `planned.executor`, unless none is asked for. Failed: one failure of
-        its build, or `MAX_ATTEMPTS` of its own (the last one is given).
+        Complete: its rounds ended (the maximum was reached, or they were settled earlier), or it is only checked by a
+        reference implementation; and it has an accuracy by `planned.executor`, unless none is needed. Failed: its build
+        failed once, or the job failed `MAX_ATTEMPTS` times; the last failure is returned.
         """
         job, protocol, evaluation_id = planned.job, planned.protocol, planned.evaluation_id
         accuracy = None

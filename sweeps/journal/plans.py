@@ -1,4 +1,4 @@
-"""The part of the journal that knows what was planned: sweeps, their jobs, and what each job was planned under."""
+"""The part of the journal for plans: sweeps, their jobs, and the protocol and device facts of each job."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ from sweeps.spec.sweep import SweepSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRow:
-    """One sweep of the workspace. `updated` is when its plan was last saved, i.e. when it was last started."""
+    """One sweep of the workspace. `updated`: when its plan was last saved, that is, when it was last started."""
 
     name: str
     created: datetime
@@ -28,10 +28,10 @@ class SweepRow:
 
 
 class PlanTables(JournalFile):
-    """Plans in the journal. Staleness is not stored: a job is stale when its plan is not its sweep's any more."""
+    """Plans in the journal. Staleness is not stored: a job is stale if its plan is not its sweep's current plan."""
 
     def save_plan(self, plan: Plan) -> None:
-        """Make `plan` the sweep's present one. Jobs that it no longer has are kept and become stale."""
+        """Make `plan` the sweep's current plan. Jobs that are not in it are kept and become stale."""
         spec = plan.sweep.model_dump_json()
         protocol = to_json(protocol_of(plan.sweep))
         devices = [(facts.device_id, position, to_json(facts)) for position, facts in enumerate(plan.devices)]
@@ -89,7 +89,7 @@ class PlanTables(JournalFile):
         return next((row.name for row in self.sweeps()), None)
 
     def spec(self, sweep: str) -> SweepSpec:
-        """As it was last saved."""
+        """The sweep file as it was last saved."""
         text = self._rows("SELECT spec FROM plans WHERE id = ?", self._plan_id(sweep))[0][0]
         try:
             return SweepSpec.model_validate_json(text)
@@ -104,7 +104,7 @@ class PlanTables(JournalFile):
         return tuple(from_json(DeviceFacts, facts) for (facts,) in rows)
 
     def jobs(self, sweep: str) -> list[tuple[Job, bool]]:
-        """Every job that the sweep ever had, and whether it is stale: the plan's order first, stale ones after it."""
+        """Every job that the sweep ever had, and whether it is stale: the plan's jobs in its order, then stale ones."""
         plan_id = self._plan_id(sweep)
         rows = self._rows(
             "SELECT record, plan_id != ? AS stale FROM jobs WHERE sweep = ? ORDER BY stale, position, job_key",
@@ -114,19 +114,19 @@ class PlanTables(JournalFile):
         return [(from_json(Job, record), bool(stale)) for record, stale in rows]
 
     def skipped(self, sweep: str) -> tuple[Skipped, ...]:
-        """Of the present plan, in its order."""
+        """The skipped combinations of the current plan, in its order."""
         rows = self._rows(
             "SELECT record FROM skipped WHERE sweep = ? AND plan_id = ? ORDER BY position", sweep, self._plan_id(sweep)
         )
         return tuple(from_json(Skipped, record) for (record,) in rows)
 
     def protocol(self, sweep: str) -> Protocol:
-        """Of the present plan."""
+        """The protocol of the current plan."""
         text = self._rows("SELECT protocol FROM plans WHERE id = ?", self._plan_id(sweep))[0][0]
         return from_json(Protocol, text)
 
     def planned_job(self, sweep: str, job_key: str) -> PlannedJob:
-        """Raises `StoreError` where the sweep never had such a job."""
+        """Raises `StoreError` if the sweep never had such a job."""
         present = self._plan_id(sweep)
         row = self._row("SELECT record, plan_id FROM jobs WHERE sweep = ? AND job_key = ?", sweep, job_key)
         if row is None:
@@ -135,7 +135,7 @@ class PlanTables(JournalFile):
         return planned
 
     def _planned_jobs(self, rows: Iterable[tuple[str, int]], present: int) -> list[PlannedJob]:
-        """`rows` are records of jobs, each with the id of its plan; `present` is the sweep's plan."""
+        """`rows`: records of jobs, each with the id of its plan. `present`: the id of the sweep's current plan."""
         # Thousands of jobs share a few plans and devices.
         read = cache(self._planned_under)
         found = []
@@ -169,12 +169,12 @@ class PlanTables(JournalFile):
 
 
 def skipped_key(skipped: Skipped) -> str:
-    """Stands for a job key where there is no job: the same combination has the same one, whatever the reason."""
+    """The key of a skipped combination, in place of a job key. It does not depend on the reason."""
     content = asdict(skipped) | {"variant": skipped.variant.axes()}
     del content["reason"]
     return f"skipped-{canonical_key(content)}"
 
 
 def now() -> str:
-    """In UTC, to the microsecond, as the journal stores it."""
+    """The current time as the journal stores it: UTC, with microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""The journal's tables, and how a file of an older version becomes one of this version."""
+"""The journal's tables, and the migration of files of older versions."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from sweeps.errors import StoreError
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
-        # One row per distinct content of a sweep file with its devices: a job's facts and protocol are those of the
-        # last plan that it was in, so a stale job keeps what it was measured under.
+        # One row per distinct content of a sweep file with its devices. A job has the facts and protocol of its last
+        # plan, so a stale job keeps those under which it was measured.
         """CREATE TABLE plans (
             id INTEGER PRIMARY KEY,
             sweep TEXT NOT NULL,
@@ -33,7 +33,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             created TEXT NOT NULL,
             updated TEXT NOT NULL
         )""",
-        # A job is stale when its plan is not its sweep's plan any more; nothing has to be marked.
+        # A job is stale if its plan is not its sweep's current plan; no column marks it.
         """CREATE TABLE jobs (
             sweep TEXT NOT NULL,
             job_key TEXT NOT NULL,
@@ -67,7 +67,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             manifest TEXT NOT NULL,
             PRIMARY KEY (sweep, manifest_id)
         )""",
-        # Append-only. `key` is a job key or a build key; AUTOINCREMENT, since readers ask for "newer than".
+        # Append-only. `key` is a job key or a build key. AUTOINCREMENT, because readers select by "newer than".
         """CREATE TABLE attempts (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
             key TEXT NOT NULL,
@@ -78,7 +78,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
         "CREATE INDEX attempts_by_key ON attempts (key, kind)",
         "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
-        # A retry sets aside the failures before it.
+        # Failures before a retry no longer count.
         """CREATE VIEW live_failures AS
             SELECT failure.id, failure.key, failure.record FROM attempts AS failure
             WHERE failure.kind = 'failure' AND failure.id > (
@@ -86,7 +86,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
                 WHERE retry.key = failure.key AND retry.kind = 'retry'
             )""",
     ),
-    # Version 2: why a job's rounds ended. sqlite changes no CHECK in place.
+    # Version 2: why a job's rounds ended. sqlite cannot change a CHECK in place.
     (
         "DROP VIEW live_failures",
         "ALTER TABLE attempts RENAME TO attempts_1",
@@ -123,13 +123,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
 )
-"""What leads from each version to the next: version 1 is an empty file with the first entry applied, and so on."""
+"""The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 
 
 def migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Bring the open file to this version, in one transaction; does nothing where it is there already.
+    """Migrate the open file to this version in one transaction, if it is older.
 
-    Raises `StoreError` for a file of a newer version, or one that is not a journal.
+    Raises `StoreError` for a file of a newer version, or a file that is not a journal.
     """
     if not is_older(db, path):
         return
@@ -155,7 +155,7 @@ def is_older(db: sqlite3.Connection, path: Path) -> bool:
 
 def _checked_version(db: sqlite3.Connection, path: Path) -> int:
     with translated(path):
-        # One statement, so that another process cannot migrate the file between the two; 0 is one without tables.
+        # One statement, so that no other process can migrate the file in between. Version 0: a file without tables.
         found, tables = db.execute(
             "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
         ).fetchone()
@@ -171,7 +171,7 @@ def _checked_version(db: sqlite3.Connection, path: Path) -> int:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn sqlite's errors into `StoreError` with the way out. Misuse of the library stays what it is: a bug."""
+    """Translate sqlite's errors into `StoreError` with a next step. Errors from misuse of sqlite are bugs and pass."""
     try:
         yield
     except sqlite3.Error as error:
@@ -186,13 +186,13 @@ def translated(path: Path) -> Iterator[None]:
 
 _CHECK_FILE = "check that the folder exists and that you may write to it, or give another one with --workspace"
 _NEXT_STEPS = {
-    sqlite3.SQLITE_BUSY: "another process holds it: wait until it has finished, then run the same command again",
-    sqlite3.SQLITE_LOCKED: "another process holds it: wait until it has finished, then run the same command again",
+    sqlite3.SQLITE_BUSY: "another process uses it: wait until it has finished, then run the same command again",
+    sqlite3.SQLITE_LOCKED: "another process uses it: wait until it has finished, then run the same command again",
     sqlite3.SQLITE_FULL: "free space on its disk, then run the same command again: nothing accepted is lost",
     sqlite3.SQLITE_IOERR: "check its disk (full, unplugged, read-only?), then run the same command again",
     sqlite3.SQLITE_READONLY: _CHECK_FILE,
     sqlite3.SQLITE_PERM: _CHECK_FILE,
     sqlite3.SQLITE_CANTOPEN: _CHECK_FILE,
-    sqlite3.SQLITE_NOTADB: "it is not a journal: move it away; a new one is made",
-    sqlite3.SQLITE_CORRUPT: "it is damaged: move it away (with its -wal and -shm files); a new one is made",
+    sqlite3.SQLITE_NOTADB: "it is not a journal: move it away; a new one will be created",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: move it away (with its -wal and -shm files); a new one will be created",
 }

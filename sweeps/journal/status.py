@@ -1,4 +1,4 @@
-"""How far a sweep is, from the journal alone: works while it runs, and where MLflow is down."""
+"""The progress of a sweep, from the journal alone: works while the sweep runs, and without MLflow."""
 
 from dataclasses import asdict, dataclass
 
@@ -12,22 +12,22 @@ STATES = ("measured", "failed", "pending", "stale")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """One job; `reason` says why it failed, `settled` why its rounds ended where that was decided."""
+    """One job. `reason`: why it failed. `settled`: why its rounds ended, if that was decided."""
 
     name: str
     job_key: str
     state: str
     emulated: bool
-    """Only checked, by a reference implementation of its backend: it has no rounds."""
+    """Whether it is only checked, by a reference implementation of its backend. Such a job has no rounds."""
     rounds: int
-    """Blocks that it has."""
+    """Number of its blocks."""
     reason: str
     settled: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """All jobs of one sweep; each that is timed gets `rounds` blocks at least and `last_round` at most."""
+    """All jobs of one sweep. Each timed job gets at least `rounds` and at most `last_round` blocks."""
 
     sweep: str
     rounds: int
@@ -39,7 +39,7 @@ class SweepStatus:
         return sum(job.state == state for job in self.jobs)
 
     def rounds_text(self, job: JobStatus) -> str:
-        """How many blocks a job that is timed has, and of how many as long as there may be more of them."""
+        """The number of blocks of a timed job, and how many it will get while it is not finished."""
         if job.state == "stale" or job.settled or job.rounds > self.last_round:
             return str(job.rounds)
         wanted = f"{self.rounds}" if self.rounds == self.last_round else f"{self.rounds} to {self.last_round}"
@@ -81,7 +81,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
                 emulated=job.emulated,
                 rounds=blocks,
                 reason=reason,
-                settled=settled.told(blocks) if settled is not None and settles(settled, protocol) else "",
+                settled=settled.text_after(blocks) if settled is not None and settles(settled, protocol) else "",
             )
         )
     return SweepStatus(

@@ -1,4 +1,4 @@
-"""The measurement protocol: presets, figures of blocks, when a job stops, races, the sentinel.
+"""The measurement protocol: presets, figures of blocks, stopping rules, races, the sentinel.
 
 Step: measure
 Start: presets

@@ -1,4 +1,4 @@
-"""What the blocks of one job come to: the trust labels of a block, and the summary of several."""
+"""The trust labels of one block, and the summary of all blocks of a job."""
 
 import math
 from collections.abc import Sequence
@@ -11,17 +11,18 @@ from sweeps.stats import mad, median, outliers, p50_estimate
 from sweeps.trust import disqualified, in_order, stored_in_order
 
 BUSY_LOAD = 0.15
-"""Share of all CPU time that others may take. An idle host shows 0.01 to 0.03; 0.15 of two cores is a third of one,
-enough to push the runner off its core now and then. A judgement, not a measurement."""
+"""Share of all CPU time that other programs may use. An idle host shows 0.01 to 0.03. 0.15 of two cores is a third of
+one core, enough to push the runner off its core sometimes. This limit is a judgement, not measured."""
 
 STEAL_SHARE = 0.05
-"""Share of the CPU time that the hypervisor gave to other machines during a block. A judgement, not a measurement."""
+"""Share of the CPU time that the hypervisor gave to other machines during a block. A judgement, not measured."""
 
 OUTLIER_SHARE = 0.10
-"""Spikes are normal: a block with 3 % of them has the same p50. From a tenth on, the published p90 is one itself."""
+"""Spikes are normal: a block with 3 % of them has the same p50. From 10 % on, the published p90 is itself an outlier.
+"""
 
 _OUTLIERS_FROM_SAMPLES = 20
-"""In smaller blocks two chance outliers would be a tenth already; `few_samples` speaks for those."""
+"""In smaller blocks, two random outliers would already be 10 %; `few_samples` covers those blocks."""
 
 P90_FROM_SAMPLES = 64
 
@@ -29,10 +30,10 @@ P99_FROM_SAMPLES = 662
 
 
 def block_labels(block: Block, requested_backend: str, requested_engine: str, protocol: Protocol) -> tuple[str, ...]:
-    """The trust labels that one block earns by itself, in the order of `TRUST`.
+    """The trust labels of one block, in the order of `TRUST`.
 
-    `requested_engine` is `none` where nothing is quantized: then any engine will do.
-    Raises `RunnerError` of kind `invalid_samples` where there are none, or one is not a positive number.
+    `requested_engine` is `none` if nothing is quantized: then any engine is accepted.
+    Raises `RunnerError` of kind `invalid_samples` if there are no samples, or a sample is not a positive number.
     """
     samples = block.samples_ns
     invalid = [sample for sample in samples if not (math.isfinite(sample) and sample > 0)]
@@ -40,7 +41,7 @@ def block_labels(block: Block, requested_backend: str, requested_engine: str, pr
         found = f"{len(invalid)} of {len(samples)} samples, e.g. {invalid[0]} ns" if invalid else "no sample at all"
         raise RunnerError(
             "invalid_samples",
-            f"the runner reported times that cannot be: {found}",
+            f"the runner reported impossible times: {found}",
             "check the clock and the runner of the device, then run again",
         )
     conditions = block.conditions
@@ -50,8 +51,8 @@ def block_labels(block: Block, requested_backend: str, requested_engine: str, pr
         "backend_fell_back": block.backend_ran != requested_backend,
         "engine_differs": requested_engine not in ("none", block.engine_ran),
         "gate_timeout": conditions.gate == "timed_out",
-        # No sensor is a state of its own, never "cool".
-        "ungated": conditions.gate == "none" or not conditions.knows_heat,
+        # Without a sensor the temperature is unknown, not "cool".
+        "ungated": conditions.gate == "none" or not conditions.heat_known,
         "virtual_phone": conditions.exec_context == VIRTUAL_PHONE,
         "hot_start": conditions.started_hot,
         "few_samples": len(samples) < protocol.iterations,
@@ -66,10 +67,10 @@ def block_labels(block: Block, requested_backend: str, requested_engine: str, pr
 def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timing:
     """One timing from all accepted blocks of a job.
 
-    p90 and p99 are over the samples of all blocks together (linear between neighbours), where there are enough of
-    them; all other figures are medians over the blocks, so that one odd process does not move them.
-    Where there are rounds enough without them, blocks with a disqualifying label are left out.
-    Raises `ValueError` for no blocks, another job's block, or a round that comes twice.
+    p90 and p99 are over the pooled samples of all blocks (with linear interpolation), if there are enough samples. All
+    other figures are medians over the blocks, so that one unusual process does not change them. Blocks with a
+    disqualifying label are left out if enough rounds remain.
+    Raises `ValueError` for no blocks, a block of another job, or two blocks of one round.
     """
     import numpy as np  # as in sweeps.stats
 

@@ -1,4 +1,4 @@
-"""The measurement protocol: presets, order of rounds, the labels of a block, summary of blocks. Pure."""
+"""The presets of the measurement protocol, and the protocol of a sweep. Pure."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
@@ -13,35 +13,35 @@ from sweeps.spec.sweep import SweepSpec
 STABLE_WITHIN = 0.05
 """The medians of the last 3 rounds agree when (max - min) / median is at most this."""
 
-LOOKS = (2, 3, 4, 6, 9, 14, 21, 32, 48)
-"""The rounds of a race after which decisions are made, each with the same share of the error. Fixed, so that the same
-rounds decide the same whatever the number of rounds allowed."""
+DECISION_ROUNDS = (2, 3, 4, 6, 9, 14, 21, 32, 48)
+"""The rounds of a race after which it eliminates candidates, each with the same share of the error. They do not depend
+on the number of rounds allowed, so that the same rounds always give the same decisions."""
 
-LAST_LOOK = LOOKS[-1]
-"""Rounds after it would decide nothing: no race has them."""
+LAST_DECISION_ROUND = DECISION_ROUNDS[-1]
+"""The last round of any race: later rounds would decide nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """When a device is ready for a block. What it has no sensor for is not waited for."""
+    """When a device is ready for a block. A condition without a sensor is not waited for."""
 
     max_battery_temp_c: float
-    """Of a phone's battery."""
+    """Temperature of a phone's battery."""
     max_cpu_temp_c: float
-    """Of a host's hottest zone. Judged: boards slow themselves down from 80 on, idle laptops show 40 to 60."""
+    """Temperature of a host's hottest zone. A judgement: boards throttle from 80, idle laptops show 40 to 60."""
     max_thermal_status: int
-    """Android's, from 0 (none) to 6 (shutdown)."""
+    """Android's thermal status, from 0 (none) to 6 (shutdown)."""
     min_battery_percent: float
-    """Where there is a battery; one that cannot be read is too low."""
+    """Only for devices with a battery; a level that cannot be read is too low."""
     max_load: float
-    """Share of all CPU time (0 to 1) that other programs may take."""
+    """Share of all CPU time (0 to 1) that other programs may use."""
     wait_seconds: float
     """The longest wait before one block."""
     load_wait_seconds: float
-    """The longest wait for other programs in a whole run: they seldom end because they are waited for."""
+    """The longest wait for other programs in a whole run: waiting seldom makes them end."""
 
     def comparable(self) -> dict[str, float]:
-        """What is measured depends on these; for how long one waits does not change it."""
+        """The limits that affect the measured values; waiting times do not."""
         return {
             "max_battery_temp_c": self.max_battery_temp_c,
             "max_cpu_temp_c": self.max_cpu_temp_c,
@@ -51,42 +51,42 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """A preset with its overrides applied: what one block is, how many rounds there are, what is waited for."""
+    """A preset with its overrides applied: the length of a block, the number of rounds, the gate."""
 
     preset: str
     rounds: int
-    """Of each job at least."""
+    """The smallest number of rounds of each job."""
     warmup_iterations: int
     warmup_seconds: float
     iterations: int
-    """A block has at least so many timed iterations ..."""
+    """The smallest number of timed iterations of a block."""
     min_seconds: float
-    """... and takes at least so long ..."""
+    """The shortest duration of a block."""
     max_seconds: float
-    """... but is ended after so long (never before one iteration)."""
+    """A block ends after this time, even with fewer iterations (but at least one)."""
     seed: int
     max_rounds: int = 0
-    """More rounds than `rounds` for what is not stable (or, in a race, not decided); 0: none."""
+    """The largest number of rounds of a job that is not stable (or, in a race, not decided); 0: `rounds`."""
     budget: Literal["full", "race"] = "full"
     """`race`: a job leaves the rounds as soon as it cannot win."""
     device_minutes: float | None = None
-    """No new round of a device after so long, waits included."""
+    """No new round of a device starts after this time, which includes waiting."""
     question: str = ""
-    """What a race is about: stands for the objective with its constraints. Another one is another race."""
+    """Identifies what a race decides: a hash of the objective, its constraints and the data."""
     gate: Gate | None = None
-    """`None`: blocks start whatever the device is like."""
+    """`None`: blocks start in any state of the device."""
     on_not_ready: Literal["fail", "mark"] = "mark"
     fixed_performance: bool = False
     sentinel_every: int = 0
-    """Blocks between two looks at the sentinel; 0: never."""
+    """Number of blocks between two sentinel checks; 0: no checks."""
 
     @property
     def last_round(self) -> int:
-        """No job has more rounds than these."""
+        """The largest number of rounds that a job can have."""
         return max(self.rounds, self.max_rounds)
 
     def comparable(self) -> dict[str, Any]:
-        """What a job key holds: all but rounds, budget and seed, so that more rounds add to what is there."""
+        """The part that enters job keys: all but rounds, budget and seed, so that more rounds extend stored results."""
         return {
             "preset": self.preset,
             "warmup_iterations": self.warmup_iterations,
@@ -161,7 +161,7 @@ PRESETS: dict[str, Protocol] = {
             warmup_seconds=0.0,
             iterations=200,
             min_seconds=0.0,
-            # 3 s an inference: slow models on slow boards still reach the 200 iterations that the preset is about.
+            # 3 s per inference: slow models on slow boards still reach the 200 iterations of this preset.
             max_seconds=600.0,
             seed=0,
         ),
@@ -172,7 +172,7 @@ PRESETS: dict[str, Protocol] = {
 def resolve(spec: ProtocolSpec, budget: Literal["full", "race"] | MinutesBudget = "full") -> Protocol:
     """The preset with the sweep file's overrides and budget.
 
-    Raises `SpecError` where the limits contradict each other.
+    Raises `SpecError` if the limits contradict each other.
     """
     preset = PRESETS[spec.preset or ("quick" if budget == "full" else "race")]
     overrides = spec.model_dump(exclude={"preset", "gate"}, exclude_none=True)
@@ -197,12 +197,12 @@ def _gate(spec: GateSpec, preset: Protocol) -> Gate:
             f"preset {preset.preset} ({gate.wait_seconds:g}), of which it is a part",
             "raise wait_seconds as well, or lower load_wait_seconds",
         )
-    # Who shortens the whole wait means its part as well.
+    # A shorter wait_seconds also shortens the wait for other programs, which is part of it.
     return replace(gate, load_wait_seconds=min(gate.load_wait_seconds, gate.wait_seconds))
 
 
 def protocol_of(sweep: SweepSpec) -> Protocol:
-    """The protocol of a sweep. Raises `SpecError` where its limits contradict each other or its objective."""
+    """The protocol of a sweep. Raises `SpecError` if its limits contradict each other or its objective."""
     protocol = resolve(sweep.protocol, sweep.budget)
     if protocol.budget == "full":
         return protocol
@@ -210,25 +210,25 @@ def protocol_of(sweep: SweepSpec) -> Protocol:
     if metric != "latency_p50_ms":
         raise SpecError(
             f"a race is decided by latency_p50_ms, but the objective is {metric}",
-            "write budget: full, or objective: {minimize: latency_p50_ms, front: ...} to keep what is best in both",
+            "write budget: full, or objective: {minimize: latency_p50_ms, front: ...} for a Pareto front of both",
         )
     timed = METRICS.keys() & {entry.name for entry in fields(Timing)}
     if sweep.objective.front in timed:
         raise SpecError(
-            f"a race keeps a front of latency and what is known before it; {sweep.objective.front} is not",
+            f"a race needs the second metric of the front before anything is timed; {sweep.objective.front} is timed",
             "name an accuracy or artifact_mb as front, or write budget: full",
         )
     if late := sorted({one.metric for one in sweep.objective.constraints} & (timed - {"latency_p50_ms"})):
         raise SpecError(
-            f"a race cannot hold a bound on {', '.join(late)}: who may win is known before it",
+            f"a race cannot check a bound on {', '.join(late)}: its candidates are chosen before anything is timed",
             "write budget: full, or bound accuracy, artifact_mb or latency_p50_ms",
         )
-    # Jobs are shared between sweeps, but who lost to whom is true only among the jobs of one sweep.
+    # Sweeps share jobs, but an elimination holds only among the jobs of one sweep.
     asked = sweep.model_dump(mode="json", include={"name", "objective", "data"})
     return replace(protocol, question=canonical_key(asked))
 
 
-def _check(protocol: Protocol, spec: ProtocolSpec, to_the_end: bool) -> None:
+def _check(protocol: Protocol, spec: ProtocolSpec, full_budget: bool) -> None:
     if protocol.min_seconds > protocol.max_seconds:
         raise SpecError(
             f"protocol: min_seconds ({protocol.min_seconds:g}) is more than max_seconds ({protocol.max_seconds:g})",
@@ -237,7 +237,7 @@ def _check(protocol: Protocol, spec: ProtocolSpec, to_the_end: bool) -> None:
         )
     if protocol.min_seconds == 0 and protocol.iterations < 2:
         raise SpecError(
-            "protocol: a block of one inference and no least time measures nothing",
+            "protocol: a block of one inference without a minimum time measures nothing",
             "set min_seconds to more than 0, or iterations to 2 or more",
         )
     if spec.max_rounds is not None and protocol.rounds > spec.max_rounds:
@@ -246,20 +246,20 @@ def _check(protocol: Protocol, spec: ProtocolSpec, to_the_end: bool) -> None:
             f"{protocol.preset}",
             "raise max_rounds, or set rounds",
         )
-    if to_the_end and protocol.budget == "race":
+    if full_budget and protocol.budget == "race":
         raise SpecError(
-            "protocol: the preset race goes on until a race is decided, but budget: full measures it all to the end",
-            "write budget: race (or leave it out), or another preset",
+            "protocol: the preset race stops when a race is decided, but budget: full measures every job to the end",
+            "write budget: race (or no budget), or another preset",
         )
     if protocol.budget == "race" and protocol.rounds < 2:
         raise SpecError(
-            "a race needs 2 rounds or more: one process says nothing of how processes differ",
+            "a race needs 2 rounds or more: one process does not show how much processes differ",
             f"set protocol.rounds to 2 or more (the preset {protocol.preset} has {PRESETS[protocol.preset].rounds})",
         )
-    if protocol.budget == "race" and protocol.last_round > LAST_LOOK:
-        name = "rounds" if protocol.rounds > LAST_LOOK else "max_rounds"
+    if protocol.budget == "race" and protocol.last_round > LAST_DECISION_ROUND:
+        name = "rounds" if protocol.rounds > LAST_DECISION_ROUND else "max_rounds"
         raise SpecError(
-            f"protocol: {name} ({protocol.last_round}) is more than the {LAST_LOOK} rounds of a race: it looks for the "
-            "last time after these, and no later round decides anything",
-            f"set protocol.{name} to {LAST_LOOK} or less, or write budget: full",
+            f"protocol: {name} ({protocol.last_round}) is more than the {LAST_DECISION_ROUND} rounds of a race: "
+            "later rounds decide nothing",
+            f"set protocol.{name} to {LAST_DECISION_ROUND} or less, or write budget: full",
         )

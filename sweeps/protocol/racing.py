@@ -1,32 +1,33 @@
 """Racing: variants leave the rounds as soon as they cannot be the best any more. Pure.
 
-**Rule.** After a round whose number is in `LOOKS`, j leaves when some candidate i that may beat it (its precedence is
-no less) is faster beyond doubt: when the lower bound of log(j / i) is above 0. Only differences of block medians within
-a round count, so what a round shares (drift, heat) cancels, and a block counts once however its samples depend on each
-other.
+**Rule.** After each round in `DECISION_ROUNDS`, candidate j is eliminated if some candidate i with the same or a higher
+precedence is faster beyond doubt: the lower bound of log(j / i) is above 0. Only differences of block medians within a
+round are used, so effects that a whole round shares (drift, heat) cancel. A block counts once, even if its samples
+depend on each other.
 
-**Bound.** Let d be the differences of one pair, n of them. With their largest replaced by the second largest, which
-only lowers their mean m, the bound is
+**Bound.** Let n be the number of differences of one pair, and m their mean after the largest is replaced by the second
+largest, which can only lower m. The bound is
 
-    m - t(1 - a, df) * s * sqrt(2 / n),    a = error / (variants - 1) / len(LOOKS)
+    m - t(1 - a, df) * s * sqrt(2 / n),    a = error / (variants - 1) / len(DECISION_ROUNDS)
 
 s is the standard deviation of one log block median, pooled over all variants and rounds so far: the residual of the
-additive model variant + round, with df its degrees of freedom. Two or three rounds of one pair alone could not carry a
-t test. Where the pair's own differences, six of them or more, vary by more than that, their standard deviation counts.
+additive model variant + round, with df its degrees of freedom. Two or three rounds of one pair alone are too few for a
+t test. If a pair has six or more differences and they vary more than that, their own standard deviation is used.
 
-**Error.** The best variant is lost, or a leader more than 2 % above the best is called best, only if the bound fails
-for some pair that the best is in, at some look. By the union bound over its `variants - 1` pairs and the looks, that
-has a probability of at most `error`, provided that block medians are lognormal around variant x round, independent
-between blocks, and spread alike for all variants. Unequal spread is guarded against (above), not proven; a block that
-a daemon slowed cannot by itself make a pair's difference (the replaced largest). This is successive elimination with
-a union bound over arms and looks (Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7, 2006;
-before it the races of Maron and Moore, NIPS 6, 1993), with Student's quantile instead of Hoeffding's. Looks
-at few fixed rounds keep the bound low: anytime-valid t tests (Wang and Ramdas, arXiv 2310.03722) allow a look after
-every round, and pay for it where it matters most here, after two and three rounds.
+**Error.** The best variant is eliminated, or a leader more than 2 % slower than the best is called best, only if the
+bound fails for some pair with the best variant, after some round in `DECISION_ROUNDS`. By the union bound over its
+`variants - 1` pairs and these rounds, the probability is at most `error`. This assumes that block medians are lognormal
+around variant x round, independent between blocks, and have the same spread for all variants. The pair's own standard
+deviation protects against unequal spread, but that is not proven. One block slowed by a daemon cannot decide a pair,
+because the largest difference is replaced. This is successive elimination with a union bound over arms and tests
+(Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7, 2006; before it the races of Maron and Moore,
+NIPS 6, 1993), with Student's quantile instead of Hoeffding's. Testing after few fixed rounds gives a tighter bound.
+Anytime-valid t tests (Wang and Ramdas, arXiv 2310.03722) allow a test after every round, but their bounds are wider
+after two and three rounds, which matter most here.
 
-**Precedence** says who may beat whom: one number per candidate (`sweeps.ranking.precedence`). Towards one winner it is
-a class: 2 passes the constraints, 1 is unresolved, 0 fails and cannot win while another may. For a Pareto front it is
-the accuracy.
+**Precedence** says which candidate may eliminate which: one number per candidate (`sweeps.ranking.precedence`). For one
+winner it is a class: 2 passes the constraints, 1 is unresolved, 0 fails and cannot win while another may. For a Pareto
+front it is the accuracy.
 """
 
 import math
@@ -37,7 +38,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.protocol.presets import LOOKS
+from sweeps.protocol.presets import DECISION_ROUNDS
 from sweeps.stats import NEGLIGIBLE, student_t_quantile
 
 _HUBER_CLIP = 2.0
@@ -45,38 +46,38 @@ _HUBER_STEPS = 10
 _MAD_PER_SIGMA = 0.6744897501960817
 
 _OWN_SPREAD_FROM = 6
-"""A standard deviation of fewer differences says too little by itself."""
+"""The standard deviation of fewer differences is too uncertain by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elimination:
-    """Why a variant left the rounds: what a person needs to see it."""
+    """Why a variant was eliminated, with the evidence."""
 
     key: str
     by: str
-    """Key of the candidate that beat it."""
+    """Key of the candidate that eliminated it."""
     rounds: int
     """Rounds of the race so far."""
     common: int
     """Rounds in which both were measured."""
     ratio: float | None
-    """Latency of `key` as a multiple of that of `by`: the geometric mean over the common rounds; `None` without any."""
+    """Latency of `key` divided by that of `by`: the geometric mean over the common rounds; `None` without any."""
     ratio_low: float | None
-    """The bound under it at the race's error; `None` where latency did not decide."""
+    """The lower bound of the ratio at the race's error; `None` if latency did not decide."""
     error: float
-    """Of the whole race, all pairs and looks together."""
+    """Error probability of the whole race: all pairs and all tests together."""
     reason: Literal["slower", "constraint"]
-    """`constraint`: it fails one, and `by` does not."""
+    """`constraint`: `key` fails a constraint, and `by` does not."""
 
 
 class Race:
-    """The state of one race: a function of its arguments and of the rounds that it was shown, in their order.
+    """The state of one race. It depends only on its arguments and the rounds given to `add_round`, in their order.
 
-    Showing the recorded rounds again brings it back after an interruption.
+    After an interruption, the recorded rounds restore the state.
     """
 
     def __init__(self, precedence: Mapping[str, float], error: float = 0.02, *, front: bool = False) -> None:
-        """`precedence` is of each candidate, by its key. `front`: all that are on the Pareto front stay.
+        """`precedence`: of each candidate, by its key. `front`: keep all candidates that are on the Pareto front.
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
@@ -103,22 +104,22 @@ class Race:
 
     @property
     def eliminations(self) -> tuple[Elimination, ...]:
-        """All so far, in the order in which they left."""
+        """All eliminations so far, in their order."""
         return tuple(self._eliminations)
 
-    def look(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
-        """Take one round's block medians and return the candidates that leave now, the clearest case first.
+    def add_round(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
+        """Add one round's block medians and return the new eliminations, the clearest one first.
 
         Candidates without a block in this round may be missing. Raises `ValueError` for a key that is not in the race
         and for a median that is not a positive number.
         """
-        if strange := medians_ms.keys() - set(self.contending):
-            raise ValueError(f"not in the race: {', '.join(sorted(strange))}")
+        if unknown := medians_ms.keys() - set(self.contending):
+            raise ValueError(f"not in the race: {', '.join(sorted(unknown))}")
         values = np.array([medians_ms.get(key, math.nan) for key in self._keys])
         if not all(0 < value < math.inf for value in medians_ms.values()):
             raise ValueError(f"block medians must be positive numbers: {dict(medians_ms)}")
         self._logs = np.vstack([self._logs, np.log(values)])
-        if self.rounds not in LOOKS:
+        if self.rounds not in DECISION_ROUNDS:
             return ()
         self._bounds = self._lower_bounds()
         leaving = (*self._failing(), *self._slower(self._bounds))
@@ -126,7 +127,7 @@ class Race:
         return leaving
 
     def withdraw(self, key: str) -> None:
-        """Take a candidate out for a reason of the caller's: it failed. Raises `ValueError` where it is not in."""
+        """Remove a candidate that failed. Raises `ValueError` if it is not in the race."""
         if key not in self.contending:
             raise ValueError(f"not in the race: {key}")
         self._in[self._keys.index(key)] = False
@@ -145,7 +146,7 @@ class Race:
 
     @property
     def why(self) -> str:
-        """Why the race is decided, for people; empty while it is not."""
+        """Why the race is decided, for people; empty while it is undecided."""
         left = np.flatnonzero(self._in)
         if left.size < 2:
             return "one variant is left" if left.size else "no variant is left"
@@ -171,11 +172,11 @@ class Race:
         return measured
 
     def _fastest(self, places: NDArray[np.intp]) -> int:
-        """By the additive model variant + round, so that a missed round is no advantage; robust to spiked blocks."""
+        """By the additive model variant + round: a missed round is no advantage, single slow blocks matter little."""
         return int(places[np.argmin(_robust_effects(self._logs)[places])])
 
     def _lower_bounds(self) -> NDArray[np.float64]:
-        """(variants, variants): the lower bound of log(row / column); -infinity where nothing can be said."""
+        """(variants, variants): the lower bound of log(row / column); -infinity for pairs with too little data."""
         bounds = np.full((len(self._keys), len(self._keys)), -math.inf)
         _, residuals = _additive(self._logs)
         seen = np.isfinite(self._logs)
@@ -183,7 +184,7 @@ class Race:
         if degrees < 1 or len(self._keys) < 2:
             return bounds
         pooled = float(np.nansum(residuals**2)) / degrees
-        share = self._error / (len(self._keys) - 1) / len(LOOKS)
+        share = self._error / (len(self._keys) - 1) / len(DECISION_ROUNDS)
         quantile = student_t_quantile(degrees, 1 - share)
 
         places = np.flatnonzero(self._in)
@@ -191,7 +192,7 @@ class Race:
         differences = logs[:, :, None] - logs[:, None, :]
         common = np.isfinite(differences).sum(axis=0)
         enough = common >= 2
-        # Sorting puts rounds that are not common (NaN) last, so the largest of n is at n - 1.
+        # Sorting moves rounds that are not common (NaN) to the end, so the largest of n is at n - 1.
         ordered = np.sort(differences, axis=0)
         largest, second = (np.take_along_axis(ordered, np.maximum(common - k, 0)[None], axis=0)[0] for k in (1, 2))
         n = np.maximum(common, 2)
@@ -215,7 +216,7 @@ class Race:
         may_beat = self._precedence[None, :] >= self._precedence[:, None]
         beaten: NDArray[np.bool_] = (bounds > 0) & may_beat & self._in[:, None] & self._in[None, :]
         losing: NDArray[np.bool_] = np.any(beaten, axis=1)
-        # Only a candidate that stays eliminates others: whatever rounds are missing, one is left.
+        # Only a candidate that stays may eliminate others. So one is always left, also with missing rounds.
         by = np.where(beaten & ~losing[None, :], bounds, -math.inf)
         leaving = [place for place in np.argsort(-by.max(axis=1), kind="stable") if by[place].max() > 0]
         return [self._leaves(int(place), int(by[place].argmax()), "slower") for place in leaving]
@@ -240,8 +241,8 @@ class Race:
 def _robust_effects(logs: NDArray[np.float64]) -> NDArray[np.float64]:
     """The variants' effects by Huber's M-estimate (Annals of Mathematical Statistics 35, 1964), by pseudo-values.
 
-    Least squares again and again, each time with the residuals clipped at 2 robust standard deviations. With two
-    rounds that is least squares: of two blocks, it is not known which one is off.
+    Repeats least squares, each time with the residuals clipped at 2 robust standard deviations. With two rounds this
+    is plain least squares: of two blocks, it is unknown which one is the outlier.
     """
     effects, residuals = _additive(logs)
     for _ in range(_HUBER_STEPS):
@@ -266,7 +267,7 @@ def _additive(logs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[n
     logs = np.where(seen, logs, 0.0)
     in_round, of_variant = seen.sum(axis=1), seen.sum(axis=0)
     per_variant = seen / np.maximum(of_variant, 1)
-    # The normal equations with the variants' effects eliminated: one unknown per round, one of them redundant.
+    # The normal equations after elimination of the variants' effects: one unknown per round, one of them redundant.
     matrix = np.diag(in_round.astype(np.float64)) - per_variant @ seen.T
     rounds = np.linalg.lstsq(matrix, logs.sum(axis=1) - per_variant @ logs.sum(axis=0))[0]
     effects = (logs - seen * rounds[:, None]).sum(axis=0) / np.maximum(of_variant, 1)

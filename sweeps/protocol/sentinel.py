@@ -1,8 +1,8 @@
-"""The sentinel: a small built-in model, timed now and then, that shows when the device itself changed speed. Pure.
+"""The sentinel: a small built-in model, timed at intervals, that shows when the device itself changed speed. Pure.
 
-A sweep compares variants within rounds, so drift cancels there; the figures themselves do not mean the same any more
-once the device has changed. A sentinel that moved by more than 5 % puts `device_changed` on everything measured since
-the last one that had not.
+A sweep compares variants within rounds, so drift cancels in the comparison. But figures from before and after a change
+of the device are not comparable. If the sentinel's latency changed by more than 5 %, everything measured since the last
+good check gets the label `device_changed`.
 """
 
 import math
@@ -22,14 +22,14 @@ MODEL = ModelSpec(
 )
 VARIANT = Variant(fuse=True, optimize=True)
 
-LOOK_BLOCKS = 3
-"""Processes of one look: one alone differs from the next by more than what is looked for."""
-_ROUNDS_PER_LOOK = 10
+CHECK_BLOCKS = 3
+"""Processes of one sentinel check: single processes differ by more than the change to detect."""
+_ROUNDS_PER_CHECK = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A block of the sentinel, and its place in the order in which everything was measured."""
+class PlacedBlock:
+    """A block of the sentinel, with its position in the order of all measurements."""
 
     position: int
     block: Block
@@ -37,54 +37,54 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What one run (session) of the driver measured after `after` and before `until`: on a changed device."""
+    """The positions between `after` and `until` in one run (session) of the driver: measured on a changed device."""
 
     session: int
     after: int
     until: float
-    """Infinite where that run did not look again, or found no good device any more."""
+    """Infinite if no later check of that run was good."""
 
-    def holds(self, one: Placed) -> bool:
+    def holds(self, one: PlacedBlock) -> bool:
         return one.block.session == self.session and self.after < one.position < self.until
 
 
-def round_of(look: int, number: int) -> int:
-    """The round under which the `number`th block of a look is stored."""
-    return look * _ROUNDS_PER_LOOK + number
+def round_of(check: int, number: int) -> int:
+    """The round number under which block `number` of a sentinel check is stored."""
+    return check * _ROUNDS_PER_CHECK + number
 
 
-def next_look(blocks: Sequence[Block]) -> int:
-    return 1 + max((block.round // _ROUNDS_PER_LOOK for block in blocks), default=-1)
+def next_check(blocks: Sequence[Block]) -> int:
+    return 1 + max((block.round // _ROUNDS_PER_CHECK for block in blocks), default=-1)
 
 
 def moved(blocks: Sequence[Block], first: Sequence[Block]) -> bool:
-    """Whether a look differs from the first one of its run by more than 5 %, and not by the noise of processes alone:
-    all of its blocks are slower, or all are faster, than all of the first look's."""
-    now, then = ([median(block.samples_ns) for block in look] for look in (blocks, first))
+    """Whether a check differs from the first check of its run by more than 5 %, and by more than the noise between
+    processes: all its blocks are slower, or all are faster, than all blocks of the first check."""
+    now, then = ([median(block.samples_ns) for block in check] for check in (blocks, first))
     apart = min(now) > max(then) or max(now) < min(then)
     return apart and abs(median(now) / median(then) - 1.0) > MOVED
 
 
-def changed_spans(placed: Sequence[Placed]) -> list[Span]:
-    """When the device was not what it was at the start of its run; `placed` in the order of measuring.
+def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
+    """The spans in which the device differed from the start of its run. `placed`: in the order of measuring.
 
-    From the last good look to the next one. A look that was broken off says nothing. Each run (session) of the driver
-    is judged by its own first look; one that had none is not judged.
+    A span lasts from the last good check to the next good one. Incomplete checks are ignored. Each run (session) of the
+    driver is compared with its own first check; a run without a check has no spans.
     """
     spans: list[Span] = []
     for session, run in groupby(placed, key=lambda one: one.block.session):
-        looks = [list(look) for _, look in groupby(run, key=lambda one: one.block.round // _ROUNDS_PER_LOOK)]
-        whole = [look for look in looks if len(look) >= LOOK_BLOCKS]
+        checks = [list(check) for _, check in groupby(run, key=lambda one: one.block.round // _ROUNDS_PER_CHECK)]
+        whole = [check for check in checks if len(check) >= CHECK_BLOCKS]
         changed_after: int | None = None
         last_good = whole[0][-1].position if whole else 0
-        for look in whole[1:]:
-            if moved([one.block for one in look], [one.block for one in whole[0]]):
+        for check in whole[1:]:
+            if moved([one.block for one in check], [one.block for one in whole[0]]):
                 changed_after = last_good if changed_after is None else changed_after
                 continue
             if changed_after is not None:
-                spans.append(Span(session, changed_after, look[0].position))
+                spans.append(Span(session, changed_after, check[0].position))
                 changed_after = None
-            last_good = look[-1].position
+            last_good = check[-1].position
         if changed_after is not None:
             spans.append(Span(session, changed_after, math.inf))
     return spans

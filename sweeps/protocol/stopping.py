@@ -1,7 +1,7 @@
-"""Which jobs of one device are still measured, and why the others are not any more. Pure.
+"""Which jobs of one device are still measured, and why the others have ended. Pure.
 
-It takes one round after the other, and settles jobs as they become stable or, in a race, cannot win. Shown the recorded
-rounds again, it settles the same jobs: an interrupted run continues where it was.
+It takes the rounds one by one. A job ends when it is stable or, in a race, when it cannot win. The recorded rounds
+always give the same decisions, so an interrupted run continues where it stopped.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ class Contest:
         self._left = dict.fromkeys(names)
         self._race: Race | None = None
         if protocol.budget == "race":
-            from sweeps.protocol import racing  # numpy, which those who only read what was settled do without
+            from sweeps.protocol import racing  # imports numpy, which is slow and not needed to read stored results
 
             self._race = racing.Race(precedence, front=front)
 
@@ -45,13 +45,13 @@ class Contest:
 
     @property
     def race(self) -> "Race | None":
-        """`None` where the protocol has no race."""
+        """`None` if the protocol has no race."""
         return self._race
 
     def take(self, blocks: Iterable[Block]) -> list[Settled]:
-        """Take the blocks of one round, at most one of each job. Returns the jobs that end now.
+        """Add the blocks of one round, at most one per job. Returns the jobs that end now.
 
-        Blocks of a job that ended before do not count.
+        Blocks of jobs that ended earlier are ignored.
         """
         return self.count(
             {
@@ -62,7 +62,7 @@ class Contest:
         )
 
     def count(self, round_: Mapping[str, float | None]) -> list[Settled]:
-        """As `take`, from block medians (ms) of jobs that have not ended; `None`: a block that does not count."""
+        """As `take`, from the block medians (ms) of jobs that have not ended; `None`: the block does not count."""
         if not round_:
             return []
         for key in round_:
@@ -70,26 +70,26 @@ class Contest:
         medians = {key: value for key, value in round_.items() if value is not None}
         for key, value in medians.items():
             self._medians[key].append(value)
-        settled = self._raced(medians) if self._race else self._steadied()
+        settled = self._ended_by_race(medians) if self._race else self._ended_by_stability()
         for one in settled:
             self._left.pop(one.job_key, None)
         return settled
 
     def withdraw(self, key: str) -> None:
-        """It failed too often, or is not measured for another reason."""
+        """Remove a job that failed too often, or cannot be measured for another reason."""
         self._left.pop(key, None)
         if self._race and key in self._race.contending:
             self._race.withdraw(key)
 
     def expire(self) -> list[Settled]:
-        """The device's time is used up: all jobs that are left end as they are."""
+        """End all remaining jobs: the device's time is used up."""
         minutes = self._protocol.device_minutes
         message = f"the {minutes:g} minutes of the device were used up before this was decided"
         settled = [self._end(key, "out_of_time", message) for key in self._left]
         self._left.clear()
         return settled
 
-    def _steadied(self) -> list[Settled]:
+    def _ended_by_stability(self) -> list[Settled]:
         protocol = self._protocol
         settled: list[Settled] = []
         for key in self._left:
@@ -98,20 +98,20 @@ class Contest:
             if len(medians) >= protocol.rounds and (fixed or stable(medians, STABLE_WITHIN)):
                 settled.append(self._end(key, "stable", f"its last rounds agree, after {len(medians)}"))
             elif self._blocks[key] >= protocol.last_round:
-                settled.append(self._unsteady(key, len(medians)))
+                settled.append(self._unstable(key, len(medians)))
         return settled
 
-    def _unsteady(self, key: str, sound: int) -> Settled:
+    def _unstable(self, key: str, counted: int) -> Settled:
         blocks = self._blocks[key]
-        if not sound:
+        if not counted:
             return self._end(key, "disqualified", _NONE_COUNTS)
-        if sound < self._protocol.rounds:
-            return self._end(key, "unstable", f"only {sound} of its {blocks} blocks count; see its trust labels")
+        if counted < self._protocol.rounds:
+            return self._end(key, "unstable", f"only {counted} of its {blocks} blocks count; see its trust labels")
         return self._end(key, "unstable", f"its last 3 rounds do not agree after {blocks} rounds")
 
-    def _raced(self, medians: Mapping[str, float]) -> list[Settled]:
+    def _ended_by_race(self, medians: Mapping[str, float]) -> list[Settled]:
         assert self._race is not None
-        settled = [self._lost(one) for one in self._race.look(medians)]
+        settled = [self._eliminated(one) for one in self._race.add_round(medians)]
         settled += self._unusable()
         left = self._race.contending
         if not left:
@@ -123,7 +123,7 @@ class Contest:
                 end = self._end(key, "best", f"the race is decided: {self._race.why}")
                 settled.append(replace(end, leads=key == leader))
         elif fewest >= self._protocol.last_round:
-            # Not before: a job that joined later has rounds to run beside those that were in the race already.
+            # Not earlier: a job that joined later still has rounds to run together with the others.
             settled += [
                 self._end(key, "undecided", f"the race was not decided after {self._blocks[key]} rounds")
                 for key in left
@@ -131,7 +131,7 @@ class Contest:
         return settled
 
     def _unusable(self) -> list[Settled]:
-        """Jobs that had their first rounds, of which none counts: they would keep the race open for nothing."""
+        """Jobs with enough rounds of which none counts. They are removed, as they would keep the race undecided."""
         assert self._race is not None
         found = [
             key
@@ -142,14 +142,14 @@ class Contest:
             self._race.withdraw(key)
         return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
 
-    def _lost(self, one: "Elimination") -> Settled:
+    def _eliminated(self, one: "Elimination") -> Settled:
         by = self._names[one.by]
         if one.reason == "constraint":
-            message = f"left after {one.rounds} rounds: it cannot win whatever its latency is, and {by} can"
+            message = f"left after {one.rounds} rounds: it cannot win at any latency, and {by} can"
         else:
             message = (
                 f"left after {one.rounds} rounds: {one.ratio:.3f} times as slow as {by}, and at least "
-                f"{one.ratio_low:.3f} times (errors of the whole race: at most {one.error:.0%})"
+                f"{one.ratio_low:.3f} times (error probability of the whole race: at most {one.error:.0%})"
             )
         return Settled(
             job_key=one.key,
@@ -178,9 +178,9 @@ class Contest:
 
 
 def full_seconds(blocks: Sequence[Block]) -> float:
-    """What `budget: full` with its own preset would have taken for one job at least, in seconds of the device.
+    """A lower bound of the device time (seconds) that one job needs with `budget: full` and the preset `full`.
 
-    From what these blocks of the job show of its starts and of its latency. Raises `ValueError` for no blocks.
+    It is computed from the start-up time and the latency of these blocks. Raises `ValueError` for no blocks.
     """
     full = PRESETS["full"]
     starts = [
@@ -195,7 +195,7 @@ def full_seconds(blocks: Sequence[Block]) -> float:
 
 
 def settles(settled: Settled, protocol: Protocol) -> bool:
-    """Whether the end of a job's rounds, as it was stored, is one under this protocol too."""
+    """Whether a stored end of a job's rounds is also valid under this protocol."""
     if not same_question(settled, protocol):
         return False
     match settled.reason:
@@ -207,7 +207,7 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
             allowed = protocol.device_minutes
             return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
         case "slower" | "constraint":
-            # However few rounds it had: no more of them let it win.
+            # Even with few rounds: more rounds cannot make it win.
             return True
         case "disqualified" if settled.budget == "full":
             return settled.rounds >= protocol.last_round
@@ -216,13 +216,14 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
 
 
 def same_question(settled: Settled, protocol: Protocol) -> bool:
-    """Whether it was decided in the same race, or both were decided without one."""
+    """Whether both belong to the same race, or neither to a race."""
     return (settled.budget, settled.question) == (protocol.budget, protocol.question)
 
 
 def shuffled_order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:
     """The jobs of one round, shuffled: by a hash of seed, round and key.
 
-    The same for any order of `job_keys` and in any process; a job that is added later moves none of the others.
+    The order does not depend on the order of `job_keys` or on the process. A job that is added later does not change
+    the order of the others.
     """
     return sorted(job_keys, key=lambda key: hashlib.sha256(f"{seed}:{round}:{key}".encode()).digest())

@@ -1,8 +1,8 @@
-"""How much accuracy changed between two builds, from each one's drop against the fp32 eager model. Pure.
+"""The change in accuracy between two builds, from the accuracy drop of each against the fp32 eager model. Pure.
 
-What is stored of a drop tells how many images a build lost and gained against eager, not which. So the change between
-two builds is exact, and its interval is the widest that agrees with what is stored: as if no image were lost or gained
-by both. Against a build that answers as eager does it is the paired interval itself.
+A stored drop tells how many images a build lost and gained against eager, but not which images. So the change between
+two builds is exact. Its interval is the widest one that agrees with the stored counts: it assumes that no image was
+lost by both builds or gained by both. Against a build whose answers equal eager's, it is the paired interval itself.
 """
 
 import numpy as np
@@ -10,12 +10,12 @@ import numpy as np
 from sweeps.stats import Estimate, accuracy_drop
 
 _ROUNDING = 1e-9
-"""Percentage points: far less than one image of any data set makes."""
+"""Percentage points: far less than the share of one image in any data set."""
 
 
 def drop_of(lost: int, gained: int, images: int) -> Estimate:
-    """The drop, in percentage points, of a build that gets `lost` images wrong that eager gets right, and `gained` the
-    other way round."""
+    """The drop, in percentage points. `lost`: images that eager gets right and the build gets wrong; `gained`: the
+    reverse."""
     eager, build = np.ones(images, np.bool_), np.ones(images, np.bool_)
     build[:lost] = False
     eager[lost : lost + gained] = False
@@ -23,25 +23,25 @@ def drop_of(lost: int, gained: int, images: int) -> Estimate:
 
 
 def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
-    """Percentage points that `now` is more accurate than `earlier`; both are drops on the same `images`.
+    """By how many percentage points `now` is more accurate than `earlier`. Both are drops on the same `images`.
 
-    Without an interval where one of them does not fit that many images.
+    Without an interval if one of the drops is not possible with this number of images.
     """
     before, after = _lost_and_gained(earlier, images), _lost_and_gained(now, images)
     if before is None or after is None:
         return Estimate(earlier.value - now.value, None, None)
     lost, gained = after[0] + before[1], before[0] + after[1]
-    # No more images can differ than there are.
+    # At most `images` images can differ.
     both = max(0, -(-(lost + gained - images) // 2))
     drop = drop_of(lost - both, gained - both, images)
     low, high = _ends(drop)
-    return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # never a zero below zero
+    return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # 0.0 - x: avoids -0.0
 
 
 def _lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:
-    """The counts behind a drop, by bisection: with their difference given, the interval widens with their sum.
+    """The counts behind a drop, by bisection: their difference is known, and the interval widens with their sum.
 
-    Where several fit (the interval ends at 100 points), the largest. `None` where none does.
+    If several counts fit (the interval ends at 100 points), the largest. `None` if no count fits.
     """
     if drop.low is None or images < 1:
         return None

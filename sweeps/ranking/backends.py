@@ -1,8 +1,8 @@
 """NNAPI against the CPU per device and precision, as Arm's article on NNAPI compares them. Pure.
 
-For each backend, the quickest build counts that no trust label and no constraint of the objective rules out. The two
-builds are compared as in the ranking (`sweeps.ranking.ties`), and only under like conditions. A build that was only
-checked has an accuracy and no time: it is listed, and never compared.
+For each backend, this takes the fastest build that no trust label and no constraint of the objective rules out. The two
+builds are compared as in the ranking (`sweeps.ranking.ties`), and only if they were measured under the same conditions.
+A build that was only checked has an accuracy and no latency: it is listed, but not compared.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _BACKENDS = {"cpu": "the CPU", "nnapi": "NNAPI"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The quickest build of one backend."""
+    """The fastest build of one backend."""
 
     name: str
     variant: str
@@ -36,7 +36,7 @@ class Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendPair:
-    """One device, model and precision under like conditions."""
+    """One device, model and precision under the same conditions."""
 
     device: str
     device_id: str
@@ -47,11 +47,11 @@ class BackendPair:
     cpu: Best | None
     nnapi: Best | None
     ratio: Estimate | None
-    """NNAPI's p50 as a multiple of the CPU's, paired by rounds: below 1 NNAPI is the quicker one."""
+    """NNAPI's p50 divided by the CPU's, paired by rounds: below 1, NNAPI is faster."""
     finding: str
-    """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty where there is nothing to compare."""
+    """`NNAPI is faster`, `the CPU is faster` or `not told apart`; empty if there is nothing to compare."""
     note: str
-    """Why there is nothing to compare; else empty."""
+    """Why there is nothing to compare; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,12 @@ class BackendFigure:
 
     pairs: tuple[BackendPair, ...]
     timed_on_nnapi: bool = False
-    """Whether any device timed a build on NNAPI that did not fall back to the CPU, whether that build counts or not."""
+    """Whether any device timed a build on NNAPI without falling back to the CPU, even if that build does not count."""
 
     @property
     def headline(self) -> str:
-        """`NOT_MEASURED` where no device timed anything on NNAPI, `NONE_COUNTS` where nothing of that counts; else
-        empty."""
+        """`NOT_MEASURED` if no device timed a build on NNAPI, `NONE_COUNTS` if none of the timed builds counts;
+        otherwise empty."""
         if any(pair.nnapi for pair in self.pairs):
             return ""
         return NONE_COUNTS if self.timed_on_nnapi else NOT_MEASURED
@@ -76,7 +76,7 @@ class BackendFigure:
 
 
 def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendFigure | None:
-    """The figure of one sweep's rows; `None` where they are not of both backends."""
+    """The figure of one sweep's rows; `None` unless the rows have both backends."""
     rows = [row for row in rows if row.backend in _BACKENDS]
     if {row.backend for row in rows} != _BACKENDS.keys():
         return None
@@ -94,7 +94,7 @@ def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> Backe
 
 
 def _pair(here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendPair:
-    """`here`: all of one device, model and precision; `alike`: those of them that were timed under like conditions."""
+    """`here`: all rows of one device, model and precision. `alike`: those of them timed under the same conditions."""
     best = {backend: _best([row for row in alike if row.backend == backend], objective) for backend in _BACKENDS}
     cpu, nnapi = best["cpu"], best["nnapi"]
     finding = ""
@@ -132,7 +132,7 @@ def _described(row: ResultRow | None) -> Best | None:
 
 
 def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow], objective: ObjectiveSpec) -> str:
-    """Why there is no best build on this backend, from the build that comes nearest to one."""
+    """Why there is no best build on this backend, as said of the build that is closest to being it."""
     rows = [row for row in here if row.backend == backend]
     if not rows:
         why = "not in this sweep"

@@ -2,12 +2,12 @@
 
 The two were measured in different sessions, so no rounds are paired. The ratio of their latencies comes from the block
 medians of each side: the difference of their mean logarithms, with Welch's 95 % interval (B. L. Welch, Biometrika 34,
-1947), which lets the sides differ in spread and in number. What a whole session shares (heat, another program) is part
-of it: a small difference between two sessions may come from the days and not from the builds.
+1947), which allows different spreads and numbers of blocks. The ratio includes what affects a whole session (heat,
+another program): a small difference between two sessions may come from the days and not from the builds.
 
-That nothing was found slower is no pass: what the rounds leave open is `unresolved`, never `the same`.
+A result that was not found slower has not passed: if the rounds leave it open, it is `unresolved`, not `the same`.
 
-Only results of like conditions are compared. Conditions that differ are named.
+Only results measured under the same conditions are compared. Conditions that differ are named.
 """
 
 import json
@@ -41,7 +41,7 @@ others who write into the store may leave medians whose ratio none holds."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionConditions(ComparisonConditions):
-    """What two sessions have to agree in: also what does not vary within one sweep, or not for one variant."""
+    """The conditions that must be equal in two sessions, also those that cannot vary within one sweep or variant."""
 
     runner: str
     """Name and version; empty where that was not recorded."""
@@ -52,7 +52,7 @@ class SessionConditions(ComparisonConditions):
         object.__setattr__(self, "protocol", _canonical(self.protocol))
 
     def named(self) -> tuple[tuple[str, str | None], ...]:
-        """Each condition for people, with its value; `None` is not known and differs from nothing."""
+        """Each condition for people, with its value. `None`: unknown, which counts as equal to any value."""
         return (
             ("preset", self.preset),
             ("runtime version", self.runtime_version),
@@ -119,15 +119,15 @@ class Comparison:
     b: str
     results: tuple[Compared, ...]
     only_a: tuple[str, ...]
-    """Names of what B has nothing of."""
+    """Names of the results that B lacks."""
     only_b: tuple[str, ...]
     margin_percent: float
     """As `latency_finding` was told."""
 
     @property
     def exit_code(self) -> int:
-        """0: all that A has was compared, and each is the same or faster; else the first of `EXIT_SLOWER`,
-        `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that is true of any."""
+        """0: every result of A was compared and is the same or faster. Otherwise the first of `EXIT_SLOWER`,
+        `EXIT_NOT_COMPARED` and `EXIT_UNRESOLVED` that applies to any result."""
         findings = {result.finding for result in self.results}
         if "slower" in findings:
             return EXIT_SLOWER
@@ -145,11 +145,11 @@ def compare(
 ) -> Comparison:
     """`a` and `b` with their names for people. `margin_percent`: as in `latency_finding`.
 
-    `named`: each side is one result that was asked for (on one device or more). They are compared whatever variants
-    they are; otherwise each variant is compared with itself.
+    `named`: the caller chose one result of each side (on one device or more). The two are compared even if their
+    variants differ. Otherwise each variant is compared with itself.
 
-    A result is compared once, with the nearest that is not matched to a nearer one. A unit that only one side has
-    stands in for one that only the other has; where there is none, it is in `only_a` or `only_b`.
+    Each result is compared at most once. The pairs with the most similar devices are matched first, so a unit that only
+    A has may be compared with a unit that only B has. Results without a partner are in `only_a` or `only_b`.
     """
     there: dict[tuple[str, ...], list[Result]] = defaultdict(list)
     for one in a[1]:
@@ -163,7 +163,7 @@ def compare(
             met_a.add(id(one))
             met_b.add(id(other))
             pairs.append((one, other))
-    # Bonferroni: of many variants that did not change, one would be told apart at 95 % each time.
+    # Bonferroni: at 95 % each, one of many unchanged variants would seem to have changed in most comparisons.
     confidence = 1.0 - (1.0 - CONFIDENCE) / max(1, len(pairs))
     results = [_compared(one, other, margin_percent, confidence) for one, other in pairs]
     results.sort(key=lambda one: (FINDINGS.index(one.finding), one.device, one.name))
@@ -180,9 +180,9 @@ def compare(
 def latency_finding(ratio: Estimate, margin_percent: float) -> LatencyFinding:
     """What is known of a latency that is `ratio` times another one.
 
-    `slower` and `faster`: resolved, and by 2 % or more (by the margin, where that is less). `the same`: the whole
-    interval lies within the margin, as in a test of equivalence (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15,
-    1987). Everything else is `unresolved`, and so is a ratio without an interval.
+    `slower` and `faster`: resolved, and by at least 2 % (or the margin, if that is less). `the same`: the whole
+    interval lies within the margin, as in an equivalence test (D. J. Schuirmann, J. Pharmacokinet. Biopharm. 15, 1987).
+    Everything else is `unresolved`, also a ratio without an interval.
     """
     if ratio.low is None or ratio.high is None:
         return "unresolved"
@@ -193,7 +193,7 @@ def latency_finding(ratio: Estimate, margin_percent: float) -> LatencyFinding:
 
 
 def differing(a: Result, b: Result) -> list[str]:
-    """Each condition that the two do not share, in words."""
+    """Each condition that differs between the two, in words."""
     found = []
     if a.device != b.device:
         found.append(f"device class: {a.device} and {b.device}")
@@ -258,7 +258,7 @@ def _compared(a: Result, b: Result, margin_percent: float, confidence: float) ->
 
 
 def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
-    """Larger is nearer: the same unit, then a unit of the same fingerprint, then any device. What differs is named."""
+    """Larger is more similar: the same unit, then a unit of the same fingerprint, then the same device class."""
     a, b = pair
     return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device
 
@@ -271,7 +271,7 @@ def _canonical(protocol: str) -> str:
 
 
 def _difference(one: str, other: str) -> str:
-    """Of two JSON objects only the entries that differ."""
+    """The difference in words; for two JSON objects, only the entries that differ."""
     try:
         left, right = json.loads(one), json.loads(other)
     except ValueError:

@@ -1,8 +1,8 @@
-"""One choice for all units of a device class: what each unit ranked, pooled. Pure.
+"""One winner for all units of a device class, from the pooled results of the units. Pure.
 
-Units are the replicates. Each gives one ratio of a variant to the class winner, paired by its own rounds, so the speed
-of a unit as a whole cancels. Only units under like conditions are pooled, and only latency: all other metrics belong to
-the build, which is the same on every unit.
+Units are the replicates. Each unit gives one ratio of a variant to the class winner, paired by the unit's own rounds,
+so the overall speed of a unit cancels. Only units under the same conditions are pooled, and only their latency: all
+other metrics belong to the build, which is the same on every unit.
 """
 
 import math
@@ -20,27 +20,27 @@ class ClassEntry:
     """One variant on the units of a class."""
 
     variant: str
-    """With the run axes where several entries have the same variant."""
+    """With the run axes if several entries have the same variant."""
     units: int
-    """How many timed it."""
+    """Number of units that timed it."""
     passes_on: int
-    """On how many it may win."""
+    """Number of units on which it may win."""
     ratio: float
-    """Latency (p50) as a multiple of the class winner's: the median over units ..."""
+    """Latency (p50) divided by the class winner's: the median over units."""
     ratio_least: float
-    """... the least of a unit ..."""
+    """The same ratio of the unit with the smallest one."""
     ratio_most: float
-    """... and the most."""
+    """The same ratio of the unit with the largest one."""
     ratio_low: float | None
     """95 % interval over units; `None` for one unit."""
     ratio_high: float | None
     tied: bool
-    """Shares the first place; of the winner too."""
+    """Whether it shares the first place; also true for the winner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassRanking:
-    """Two or more units of one class with one fingerprint, one model, like conditions."""
+    """Two or more units of one device class, with the same fingerprint, model and conditions."""
 
     device: str
     """Maker, model, SoC."""
@@ -50,13 +50,13 @@ class ClassRanking:
     units: tuple[str, ...]
     """Device ids."""
     winner: str
-    """Empty where no variant may win on every unit."""
+    """Empty if no variant may win on every unit."""
     entries: tuple[ClassEntry, ...]
-    """The winner, those tied with it, the others; without a winner: none."""
+    """The winner, the entries tied with it, the others; empty without a winner."""
 
 
 def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
-    """`rows`: all that were measured. `candidates`: the job keys of those that may win on their unit."""
+    """`rows`: all measured rows. `candidates`: the job keys of the rows that may win on their unit."""
     groups: dict[tuple[str, str, ComparisonConditions, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
         if row.timed:
@@ -117,7 +117,7 @@ def _mean_log(on_unit: Mapping[str, ResultRow]) -> float:
 
 
 def _names(setups: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """The variant, and where several entries share it all that tells them apart."""
+    """A name for each setup: its variant, with all run axes if several setups share that variant."""
     counts = Counter(setup[0] for setup in setups)
 
     def name(setup: tuple[str, ...]) -> str:

@@ -67,7 +67,7 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "job_key": candidate.job_key,
         "build_key": candidate.build_key,
         **{name: candidate.figures.get(name) for name in METRICS},
-        # Apart: a runner chooses their names, and none of them may stand for something else here.
+        # Kept apart: a runner chooses these names, and none may replace another field of this document.
         **({"extra_metrics": extra} if extra else {}),
         "runner": candidate.runner,
         "executor": candidate.executor,

@@ -1,4 +1,4 @@
-"""Takes a ranked build out of the workspace: the file to ship, and beside it what to expect of it."""
+"""Copies a ranked build out of the workspace: the file to ship, and a manifest with the figures to expect of it."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ _Milliseconds = Annotated[float, Field(ge=1e-6, le=1e9)]
 
 
 class GateLimits(BaseModel):
-    """What a measurement depends on of its gate: `Gate.comparable`."""
+    """The gate limits on which a measurement depends: `Gate.comparable`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,7 +38,7 @@ class GateLimits(BaseModel):
 
 
 class BlockProtocol(BaseModel):
-    """What one block was: `Protocol.comparable`. The limits are those of a sweep file."""
+    """The protocol of one block: `Protocol.comparable`. The bounds of the fields are those of a sweep file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -52,17 +52,17 @@ class BlockProtocol(BaseModel):
     fixed_performance: bool
 
     def resolve(self) -> Protocol:
-        """To measure alike again: how long one waits for the device is the preset's."""
+        """The protocol to measure under the same conditions again. Waiting times are taken from the preset."""
         preset = PRESETS[self.preset]
         gate = None if self.gate is None else replace(preset.gate or DEFAULT_GATE, **self.gate.model_dump())
         return replace(preset, **self.model_dump(exclude={"gate"}), gate=gate)
 
 
 class Expected(BaseModel):
-    """What was measured, and under which conditions: a later check has to meet these to compare.
+    """What was measured, and under which conditions. A later check must have the same conditions to be comparable.
 
-    Where it is not `timed`, a host checked it by a reference implementation: it has an accuracy, and no conditions of a
-    measurement.
+    If it is not `timed`, a host only checked it with a reference implementation: it has an accuracy, but no conditions
+    of a measurement.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -72,7 +72,7 @@ class Expected(BaseModel):
     job_key: str
     timed: bool
     executor: str
-    """What computed the accuracy: the device's fingerprint, or `reference:<backend>@<version>`."""
+    """What the accuracy was computed by: the device's fingerprint, or `reference:<backend>@<version>`."""
     device: str
     device_id: str
     device_fingerprint: str
@@ -88,10 +88,10 @@ class Expected(BaseModel):
     gate: str = ""
     """`gated` or `none`."""
     fixed_performance: str = ""
-    """`on`, `off`, or empty where the device has no such mode."""
+    """`on`, `off`, or empty if the device has no such mode."""
     protocol: BlockProtocol | None = None
     block_medians_ms: tuple[_Milliseconds, ...] = ()
-    """Of each block, in order of rounds. Manifests of older versions have neither this nor the protocol."""
+    """One per block, in order of rounds. Manifests of older versions have neither this nor the protocol."""
     verdict: str
     trust: tuple[str, ...]
     figures: dict[str, float]
@@ -108,7 +108,7 @@ class Shipped(BaseModel):
     expected: Expected
 
     def comparable(self, path: Path) -> Result:
-        """What was measured, to compare with. Raises `EdgeSweepError` where the manifest does not hold enough."""
+        """The measured result, for a comparison. Raises `EdgeSweepError` if the manifest lacks something needed."""
         expected = self.expected
         if not expected.timed:
             raise EdgeSweepError(
@@ -148,7 +148,7 @@ class Shipped(BaseModel):
 
 
 def read_shipped(path: Path) -> Shipped:
-    """An exported manifest, from anywhere: nothing in it is taken for a path or a key that is not one.
+    """Read an exported manifest. The file is not trusted: paths and keys in it are checked before use.
 
     Raises `EdgeSweepError`.
     """
@@ -181,9 +181,9 @@ def read_shipped(path: Path) -> Shipped:
 def export_candidate(
     ranking: Ranking, frame: "pd.DataFrame", workspace: Workspace, *, model: str | None, job: str | None, output: Path
 ) -> Shipped:
-    """Copy the winner (or the job that is named, also one that was only checked) to `output`, with its manifest.
+    """Copy the winner to `output`, with its manifest; or the job named `job`, which may be one that was only checked.
 
-    Raises `EdgeSweepError` where it is not clear which one is meant, or there is no winner.
+    Raises `EdgeSweepError` if several jobs are possible, or there is no winner.
     """
     device, candidate = _choose(ranking, model, job)
     row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
@@ -193,7 +193,7 @@ def export_candidate(
         raise EdgeSweepError(f"{candidate.name} cannot be shipped: {UNSHIPPABLE[manifest.runtime]}", "export another")
     _check(source / manifest.file, manifest)
     shipped = Shipped(
-        artifact=manifest.model_copy(update={"eval": None}),  # that file stays here
+        artifact=manifest.model_copy(update={"eval": None}),  # the evaluation file stays in the workspace
         expected=Expected(
             sweep=ranking.sweep,
             job=candidate.name,
@@ -234,7 +234,7 @@ def _check(model: Path, manifest: Manifest) -> None:
     except OSError:
         digest = ""
     if digest != manifest.file_sha256:
-        raise StoreError(f"{model} is missing or damaged", "run the sweep again: the file is built anew")
+        raise StoreError(f"{model} is missing or damaged", "run the sweep again: it rebuilds the file")
 
 
 def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[DeviceRanking, Candidate]:
@@ -247,7 +247,7 @@ def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Devic
             if job in (candidate.name, candidate.name.removeprefix(f"{device.model} · "))
         ]
         if not found:
-            raise EdgeSweepError(f"no ranked job is called {job!r}", "its name stands in: edgesweep rank")
+            raise EdgeSweepError(f"no ranked job is called {job!r}", "find the names with: edgesweep rank")
         if len(found) > 1:
             raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
         return found[0]

@@ -12,11 +12,11 @@ _CLASSES = {"pass": 2.0, "unresolved": 1.0, "fail": 0.0, "disqualified": 0.0}
 
 
 def precedence(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
-    """By job key, for rows that have no timing yet: the precedence as `sweeps.protocol.racing.Race` takes it.
+    """The precedence of each job key for `sweeps.protocol.racing.Race`; the rows need no timing.
 
-    Towards one winner: 2 for a job that passes the objective's constraints as far as they can be told without a time, 1
-    for one that may pass, 0 for one that does not. Towards a front: its other metric, larger is better; the least value
-    for a job that cannot win, so that it beats no other.
+    For one winner, by the constraints that need no latency: 2 if the job passes them, 1 if it may pass, 0 if it fails
+    one. For a Pareto front: the front's other metric, larger is better. A job that cannot win gets the smallest value,
+    so it cannot eliminate another.
     """
     timeless = tuple(one for one in sweep.objective.constraints if one.metric not in TIMED)
     objective = sweep.objective.model_copy(update={"constraints": timeless})
@@ -32,5 +32,5 @@ def _on_front(row: ResultRow, metric: str) -> float:
     value = row.figure(metric)
     if value is None:
         return _UNKNOWN
-    # A race takes finite values only; a build that is equal to the bit has endless SQNR.
+    # A race accepts only finite values; the SQNR of a bit-identical build is infinite.
     return max(-_MOST, min(_MOST, value if METRICS[metric].better == "higher" else -value))

@@ -1,14 +1,16 @@
-"""Which variant to ship on which device, and how sure that is. Pure: results as a DataFrame in, a `Ranking` out.
+"""Which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a `Ranking` out.
 
-Only results of like conditions are compared. Every measured variant gets a verdict. Of those that pass, the best one
-and all that cannot be told apart from it (`sweeps.ranking.ties`) are tied, and the simplest of the tie wins.
+Only results measured under the same conditions are compared. Every measured variant gets a verdict. Of the variants
+that pass, the best one is tied with all that cannot be told apart from it (`sweeps.ranking.ties`). The simplest of them
+wins.
 
-A variant that a race eliminated keeps its place, with its figures and the evidence. It never wins and is never tied:
-the race decided under error control over repeated looks (`sweeps.protocol.racing`), and one interval of a few rounds
-does not overrule that.
+A variant that a race eliminated keeps its place, with its figures and the evidence. It cannot win or be tied: the race
+controls the error over its repeated tests (`sweeps.protocol.racing`), and one interval of a few rounds does not
+overrule that.
 
-What a host only checked, by a reference implementation of the backend, has an accuracy and no time. It is ranked where
-the objective needs no time, and marked so. Elsewhere it is listed apart, with its verdict on the constraints.
+A variant that a host only checked, with a reference implementation of the backend, has an accuracy and no latency. If
+the objective needs no latency, it is ranked and marked as only checked. Otherwise it is listed separately, with its
+verdict on the constraints.
 """
 
 import math
@@ -47,8 +49,8 @@ def rank(
 ) -> Ranking:
     """Rank the jobs of `sweep`, one row of `frame` each; rows that are `stale` do not count.
 
-    `device` is a device's id or (part of) its text for people. `imported` only stands beneath what it belongs to.
-    Raises `EdgeSweepError` where nothing goes by the name of `device`.
+    `device` is a device's id or (part of) its text for people. `imported` figures are attached to their device and
+    model, and not ranked. Raises `EdgeSweepError` if no device matches `device`.
     """
     rows = read_rows(frame, sweep)
     places = {row.place for row in rows}
@@ -82,8 +84,8 @@ def rank(
 
 
 def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
-    """Groups of rows of like conditions. A row without a time has no conditions of its own: it is in every group of its
-    device's fingerprint. Where there is none, such rows are a group of their own."""
+    """Groups of rows with the same conditions. A row without a latency has no conditions: it is added to every group of
+    its device's fingerprint. If there is no such group, these rows form a group of their own."""
     timed = [row for row in measured if row.timed]
     untimed = [row for row in measured if not row.timed]
     groups = [[row for row in timed if row.comparable == found] for found in sorted({row.comparable for row in timed})]
@@ -106,7 +108,7 @@ def _entry(
     objective: ObjectiveSpec,
     imported: tuple[Imported, ...],
 ) -> DeviceRanking:
-    """The ranking of `group`, rows of like conditions. `one`: one of them, or where there are none, of what failed."""
+    """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty."""
     metric, smaller = direction(objective)
     judgements = {row.job_key: judge(row, objective) for row in group}
     eliminated = {row.job_key: evidence(row, judgements[row.job_key], objective) for row in group}
@@ -165,24 +167,24 @@ def _entry(
 def _front(
     rows: Sequence[ResultRow], contending: Sequence[ResultRow], objective: ObjectiveSpec, other: str
 ) -> dict[str, bool]:
-    """By job key: whether it may win and no other beats it. Another beats it that is as good in both metrics by the
-    estimates, and better in one of them beyond doubt. An eliminated candidate was beaten already. A row with an unknown
-    figure is not in the result."""
+    """Which rows are on the Pareto front, by job key. A row is on it if it may win and no other row dominates it. A row
+    dominates another if its estimates of both metrics are as good or better, and one metric is better beyond doubt.
+    Eliminated candidates are not on the front. Rows with an unknown figure are left out of the result."""
     metric, smaller = direction(objective)
     directions = {metric: smaller, other: METRICS[other].better == "lower"}
     known = [row for row in rows if all(row.figure(name) is not None for name in directions)]
     may_win = {row.job_key for row in contending}
     rivals = [row for row in known if row.job_key in may_win]
 
-    def beats(one: ResultRow, row: ResultRow) -> bool:
+    def dominates(one: ResultRow, row: ResultRow) -> bool:
         as_good = all(_signed(one, name, less) <= _signed(row, name, less) for name, less in directions.items())
         return as_good and any(worse(row, one, name, less) for name, less in directions.items())
 
-    return {row.job_key: row.job_key in may_win and not any(beats(one, row) for one in rivals) for row in known}
+    return {row.job_key: row.job_key in may_win and not any(dominates(one, row) for one in rivals) for row in known}
 
 
 def _signed(row: ResultRow, metric: str, smaller: bool) -> float:
-    """The less, the better."""
+    """The metric with its sign chosen so that smaller is better."""
     value = row.figure(metric)
     return math.inf if value is None else value if smaller else -value
 

@@ -1,12 +1,12 @@
-"""When are two results told apart, and what would it take? Pure: rows and block medians in.
+"""Whether two results differ, and how many more rounds would decide it. Pure: rows and block medians in.
 
-Two latencies are told apart (`told_apart`) when their ratio, paired over common rounds, is resolved at 95 % and differs
-from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It borrows what fresh processes of
-one and the same artifact were seen to differ by: less than `UNREPEATED_SPREAD` is a tie.
+Two latencies are told apart (`told_apart`) if their ratio, paired over common rounds, is resolved at 95 % and differs
+from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is compared with the spread that
+was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
 
-Metrics with an interval of another kind (accuracy drop) are told apart when their intervals do not meet. All others,
-which do not vary from run to run, are told apart when they differ by more than 2 %. Every comparison stands at 95 % for
-itself.
+Metrics with another kind of interval (accuracy drop) are told apart if their intervals do not overlap. All other
+metrics do not vary from run to run, and are told apart if they differ by more than 2 %. Each comparison has 95 %
+confidence by itself.
 """
 
 import math
@@ -22,29 +22,29 @@ from sweeps.results import ResultRow
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, ratio_by_rounds
 
 UNREPEATED_SPREAD = 1.5
-"""One MobileNetV2 artifact took 17 to 25 ms in fresh processes of one machine: a factor of 1.47."""
+"""One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
 
 LATENCY = "latency_p50_ms"
 UNREPEATED_TIMES = frozenset({LATENCY, "latency_p90_ms", "latency_p99_ms", "first_inference_ms", "load_ms"})
 
 MOST_ROUNDS = 1000
-"""Nobody waits for more."""
+"""The largest number of further rounds that is reported: nobody waits for more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settling:
-    """What it would take to settle a tie in latency, if the rounds to come are like those that were."""
+    """How many more rounds would settle a tie in latency, if future rounds are like the past ones."""
 
     rounds: int | None
-    """So many more rounds of both; 0: it is settled, they are equal in practice; `None`: not in `MOST_ROUNDS`."""
+    """More rounds of both. 0: already settled, they are equal in practice. `None`: not settled in `MOST_ROUNDS`."""
     outcome: Literal["told apart", "equal"]
-    """What they would turn out to be; `equal`: within 2 %."""
+    """The expected result; `equal`: within 2 %."""
 
     @property
     def text(self) -> str:
         """For people, after the variant's name."""
         if self.rounds == 0:
-            return "equal for practice: within 2 % at 95 %"
+            return "equal in practice: within 2 % at 95 %"
         if self.rounds is None:
             return f"not settled in {MOST_ROUNDS:,} more rounds"
         found = "tell them apart" if self.outcome == "told apart" else "show them equal, within 2 %"
@@ -52,8 +52,8 @@ class Settling:
 
 
 def latency_ratio(row: ResultRow, other: ResultRow) -> Estimate | None:
-    """Latency (p50) as a multiple of the other's, with its 95 % interval: paired by round where two rounds or more are
-    common. Without an interval where fewer are; `None` where one of the two was not timed."""
+    """Latency (p50) of `row` divided by that of `other`. With two or more common rounds it is paired by round and has a
+    95 % interval, with fewer it has no interval. `None` if one of the two was not timed."""
     paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
     if paired is not None:
         return paired
@@ -62,10 +62,10 @@ def latency_ratio(row: ResultRow, other: ResultRow) -> Estimate | None:
 
 
 def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", "faster"] | None:
-    """Whether a latency that is `ratio` times another one differs from it; `None`: that is not shown.
+    """Whether a latency that is `ratio` times another one differs from it; `None`: a difference is not shown.
 
-    With an interval: it leaves out 1, and the ratio differs from 1 by the share `least` or more. Without one: the ratio
-    is `UNREPEATED_SPREAD` or more, one way or the other.
+    With an interval, it differs if the interval excludes 1 and the ratio differs from 1 by the share `least` or more.
+    Without one, it differs if the ratio or its inverse is `UNREPEATED_SPREAD` or more.
     """
     if ratio.low is None or ratio.high is None:
         shown = _beyond_spread(ratio.value, 1.0)
@@ -77,7 +77,7 @@ def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", 
 
 
 def worse(row: ResultRow, best: ResultRow, metric: str, smaller: bool) -> bool:
-    """Whether `row` is worse than `best` beyond doubt; see the head of this module."""
+    """Whether `row` is worse than `best` beyond doubt; the rules are in the module docstring."""
     value, top = row.figure(metric), best.figure(metric)
     if value is None or top is None or value == top:
         return False
@@ -96,12 +96,12 @@ def worse(row: ResultRow, best: ResultRow, metric: str, smaller: bool) -> bool:
 
 
 def leaders(rows: Sequence[ResultRow], metric: str, smaller: bool) -> list[ResultRow]:
-    """Those of `rows` (the best estimate first) that share the first place, the one to prefer first.
+    """The rows that share the first place, the preferred one first. `rows` starts with the best estimate.
 
-    They are not told apart from the best estimate. That one may be the noisiest, so those that are worse than another
-    of them beyond doubt are left out. Order inside the tie: what a decided race calls best, since that is within 2 % of
-    the best and the others may be more; then higher accuracy, then smaller file (by 2 % or more), then the better
-    estimate, then the name.
+    These are the rows that cannot be told apart from the best estimate. The best estimate may be the noisiest row, so a
+    row that is worse than any other of them beyond doubt is left out. Order within the tie: the leader of a decided
+    race (it is within 2 % of the best; the others may not be), then higher accuracy, then smaller file (by 2 % or
+    more), then the better estimate, then the name.
     """
     near = [row for row in rows if not worse(row, rows[0], metric, smaller)]
     first = [row for row in near if not any(worse(row, other, metric, smaller) for other in near)] or near
@@ -115,7 +115,7 @@ def leaders(rows: Sequence[ResultRow], metric: str, smaller: bool) -> list[Resul
         value = row.figure(metric)
         estimate = math.inf if value is None else value if smaller else -value
         accuracy, size = simplicity(row)
-        # A few bytes of a graph are no reason to ship what looks slower.
+        # A few bytes are no reason to ship a build with a worse estimate.
         size = max(size, smallest[accuracy] * (1 + NEGLIGIBLE))
         raced = metric == LATENCY and row.settled is not None and row.settled.leads
         return not raced, accuracy, size, estimate, row.name
@@ -124,7 +124,7 @@ def leaders(rows: Sequence[ResultRow], metric: str, smaller: bool) -> list[Resul
 
 
 def simplicity(row: ResultRow) -> tuple[float, float]:
-    """Order of what is equally good: higher accuracy, then smaller file."""
+    """Sort key of equally good rows: higher accuracy, then smaller file."""
     accuracy = row.figures["top1_percent"]
     if accuracy is None:
         accuracy = row.figures["agreement_percent"]
@@ -133,11 +133,11 @@ def simplicity(row: ResultRow) -> tuple[float, float]:
 
 
 def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) -> Settling | None:
-    """How many more common rounds would settle whether the two differ: the smallest number after which Student's 95 %
-    interval of their mean log ratio leaves 0 out, where that is 2 % or more, or else lies within 2 %.
+    """How many more common rounds would settle whether the two differ. `None` with fewer than two common rounds.
 
-    Mean and spread are taken as they are now, so this is an estimate, and a rough one from few rounds.
-    Fewer than two common rounds: `None`.
+    Settled means: Student's 95 % interval of the mean log ratio excludes 0 if the mean ratio is 2 % or more, or lies
+    within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate, and a rough one
+    from few rounds.
     """
     rounds = sorted(medians_ms.keys() & others_ms.keys())
     if len(rounds) < 2:
@@ -148,7 +148,7 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     half = stdtrit(counts - 1, 0.5 + CONFIDENCE / 2) * spread / np.sqrt(counts)
     limit = math.log1p(NEGLIGIBLE)
     if mean >= limit:
-        # The tie stands, so at least one more round is needed: the median of the ratios may still be below 2 %.
+        # They are tied now, so at least one more round is needed: the median of the ratios may still be below 2 %.
         enough = np.flatnonzero(half[1:] < mean) + 1
         return Settling(rounds=int(enough[0]) if enough.size else None, outcome="told apart")
     enough = np.flatnonzero(mean + half <= limit)
@@ -156,5 +156,5 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
 
 
 def _beyond_spread(one: float, other: float) -> bool:
-    """Of two times without an interval: whether they differ by more than processes of one artifact do."""
+    """Whether two times without an interval differ by more than processes of one artifact do."""
     return max(one, other) >= UNREPEATED_SPREAD * min(one, other)

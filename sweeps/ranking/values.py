@@ -1,4 +1,4 @@
-"""The values of a ranking: what `sweeps.ranking.rank` makes, and what terminal, JSON and pages show."""
+"""The values of a ranking: `sweeps.ranking.rank` makes them; terminal, JSON and pages show them."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from sweeps.stats import Estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A measured variant. Only one that is ranked, and whose state is `pass`, can win."""
+    """A measured variant. It can win only if it is ranked and its state is `pass`."""
 
     name: str
     variant: str
@@ -23,29 +23,29 @@ class Candidate:
     figures: dict[str, float | None]
     """Every name in `METRICS`, and the extra metrics that it has."""
     runner: str
-    """Name and version of the program that timed it; empty where none did."""
+    """Name and version of the program that timed it; empty if it was not timed."""
     executor: str
-    """What computed the accuracy: a device's fingerprint or `reference:<backend>@<version>`."""
+    """What the accuracy was computed by: a device's fingerprint or `reference:<backend>@<version>`."""
     emulated: bool
-    """Its answers are a reference implementation's, not the device's."""
+    """Whether a reference implementation gave its answers, and not the device."""
     trust: tuple[str, ...]
     constraints: tuple[ConstraintResult, ...]
     verdict: Verdict
     why: str
-    """Empty where it passes."""
+    """Empty if it passes."""
     tied: bool = False
-    """Shares the first place with others; of the winner too."""
+    """Whether it shares the first place with others; also true for the winner."""
     ratio_to_winner: Estimate | None = None
-    """Latency (p50) as a multiple of the winner's, paired by round; whatever the objective is."""
+    """Latency (p50) divided by the winner's, paired by round; for every objective."""
     settling: Settling | None = None
-    """Of one that is tied with the winner in latency: what would settle it."""
+    """How many more rounds would settle its tie in latency with the winner; `None` without such a tie."""
     settled: Settled | None = None
-    """Why its rounds ended, where that was decided by more than their number."""
+    """Why its rounds ended; `None` if the number of rounds was fixed."""
     eliminated: str = ""
-    """What a race decided against it, in words; empty where it did not."""
+    """Why a race eliminated it, in words; empty if none did."""
     on_front: bool | None = None
-    """Whether no other beats it in both the objective and the front's metric; `None` where that is not asked, or
-    one of them is not known."""
+    """Whether it is on the Pareto front of the objective and the front's metric; `None` if no front was asked for, or
+    one of the two figures is unknown."""
 
     @property
     def timed(self) -> bool:
@@ -53,12 +53,12 @@ class Candidate:
 
     @property
     def state(self) -> str:
-        """The verdict, or `eliminated` where that is why it cannot win."""
+        """The verdict, or `eliminated` if it passes but lost a race."""
         return "eliminated" if self.eliminated and self.verdict == "pass" else self.verdict
 
     @property
     def open_race(self) -> str:
-        """Why its rounds ended before the race was decided; empty where it was, or there was none."""
+        """Why its rounds ended before the race was decided; empty if the race was decided, or there was none."""
         ended = self.settled
         return ended.message if ended is not None and ended.reason in ("undecided", "out_of_time") else ""
 
@@ -76,7 +76,7 @@ class NotRanked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRanking:
-    """Results of one model on one device under like conditions."""
+    """Results of one model on one device under the same conditions."""
 
     device: str
     device_id: str
@@ -84,42 +84,43 @@ class DeviceRanking:
     model: str
     conditions: ComparisonConditions
     metric: str
-    """What the objective looks at."""
+    """The metric that the objective minimizes or maximizes."""
     front: str | None
-    """The other metric of the Pareto front, where one was asked for."""
+    """The other metric of the Pareto front; `None` if no front was asked for."""
     winner: Candidate | None
     no_winner_reason: str
-    """Empty where there is a winner."""
+    """Empty if there is a winner."""
     tied: tuple[Candidate, ...]
-    """Those that share the first place with the winner, without it."""
+    """The candidates that share the first place with the winner, without the winner."""
     ranking: tuple[Candidate, ...]
-    """The winner, those tied with it, others that pass, eliminated, unresolved, failed constraints, disqualified."""
+    """In this order: winner, tied with it, others that pass, eliminated, unresolved, failed constraint, disqualified.
+    """
     checked: tuple[Candidate, ...]
-    """Candidates without a time, where the objective needs one: by their verdicts, then the most accurate first."""
+    """Candidates without a latency if the objective needs one: by verdict, then the most accurate first."""
     not_ranked: tuple[NotRanked, ...]
     device_seconds: float
-    """On the device's clock, over everything that was measured here; waits are not counted."""
+    """Device time of everything that was measured here, without waiting."""
     waited_seconds: float
-    """For the gate."""
+    """Time spent waiting for the gate."""
     full_seconds: float
-    """What the preset `full` would have taken for all of it at least; waits are not counted."""
+    """A lower bound of the device time with the preset `full`, without waiting."""
     imported: tuple[Imported, ...] = ()
-    """Figures of hand-run tools for this model on this device, under whatever conditions: never in the ranking."""
+    """Figures of hand-run tools for this model on this device, under any conditions: not ranked."""
 
     @property
     def rounds_to_settle(self) -> int | None:
-        """How many more rounds would settle every tie in latency that rounds can settle; `None` where there is none."""
+        """More rounds needed to settle every tie in latency that rounds can settle; `None` if there is no such tie."""
         return max((tie.settling.rounds or 0 for tie in self.tied if tie.settling), default=0) or None
 
     @property
     def settle_command(self) -> str:
-        """Measures just the tied ones; empty where no rounds are known to settle anything."""
+        """The command that measures only the tied candidates again; empty if more rounds would settle nothing."""
         rounds = self.rounds_to_settle
         return "" if rounds is None else f"edgesweep run SWEEP.yaml --settle {rounds}"
 
     @property
     def reasons(self) -> dict[str, list[Candidate]]:
-        """Why candidates cannot win, or why the race is not decided. Each reason with its candidates."""
+        """Each reason why candidates cannot win, or why the race is not decided, with its candidates."""
         found: dict[str, list[Candidate]] = {}
         for candidate in self.ranking:
             said = [f"{candidate.state}: {why}" for why in (candidate.why, candidate.eliminated) if why]
@@ -129,7 +130,7 @@ class DeviceRanking:
 
     @property
     def cost_text(self) -> str:
-        """What measuring cost, for people; empty where it was not recorded."""
+        """The device time of the measurements, for people; empty if it was not recorded."""
         if not self.device_seconds:
             return ""
         gone = sum(bool(candidate.eliminated) for candidate in self.ranking)
@@ -138,7 +139,7 @@ class DeviceRanking:
             return text
         return (
             f"{text}; {gone} of {len(self.ranking)} left the race early: "
-            f"to the end (preset full) it would have taken {duration(self.full_seconds)} or more"
+            f"without elimination (preset full) it would have taken {duration(self.full_seconds)} or more"
         )
 
 
@@ -151,15 +152,15 @@ class Ranking:
     """For people: `smallest latency_p50_ms with accuracy_drop_points at most 1 points`."""
     devices: tuple[DeviceRanking, ...]
     classes: tuple[ClassRanking, ...] = ()
-    """Where several units of one class were measured alike, and latency is the objective."""
+    """One entry per class of which several units were measured alike; empty if the objective is not latency."""
     imported: tuple[Imported, ...] = ()
     """Figures of hand-run tools for devices and models without an entry in `devices`."""
     backends: BackendFigure | None = None
-    """NNAPI against the CPU, where the sweep has both."""
+    """NNAPI against the CPU; `None` unless the sweep has both."""
 
 
 def duration(seconds: float) -> str:
-    """`40 s`, `3 min`, `2.5 h`: an estimate needs no more digits."""
+    """`40 s`, `3 min` or `2.5 h`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

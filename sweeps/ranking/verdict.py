@@ -23,17 +23,17 @@ INTERVALS = {
     "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
     "accuracy_drop_points": ("accuracy_drop_low_points", "accuracy_drop_high_points"),
 }
-"""Metrics that come with a 95 % interval, and where its ends are."""
+"""Metrics that have a 95 % interval, and the names of its bounds."""
 
 TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
-"""Metrics that exist only where a device ran the backend: what was only checked has none of them."""
+"""Metrics that need a run on the device: a variant that was only checked has none of them."""
 
 _LABELLED = {"top1_percent", "top5_percent", *("accuracy_drop_points", *INTERVALS["accuracy_drop_points"])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintResult:
-    """One bound of the objective, held against one variant."""
+    """One constraint of the objective, checked for one variant."""
 
     metric: str
     bound: str
@@ -41,14 +41,14 @@ class ConstraintResult:
     value: float | None
     result: BoundResult
     why: str
-    """Empty where it passes."""
+    """Empty if it passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     verdict: Verdict
     why: str
-    """Empty where it passes."""
+    """Empty if it passes."""
     constraints: tuple[ConstraintResult, ...]
 
 
@@ -67,15 +67,15 @@ def objective_text(objective: ObjectiveSpec) -> str:
 
 
 def needs_time(objective: ObjectiveSpec) -> bool:
-    """Whether the objective, or a bound of it, can be told only of what a device timed."""
+    """Whether the objective, or one of its constraints, needs a metric that only a timed variant has."""
     return not TIMED.isdisjoint({direction(objective)[0], *(bound.metric for bound in objective.constraints)})
 
 
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
-    What is unknown never passes.
+    An unknown value does not pass.
 
-    A row without a time, where the objective needs times, is judged by the constraints alone: it does not compete.
+    If the objective needs latency and the row has none, the row does not compete: only the constraints are checked.
     """
     metric, _ = direction(objective)
     competes = row.timed or not needs_time(objective)
@@ -100,27 +100,27 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
 
 
 def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> str:
-    """Why a race eliminated it, in words. Empty where none did, or where that is no reason under this objective any
-    more: it passes that constraint now, or latency is not asked for."""
+    """Why a race eliminated the row, in words. Empty if none did, or if that reason does not hold under this objective:
+    the row now passes the constraint, or the objective does not use latency."""
     settled = row.settled
     if settled is None or not settled.eliminated:
         return ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
     by = settled.by.removeprefix(f"{row.model} · ") or "another"
     if settled.reason == "constraint":
-        return f"{left}: it cannot win whatever its latency is, and {by} can" if judgement.verdict != "pass" else ""
+        return f"{left}: it cannot win at any latency, and {by} can" if judgement.verdict != "pass" else ""
     if "latency_p50_ms" not in (direction(objective)[0], objective.front):
         return ""
     if settled.ratio_low is None:
         return f"{left}: slower than {by}"
-    # Rounded down: it is at least so much.
+    # Rounded down, because it is a lower bound.
     digits = 2 if settled.ratio_low >= 1.01 else 4
     least = math.floor(settled.ratio_low * 10**digits) / 10**digits
     return f"{left}: at least {least:.{digits}f} times as slow as {by}"
 
 
 def interval(figures: dict[str, float | None], metric: str) -> tuple[float, float] | None:
-    """The ends of the metric's 95 % interval, where it has one."""
+    """The lower and upper bound of the metric's 95 % interval; `None` if it has no interval."""
     if metric not in INTERVALS:
         return None
     low, high = (figures[name] for name in INTERVALS[metric])
@@ -128,20 +128,20 @@ def interval(figures: dict[str, float | None], metric: str) -> tuple[float, floa
 
 
 def in_words(figures: dict[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: three significant figures, the interval where there is one."""
+    """`7.81 ms (7.50–8.10)`: three significant digits, with the interval if there is one."""
     value, ends = figures[metric], interval(figures, metric)
     if value is None:
-        return "endless" if metric == "sqnr_db" else "not known"
+        return "infinite" if metric == "sqnr_db" else "not known"
     text = f"{_short(value)} {METRICS[metric].unit}".rstrip()
     return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
 
 
 def reference_text(executor: str) -> str:
-    """What a figure that `executor` (`reference:<backend>@<version>`) gave stands for, in one line for people."""
+    """Explains in one line figures computed by `executor` (`reference:<backend>@<version>`)."""
     backend = executor.removeprefix("reference:").partition("@")[0]
     return (
         f"{catalog.backend_title(backend)} model run on this host by EdgeSweep's reference implementation; "
-        "its time says nothing of a phone"
+        "its time says nothing about a phone"
     )
 
 
@@ -168,7 +168,7 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
             result, why = "fail", f"{why}, not {_bound(constraint)}"
         else:
             more = "more rounds" if metric == "latency_p50_ms" else "more evaluation images"
-            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would tell"
+            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would decide it"
     return ConstraintResult(metric=metric, bound=_bound(constraint), value=row.figures[metric], result=result, why=why)
 
 

@@ -1,7 +1,7 @@
-"""What each step of a recipe gained. Its steps are the grids of one sweep. Pure: results in, `Waterfall`s out.
+"""What each step of a recipe gained. The steps are the grids of one sweep. Pure: results in, `Waterfall`s out.
 
-Latency: the ratio to the step before, paired by rounds, told apart as in the ranking. Size: the ratio of the files.
-Accuracy: top-1, or where the images have no labels, agreement with the fp32 eager model.
+Latency: the ratio to the previous step, paired by rounds, compared as in the ranking. Size: the ratio of the file
+sizes. Accuracy: top-1, or for images without labels, agreement with the fp32 eager model.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,19 +20,19 @@ _LATENCY: dict[Literal["slower", "faster"] | None, Resolved] = {
     "faster": "slower",
     None: "no difference shown",
 }
-"""Of a step, by how the step before it differs."""
+"""The finding for a step, by the finding for the previous step compared with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gain:
-    """What a step changed against an earlier one. `None`: that cannot be told."""
+    """What a step changed compared with an earlier one. `None`: unknown."""
 
     over: str
     speedup: Estimate | None
-    """Latency of the earlier step divided by this one's."""
+    """Latency of the earlier step divided by this step's."""
     latency: Resolved | None
     size_ratio: float | None
-    """This file's size divided by the earlier one's."""
+    """File size of this step divided by the earlier step's."""
     accuracy_change: Estimate | None
     """Percentage points; positive is more accurate."""
     accuracy: Resolved | None
@@ -46,22 +46,22 @@ class Step:
     outcome: str
     """`measured`, `failed`, `skipped` or `pending`."""
     reason: str
-    """Empty where it was measured."""
+    """Empty if it was measured."""
     variant: str
     latency: Estimate | None
     """p50 in ms."""
     artifact_mb: float | None
     accuracy_metric: str
-    """`top1_percent`, or without labels `agreement_percent`; empty where it is not known."""
+    """`top1_percent`, or without labels `agreement_percent`; empty if unknown."""
     accuracy_percent: float | None
     accuracy_drop: Estimate | None
-    """Percentage points against the fp32 eager model; of the same metric."""
+    """Percentage points against the fp32 eager model, in the same metric."""
     images: int
     trust: tuple[str, ...]
     gain: Gain | None
-    """Over the measured step before; `None` for the first."""
+    """Over the previous measured step; `None` for the first."""
     total: Gain | None
-    """Over the recipe's first step; `None` for itself, and where that was not measured."""
+    """Over the recipe's first step; `None` for that step itself, or if it was not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +162,7 @@ def _not_measured(name: str, row: ResultRow | None) -> Step:
 
 
 def _gain(over: str, earlier: ResultRow, now: ResultRow) -> Gain:
-    # The earlier step against this one: how much slower that was is how much faster this is.
+    # The earlier step's latency divided by this step's is the speedup.
     speedup = latency_ratio(earlier, now) if earlier.comparable == now.comparable else None
     changed = _accuracy_change(earlier, now)
     sizes = earlier.figures["artifact_mb"], now.figures["artifact_mb"]
@@ -189,7 +189,7 @@ def _accuracy_change(earlier: ResultRow, now: ResultRow) -> Estimate | None:
     if before is None or after is None or _accuracy_metric(earlier) != _accuracy_metric(now):
         return None
     if earlier.build_key == now.build_key:
-        return Estimate(0.0, 0.0, 0.0)  # one and the same file
+        return Estimate(0.0, 0.0, 0.0)  # the same file
     return change(before, after, now.images) if earlier.images == now.images else None
 
 
@@ -202,7 +202,7 @@ def _drop(row: ResultRow) -> Estimate | None:
     agreement = figures["agreement_percent"]
     if agreement is None or not row.images:
         return None
-    # What does not agree with eager counts as lost.
+    # An image on which the build disagrees with eager counts as lost.
     return drop_of(round((100.0 - agreement) * row.images / 100), 0, row.images)
 
 

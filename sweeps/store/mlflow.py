@@ -1,6 +1,6 @@
-"""Results are written from the journal to MLflow; `sweeps.store.reading` reads them.
+"""Writes results from the journal to MLflow; `sweeps.store.reading` reads them.
 
-Only this folder imports mlflow. That takes over a second, so it happens in the calls that need it.
+Only this folder imports mlflow, and only in the calls that need it, because the import takes over a second.
 """
 
 import json
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
+from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
-from sweeps.journal.news import Position
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import to_json
 from sweeps.manifest import Manifest
@@ -38,14 +38,14 @@ class _WrittenRun:
     run_id: str
     attempt_key: str
     running: bool
-    """Still RUNNING: its driver was killed, or the reply to its creation was lost."""
+    """Whether it is still RUNNING: its driver was killed, or the reply to its creation was lost."""
     stale: bool
     evaluation_id: str
 
 
 @dataclass(slots=True)
 class _Written:
-    """What MLflow holds of one sweep, as far as this process knows."""
+    """The content of MLflow for one sweep, as far as this process knows."""
 
     experiment_id: str
     parent_id: str
@@ -55,11 +55,11 @@ class _Written:
     imported: set[str]
     """Keys of the figures of hand-run tools."""
     position: Position | None = None
-    """How much of the journal is in it."""
+    """The journal's position up to which MLflow is complete."""
 
 
 class Store:
-    """Writes finished jobs to MLflow. `artifact_root` holds artifacts where MLflow is a database, not a server."""
+    """Writes finished jobs to MLflow. `artifact_root`: folder for artifacts if MLflow is a database, not a server."""
 
     def __init__(self, tracking_uri: str, artifact_root: Path) -> None:
         self._uri = tracking_uri
@@ -67,18 +67,18 @@ class Store:
         self._written: dict[tuple[Path, str], _Written] = {}
 
     def check(self) -> None:
-        """Raises `StoreError` within seconds where MLflow cannot be used. Makes a sqlite database that is missing."""
+        """Raises `StoreError` within seconds if MLflow cannot be used. Creates a missing sqlite database."""
         with translated(self._uri):
             connect(self._uri, make=True).search_experiments(max_results=1)
 
     def publish(self, journal: Journal, sweep: str) -> int:
-        """Write what the journal has and MLflow has not: finished jobs, skipped combinations. Returns how many.
+        """Write the finished jobs and skipped combinations that MLflow lacks. Returns how many.
 
-        May be called at any time and as often as wanted. Raises `StoreError` where MLflow does not take it; then the
-        next call looks up what did arrive and goes on from there.
+        May be called at any time, repeatedly. Raises `StoreError` if MLflow rejects something; the next call then looks
+        up what arrived and continues from there.
         """
         key = (journal.path, sweep)
-        # Not put back after an error of any kind: then only MLflow knows what it has.
+        # Not restored after an error: then only MLflow knows its content.
         written = self._written.pop(key, None)
         with translated(self._uri):
             client = connect(self._uri, make=True)
@@ -86,16 +86,16 @@ class Store:
             if written is None:
                 written = self._look_up(client, journal, sweep)
             position = journal.position(sweep)
-            count, changed = _bring_all(client, journal, sweep, written)
-            # A driver that was killed may have changed something and not said so.
+            count, changed = _write_changes(client, journal, sweep, written)
+            # A killed driver may have changed something without updating the sweep's time.
             if changed or looked_up:
-                _tell_changed(client, written)
+                _mark_updated(client, written)
         written.position = position
         self._written[key] = written
         return count
 
     def attach(self, sweep: str, files: dict[str, str]) -> None:
-        """Put texts by their names beside the sweep file, on the sweep's own run. Raises `StoreError`."""
+        """Upload text files, by name, to the sweep's own run. Raises `StoreError`."""
         with translated(self._uri):
             client = connect(self._uri, make=False)
             experiment = client.get_experiment_by_name(sweep)
@@ -105,7 +105,7 @@ class Store:
             upload(client, found[0].info.run_id, files)
 
     def _look_up(self, client: "MlflowClient", journal: Journal, sweep: str) -> _Written:
-        """What MLflow has now; the experiment and the sweep's own run are made where they are missing."""
+        """The content of MLflow now. Creates the experiment and the sweep's own run if they are missing."""
         experiment_id = self._experiment(client, sweep)
         runs = active_runs(client, [experiment_id])
         known = {job.key for job, _ in journal.jobs(sweep)}
@@ -157,40 +157,40 @@ class Store:
         return str(experiment.experiment_id)
 
 
-def _bring_all(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
-    """Write everything that is new since `written.position`: how many runs, and whether anything changed at all."""
+def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
+    """Write what is new since `written.position`. Returns the number of runs, and whether anything changed."""
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
     changed |= _save_imported(client, journal.imported(sweep), written)
     for planned in journal.jobs_since(sweep, written.position):
         job, outcome = planned.job, journal.outcome(planned)
         if outcome is None:
-            # Pending again (more rounds are wanted, or a retry): what is there stays until something better comes. But
-            # accuracies on other images than those of the sweep file are not ranked beside the new ones.
-            there = written.runs.get(job.key, [])
-            elsewhere = any(run.evaluation_id != (planned.evaluation_id or "") for run in there)
-            changed |= _mark(client, written, job.key, planned.stale or elsewhere)
+            # Pending again (more rounds, or a retry): the old run stays until there is a new one. But an accuracy on
+            # other images than the sweep file's must not be ranked with the new ones.
+            runs = written.runs.get(job.key, [])
+            other_images = any(run.evaluation_id != (planned.evaluation_id or "") for run in runs)
+            changed |= _mark_stale(client, written, job.key, planned.stale or other_images)
             continue
         blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
         manifest = journal.artifact(job.build_key)
         content = run_content.of_job(
             sweep, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol)
         )
-        new = _bring(client, written, content, blocks, manifest)
-        changed |= _mark(client, written, job.key, planned.stale) or new
+        new = _replace_run(client, written, content, blocks, manifest)
+        changed |= _mark_stale(client, written, job.key, planned.stale) or new
         count += new
     for skip in journal.skipped_since(sweep, written.position):
         content = run_content.of_skipped(sweep, skip)
-        new = _bring(client, written, content, (), None)
-        changed |= _mark(client, written, content.row.job_key, skip.stale) or new
+        new = _replace_run(client, written, content, (), None)
+        changed |= _mark_stale(client, written, content.row.job_key, skip.stale) or new
         count += new
     return count, changed
 
 
-def _bring(
+def _replace_run(
     client: "MlflowClient", written: _Written, content: RunContent, blocks: Sequence[Block], manifest: Manifest | None
 ) -> bool:
-    """Write the run unless it is there; then delete what it replaces, so that a reader never misses the job."""
+    """Write the run if it is new, and only then delete the runs that it replaces: readers always find the job."""
     there = written.runs.get(content.row.job_key, [])
     kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
     new = kept is None
@@ -207,8 +207,8 @@ def _bring(
     return new
 
 
-def _mark(client: "MlflowClient", written: _Written, job_key: str, stale: bool) -> bool:
-    """Set the tag `stale` where it is another; whether it was."""
+def _mark_stale(client: "MlflowClient", written: _Written, job_key: str, stale: bool) -> bool:
+    """Set the tag `stale` on the runs where it differs. Returns whether there were any."""
     differing = [run for run in written.runs.get(job_key, []) if run.stale != stale]
     for run in differing:
         client.set_tag(run.run_id, STALE, json.dumps(stale))
@@ -218,7 +218,7 @@ def _mark(client: "MlflowClient", written: _Written, job_key: str, stale: bool) 
 
 
 def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bool:
-    """The sweep file on the sweep's own run: in tags, and as an artifact for people."""
+    """Store the sweep file on the sweep's own run: in tags, and as an artifact for people."""
     tags = sweep_tags.to_tags(spec)
     if tags.items() <= written.parent_tags.items():
         return False
@@ -228,7 +228,7 @@ def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bo
 
 
 def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], written: _Written) -> bool:
-    """Which images results were computed on, as artifacts of the sweep's own run; rows name them by their ids."""
+    """Store the lists of images as artifacts of the sweep's own run; rows refer to them by their ids."""
     there = set(json.loads(written.parent_tags.get(_DATA, "[]")))
     missing = {key: text for key, text in manifests.items() if key not in there}
     if not missing:
@@ -239,7 +239,7 @@ def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], writ
 
 
 def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written: _Written) -> bool:
-    """A run for each that has none. All of it is in the tags that the run begins with, so that none is ever half."""
+    """Write a run for each figure that has none. All data are in the initial tags, so no run can be incomplete."""
     missing = {one.key: one for one in figures if one.key not in written.imported}
     for key, one in missing.items():
         tags = {"mlflow.parentRunId": written.parent_id, RECORD: "imported", ATTEMPT_KEY: key, IMPORTED: to_json(one)}
@@ -250,8 +250,8 @@ def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written:
     return bool(missing)
 
 
-def _tell_changed(client: "MlflowClient", written: _Written) -> None:
-    """Last of all: readers take `updated` for the sign that anything changed."""
+def _mark_updated(client: "MlflowClient", written: _Written) -> None:
+    """Must come last: readers detect changes by `updated`."""
     _set_tags(client, written, {UPDATED: datetime.now(UTC).isoformat(), RUNS: str(len(written.runs))})
 
 

@@ -120,7 +120,7 @@ def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, w
 
 NNAPI = (
     "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
-    "its time says nothing of a phone"
+    "its time says nothing about a phone"
 )
 SECTION = "Checked on this host, not timed"
 
@@ -219,8 +219,8 @@ def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_r
 
 def test_each_tie_says_what_would_settle_it(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "raced")
-    assert list(table(shown, "Rank")["To settle the tie"])[:2] == ["–", "equal for practice: within 2 % at 95 %"]
-    assert "`cpu fp32 nhwc script fused` (equal for practice: within 2 % at 95 %)" in texts(shown)
+    assert list(table(shown, "Rank")["To settle the tie"])[:2] == ["–", "equal in practice: within 2 % at 95 %"]
+    assert "`cpu fp32 nhwc script fused` (equal in practice: within 2 % at 95 %)" in texts(shown)
     assert not shown.code
 
 

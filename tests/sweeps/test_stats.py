@@ -71,7 +71,7 @@ def test_an_estimate_outside_its_interval_can_not_be_made():
         Estimate(1.0, 2.0, 3.0)
     with pytest.raises(ValueError, match="not in its interval"):
         Estimate(float("nan"), float("nan"), float("nan"))
-    with pytest.raises(ValueError, match="two ends or none"):
+    with pytest.raises(ValueError, match="two bounds or none"):
         Estimate(1.0, 0.5, None)
 
 

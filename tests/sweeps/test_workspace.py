@@ -38,7 +38,7 @@ def test_the_folder_is_made_with_its_parents(tmp_path):
 
 def test_a_folder_that_can_not_be_made_is_an_error_with_the_next_step(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(WorkspaceError, match=r"cannot be made: .*\n.*--workspace"):
+    with pytest.raises(WorkspaceError, match=r"cannot be created: .*\n.*--workspace"):
         Workspace.open(tmp_path / "file" / "workspace")
 
 
@@ -67,7 +67,7 @@ def test_results_go_where_the_environment_says(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["100%41", "what?"])
 def test_a_path_that_mlflow_would_misread_is_refused_before_anything_is_made(tmp_path, name):
-    with pytest.raises(WorkspaceError, match="MLflow does not take"):
+    with pytest.raises(WorkspaceError, match="MLflow does not accept"):
         Workspace.open(tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
@@ -94,7 +94,7 @@ def test_an_oddly_named_workspace_holds_everything_and_nothing_is_beside_it(tmp_
 def test_a_second_driver_is_refused_and_told_who_holds_the_workspace(tmp_path):
     with hold(tmp_path) as holder:
         with (
-            pytest.raises(WorkspaceError, match=rf"held by process {holder.pid}\n.*wait"),
+            pytest.raises(WorkspaceError, match=rf"locked by process {holder.pid}\n.*wait"),
             Workspace.open(tmp_path).lock(),
         ):
             pass

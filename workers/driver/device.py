@@ -36,12 +36,12 @@ class DeviceRun:
             yield from self._accuracies.run(timed)
             timed = self._raced_with(timed)
         if timed:
-            yield from self._drift.look()
+            yield from self._drift.check()
             if self._context.more:
                 yield from self._rounds.add(timed, self._context.more)
             else:
                 yield from self._rounds.run(timed, len({(job.build_key, job.variant.qengine) for job in self._jobs}))
-            yield from self._drift.look()
+            yield from self._drift.check()
         yield from self._accuracies.run(self._context.outcomes.pending(self._jobs))
         if not self._contact.stopped():
             yield self._progress.measuring(self._progress.done, "")

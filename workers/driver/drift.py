@@ -1,4 +1,4 @@
-"""Whether a device is still what it was at the start of its run: looks at the sentinel."""
+"""Checks with the sentinel whether a device has changed since the start of its run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ _SENTINEL_BLOCK: dict[str, Any] = {
 
 
 class DriftWatch:
-    """Looks at one device's sentinel, where its plan has one."""
+    """Runs the sentinel checks of one device, if its plan has a sentinel."""
 
     def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -31,39 +31,39 @@ class DriftWatch:
         self._protocol = context.protocol
         self._progress = progress
         self._sentinel = next((job for job in context.plan.sentinels if job.device_id == facts.device_id), None)
-        self._first_look: tuple[Block, ...] = ()
+        self._first_check: tuple[Block, ...] = ()
         self._blocks_since = 0
 
     def count_block(self) -> Steps[None]:
-        """A block was measured: look, where it is time."""
+        """Count a measured block, and run a check if one is due."""
         self._blocks_since += 1
         every = self._protocol.sentinel_every
         if every and self._blocks_since >= every:
-            yield from self.look()
+            yield from self.check()
 
-    def look(self) -> Steps[None]:
-        """Time the sentinel; a second time where it seems to have moved."""
+    def check(self) -> Steps[None]:
+        """Time the sentinel, and time it again if it seems to have moved."""
         job = self._sentinel
         if job is None or self._contact.stopped():
             return
         self._blocks_since = 0
         protocol = replace(self._protocol, **_SENTINEL_BLOCK)
-        look = sentinel.next_look(self._journal.blocks(job.key))
+        check = sentinel.next_check(self._journal.blocks(job.key))
         blocks: list[Block] = []
-        for number in range(2 * sentinel.LOOK_BLOCKS):
-            if number == sentinel.LOOK_BLOCKS and not self._moved(blocks):
+        for number in range(2 * sentinel.CHECK_BLOCKS):
+            if number == sentinel.CHECK_BLOCKS and not self._moved(blocks):
                 break
             yield self._progress.measuring(max(1, self._progress.done), "sentinel")
-            block = yield from self._contact.timed(job, sentinel.round_of(look, number), protocol)
+            block = yield from self._contact.timed(job, sentinel.round_of(check, number), protocol)
             if not isinstance(block, Block):
-                # Without it nothing is lost but the warning; what is wrong with the device shows in its jobs.
+                # Only the warning is lost. A problem of the device will show in its jobs.
                 return
             self._journal.add_block(block)
             blocks.append(block)
-        if not self._first_look:
-            self._first_look = tuple(blocks)
+        if not self._first_check:
+            self._first_check = tuple(blocks)
         elif self._moved(blocks):
             yield DeviceChanged(self._device)
 
     def _moved(self, blocks: Sequence[Block]) -> bool:
-        return bool(self._first_look) and sentinel.moved(blocks, self._first_look)
+        return bool(self._first_check) and sentinel.moved(blocks, self._first_check)

@@ -2,7 +2,7 @@
 
 The rules:
 
-* A condition without a sensor is not checked. That does not mean cool: `Conditions.knows_heat` is false then, and the
+* A condition without a sensor is not checked. That does not mean cool: `Conditions.heat_known` is false then, and the
   block is labelled `ungated`.
 * A sensor that was there and can no longer be read makes the device not ready: an unknown battery level counts as too
   low, an unknown temperature as too high, also where another thermometer takes the place of the battery's.

@@ -134,7 +134,7 @@ def test_logs_as_windows_writes_them_are_read(command, log, encoding: str) -> No
         (b"", 'no line "Main runs"'),
         (b"\xff\x00" * 1000, 'no line "Main runs"'),
         (b"\xff\xfe\x00", 'no line "Main runs"'),
-        (ANDROID[:60].encode(), "no whole line"),
+        (ANDROID[:60].encode(), "no complete line"),
         (IPHONE.encode(), 'no line "Main runs"'),
         (ANDROID.replace("121318", "nan").encode(), "nothing was measured"),
         (b"x" * 64_000_001, "more than 64 MB"),

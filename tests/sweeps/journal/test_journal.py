@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal, build_failure_keys, judged_key
+from sweeps.journal.journal import MAX_ATTEMPTS, Journal, build_failure_keys, verified_key
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import resolve
-from sweeps.protocol.sentinel import LOOK_BLOCKS, round_of
+from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Settled, Skipped
 from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.spec.protocol import ProtocolSpec
@@ -400,7 +400,7 @@ def test_failures_of_a_job_that_is_whole_in_the_end_do_not_count(journal, record
 def test_a_build_that_failed_on_some_images_gets_another_chance_on_others(journal, records):
     job = records.job(0)
     journal.save_plan(records.plan(job))
-    journal.add_failure(judged_key(job.build_key, records.evaluation_id), records.failed("build"))
+    journal.add_failure(verified_key(job.build_key, records.evaluation_id), records.failed("build"))
     assert outcome(journal, records, job) == records.failed("build")
     assert journal.outcome(replace(journal.planned_job("phones", job.key), evaluation_id="9" * 64)) is None
     assert journal.retry_failures("phones") == 1
@@ -478,7 +478,7 @@ def test_jobs_whose_sentinel_moved_since_are_read_again_and_only_then(journal, r
     journal.save_plan(records.plan(mine, other))
 
     def look(number, ms):
-        for part in range(LOOK_BLOCKS):
+        for part in range(CHECK_BLOCKS):
             journal.add_block(records.block(mine, round_of(number, part), ms=ms, job_key=mine.sentinel))
 
     look(0, 5.0)

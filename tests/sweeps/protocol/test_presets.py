@@ -11,7 +11,7 @@ import pytest
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError, SpecError
 from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summarize
-from sweeps.protocol.presets import DEFAULT_GATE, LAST_LOOK, PRESETS, Gate, protocol_of, resolve
+from sweeps.protocol.presets import DEFAULT_GATE, LAST_DECISION_ROUND, PRESETS, Gate, protocol_of, resolve
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Conditions
 from sweeps.spec.grid import GridSpec
@@ -366,23 +366,25 @@ def test_a_race_without_a_preset_has_the_blocks_of_the_race_preset() -> None:
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"max_rounds": LAST_LOOK + 1}, "max_rounds"),
-        ({"rounds": LAST_LOOK + 1}, "rounds"),
-        ({"rounds": LAST_LOOK + 1, "max_rounds": LAST_LOOK + 1}, "rounds"),
+        ({"max_rounds": LAST_DECISION_ROUND + 1}, "max_rounds"),
+        ({"rounds": LAST_DECISION_ROUND + 1}, "rounds"),
+        ({"rounds": LAST_DECISION_ROUND + 1, "max_rounds": LAST_DECISION_ROUND + 1}, "rounds"),
     ],
 )
 def test_a_race_has_no_round_after_its_last_look(budget: Any, given: dict[str, int], named: str) -> None:
-    with pytest.raises(SpecError, match=rf"protocol: {named} \({LAST_LOOK + 1}\) .* {LAST_LOOK} rounds") as caught:
+    with pytest.raises(
+        SpecError, match=rf"protocol: {named} \({LAST_DECISION_ROUND + 1}\) .* {LAST_DECISION_ROUND} rounds"
+    ) as caught:
         resolve(ProtocolSpec(**given), budget)
-    assert f"protocol.{named} to {LAST_LOOK} or less" in caught.value.next_step
+    assert f"protocol.{named} to {LAST_DECISION_ROUND} or less" in caught.value.next_step
     allowed = {name: rounds - 1 for name, rounds in given.items()}
-    assert resolve(ProtocolSpec(**allowed), budget).last_round == LAST_LOOK
-    assert resolve(ProtocolSpec(**given), "full").last_round == LAST_LOOK + 1
+    assert resolve(ProtocolSpec(**allowed), budget).last_round == LAST_DECISION_ROUND
+    assert resolve(ProtocolSpec(**given), "full").last_round == LAST_DECISION_ROUND + 1
 
 
 def test_the_race_of_every_preset_ends_by_its_last_look() -> None:
     for preset in PRESETS:
-        assert resolve(ProtocolSpec(preset=preset, rounds=2), "race").last_round <= LAST_LOOK
+        assert resolve(ProtocolSpec(preset=preset, rounds=2), "race").last_round <= LAST_DECISION_ROUND
 
 
 @pytest.mark.parametrize(
@@ -460,5 +462,5 @@ def test_a_wait_for_other_programs_that_is_longer_than_the_preset_s_whole_wait_i
 
 def test_the_advice_on_a_busy_host_names_both_that_make_it_one() -> None:
     advice = TRUST["busy_host"].advice
-    assert f"other programs took over {BUSY_LOAD:.0%}".replace("%", " %") in advice
+    assert f"other programs used over {BUSY_LOAD:.0%}".replace("%", " %") in advice
     assert f"the hypervisor over {STEAL_SHARE:.0%}".replace("%", " %") in advice

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from sweeps.protocol.racing import LOOKS, Elimination, Race
+from sweeps.protocol.racing import DECISION_ROUNDS, Elimination, Race
 
 KEYS = tuple("abcdefgh")
 
@@ -25,7 +25,7 @@ def _run(race: Race, rounds: list[dict[str, float]]) -> list[Elimination]:
     for medians_ms in rounds:
         if race.decided:
             break
-        gone += race.look({key: medians_ms[key] for key in race.contending if key in medians_ms})
+        gone += race.add_round({key: medians_ms[key] for key in race.contending if key in medians_ms})
     return gone
 
 
@@ -35,7 +35,7 @@ def _equal(count: int = 8) -> dict[str, float]:
 
 def test_nobody_leaves_after_the_first_round():
     race = Race(_equal())
-    assert race.look({key: 1.0 + place for place, key in enumerate(KEYS)}) == ()
+    assert race.add_round({key: 1.0 + place for place, key in enumerate(KEYS)}) == ()
     assert race.contending == KEYS
     assert race.leader == "a"
     assert not race.decided
@@ -59,8 +59,8 @@ def test_the_clearly_slower_leave_after_two_rounds_with_their_evidence():
 def test_decisions_are_made_at_the_looks_only():
     race = Race(_equal(2))
     for number, medians_ms in enumerate(_rounds({"a": 10.0, "b": 10.6}, 40, sigma=0.02), start=1):
-        if race.look(medians_ms):
-            assert number in LOOKS
+        if race.add_round(medians_ms):
+            assert number in DECISION_ROUNDS
             break
     else:
         pytest.fail("6 % were never told apart")
@@ -150,7 +150,7 @@ def test_only_common_rounds_count():
     for number in (0, 2):
         del rounds[number]["b"]
     race = Race(_equal(3))
-    gone = [elimination for medians_ms in rounds for elimination in race.look(medians_ms)]
+    gone = [elimination for medians_ms in rounds for elimination in race.add_round(medians_ms)]
     assert [(elimination.key, elimination.rounds, elimination.common) for elimination in gone] == [("b", 4, 2)]
 
 
@@ -158,8 +158,8 @@ def test_a_missed_slow_round_is_no_advantage():
     rounds = _rounds({"a": 10.0, "b": 10.5, "c": 11.0}, 2, sigma=0.001)
     slow_round = {key: 2 * value for key, value in rounds[1].items() if key != "b"}
     race = Race(_equal(3))
-    race.look(rounds[0])
-    race.look(slow_round)
+    race.add_round(rounds[0])
+    race.add_round(slow_round)
     assert race.leader == "a"
 
 
@@ -192,8 +192,8 @@ def test_who_fails_a_constraint_leaves_while_another_passes_or_may_pass():
 
 def test_a_ratio_of_two_that_never_met_is_unknown():
     race = Race({"a": 0.0, "b": 2.0})
-    race.look({"a": 10.0})
-    [gone] = race.look({"b": 10.0})
+    race.add_round({"a": 10.0})
+    [gone] = race.add_round({"b": 10.0})
     assert (gone.key, gone.common, gone.ratio, gone.reason) == ("a", 0, None, "constraint")
 
 
@@ -209,7 +209,7 @@ def test_on_a_pareto_front_the_faster_and_the_more_accurate_stay():
 def test_a_race_of_one_is_decided():
     race = Race({"a": 1.0})
     assert race.decided
-    assert race.look({"a": 10.0}) == race.look({"a": 10.0}) == ()
+    assert race.add_round({"a": 10.0}) == race.add_round({"a": 10.0}) == ()
 
 
 def test_a_race_that_everybody_was_taken_out_of_is_over_and_has_no_leader():
@@ -217,7 +217,7 @@ def test_a_race_that_everybody_was_taken_out_of_is_over_and_has_no_leader():
     race.withdraw("a")
     assert race.why == "no variant is left"
     assert race.leader is None
-    assert race.look({}) == race.look({}) == ()
+    assert race.add_round({}) == race.add_round({}) == ()
 
 
 def test_a_round_in_which_every_block_failed_changes_nothing_but_the_count():
@@ -237,11 +237,11 @@ def test_what_can_not_be_raced_is_refused():
         Race(_equal(), 0.7)
     race = Race(_equal(2))
     with pytest.raises(ValueError, match="not in the race: x"):
-        race.look({"a": 1.0, "x": 1.0})
+        race.add_round({"a": 1.0, "x": 1.0})
     with pytest.raises(ValueError, match="positive numbers"):
-        race.look({"a": 0.0})
+        race.add_round({"a": 0.0})
     with pytest.raises(ValueError, match="positive numbers"):
-        race.look({"a": float("nan")})
+        race.add_round({"a": float("nan")})
     with pytest.raises(ValueError, match="not in the race: x"):
         race.withdraw("x")
     assert race.rounds == 0

@@ -4,16 +4,16 @@ import math
 from dataclasses import replace
 
 from sweeps.journal.journal import Journal
-from sweeps.protocol.sentinel import LOOK_BLOCKS, Placed, Span, changed_spans, next_look, round_of
+from sweeps.protocol.sentinel import CHECK_BLOCKS, PlacedBlock, Span, changed_spans, next_check, round_of
 
 
 def looks(records, *latencies, session=1, start=0):
     """Looks of three blocks each, ten places apart."""
     placed = []
     for number, ms in enumerate(latencies):
-        for part in range(LOOK_BLOCKS):
+        for part in range(CHECK_BLOCKS):
             block = records.block(records.job(9), round_of(start + number, part), ms=ms, session=session)
-            placed.append(Placed(100 * session + 10 * number + part, block))
+            placed.append(PlacedBlock(100 * session + 10 * number + part, block))
     return placed
 
 
@@ -34,21 +34,21 @@ def test_a_device_that_stays_changed_marks_all_from_the_last_good_look_on(record
 def test_the_noise_of_processes_is_no_change(records):
     noisy = looks(records, 5.0, 5.6)
     slowest = replace(noisy[0].block, samples_ns=(5_700_000,) * 100)
-    assert changed_spans([Placed(noisy[0].position, slowest), *noisy[1:]]) == [], "one of the first was as slow"
+    assert changed_spans([PlacedBlock(noisy[0].position, slowest), *noisy[1:]]) == [], "one of the first was as slow"
 
 
 def test_a_look_that_was_broken_off_says_nothing(records):
     assert changed_spans(looks(records, 9.0)[:1] + looks(records, 5.0, 5.0, start=1)) == []
 
 
-def test_every_run_is_judged_by_its_own_first_look(records):
+def test_every_run_is_judged_by_its_own_first_check(records):
     assert changed_spans([*looks(records, 5.0, 5.0), *looks(records, 9.0, 9.1, session=2, start=2)]) == []
 
 
 def test_looks_are_numbered_on(records):
     blocks = [one.block for one in looks(records, 5.0, 5.0)]
-    assert next_look([]) == 0
-    assert next_look(blocks) == 2
+    assert next_check([]) == 0
+    assert next_check(blocks) == 2
 
 
 def test_the_journal_labels_what_was_measured_on_a_changed_device(tmp_path, records):
@@ -56,7 +56,7 @@ def test_the_journal_labels_what_was_measured_on_a_changed_device(tmp_path, reco
     watch = records.job(9, key="s" * 64)
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         for round_, ms in enumerate((5.0, 7.0)):
-            for part in range(LOOK_BLOCKS):
+            for part in range(CHECK_BLOCKS):
                 journal.add_block(records.block(watch, round_of(round_, part), ms=ms))
             journal.add_block(records.block(job, round_))
         before, after = journal.blocks(job.key, job.sentinel)
@@ -70,7 +70,7 @@ def test_a_later_run_without_a_sentinel_is_not_marked_with_what_an_earlier_one_f
     watch = records.job(9, key="s" * 64)
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         for look, ms in enumerate((5.0, 7.0)):
-            for part in range(LOOK_BLOCKS):
+            for part in range(CHECK_BLOCKS):
                 journal.add_block(records.block(watch, round_of(look, part), ms=ms, session=1))
             journal.add_block(records.block(job, look, session=1))
         journal.add_block(records.block(job, 2, session=2))
@@ -83,7 +83,7 @@ def test_a_block_with_a_label_of_another_version_is_marked_too(tmp_path, records
     watch = records.job(9, key="s" * 64)
     with Journal.open(tmp_path / "journal.sqlite") as journal:
         for look, ms in enumerate((5.0, 7.0)):
-            for part in range(LOOK_BLOCKS):
+            for part in range(CHECK_BLOCKS):
                 journal.add_block(records.block(watch, round_of(look, part), ms=ms))
             journal.add_block(records.block(job, look, labels=("haunted", "ungated")))
         (before, _) = journal.blocks(job.key, job.sentinel)

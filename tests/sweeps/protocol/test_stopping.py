@@ -105,8 +105,8 @@ def test_more_rounds_are_for_a_job_too_of_which_no_block_counted(records):
     [found] = [one for visit in throttled for one in rounds.take(visit)]
     assert settles(found, FULL)
     assert not settles(found, replace(FULL, max_rounds=20))
-    assert found.told(10) == found.message
-    assert found.told(12) == f"{found.message} (so it was after 10 rounds)"
+    assert found.text_after(10) == found.message
+    assert found.text_after(12) == f"{found.message} (as decided after 10 rounds)"
 
 
 def test_the_recorded_rounds_shown_again_settle_the_same(records):

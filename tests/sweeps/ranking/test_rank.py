@@ -535,7 +535,7 @@ def test_an_elimination_by_a_constraint_counts_as_long_as_the_constraint_is_miss
     gone = left("a", None, reason="constraint", rounds=2)
     rows = [measured("a"), measured("b", (8.0, 8.1, 7.9), drop=(2.0, 1.1, 2.9), **gone)]
     strict, free = entry(rows, DEFAULT), entry(rows)
-    assert strict.ranking[1].eliminated == "left after 2 rounds: it cannot win whatever its latency is, and a can"
+    assert strict.ranking[1].eliminated == "left after 2 rounds: it cannot win at any latency, and a can"
     assert strict.ranking[1].state == "fail"
     assert free.winner.name == "b"
 

@@ -45,7 +45,7 @@ def test_a_difference_under_two_percent_is_settled_once_the_interval_lies_within
 def test_two_that_never_differ_are_equal_for_practice_without_another_round():
     found = settling(*with_ratios([0.001, 0.001, 0.001]))
     assert (found.rounds, found.outcome) == (0, "equal")
-    assert found.text == "equal for practice: within 2 % at 95 %"
+    assert found.text == "equal in practice: within 2 % at 95 %"
 
 
 def test_what_no_thousand_rounds_would_settle_is_said_to_be_so():

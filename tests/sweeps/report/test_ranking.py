@@ -23,7 +23,7 @@ FREE = ObjectiveSpec(constraints=())
 CHECKED = "Checked on this host, not timed"
 NNAPI = (
     "reference:nnapi@1: NNAPI model run on this host by EdgeSweep's reference implementation; "
-    "its time says nothing of a phone"
+    "its time says nothing about a phone"
 )
 METAL = NNAPI.replace("nnapi", "metal").replace("NNAPI", "Metal")
 
@@ -208,7 +208,7 @@ def test_what_is_not_resolved_is_explained_beneath_the_table(printed, records) -
     explained = next(
         line for line in lines if line.startswith("near: unresolved: accuracy_drop_points is 0.500 points")
     )
-    assert "more evaluation images would tell" in explained
+    assert "more evaluation images would decide it" in explained
 
 
 def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, records) -> None:
@@ -220,7 +220,7 @@ def test_each_tie_says_what_would_settle_it_and_which_command_does(printed, reco
     found = rank(to_frame(rows), FREE, "s").devices[0]
     lines = printed(rows)
     assert f"open: about {found.rounds_to_settle} more rounds would tell them apart" in lines
-    assert "same: equal for practice: within 2 % at 95 %" in lines
+    assert "same: equal in practice: within 2 % at 95 %" in lines
     assert f"To measure just these: edgesweep run SWEEP.yaml --settle {found.rounds_to_settle}" in lines
 
 
@@ -235,7 +235,7 @@ def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> 
     rows = [records.row(records.job(0), **cost), records.row(records.job(2), 12.0, settled=LEFT, **cost)]
     assert (
         "device time: 3 min, and 60 s of waiting; 1 of 2 left the race early: "
-        "to the end (preset full) it would have taken 10 min or more" in printed(rows)
+        "without elimination (preset full) it would have taken 10 min or more" in printed(rows)
     )
     assert not any("device time" in line for line in printed([records.row(records.job(0))]))
 

@@ -389,7 +389,7 @@ OTHERS = {
     "no direction": ("objective: {minimize: null}", "7: objective: give one of minimize and maximize, not neither"),
     "the worst direction": (
         "objective:\n  maximize: load_ms",
-        "8: objective.maximize: load_ms is better when lower; maximize would look for the worst",
+        "8: objective.maximize: load_ms is better when lower; maximize would find the worst",
     ),
     "no bound": (
         "objective: {constraints: [{metric: load_ms}]}",
@@ -467,7 +467,7 @@ OTHERS = {
     ),
     "a failure without a gate": (
         "protocol:\n  gate: none\n  on_not_ready: fail",
-        "9: protocol.on_not_ready: with gate: none no device is ever not ready; leave on_not_ready out, or set a gate",
+        "9: protocol.on_not_ready: with gate: none every device counts as ready; leave out on_not_ready, or set a gate",
     ),
     "a failure without the preset's gate": (
         "protocol: {preset: recipe, on_not_ready: fail}",

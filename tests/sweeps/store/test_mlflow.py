@@ -26,7 +26,7 @@ from sweeps.imported import Imported
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
-from sweeps.protocol.sentinel import LOOK_BLOCKS, round_of
+from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.ranking.rank import rank
 from sweeps.ranking.verdict import TIMED
 from sweeps.results import FRAME_COLUMNS, to_frame
@@ -496,7 +496,7 @@ def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(
     job = records.job(0, sentinel="s" * 64)
 
     def look(number, ms):
-        for part in range(LOOK_BLOCKS):
+        for part in range(CHECK_BLOCKS):
             journal.add_block(records.block(job, round_of(number, part), ms=ms, job_key=job.sentinel))
 
     journal.save_plan(records.plan(job, name=name))
@@ -821,7 +821,7 @@ def test_artifacts_that_can_not_be_stored_are_sent_later(sqlite_uri, name, journ
     measure(journal, records, job)
     store = new_store(sqlite_uri)
     (workspace / "artifacts").write_text("in the way")
-    with pytest.raises(StoreError, match="does not take artifacts"):
+    with pytest.raises(StoreError, match="does not accept artifacts"):
         store.publish(journal, name)
     (workspace / "artifacts").unlink()
 

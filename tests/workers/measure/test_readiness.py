@@ -84,8 +84,8 @@ def test_no_sensor_lacks_nothing_but_is_not_known_to_be_cool() -> None:
     found = judge(Sensors(), gate())
     assert found.ready
     blind = Conditions(temp_start_c=found.sensors.temp_c, thermal_status_start=found.sensors.thermal_status)
-    assert not blind.knows_heat
-    assert Conditions(thermal_status_start=0).knows_heat
+    assert not blind.heat_known
+    assert Conditions(thermal_status_start=0).heat_known
 
 
 def test_a_battery_that_can_not_be_read_is_too_low(tmp_path: Path) -> None:
