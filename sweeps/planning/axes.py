@@ -1,6 +1,6 @@
-"""Which build axes a variant really has: what a backend or a precision leaves no choice of gets its one value.
+"""Which build axes have a choice. An axis without a choice for a backend or precision gets its only value.
 
-So two cells of a grid that would be the same artifact are one variant, and a grid over backends needs no exceptions.
+So two cells of a grid that give the same artifact are one variant, and a grid over backends needs no exceptions.
 """
 
 from collections.abc import Collection
@@ -14,12 +14,12 @@ _DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)
 _UNCALIBRATED = frozenset({"dynamic"})
 _ENGINE_OF_ABI = {"arm": "qnnpack", "x86": "x86"}
 _EXACT_INT8 = frozenset({"avx_vnni", "avx512_vnni", "amx_int8"})
-"""x86 instructions that add 8-bit products in 32 bits. Without them oneDNN adds two at a time in 16 (VPMADDUBSW), and
-255 * 127 * 2 is more than fits; 255 * 64 * 2 is not."""
+"""x86 instructions that add 8-bit products in 32 bits. Without them, oneDNN adds pairs of products in 16 bits
+(VPMADDUBSW): 255 * 127 * 2 saturates, 255 * 64 * 2 does not."""
 
 
 def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> frozenset[str]:
-    """The build axes that have a choice for this runtime, backend, precision and (int8 only) way to quantize."""
+    """The build axes that have a choice for this runtime, backend, precision and (int8 only) quantization method."""
     entry = catalog.runtimes()[runtime]
     axes = entry.axes | {"runtime"}
     where = entry.backend(backend)
@@ -32,19 +32,19 @@ def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> 
 
 
 def is_calibrated(variant: Variant) -> bool:
-    """Whether calibration data go into the artifact."""
+    """Whether the artifact depends on calibration data."""
     return variant.precision == "int8" and variant.quantization not in _UNCALIBRATED
 
 
 def saturates_int8(abi: str, cpu_features: Collection[str]) -> bool:
-    """Whether oneDNN's sums of 8-bit products may saturate on such a CPU: one of x86 that is not known to be better."""
+    """Whether oneDNN's sums of 8-bit products may saturate on this CPU: x86 without a known exact instruction."""
     return abi.startswith("x86") and _EXACT_INT8.isdisjoint(cpu_features)
 
 
 def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = ()) -> Variant:
-    """The variant with every axis that has no choice set, and every `auto` replaced by what it means for this device.
+    """The variant with every axis without a choice set to its value, and every `auto` replaced for this device.
 
-    An engine stays `auto` where none is known for the ABI. A backend that its runtime does not have stays too.
+    An engine stays `auto` if none is known for the ABI. A backend that its runtime lacks is not changed either.
     """
     runtime = catalog.runtimes()[variant.runtime]
     backend = variant.backend if "backend" in runtime.axes else runtime.backends[0].name
@@ -57,7 +57,7 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
         variant = replace(variant, qengine=next(engines, "auto"))
     if variant.granularity == "auto":
         variant = replace(variant, granularity=DEFAULT_GRANULARITY.get(variant.qengine, "auto"))
-    # What is not calibrated has activations of 7 bits on every CPU: torch's dynamic linears ask for that themselves.
+    # Uncalibrated variants have 7-bit activations on every CPU: torch's dynamic linear layers request that themselves.
     onednn = variant.qengine == "onednn" and is_calibrated(variant)
     return replace(variant, reduced_range=onednn and saturates_int8(abi, cpu_features))
 

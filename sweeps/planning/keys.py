@@ -1,6 +1,6 @@
-"""Keys: what makes two builds the same artifact, and two jobs the same measurement. Pure.
+"""Keys: builds with equal keys are the same artifact, jobs with equal keys the same measurement. Pure.
 
-A key is never taken from results; what it holds is known before anything is built.
+A key does not depend on results: everything in it is known before anything is built.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from sweeps.variant import RunAxes, Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelIdentity:
-    """What a build key knows of a model: all of it known before the model is loaded."""
+    """The part of a build key that identifies a model; known before the model is loaded."""
 
     source: str
     """`torchvision:mobilenet_v2`, or `module:function@<sha256 of its source files>`."""
@@ -25,7 +25,7 @@ class ModelIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identities:
-    """Everything outside the sweep file that the keys depend on, handed in by the caller."""
+    """Everything outside the sweep file that keys depend on; the caller provides it."""
 
     models: Mapping[str, ModelIdentity]
     """By the model's name in the sweep file."""
@@ -33,17 +33,17 @@ class Identities:
     """sha256 of the calibration manifest."""
     evaluation_id: str
     versions: Mapping[str, str]
-    """Of every library and of the builder: `torch`, `torchvision`, `builder`."""
+    """Versions of all libraries and of the builder: `torch`, `torchvision`, `builder`."""
     own_versions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Per runtime its own part of them: a sweep with several runtimes has the build keys of a sweep with one."""
+    """Per runtime, its own part of `versions`, so that build keys do not depend on the sweep's other runtimes."""
     runners: Mapping[str, str]
-    """Per runtime, the runner and its version; a device that another one was brought to says so in its facts."""
+    """Per runtime, the runner and its version, unless the device's facts name another runner."""
     references: Mapping[str, str] = field(default_factory=dict)
-    """Per backend that a host can check without the silicon: `reference:<backend>@<version>`."""
+    """`reference:<backend>@<version>` of each backend that a host can check without the accelerator."""
 
 
 def build_key(model: ModelSpec, variant: Variant, identities: Identities) -> str:
-    """Two builds with one key are the same artifact."""
+    """The key of a build: builds with equal keys are the same artifact."""
     identity = identities.models[model.name]
     return canonical_key(
         {
@@ -68,9 +68,9 @@ def job_key(
     *,
     replicate: int,
 ) -> str:
-    """`replicate` counts identical jobs under different names, so that a variant entered twice is measured twice;
-    the names themselves are not in the key, so that renaming a grid measures nothing again. The reference is in the
-    keys of those that it checks, so that what failed under one version gets another chance under the next."""
+    """The key of a job. `replicate` numbers identical jobs with different names, so that a variant listed twice is
+    measured twice. Names are not in the key, so that a renamed grid is not measured again. `reference` is in the keys
+    of the jobs that it checks, so that failed jobs are tried again with its next version."""
     return canonical_key(
         ({"reference": reference} if reference else {})
         | {
@@ -87,5 +87,5 @@ def job_key(
 
 
 def runner_of(facts: DeviceFacts, runtime: str, identities: Identities) -> str:
-    """What runs there: a program that was brought to the device, else the runtime's own."""
+    """The runner of a device: the one that was pushed to it, otherwise the runtime's own."""
     return dict(facts.runners).get(runtime, identities.runners[runtime])

@@ -25,7 +25,7 @@ _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The jobs of one sweep in a fixed order, and what was skipped."""
+    """The jobs of one sweep in a fixed order, and the skipped combinations."""
 
     sweep: SweepSpec
     devices: tuple[DeviceFacts, ...]
@@ -33,12 +33,12 @@ class Plan:
     jobs: tuple[Job, ...]
     skipped: tuple[Skipped, ...]
     sentinels: tuple[Job, ...] = ()
-    """One for each device that is timed, where the protocol asks for it: in no ranking."""
+    """One for each timed device, if the protocol uses the sentinel; not ranked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Combination:
-    """One cell of one grid. Two equal ones are the same job, also from two grids without a name."""
+    """One cell of one grid. Equal cells are the same job, also if they come from two unnamed grids."""
 
     facts: DeviceFacts
     model: str
@@ -54,7 +54,7 @@ class _Combination:
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
     """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
 
-    `supports` sees variants with their engine resolved. Raises `SpecError` where the protocol contradicts itself.
+    `supports` is called with resolved variants. Raises `SpecError` if the protocol contradicts itself.
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
     combinations = list(dict.fromkeys(_combinations(spec, units)))
@@ -118,7 +118,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
 def _sentinels(
     jobs: Sequence[Job], devices: Sequence[DeviceFacts], protocol: Protocol, identities: Identities
 ) -> dict[str, Job]:
-    """By device; none where the protocol has no sentinel."""
+    """The sentinel job of each device; empty if the protocol has no sentinel."""
     if not protocol.sentinel_every:
         return {}
     timed = {job.device_id for job in jobs if not job.emulated}
@@ -156,7 +156,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
                 variant=variant,
                 run=RunAxes(**{axis: axes[axis] for axis in _RUN_AXES}),
             )
-            # What is not timed does not depend on how it runs.
+            # Run axes do not affect a job that is not timed.
             yield replace(one, run=RunAxes()) if one.emulated else one
 
 
@@ -179,14 +179,13 @@ def _no_such_cores(one: _Combination) -> str | None:
 
 
 def _names(combinations: Sequence[_Combination]) -> list[str]:
-    """A name for each, unique because whatever differs is in it: run axes (of what is timed) and devices where there
-    are several."""
+    """A unique name for each combination. Run axes (of timed jobs) and devices are named only if they differ."""
     runs = [one.run for one in combinations if not one.emulated]
     several_threads = len({run.threads for run in runs}) > 1
     several_cpus = len({run.cpus for run in runs}) > 1
     several_inputs = len({run.reuse_input for run in runs}) > 1
     several_devices = len({one.facts.device_id for one in combinations}) > 1
-    # Two units may carry one name; their ids differ.
+    # Two units may have the same name, but not the same id.
     labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
     names = []
     for one in combinations:

@@ -1,4 +1,4 @@
-"""A job together with what it was planned under: all that is needed to tell how it ended."""
+"""A job with its protocol, evaluation data and device facts: all that is needed to decide its outcome."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from sweeps.records import Job, Skipped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedUnder:
-    """What a job or a skipped combination was planned under, the last time that it was planned."""
+    """Protocol, evaluation data and device facts of a job or skipped combination, from its latest plan."""
 
     protocol: Protocol
     evaluation_id: str | None
-    """sha256 of the evaluation manifest; `None` where no accuracy is asked for."""
+    """sha256 of the evaluation manifest; `None` if no accuracy is needed."""
     facts: DeviceFacts
     stale: bool = False
-    """Not in the sweep's present plan any more."""
+    """No longer in the sweep's current plan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +28,19 @@ class PlannedJob(PlannedUnder):
 
     @property
     def executor(self) -> str:
-        """What its accuracy is recorded under: its device's fingerprint, or the reference that stands in for it."""
+        """The executor of its accuracy: the device's fingerprint, or the reference that replaces the device."""
         return self.job.reference or self.facts.fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSkip(PlannedUnder):
-    """A combination that was not made a job."""
+    """A skipped combination."""
 
     skipped: Skipped
 
 
 def planned_job(plan: Plan, job: Job) -> PlannedJob:
-    """`job` is one of the plan's."""
+    """`job` must be in the plan."""
     return PlannedJob(
         job=job,
         protocol=protocol_of(plan.sweep),

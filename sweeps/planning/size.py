@@ -1,4 +1,4 @@
-"""How large a sweep is, before anything is expanded, and roughly how long what is left of one takes. Pure."""
+"""The size of a sweep before it is expanded, and a rough estimate of its remaining time. Pure."""
 
 import itertools
 import math
@@ -16,25 +16,25 @@ from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes
 
 TOO_MANY = 10_000
-"""More jobs than this are planned only when the user says so: half a day even at 5 s each."""
+"""More jobs than this need the user's consent: at 5 s each they take half a day."""
 
 PROCESS_START_S = 2.5
 """A Python process that imports torch: 2.5 s measured on 2 shared cores (2026-11)."""
 BUILD_S = 6.0
-"""Load, lower, save, and verify in a fresh process, which alone costs a start: about 6 s for MobileNetV2 on 2 cores."""
+"""Load, lower, save, and verify in a new process: about 6 s for MobileNetV2 on 2 cores, with the process start."""
 INFERENCE_224_S = 0.010
 """MobileNetV2 on 1x3x224x224 takes 3.5 to 25 ms by variant (facts of 2026-11); scaled by the size of the input."""
 DIGITS_IMAGES = 597
 UNKNOWN_IMAGES = 1_000
-"""Assumed for a folder or a data set that is not limited by `images`: listing it is not the plan's business."""
+"""Assumed for a folder or data set without a limit in `images`: the plan does not list it."""
 
 _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 _CHOSEN_FIRST = {"runtime", "backend", "precision", "quantization"}
-"""What decides which other axes have a choice."""
+"""The axes that decide which other axes have a choice."""
 
 
 def count(spec: SweepSpec) -> int:
-    """How many jobs and skipped combinations one device gets at most. Expands nothing."""
+    """An upper bound of jobs and skipped combinations per device, without expanding the sweep."""
     return len(spec.models) * sum(_cells(grid) for grid in spec.grids)
 
 
@@ -49,15 +49,15 @@ def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
         raise SpecError(
             f"{spec.name} has {jobs:,} jobs, more than {TOO_MANY:,} "
             f"(models: {len(spec.models)}, devices: {devices}, combinations in {cells})",
-            "shorten the axes, or give --yes if you mean it",
+            "shorten the axes, or confirm with --yes",
         )
 
 
 def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> float:
-    """Roughly how long what is left takes: builds one after the other, then all devices side by side.
+    """A rough estimate of the remaining time: builds one after the other, then all devices in parallel.
 
-    `done` holds keys of jobs, `builds_done` build keys. Training, downloads and waiting for a cool device are not in
-    it, because the plan knows nothing of them.
+    `done` has job keys, `builds_done` build keys. Training, downloads and waiting for a cool device are not included,
+    because the plan does not know them.
     """
     pending = [job for job in plan.jobs if job.key not in done]
     evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
@@ -77,7 +77,8 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
 
 
 def _cells(grid: GridSpec) -> int:
-    """Combinations of one grid at most: an axis counts only where runtime, backend and precision leave a choice."""
+    """An upper bound of one grid's combinations: an axis counts only where runtime, backend and precision allow a
+    choice."""
     runs = math.prod(len(getattr(grid, axis)) for axis in _RUN_AXES)
     builds = 0
     for runtime in (catalog.runtimes()[name] for name in grid.runtime):

@@ -1,4 +1,4 @@
-"""Sweep files: reads them, checks them, and says what is wrong where.
+"""Sweep files: reads and validates them, and reports each error with its line.
 
 Step: spec
 Start: sweep

@@ -1,4 +1,4 @@
-"""What one field of a sweep file may hold: names, paths, CPUs, metrics, devices."""
+"""The types of fields in sweep files: names, paths, CPUs, metrics, devices."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from sweeps.spec.messages import SENTENCE
 
 
 def wrong(message: str, *at: str | int) -> PydanticCustomError:
-    """An error of the field that is being validated, or of what lies `at` below it."""
+    """An error of the field that is being validated, or of the location `at` below it."""
     return PydanticCustomError(SENTENCE, "{message}", {"message": message, "at": at})
 
 
@@ -24,7 +24,7 @@ _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
 
 
 def _check_name(name: str) -> str:
-    # Names are joined by separators in the names of jobs, so that these stay unique; and they become MLflow's.
+    # Names of jobs join these names by separators and must stay unique. MLflow uses the names too.
     if not re.fullmatch(_NAME, name):
         raise wrong(f"the name {name[:80]!r} must be letters, digits, '.', '_' and '-' only, 64 at most")
     return name
@@ -65,7 +65,7 @@ def _check_metric(metric: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ValueOf:
-    """What a build axis of text may hold, as the catalog has it: like a `Literal` of those values."""
+    """The allowed values of a text axis, from the catalog: like a `Literal` of these values."""
 
     axis: str
 
@@ -77,7 +77,7 @@ def _check_device(device: str) -> str:
     if catalog.device(device) is not None:
         return device
     kind = device.partition(":")[0]
-    # Simulated ones last: nobody means them by chance.
+    # Simulated devices last: a user rarely means them.
     known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
     allowed = ", ".join(usage for entry in known for usage in entry.usages)
     if kind == "tag":
@@ -97,20 +97,20 @@ def check_path_text(path: object) -> object:
 
 
 def from_file(path: Path, info: ValidationInfo) -> Path:
-    """Relative paths start at the sweep file's folder; outside `load` (the journal's copy) they are left alone."""
+    """Make a path relative to the sweep file absolute. Outside `load` (the journal's copy) it is not changed."""
     folder = (info.context or {}).get("folder")
     if folder is None:
         return path
     try:
         return Path(folder / path.expanduser()).resolve()
     except (OSError, RuntimeError) as error:
-        raise wrong(f"the path {path} cannot be followed: {error}") from error
+        raise wrong(f"the path {path} cannot be resolved: {error}") from error
 
 
 def exists(kind: Literal["file", "folder"], path: Path) -> bool:
     try:
         return path.is_file() if kind == "file" else path.is_dir()
-    except OSError:  # a name too long, or a folder that may not be entered
+    except OSError:  # a name too long, or a folder without permission
         return False
 
 
@@ -126,14 +126,14 @@ Deviation = Annotated[float, Field(gt=0)]
 
 
 class Part(BaseModel):
-    """A block of keys of a sweep file: no key that is not known, no value of another type."""
+    """A block of keys of a sweep file. Unknown keys and values of another type are errors."""
 
-    # Validators are built at their first use: commands start without those that they do not need.
+    # Validators are built at their first use, so that commands start faster.
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, defer_build=True)
 
 
 def check_unique(names: list[str], message: str, *at: str) -> None:
-    """`message` has `{}` for the name that comes twice; what is wrong lies `at` below its place in the list."""
+    """`message` has `{}` for the repeated name; the error is located `at` below its position in the list."""
     seen: set[str] = set()
     for position, name in enumerate(names):
         if name and name in seen:

@@ -1,4 +1,4 @@
-"""What a sweep file says of variants: the axes of a grid, and the values that each may have."""
+"""The variants in a sweep file: the axes of a grid, and their allowed values."""
 
 from typing import Annotated, Any, Literal
 

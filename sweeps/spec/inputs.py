@@ -1,4 +1,4 @@
-"""What a sweep file says of models and of the images that they are calibrated and evaluated with."""
+"""The models in a sweep file, and the images to calibrate and evaluate them with."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -12,7 +12,7 @@ Scalar = str | int | float | bool
 
 
 WEIGHTS = ("pretrained", "random", "demo")
-"""What `weights` may say instead of a path."""
+"""Allowed values of `weights` besides a path."""
 
 
 def _images() -> Any:
@@ -88,7 +88,7 @@ class FolderData(Part):
 
 
 def _download_folder() -> Any:
-    # As text: pydantic takes a default for what the file says, and in a file a path is text.
+    # As text: pydantic validates the default like a value from the file, where a path is text.
     about = "Download folder (relative to the sweep file)."
     return Field(default="datasets", validate_default=True, description=about)
 

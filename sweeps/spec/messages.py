@@ -1,4 +1,4 @@
-"""What pydantic found wrong in a sweep file, as sentences with file and line."""
+"""Turns pydantic's errors about a sweep file into sentences with file and line."""
 
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +16,7 @@ Schema = dict[str, Any]
 
 
 def sentences(document: Document, error: ValidationError | None, schema: Schema) -> list[str]:
-    """Every problem of the file as `file:line: what is wrong`, in order of lines; `schema` names what is allowed."""
+    """Every problem of the file as `file:line: message`, in order of lines; allowed values are taken from `schema`."""
     found = {(problem.line, f"{_name(problem.at)}: {problem.message}"): None for problem in document.problems}
     unread = {problem.at for problem in document.problems}
     for detail in error.errors(include_url=False) if error else ():
@@ -25,17 +25,17 @@ def sentences(document: Document, error: ValidationError | None, schema: Schema)
         if detail["type"] == "default_factory_not_called":
             continue  # a model's name, when its source is wrong
         if place.at in unread and place.value is None:
-            continue  # what could not be read is already said
+            continue  # already reported as unreadable
         if detail["type"] == "too_short" and len(place.value) >= ctx["min_length"]:
-            continue  # pydantic does not count the values that are wrong, and these are said one by one
+            continue  # pydantic does not count invalid values, and each of them has its own message
         if detail["type"] == "literal_error" and "anyOf" in place.part:
-            continue  # a word or a number: the number's error says both
+            continue  # a word or a number: the number's error names both
         found[document.line(place.at), _sentence(detail["type"], ctx, place)] = None
     return [f"{document.path}:{line}: {text}" for line, text in sorted(found, key=lambda problem: problem[0])]
 
 
 def show(value: object) -> str:
-    """A value as people know it from the file."""
+    """A value in words, as in the file."""
     match value:
         case None:
             return "nothing"
@@ -53,7 +53,7 @@ def show(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an error is, what the schema asks for there and around it, and what the file holds."""
+    """The location of an error, its part of the schema, the part around it, and the file's value."""
 
     at: Location
     part: Schema
@@ -62,7 +62,7 @@ class _Place:
 
 
 def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
-    """Follow pydantic's location through file and schema at once; what names a member of a union is left out."""
+    """Follow pydantic's location through file and schema together. Steps that name a member of a union are left out."""
     at: list[str | int] = []
     part, value = _resolve(schema, schema), data
     around = part
@@ -71,7 +71,7 @@ def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
         if "discriminator" in part:
             part = _resolve(schema, {"$ref": part["discriminator"]["mapping"].get(step, "")})
         elif member := [one for one in part.get("anyOf", ()) if one.get("$ref") == f"#/$defs/{step}"]:
-            if isinstance(value, dict):  # else it is the union as a whole that does not fit
+            if isinstance(value, dict):  # otherwise no member of the union fits
                 part = _resolve(schema, member[0])
         elif isinstance(step, str) and "properties" in part:
             part = _resolve(schema, part["properties"].get(step, {}))
@@ -90,7 +90,7 @@ def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
 
 
 def _resolve(schema: Schema, part: Schema) -> Schema:
-    """Follow references, and `anyOf` with null to what is not null."""
+    """Follow references, and for `anyOf` with null, the other option."""
     while True:
         options = [option for option in part.get("anyOf", ()) if option.get("type") != "null"]
         if "$ref" in part:
@@ -161,7 +161,7 @@ _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less tha
 
 
 def _expected(part: Schema) -> str:
-    """What kind of value a part of the schema asks for."""
+    """The kind of value that a part of the schema requires, in words."""
     if "discriminator" in part:
         return "a block of keys with a 'source'"
     kinds = {

@@ -1,4 +1,4 @@
-"""What a sweep file says of how to measure: rounds and iterations, what a device waits for, how much time there is."""
+"""The measurement protocol in a sweep file: rounds, iterations, the gate, the time budget."""
 
 from typing import Any, Literal, Self
 
@@ -8,7 +8,7 @@ from sweeps.spec.fields import Part, wrong
 
 
 def _limit(default: float, description: str, **bounds: Any) -> Any:
-    # No value of its own: what a file leaves out is the preset's. The schema shows what that is, unless described.
+    # `None` means the preset's value. The schema shows the value of most presets; descriptions name the others.
     return Field(default=None, description=description, json_schema_extra={"default": default}, **bounds)
 
 
@@ -29,7 +29,7 @@ class GateSpec(Part):
     @classmethod
     def _waits_agree(cls, part: float | None, info: ValidationInfo) -> float | None:
         whole = info.data.get("wait_seconds")
-        # What was stored before this was refused can still be read.
+        # Only for sweep files: stored sweeps from before this check must stay readable.
         if info.context and whole is not None and part is not None and part > whole:
             raise wrong(f"load_wait_seconds ({part:g}) is more than wait_seconds ({whole:g}), of which it is a part")
         return part
@@ -83,10 +83,10 @@ class ProtocolSpec(Part):
                 f"min_seconds ({self.min_seconds:g}) is more than max_seconds ({self.max_seconds:g})", "min_seconds"
             )
         gateless = self.gate == "none" or (self.gate is None and self.preset == "recipe")
-        # What was stored before this was refused can still be read.
+        # Only for sweep files: stored sweeps from before this check must stay readable.
         if info.context and gateless and self.on_not_ready == "fail":
             given = "gate: none" if self.gate == "none" else "the preset recipe, which has no gate,"
-            message = f"with {given} no device is ever not ready; leave on_not_ready out, or set a gate"
+            message = f"with {given} every device counts as ready; leave out on_not_ready, or set a gate"
             raise wrong(message, "on_not_ready")
         return self
 

@@ -63,19 +63,19 @@ class SweepSpec(Part):
 def load(path: Path) -> SweepSpec:
     """Read and validate a sweep file. Relative paths in it become absolute (relative to the file).
 
-    Raises `SpecError` with every problem of the file on a line of its own: file, line, what is wrong, what is allowed.
+    Raises `SpecError` with one line per problem: file, line, what is wrong, what is allowed.
     """
     document = read_yaml(path)
     error = None
     try:
-        # As JSON, because there a strict tuple may be written as a list and a path as text.
+        # As JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
         text = json.dumps(document.data)
         sweep = SweepSpec.model_validate_json(text, context={"folder": path.absolute().parent})
     except ValidationError as caught:
         error = caught
     problems = sentences(document, error, json_schema())
     if problems:
-        remedy = "correct the sweep file; `edgesweep schema` prints all that it may hold"
+        remedy = "correct the sweep file; `edgesweep schema` prints everything that it may contain"
         raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
     return sweep
 

@@ -1,6 +1,6 @@
-"""YAML as plain values, with the line of every key and item, so that errors can point into the file.
+"""Reads YAML as plain values, with the line of every key and item, so that errors can name the line.
 
-YAML 1.2's core types only (what editors check against a JSON Schema): `no` is text, `1e-3` a number, a date text.
+Only YAML 1.2's core types (those that editors check against a JSON Schema): `no` is text, `1e-3` a number, a date text.
 """
 
 import json
@@ -15,7 +15,7 @@ from sweeps.errors import SpecError
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
-"""After aliases are followed: nine lines of aliases of aliases would otherwise fill the memory."""
+"""Counted with aliases expanded: otherwise nine lines of nested aliases could fill the memory."""
 MAX_DEPTH = 32
 
 Location = tuple[str | int, ...]
@@ -27,7 +27,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something in the text that is wrong whatever the field."""
+    """An error in the text itself, independent of the field."""
 
     at: Location
     line: int
@@ -36,25 +36,25 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One YAML file: its values, their lines, and what is wrong with the text itself."""
+    """One YAML file: its values, their lines, and errors in the text itself."""
 
     path: Path
     data: Any
     """None, bool, int, float, str, list or dict with text keys, nested."""
     lines: dict[Location, int] = field(default_factory=dict)
-    """From 1. A key's own line for what a key holds, the first line of an item for a list's item."""
+    """Line numbers from 1: of the key for the value of a key, of the first line for an item of a list."""
     problems: list[Problem] = field(default_factory=list)
-    """Duplicate keys and values that no field may hold (read as None); the rest could still be read."""
+    """Duplicate keys, and values that no field accepts (read as None); the rest of the file is valid YAML."""
 
     def line(self, location: Location) -> int:
-        """The line of `location`, or of the nearest thing around it that is in the file."""
+        """The line of `location`, or of the nearest part around it that is in the file."""
         while location and location not in self.lines:
             location = location[:-1]
         return self.lines.get(location, 1)
 
 
 def read_yaml(path: Path) -> Document:
-    """Read one YAML file. Raises `SpecError` with file and line where it is no readable YAML at all."""
+    """Read one YAML file. Raises `SpecError` with file and line if it is not valid YAML."""
     text = _read(path)
     document = Document(path, None)
     try:
@@ -76,14 +76,14 @@ def read_yaml(path: Path) -> Document:
 def _read(path: Path) -> str:
     if not path.is_file():
         what = "this is a folder" if path.is_dir() else "there is no such file"
-        raise SpecError(f"{path}: {what}", "give the path of a sweep file; examples lie in sweeps/specs/")
+        raise SpecError(f"{path}: {what}", "give the path of a sweep file; there are examples in sweeps/specs/")
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}", "check the file's permissions") from error
     if len(content) > MAX_BYTES:
-        raise SpecError(f"{path}: larger than 1 MiB", "a sweep file is some lines long: is this the right file?")
+        raise SpecError(f"{path}: larger than 1 MiB", "a sweep file has only a few lines: is this the right file?")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -139,7 +139,7 @@ class _Values:
     def plain(self, node: yaml.Node, at: Location) -> Any:
         self._count += 1
         if self._count > MAX_NODES:
-            problem = f"more than {MAX_NODES:,} values, aliases followed"
+            problem = f"more than {MAX_NODES:,} values with aliases expanded"
             raise yaml.composer.ComposerError(None, None, problem, node.start_mark)
         if node in self._open:
             raise yaml.composer.ComposerError(None, None, "an alias holds itself", node.start_mark)
@@ -162,7 +162,7 @@ class _Values:
             if not isinstance(key_node, yaml.ScalarNode) or _CONTROL.search(key_node.value):
                 self._wrong(at, "a key must be one line of text", line)
                 continue
-            # A key is text whatever it looks like: `1: x` gives the unknown key "1".
+            # A key is always text: `1: x` gives the unknown key "1".
             here = (*at, key_node.value)
             if key_node.value in values:
                 first = self._document.lines[here]

@@ -1,4 +1,4 @@
-"""The store: results go from the journal to MLflow, and are read back from there.
+"""The store: writes results from the journal to MLflow, and reads them back.
 
 Step: store
 Start: mlflow

@@ -1,4 +1,4 @@
-"""The way to MLflow: a client for one that answers and fits, its errors as ours, and its pages of runs."""
+"""The MLflow client: connecting with checks, translating its errors, reading its pages of runs."""
 
 import os
 from collections.abc import Iterator
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 FIRST_STEP = "run `edgesweep run sweep.yaml` first"
-"""What to do where there is nothing to read."""
+"""The next step if there is nothing to read."""
 _PAGE = 5000
-# A request whose reply was lost must not be repeated blindly: `publish` looks up what arrived before it writes again.
+# MLflow must not retry a request whose reply was lost: `publish` first looks up what arrived.
 _SETTINGS = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -29,7 +29,7 @@ _SETTINGS = {
 
 
 def connect(uri: str, *, make: bool) -> "MlflowClient":
-    """A client for an MLflow that answers and whose database fits. With `make` a missing sqlite database is made."""
+    """A client for an MLflow that answers and has the right schema. `make`: create a missing sqlite database."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     missing = dialect(uri) == "sqlite" and not sqlite_path(uri).exists()
@@ -37,25 +37,26 @@ def connect(uri: str, *, make: bool) -> "MlflowClient":
         raise StoreError(f"there are no results at {redact(uri, uri)} yet", FIRST_STEP)
     if missing:
         _make_database(sqlite_path(uri))
-    if uri not in _FITTING:
+    if uri not in _CHECKED:
         probe(uri)
     from mlflow import MlflowClient
 
-    if is_database(uri) and uri not in _FITTING:
+    if is_database(uri) and uri not in _CHECKED:
         import mlflow
 
-        # MLflow itself would migrate some older databases unasked.
+        # MLflow itself would migrate some older databases without asking.
         check_schema(uri, Path(mlflow.__file__).parent / "store" / "db_migrations", mlflow.__version__)
-        _FITTING.add(uri)
+        _CHECKED.add(uri)
     return MlflowClient(tracking_uri=uri)
 
 
-_FITTING: set[str] = set()
-"""Databases whose schema was checked by this process; MLflow too checks once."""
+_CHECKED: set[str] = set()
+"""Databases whose schema this process has checked; MLflow also checks only once."""
 
 
 def _make_database(path: Path) -> None:
-    """MLflow makes its tables in seconds, not in one transaction: under another name, so that a kill leaves nothing."""
+    """Create a database. MLflow needs seconds and several transactions for its tables, so the file gets its name last:
+    a killed process leaves no incomplete database."""
     new = Path(f"{path}.new")
     probe(f"sqlite:///{new}")
     for leftover in (new, Path(f"{new}-journal")):
@@ -68,7 +69,7 @@ def _make_database(path: Path) -> None:
 
 @contextmanager
 def translated(uri: str) -> Iterator[None]:
-    """Turn what MLflow and its database raise into `StoreError`, without secrets."""
+    """Translate errors of MLflow and its database into `StoreError`, without secrets."""
     try:
         yield
     except Exception as error:
@@ -78,15 +79,15 @@ def translated(uri: str) -> Iterator[None]:
         if not isinstance(error, (MlflowException, SQLAlchemyError, OSError, ImportError)):
             raise
         text = redact(str(error), uri)
-        # The cause would show in a traceback with the secrets that `text` is rid of.
+        # No `from error`: a traceback would show the secrets that are removed from `text`.
         raise StoreError(f"MLflow at {redact(uri, uri)}: {text:.500}", next_step(text)) from None
 
 
 def active_runs(client: "MlflowClient", experiment_ids: list[str], condition: str = "") -> list["Run"]:
     """Every run that is not deleted, the oldest first.
 
-    Deleted ones are asked for and left out here: pages are cut by number, so with a run deleted between two pages one
-    that is not would be missed.
+    The query includes deleted runs, which are removed here. Pages are cut by number: otherwise, a run deleted between
+    two pages would shift the next page, and another run would be missed.
     """
     from mlflow.entities import ViewType
 

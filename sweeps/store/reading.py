@@ -1,4 +1,4 @@
-"""Results as MLflow has them: what rankings and pages are made from."""
+"""Reads results from MLflow, for rankings and pages."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def load(tracking_uri: str, sweep: str | None) -> SweepResults:
-    """Everything that MLflow has of one sweep (the last updated one if `None`), one row per job, ordered by name.
+    """All results of one sweep (the last updated one if `None`), one row per job, ordered by name.
 
-    Raises `NoResultsError` where there is no such sweep or nothing in it yet.
+    Raises `NoResultsError` if there is no such sweep, or it has no results yet.
     """
     with translated(tracking_uri):
         client = connect(tracking_uri, make=False)
@@ -37,7 +37,7 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
             )
         runs = active_runs(client, [experiment.experiment_id])
     parent = next((run for run in runs if run.data.tags.get(RECORD) == "sweep"), None)
-    # Oldest first: where a run is just being replaced, the newer one stays.
+    # Oldest first: if a run is just being replaced, the newer one is kept.
     finished = {
         run.data.tags[JOB_KEY]: run
         for run in runs
@@ -55,7 +55,7 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
 
 
 def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
-    """The figures of hand-run tools that MLflow has of a sweep, in the order of their imports. Raises `StoreError`."""
+    """The figures of hand-run tools of a sweep, in the order of their imports. Raises `StoreError`."""
     with translated(tracking_uri):
         client = connect(tracking_uri, make=False)
         experiment = client.get_experiment_by_name(sweep)
@@ -65,7 +65,7 @@ def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
 
 
 def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
-    """All sweeps in MLflow, the last updated first. Raises `StoreError` where there is no store yet."""
+    """All sweeps in MLflow, the last updated first. Raises `StoreError` if there is no store yet."""
     with translated(tracking_uri):
         client = connect(tracking_uri, make=False)
         return _infos(client, _experiments(client))

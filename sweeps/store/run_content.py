@@ -1,4 +1,4 @@
-"""What one MLflow run holds: params, metrics and tags. Made from the journal's records, read as a `ResultRow`. Pure."""
+"""The content of one MLflow run: params, metrics and tags. Made from journal records, read as a `ResultRow`. Pure."""
 
 import json
 import math
@@ -22,11 +22,11 @@ TAG = "edgesweep."
 RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"
 EVALUATION_ID = f"{TAG}evaluation_id"
 COVERAGE = f"{TAG}coverage"
-"""JSON of the manifest's `Coverage`, where it has one."""
+"""JSON of the manifest's `Coverage`, if it has one."""
 BLOCK_MEDIAN = "block_median_ms"
 """A metric with one step per round, for MLflow's own pages."""
 
-# What every MLflow from 2.0 on takes; newer ones take more.
+# Limits that hold for every MLflow from 2.0 on; newer ones accept more.
 MAX_TAG_LENGTH = 5000
 MAX_PARAM_LENGTH = 500
 
@@ -36,15 +36,15 @@ _TAGS = {
     for entry in fields(ResultRow)
     if entry.name not in ("metrics", "run_id", *_PARAMS)
 }
-"""The tag of each field of a row that is no param."""
+"""The tag of each field of a row that is not a param."""
 _MAX_WORDS = 300
-"""Of a text inside a JSON tag: six times as many bytes, twice, still fit."""
+"""Longest text (characters) inside a JSON tag: two texts fit into a tag, even with six bytes per character."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
-    """One run as it is written. `attempt_key` changes whenever anything but `stale` does."""
+    """One run before it is written. `attempt_key` changes if anything except `stale` changes."""
 
     row: ResultRow
     attempt_key: str
@@ -63,7 +63,7 @@ def of_job(
     manifest: Manifest | None,
     settled: Settled | None = None,
 ) -> RunContent:
-    """The run of a finished job. `blocks` are those that `outcome` summarises, `settled` says why there are no more."""
+    """The run of a finished job. `blocks`: the blocks behind `outcome`. `settled`: why its rounds ended."""
     job = planned.job
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled}
@@ -86,16 +86,16 @@ def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:
 def to_row(
     sweep: str, run_id: str, params: Mapping[str, str], metrics: Mapping[str, float], tags: Mapping[str, str]
 ) -> ResultRow:
-    """The row in a run whose tag `edgesweep.record` is `job`. What the run does not have yet takes its default.
+    """The row in a run whose tag `edgesweep.record` is `job`. Fields that an older run lacks get their defaults.
 
-    Raises `ValueError` or `TypeError` where the run is damaged.
+    Raises `ValueError` or `TypeError` if the run is damaged.
     """
     values: dict[str, Any] = {}
     for entry in fields(ResultRow):
         text = params.get(entry.name) if entry.name in _PARAMS else tags.get(_TAGS.get(entry.name, ""))
         if text is not None:
             values[entry.name] = _parsed(entry.name, entry.type, text)
-    # Others may write into the same tracking server: only names that a runner may give are taken for its metrics.
+    # Other programs may write to the same server: only names that a runner may give are read as its metrics.
     known = {
         name: value
         for name, value in metrics.items()
@@ -105,7 +105,7 @@ def to_row(
 
 
 def gate_of(blocks: Iterable[Block]) -> str:
-    """`gated` where each of them waited for a ready device, else `none`."""
+    """`gated` if each of the blocks waited for a ready device, otherwise `none`."""
     return "none" if any(block.conditions.gate == "none" for block in blocks) else "gated"
 
 
@@ -190,7 +190,7 @@ def _row(
 
 def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
     versions = {} if manifest is None else manifest.versions
-    # As in build keys: what has no reduced range is the run that it was before there was one.
+    # As in build keys: runs without a reduced range are equal to those from before this axis.
     names = [name for name in _PARAMS if name != "reduced_range" or row.reduced_range]
     params = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
     tags = {tag: cut(_text(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
@@ -221,7 +221,7 @@ def _figures(record: Timing | Accuracy | None) -> dict[str, float]:
 
 
 def _as_many_as_fit(medians: Sequence[tuple[int, float]]) -> str:
-    """JSON must not be cut: the last rounds stay, so that jobs are still paired by round."""
+    """JSON of the last rounds that fit into a tag. Whole rounds are dropped, so that jobs are still paired by round."""
     while len(text := _text(medians)) > MAX_TAG_LENGTH:
         medians = medians[len(medians) // 10 + 1 :]
     return text

@@ -1,4 +1,4 @@
-"""One run in MLflow, from its content."""
+"""Writes one run to MLflow."""
 
 import json
 import tempfile
@@ -27,7 +27,7 @@ def write_run(
     blocks: Sequence[Block],
     manifest: Manifest | None,
 ) -> str:
-    """The id of a new, finished run with the content, the samples of the blocks and the artifact's manifest."""
+    """Write a finished run with the content, the samples of the blocks and the artifact's manifest. Returns its id."""
     from mlflow.entities import Metric, Param, RunTag
 
     identity = {RECORD: "job", JOB_KEY: content.row.job_key, ATTEMPT_KEY: content.attempt_key}
@@ -39,7 +39,7 @@ def write_run(
     run_id = str(run.info.run_id)
     now_ms = int(time.time() * 1000)
     metrics = [Metric(name, value, now_ms, 0) for name, value in content.metrics.items()]
-    # One request takes 1,000 metrics at most.
+    # One request may have at most 1,000 metrics.
     metrics += [
         Metric(run_content.BLOCK_MEDIAN, ms, now_ms, step)
         for step, (_, ms) in enumerate(content.block_medians_ms[-900:])
@@ -63,14 +63,14 @@ def write_run(
 
 
 def upload(client: "MlflowClient", run_id: str, files: dict[str, str]) -> None:
-    """Texts by file name, as artifacts of a run. Raises `StoreError`."""
+    """Upload texts, by file name, as artifacts of a run. Raises `StoreError`."""
     with tempfile.TemporaryDirectory(prefix="edgesweep-") as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         try:
             client.log_artifacts(run_id, folder)
-        except Exception as error:  # noqa: BLE001  # every object store has errors of its own
+        except Exception as error:  # noqa: BLE001  # every object store has its own errors
             raise StoreError(
-                f"MLflow does not take artifacts: {redact(str(error), '')}",
+                f"MLflow does not accept artifacts: {redact(str(error), '')}",
                 "check the server's artifact store and its credentials; the journal keeps everything",
             ) from None

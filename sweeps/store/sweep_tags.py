@@ -1,4 +1,4 @@
-"""The sweep file in the tags of the sweep's own run, and back. Pure."""
+"""Converts the sweep file to tags of the sweep's own run, and back. Pure."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,14 @@ _SPEC = f"{TAG}spec"
 
 
 def to_tags(spec: SweepSpec) -> dict[str, str]:
-    """Its JSON, cut into as many tags as it takes."""
+    """The JSON of the sweep file, cut into as many tags as needed."""
     text = spec.model_dump_json()
     parts = [text[start : start + MAX_TAG_LENGTH] for start in range(0, len(text), MAX_TAG_LENGTH)]
     return {f"{_SPEC}_parts": str(len(parts))} | {f"{_SPEC}.{number}": part for number, part in enumerate(parts)}
 
 
 def from_tags(sweep: str, tags: Mapping[str, str]) -> SweepSpec:
-    """Raises `StoreError` where the tags do not hold a sweep file that this version can read."""
+    """Raises `StoreError` if this version cannot read the sweep file in the tags."""
     parts = [tags.get(f"{_SPEC}.{number}", "") for number in range(int(tags.get(f"{_SPEC}_parts", "0")))]
     try:
         return SweepSpec.model_validate_json("".join(parts))

@@ -1,4 +1,4 @@
-"""Where MLflow is: whether it answers, whether its database fits, and how it is named without its secrets."""
+"""MLflow's URI: whether it answers, whether its database has the right schema, and how to print it without secrets."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 from sweeps.errors import StoreError
 
 PROBE_TIMEOUT_S = 4.0
-"""A server that is down is found at once; MLflow itself would try for minutes."""
+"""Detects a server that is down within seconds; MLflow itself would retry for minutes."""
 
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mssql": 1433}
 _SECRETS = ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
@@ -21,7 +21,7 @@ _NEXT_STEPS = (
         r"\b40[13]\b|unauthorized|permission_denied|authentication|access denied",
         "check MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, MLFLOW_TRACKING_TOKEN, or the URI's user",
     ),
-    ("locked", "another process holds the database: wait, then run the same command again"),
+    ("locked", "another process has locked the database: wait, then run the same command again"),
     ("disk is full|no space left", "free space on the disk, then run the same command again"),
     ("no module named", "install the database's driver: `pip install psycopg2-binary` or `pymysql`"),
 )
@@ -33,7 +33,7 @@ def dialect(uri: str) -> str:
 
 
 def is_database(uri: str) -> bool:
-    """Whether MLflow talks to a database itself, so that its schema is this process' concern."""
+    """Whether this process accesses the database itself, and must check its schema."""
     return dialect(uri) in ("sqlite", *_PORTS)
 
 
@@ -54,7 +54,7 @@ def redact(text: str, uri: str) -> str:
 
 
 def probe(uri: str) -> None:
-    """Raises `StoreError` within `PROBE_TIMEOUT_S` where nothing answers at `uri`. Asks for nothing, writes nothing."""
+    """Raises `StoreError` within `PROBE_TIMEOUT_S` if nothing answers at `uri`. Writes nothing."""
     kind = dialect(uri)
     try:
         if kind in ("http", "https"):
@@ -71,9 +71,9 @@ def probe(uri: str) -> None:
 
 
 def check_schema(uri: str, migrations: Path, version: str) -> None:
-    """Raises `StoreError` where the database is not as `migrations` (MLflow's folder, of `version`) leave it.
+    """Raises `StoreError` if the database lacks the schema of `migrations` (the folder of MLflow `version`).
 
-    An empty database passes. sqlalchemy and alembic come with mlflow and are as slow to import.
+    An empty database passes. sqlalchemy and alembic come with mlflow, and importing them is as slow.
     """
     import sqlalchemy
     from alembic.migration import MigrationContext
@@ -113,13 +113,13 @@ def next_step(text: str) -> str:
 
 
 def _probe_server(uri: str) -> None:
-    # The user and password stay out: urllib takes neither in a URI, and the page answers without them.
+    # Without user and password: urllib does not accept them in a URI, and the page answers without them.
     parts = urlsplit(uri)
     bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
     try:
         urllib.request.urlopen(f"{bare}/health", timeout=PROBE_TIMEOUT_S).close()  # noqa: S310  # http or https, above
     except urllib.error.HTTPError as error:
-        error.close()  # something answers; whether it is MLflow shows at the first request
+        error.close()  # a server answers; the first request will show whether it is MLflow
     except urllib.error.URLError as error:
         if "CERTIFICATE" not in str(error.reason):  # MLflow has its own settings for certificates
             raise
