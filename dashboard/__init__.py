@@ -1,4 +1,4 @@
-"""Shows: reads the store and draws the page. Never imports `workers`, Ray or adbutils.
+"""The dashboard: reads the store and draws the page. Does not import `workers`, Ray or adbutils.
 
 Step: dashboard
 Start: app

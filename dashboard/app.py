@@ -18,7 +18,7 @@ from sweeps.results import ComparisonConditions, SweepInfo
 from sweeps.spec.catalog import ViewEntry
 from sweeps.workspace import Workspace
 
-# Longer lines read badly; on a wide screen the page stays in the middle. (Streamlit would print a docstring here.)
+# Long lines are hard to read, so the page stays narrow on a wide screen. (Streamlit would print a docstring here.)
 WIDTH_PX = 1280
 
 _STYLE = "<style>.stMainBlockContainer { padding-top: 2.5rem; }</style>"
@@ -88,7 +88,7 @@ def _choose_sweep(found: list[SweepInfo]) -> SweepInfo:
 
 
 def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerator]) -> DeviceRanking | None:
-    """One ranking: by device, then by model, then by conditions where one device has several."""
+    """Choose one ranking: by device, then by model, then by conditions if there are several."""
     rankings, sweep = ranked.ranking.devices, ranked.results.name
     if not rankings:
         return None
@@ -114,7 +114,7 @@ def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerato
 
 
 def _choose_view() -> ViewEntry:
-    """The page has one view, unless another package brought more."""
+    """Choose a view. There is only one, unless another package adds more."""
     offered = views.every()
     if len(offered) == 1:
         return offered[0]

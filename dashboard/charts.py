@@ -1,7 +1,7 @@
 """The charts of a ranking. Pure: rows as `dashboard.rows` makes them in, an Altair chart out.
 
-Only titles, field names and colours are written here; text of the store reaches Vega as data, which it draws to the
-letter. Colours are Okabe and Ito's (told apart by every common kind of colour vision), and shapes repeat them.
+Only titles, field names and colours are written here. Text from the store reaches Vega as data, which it draws
+literally. The colours are Okabe and Ito's (safe for common kinds of colour blindness), and shapes repeat them.
 """
 
 import math
@@ -12,22 +12,22 @@ import altair as alt
 import pandas as pd
 
 Chart = alt.LayerChart | alt.FacetChart
-"""What `alt.layer` is typed to make; a layer chart here."""
+"""The declared return type of `alt.layer`; here a layer chart."""
 
 STATUS = ("recommended", "tied", "ranked behind", "eliminated", "unresolved", "constraint missed", "disqualified")
-"""What a ranked variant is, in the order of legends."""
+"""The statuses of ranked variants, in the order of legends."""
 
 CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
-"""What a variant is that was only checked, in the order of legends."""
+"""The statuses of variants that were only checked, in the order of legends."""
 
 BACKENDS = ("CPU", "NNAPI")
-"""What `backends` compares, in the order of its bars."""
+"""The backends that `backends` compares, in the order of its bars."""
 
 STEP_PX = 27
 """Height of one bar with its gap."""
 
 TOO_CLOSE = (0.12, 0.05)
-"""Shares of the chart's width and height below which two ranks would be written over each other."""
+"""Shares of the chart's width and height. Two ranks closer than this would overlap."""
 
 _COLOURS = ("#0072B2", "#56B4E9", "#8A94A0", "#C3CAD1", "#E69F00", "#D55E00", "#CC79A7")
 _SHAPES = ("diamond", "circle", "circle", "triangle-down", "square", "triangle-up", "cross")
@@ -58,13 +58,13 @@ _CHECK_TOOLTIP = [
 
 @dataclass(frozen=True, slots=True)
 class AccuracyAxis:
-    """What the vertical axis of `tradeoff` shows: a title, and lines to read it against (percent)."""
+    """The vertical axis of `tradeoff`: a title, and reference lines (percent)."""
 
     title: str
     eager_percent: float | None = None
     """The fp32 eager model's own accuracy."""
     least_percent: float | None = None
-    """The least accuracy that the objective's bound on the accuracy drop allows."""
+    """The lowest accuracy that the objective's constraint on the accuracy drop allows."""
 
 
 def latency(rows: pd.DataFrame) -> Chart:
@@ -93,7 +93,7 @@ def latency(rows: pd.DataFrame) -> Chart:
 def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart:
     """Latency against accuracy with both intervals, ranks beside the points, the best trade-offs joined by a line."""
     shown = rows[rows["latency_p50_ms"].notna() & rows["accuracy"].notna()]
-    # Logarithmic: variants differ by factors, and the fast ones are those that one chooses between.
+    # Logarithmic: variants differ by factors, and the choice is among the fast ones.
     across = alt.X(
         "latency_p50_ms:Q", title="p50 latency (ms), logarithmic", scale=alt.Scale(type="log", nice=False, padding=24)
     )
@@ -102,10 +102,10 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart
         title=axis.title,
         scale=alt.Scale(domain=_span(shown, axis), zero=False, nice=False, padding=14),
     )
-    # An interval from the normal distribution does not know that there is no accuracy above 100 %.
+    # An interval from the normal distribution may exceed an accuracy of 100 %.
     ends = {name: shown[name].clip(0.0, 100.0) for name in ("accuracy_low", "accuracy_high")}
     shown = shown.assign(**ends)
-    # The recommended one is drawn last, over those that it hides.
+    # The recommended variant is drawn last, on top of the others.
     shown = shown.iloc[::-1].assign(places=places_beside(shown.iloc[::-1]))
     base = alt.Chart(shown)
     layers: list[Any] = list(_lines(axis))
@@ -139,8 +139,8 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart
 
 
 def drops(rows: pd.DataFrame, most_points: float | None) -> Chart:
-    """The accuracy drop of each checked variant in percentage points, with its 95 % interval; `most_points`: a line at
-    the most that the objective allows."""
+    """The accuracy drop of each checked variant in percentage points, with its 95 % interval. `most_points`: draws a
+    line at the largest drop that the objective allows."""
     shown = rows[rows["drop_points"].notna()]
     base = alt.Chart(shown).encode(
         y=alt.Y(
@@ -164,7 +164,7 @@ def drops(rows: pd.DataFrame, most_points: float | None) -> Chart:
 
 
 def backends(rows: pd.DataFrame) -> Chart:
-    """Bars of p50 latency in milliseconds with their 95 % intervals: for each label NNAPI's beneath the CPU's."""
+    """Bars of p50 latency in milliseconds with their 95 % intervals: for each label, NNAPI's bar below the CPU's."""
     side = alt.YOffset("backend:N", sort=list(BACKENDS))
     base = alt.Chart(rows).encode(
         y=alt.Y(
@@ -192,12 +192,12 @@ def backends(rows: pd.DataFrame) -> Chart:
 
 
 def _whiskers(interval: alt.Chart) -> tuple[alt.Chart, alt.Chart]:
-    """Dark with a light edge: seen on the bars and on the light and the dark background beside them."""
+    """Dark with a light edge: visible on the bars, and on the light and the dark background."""
     return interval.mark_rule(color="white", strokeWidth=4), interval.mark_rule(color="#17212E", strokeWidth=1.5)
 
 
 def places_beside(rows: pd.DataFrame) -> list[str]:
-    """The text beside each point: ranks of points that would cover each other's go together, beside one of them."""
+    """The text beside each point. Ranks that would overlap are joined, beside one of the points."""
     points = list(zip(map(math.log, rows["latency_p50_ms"]), rows["accuracy"], strict=True))
     spans = [max(max(axis) - min(axis), 1e-9) for axis in zip(*points, strict=True)]
     clusters: list[tuple[int, list[str]]] = []
@@ -216,7 +216,7 @@ def places_beside(rows: pd.DataFrame) -> list[str]:
 
 
 def front_keys(rows: pd.DataFrame) -> frozenset[str]:
-    """Job keys of the rows that may win and that no other of these beats on latency without losing accuracy."""
+    """Job keys of the rows on the Pareto front: they may win, and no other such row is faster without less accuracy."""
     best = float("-inf")
     keys: list[str] = []
     may_win = rows[rows["verdict"] == "pass"]
@@ -233,7 +233,7 @@ def _number(place: str) -> int:
 
 
 def _scale(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> alt.Scale:
-    """Each status keeps its value, whichever others are there."""
+    """A scale on which each status always has the same value."""
     found = set(rows["status"])
     present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in found]
     return alt.Scale(domain=[status for status, _ in present], range=[value for _, value in present])

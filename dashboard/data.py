@@ -1,4 +1,4 @@
-"""The only cache of the dashboard: what is read from the store, until the store says that it has changed."""
+"""The only cache of the dashboard: data from the store, until the store has changed."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ RESULTS_TTL_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """One sweep as it is in the store, and its ranking."""
+    """One sweep from the store, and its ranking."""
 
     results: SweepResults
     ranking: Ranking
@@ -24,7 +24,7 @@ class Ranked:
 
 @st.cache_data(ttl=LIST_TTL_S, show_spinner=False)
 def sweeps(tracking_uri: str) -> list[SweepInfo]:
-    """Every sweep in the store, as of 5 s ago at most; none where there is no store yet. Raises `StoreError`."""
+    """Every sweep in the store, at most 5 s old; empty if there is no store yet. Raises `StoreError`."""
     if dialect(tracking_uri) == "sqlite" and not sqlite_path(tracking_uri).exists():
         return []
     return store.list_sweeps(tracking_uri)
@@ -32,13 +32,13 @@ def sweeps(tracking_uri: str) -> list[SweepInfo]:
 
 @st.cache_data(ttl=RESULTS_TTL_S, max_entries=8, show_spinner="Reading the sweep")
 def ranked(tracking_uri: str, sweep: str, updated: object) -> Ranked:
-    """The sweep and its ranking. `updated` is `SweepInfo.updated`: another one reads again. Raises `StoreError`."""
+    """The sweep and its ranking. A new `updated` (`SweepInfo.updated`) reads them again. Raises `StoreError`."""
     results = store.load(tracking_uri, sweep)
     imported = store.load_imported(tracking_uri, sweep)
     return Ranked(results, rank(results.frame, results.spec.objective, results.name, imported=imported))
 
 
 def forget() -> None:
-    """Read everything again at the next run of the page."""
+    """Clear the cache: the next run of the page reads everything again."""
     sweeps.clear()
     ranked.clear()

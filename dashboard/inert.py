@@ -1,4 +1,4 @@
-"""Text from the store is hostile: here it loses every meaning that Markdown could give it."""
+"""Escapes text from the store, which is not trusted, so that Markdown shows it literally."""
 
 from sweeps.text import plain
 
@@ -6,18 +6,17 @@ NOTHING = "–"
 
 
 def line(text: str) -> str:
-    """One line without control characters, `–` for nothing: for what shows text as it is (`st.text`, cells, axes)."""
+    """One line without control characters, `–` if empty: for elements without Markdown (`st.text`, cells, axes)."""
     return plain(" ".join(text.split())) or NOTHING
 
 
 def inert(text: str) -> str:
-    """A Markdown code span that shows `text` to the letter, for labels and messages that Streamlit renders.
+    """A Markdown code span that shows `text` literally, for labels and messages that Streamlit renders.
 
-    Backslashes would not do: Streamlit and remark-gfm turn addresses, `:emoji:`, `:material/icons:` and arrows into
-    something else after Markdown's own escapes are resolved, but in text nodes only. A code span is none, and a fence
-    that is longer than any run of backticks inside cannot be closed by its content. One replacement is made by
-    Streamlit before Markdown is read at all (`:material/` becomes `:material_`); a word joiner, which has no width,
-    keeps it from matching.
+    Backslashes are not enough: Streamlit and remark-gfm replace addresses, `:emoji:`, `:material/icons:` and arrows
+    after Markdown's own escapes are resolved, but only in text nodes. A code span is not a text node, and a fence that
+    is longer than any run of backticks in the content cannot be closed by it. Streamlit makes one replacement before it
+    parses Markdown (`:material/` becomes `:material_`); a word joiner, which has no width, prevents the match.
     """
     shown = line(text).replace(":material/", ":material\u2060/")
     longest = run = 0

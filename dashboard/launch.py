@@ -1,4 +1,4 @@
-"""Serving the dashboard: address, theme and workspace as one command, without a file in the user's folder."""
+"""Serves the dashboard: address, theme and workspace are arguments, so no file in the user's folder is needed."""
 
 import http.client
 import importlib.util
@@ -49,10 +49,10 @@ _OPTIONS: dict[str, str] = {
 
 
 def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[str]:
-    """The argv that serves `workspace` at `http://host:port` until it is ended.
+    """The argv that serves `workspace` at `http://host:port` until the process is ended.
 
-    The default host is this machine alone: the page has no login. Raises `EdgeSweepError` without Streamlit, and where
-    the address cannot be had.
+    By default it listens on this machine only, because the page has no login. Raises `EdgeSweepError` if Streamlit is
+    not installed, or the address is in use.
     """
     if importlib.util.find_spec("streamlit") is None:
         raise EdgeSweepError("the dashboard is not installed", "pip install 'edgesweep[dashboard]'")
@@ -64,14 +64,14 @@ def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[
 
 @contextmanager
 def serving(workspace: Path) -> Iterator[int]:
-    """Serve `workspace` on 127.0.0.1 while the block runs; yields the port, one that was free.
+    """Serve `workspace` on 127.0.0.1 and a free port, which is yielded, while the block runs.
 
-    Raises `EdgeSweepError` with the end of the server's output where it does not answer within 60 s.
+    Raises `EdgeSweepError` with the end of the server's output if it does not answer within 60 s.
     """
     port = _free_port()
     with (
         tempfile.TemporaryFile("w+") as output,
-        subprocess.Popen(  # noqa: S603  # an argument list of our own
+        subprocess.Popen(  # noqa: S603  # our own argument list
             command(workspace, port=port), stdout=output, stderr=subprocess.STDOUT
         ) as process,
     ):
@@ -87,7 +87,7 @@ def serving(workspace: Path) -> Iterator[int]:
                 time.sleep(0.1)
             yield port
         finally:
-            # Streamlit's orderly end can wait for ever on the connection of a browser that has gone.
+            # Streamlit's orderly shutdown can wait forever for the connection of a closed browser.
             process.terminate()
             try:
                 process.wait(timeout=3)
@@ -99,13 +99,13 @@ def _check_free(host: str, port: int) -> None:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            # As a server does, which may follow one that has just ended.
+            # As servers do, so that a new one can start right after another one has ended.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:
         raise EdgeSweepError(
             f"the dashboard cannot listen on {host}:{port}: {error.strerror}",
-            f"end what listens there, or take another port: edgesweep dashboard --port {port % 65535 + 1}",
+            f"end the program that listens there, or use another port: edgesweep dashboard --port {port % 65535 + 1}",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""A device's ranking as one table: what charts draw and what the page lists. Pure."""
+"""Tables of a ranking, for charts and for the page. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -35,20 +35,20 @@ _STATUS_OF_CHECK: dict[Verdict, str] = {"pass": "constraints kept", **_STATUS_OF
 
 
 def accuracy_metric(ranking: DeviceRanking) -> str:
-    """`top1_percent` where the evaluation data has labels, else `agreement_percent`."""
+    """`top1_percent` if the evaluation data has labels, otherwise `agreement_percent`."""
     shown = (*ranking.ranking, *ranking.checked)
     labelled = any(candidate.figures["top1_percent"] is not None for candidate in shown)
     return "top1_percent" if labelled else "agreement_percent"
 
 
 def shown_names(entries: Sequence[Candidate | NotRanked]) -> list[str]:
-    """A name for each: its variant, or the job's whole name where several share the variant."""
+    """A name for each entry: its variant, or the job's full name if several entries share the variant."""
     counts = Counter(entry.variant for entry in entries)
     return [line(entry.variant if counts[entry.variant] == 1 else entry.name) for entry in entries]
 
 
 def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
-    """The name of each candidate in `table`, which `ranked` made; of one that is not in it the job's name."""
+    """The name of each candidate in `table` (made by `ranked`), or the job's name if it is not in the table."""
     names = dict(zip(table["job_key"], table["variant"], strict=True))
     return [names.get(candidate.job_key, candidate.name) for candidate in candidates]
 
@@ -56,12 +56,12 @@ def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
 def ranked(ranking: DeviceRanking) -> pd.DataFrame:
     """One row per ranked candidate, in order of rank. Columns:
 
-    job_key, place (of those that pass), variant (unique here), label (place and variant), status (one of
-    `dashboard.charts.STATUS`), verdict (or that a race eliminated it), why, settling (what would settle its tie), front
-    ("front" where it is on it), trust (a tuple); latency_p50_ms with latency_ci_low_ms and
-    latency_ci_high_ms, latency_end_ms (where the interval ends), ratio (to the winner), accuracy with accuracy_low and
-    accuracy_high (percent), drop_points with drop_low_points and drop_high_points, artifact_mb: floats, NaN unknown;
-    emulated_by ("" where the device answered itself); and as text with units: latency_short, latency_text,
+    job_key, place (of passing candidates), variant (unique here), label (place and variant), status (one of
+    `dashboard.charts.STATUS`), verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if
+    it is on the Pareto front), trust (a tuple); latency_p50_ms with latency_ci_low_ms and latency_ci_high_ms,
+    latency_end_ms (upper bound of the interval), ratio (to the winner), accuracy with accuracy_low and accuracy_high
+    (percent), drop_points with drop_low_points and drop_high_points, artifact_mb: floats, NaN is unknown; emulated_by
+    ("" if the device computed the outputs itself); and as text with units: latency_short, latency_text,
     interval_text, accuracy_text, drop_text, drop_interval_text, size_text, trust_text. No candidates: no columns.
     """
     metric = accuracy_metric(ranking)
@@ -111,7 +111,7 @@ def ranked(ranking: DeviceRanking) -> pd.DataFrame:
     if not rows:
         return pd.DataFrame()
     table = pd.DataFrame(rows).astype(dict.fromkeys(_FLOATS, "float64"))
-    # The reference answers the same images without error bars of its own: the drop's interval is all there is.
+    # The reference has the same images and no interval of its own, so the drop's interval is used.
     known = (table["accuracy"] if metric == "top1_percent" else float("nan")) + table["drop_points"]
     table["accuracy_low"] = known - table["drop_high_points"]
     table["accuracy_high"] = known - table["drop_low_points"]
@@ -149,7 +149,7 @@ def checked(ranking: DeviceRanking) -> pd.DataFrame:
     for candidate, shown in zip(ranking.checked, shown_names(ranking.checked), strict=True):
         figures = candidate.figures
         low, high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
-        # Outputs that equal the eager model's to the bit have no noise to compare with.
+        # The SQNR of bit-identical outputs is infinite.
         equal = figures["sqnr_db"] is None and figures["agreement_percent"] is not None
         rows.append(
             {
@@ -166,7 +166,7 @@ def checked(ranking: DeviceRanking) -> pd.DataFrame:
                 "agreement": figures["agreement_percent"],
                 "sqnr_db": figures["sqnr_db"],
                 "artifact_mb": figures["artifact_mb"],
-                "sqnr_text": "equal to the bit" if equal else METRICS["sqnr_db"].format(figures["sqnr_db"]),
+                "sqnr_text": "bit-identical" if equal else METRICS["sqnr_db"].format(figures["sqnr_db"]),
                 "accuracy_text": METRICS["top1_percent"].format(figures["top1_percent"]),
                 "drop_text": METRICS["accuracy_drop_points"].format(figures["accuracy_drop_points"]),
                 "drop_interval_text": interval("accuracy_drop_low_points", low, high),
@@ -218,8 +218,9 @@ def backends(figure: BackendFigure) -> pd.DataFrame:
 
 
 def backend_bars(figure: BackendFigure) -> pd.DataFrame:
-    """What `dashboard.charts.backends` draws: one row per timed side of a pair, in order: label (device, model,
-    precision), backend (`CPU` or `NNAPI`), variant, p50_ms, low_ms, high_ms (NaN unknown). Columns always."""
+    """The data of `dashboard.charts.backends`: one row per timed side of a pair, in order: label (device, model,
+    precision), backend (`CPU` or `NNAPI`), variant, p50_ms, low_ms, high_ms (NaN is unknown). Has all columns even
+    without rows."""
     columns = ["label", "backend", "variant", "p50_ms", "low_ms", "high_ms"]
     rows = [
         (
@@ -238,7 +239,7 @@ def backend_bars(figure: BackendFigure) -> pd.DataFrame:
 
 
 def interval(metric: str, low: float | None, high: float | None) -> str:
-    """`3.412 to 3.620 ms`, or `none` where nothing was repeated."""
+    """`3.412 to 3.620 ms`, or `none` without repeated rounds."""
     if low is None or high is None or low != low or high != high:
         return "none"
     digits, unit = METRICS[metric].digits, METRICS[metric].unit

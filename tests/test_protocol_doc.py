@@ -72,7 +72,7 @@ def test_the_simulator_s_tables_have_every_phone_and_method_and_every_figure(wri
             assert len(row) == len(head)
             assert all(re.search(r"\d|nobody leaves|no interval|no race", cell) for cell in row[2:]), row
             assert row[5].endswith(f" of {seeds}")
-        assert table.count("No figure here is one of a real phone.") == 1
+        assert table.count("No figure here comes from a real phone.") == 1
 
 
 def test_the_simulator_s_tables_say_when_and_with_which_versions_they_were_made() -> None:

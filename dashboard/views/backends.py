@@ -9,14 +9,14 @@ from sweeps.ranking.backends import TITLE, BackendFigure
 
 
 def show(figure: BackendFigure) -> None:
-    """A chart where anything was timed on NNAPI; the table always."""
+    """Draw the table, and a chart if anything was timed on NNAPI."""
     st.subheader(TITLE, anchor=False)
     if figure.headline:
         st.text(f"{figure.headline[0].upper()}{figure.headline[1:]}.")
     else:
         with st.container(border=True, key="backends-chart"):
             st.altair_chart(charts.backends(rows.backend_bars(figure)), key="backends")
-        st.caption("The quickest build of each, paired by rounds. Below 1× NNAPI is the faster one.")
+        st.caption("The fastest build of each, paired by rounds. Below 1×, NNAPI is faster.")
     table = rows.backends(figure)
     shown = pd.DataFrame(
         {

@@ -1,4 +1,4 @@
-"""Everything that the store has of one job: axes, figures with units, conditions."""
+"""All data of one job in the store: axes, figures with units, conditions."""
 
 from dataclasses import fields
 
@@ -23,7 +23,7 @@ _CONDITIONS = (
 
 
 def show(here: pd.DataFrame, first: str | None) -> None:
-    """`here`: the store's rows of one model on one device. `first`: the job to begin with."""
+    """`here`: the store's rows of one model on one device. `first`: the job that is selected at first."""
     names = list(here["name"])
     with st.expander("Details of one variant"):
         name = st.selectbox("Variant", names, index=names.index(first) if first in names else 0, format_func=line)
@@ -55,7 +55,7 @@ def show(here: pd.DataFrame, first: str | None) -> None:
 
 
 def _coverage(text: str) -> None:
-    """`text`: JSON of a manifest's `Coverage`, as far as the store has it."""
+    """`text`: JSON of a manifest's `Coverage`, or empty."""
     try:
         coverage = Coverage.model_validate_json(text)
     except ValueError:
@@ -75,7 +75,7 @@ def _pairs(pairs: list[tuple[str, str]], key: str) -> None:
 
 
 def _text(value: object) -> str:
-    """A cell of the store for people."""
+    """A stored value, for people."""
     if isinstance(value, tuple):
         return line(", ".join(str(item) for item in value))
     if value is None or value != value or value == "":

@@ -1,4 +1,4 @@
-"""One choice for all units of a device class."""
+"""One winner for all units of a device class."""
 
 import pandas as pd
 import streamlit as st
@@ -10,10 +10,10 @@ from sweeps.ranking.device_classes import ClassRanking
 
 
 def show(pooled: ClassRanking, number: int) -> None:
-    """`number` tells the classes of one page apart."""
+    """`number` distinguishes the classes on one page."""
     st.subheader("All units of this class", anchor=False)
     st.caption(
-        f"{len(pooled.units)} units of {inert(pooled.device)}, each a replicate: p50 as a multiple of the class "
+        f"{len(pooled.units)} units of {inert(pooled.device)}, each a replicate: p50 divided by the class "
         "winner's, paired by round on each unit; the median over units."
     )
     if not pooled.winner:

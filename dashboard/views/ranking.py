@@ -15,11 +15,11 @@ from sweeps.ranking.verdict import reference_text
 from sweeps.trust import TRUST
 
 _AXES_PX = 60
-"""Bars are counted without axis and legend, the other chart with them: so both end at about the same height."""
+"""Extra height for axis and legend, so that both charts have about the same height."""
 
 
 def show(ranked: Ranked, device: DeviceRanking) -> None:
-    """Draw everything that is known of one model on one device."""
+    """Draw all results of one model on one device."""
     frame = ranked.results.frame
     here = frame[(frame["device_id"] == device.device_id) & (frame["model"] == device.model) & ~frame["stale"]]
     table, checked = rows.ranked(device), rows.checked(device)
@@ -48,7 +48,7 @@ def show(ranked: Ranked, device: DeviceRanking) -> None:
 
 
 def _bounds(ranked: Ranked, table: pd.DataFrame, metric: str) -> charts.AccuracyAxis:
-    """The eager model's accuracy and the least that the objective allows, where accuracy is top-1."""
+    """The eager model's accuracy and the lowest that the objective allows, if accuracy is top-1."""
     title = f"{METRICS[metric].title} (%)"
     known = table[table["accuracy"].notna() & table["drop_points"].notna()]
     if metric != "top1_percent" or known.empty:
@@ -130,7 +130,7 @@ def _table(table: pd.DataFrame, metric: str) -> None:
 
 
 def _reasons(device: DeviceRanking, table: pd.DataFrame) -> None:
-    """What measuring cost; why the others cannot win, or why a race was not decided."""
+    """Show the cost of measuring, why the others cannot win, and why a race was not decided."""
     if device.cost_text:
         st.caption(device.cost_text)
     if device.reasons:

@@ -30,7 +30,7 @@ def show(device: DeviceRanking, objective: str, table: pd.DataFrame) -> None:
             st.caption(f"Objective: {inert(objective)}")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
-        verdict = "SHIP THIS ON" if winner.timed else "BEST BY ITS ANSWERS, ONLY CHECKED, NOT TIMED ON"
+        verdict = "SHIP THIS ON" if winner.timed else "BEST BY ACCURACY, ONLY CHECKED, NOT TIMED ON"
         st.caption(f"{verdict} {inert(device.device)}")
         st.subheader(inert(row["variant"]), anchor=False)
         _headline(device, winner, row)
@@ -48,7 +48,7 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
     st.markdown(
         f"**Tied with {_count(len(device.tied), 'other')}:** {others}. "
         "The difference is not resolved at 95 %, or is under 2 %; "
-        "the more accurate goes first, then the smaller file (by 2 % or more)."
+        "higher accuracy comes first, then the smaller file (by 2 % or more)."
     )
     if device.settle_command:
         st.markdown("To measure just these until the tie is settled:")
@@ -56,9 +56,9 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
 
 
 def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
-    """The recommended one's figures; the objective's own metric too where it is none of the four."""
+    """The recommended variant's figures, with the objective's metric if it is not among them."""
     accuracy = METRICS[rows.accuracy_metric(device)]
-    source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "as answered by the device"
+    source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "computed on the device"
     spread = f"95 % interval: {row['interval_text']}" if winner.timed else "only a phone can tell"
     against = "Against your own fp32 eager model, on the same images."
     figures = [
@@ -81,7 +81,7 @@ def _badges(winner: Candidate) -> None:
     with st.container(horizontal=True, gap="small"):
         st.badge(text, color=colour, icon=icon)
         for name in winner.trust:
-            # Only names of the closed list may win, and only they become Markdown.
+            # A winner has only labels of the closed list, which are safe as Markdown.
             st.badge(name, color="gray", icon=":material/info:", help=TRUST[name].advice)
 
 

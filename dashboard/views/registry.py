@@ -1,4 +1,4 @@
-"""The views of the page, one line each; those of other packages follow. Imported when they are drawn."""
+"""The views of the page, one line each, then the views of other packages. They are imported when they are drawn."""
 
 import importlib
 
@@ -11,11 +11,11 @@ BUILT_IN = (ViewEntry(name="ranking", title="Ranking", target="dashboard.views.r
 
 
 def every() -> tuple[ViewEntry, ...]:
-    """In the order in which they are offered."""
+    """All views, in the order of the menu."""
     return (*BUILT_IN, *catalog.views().values())
 
 
 def draw(view: ViewEntry, ranked: Ranked, device: DeviceRanking) -> None:
-    """Draw what the view shows of one model on one device."""
+    """Draw a view of one model on one device."""
     module, _, function = view.target.partition(":")
     getattr(importlib.import_module(module), function)(ranked, device)

@@ -1,4 +1,4 @@
-"""What is not in the ranking of a device: what was only checked, figures of other tools, what failed or was skipped."""
+"""Results outside the ranking of a device: checked, imported, failed and skipped ones."""
 
 import pandas as pd
 import streamlit as st
@@ -13,7 +13,7 @@ CHECKED = "Checked on this host, not timed"
 
 
 def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
-    """`checked`: `dashboard.rows.checked`, not empty. `most_drop`: what the objective allows (points)."""
+    """`checked`: `dashboard.rows.checked`, not empty. `most_drop`: largest drop that the objective allows (points)."""
     st.subheader(CHECKED, anchor=False)
     if checked["drop_points"].notna().any():
         with st.container(border=True, key="checked-chart"):
@@ -48,7 +48,7 @@ def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
 
 
 def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
-    """Figures of tools that were run by hand; nothing without any."""
+    """Show figures of tools that were run by hand, if there are any."""
     if not figures:
         return
     table = rows.imported(figures)
@@ -77,7 +77,7 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
 
 
 def show_not_ranked(device: DeviceRanking) -> None:
-    """What failed and what was skipped, with reasons."""
+    """Show failed and skipped jobs, with reasons."""
     if not device.not_ranked:
         st.caption("Nothing failed and nothing was skipped.")
         return

@@ -1,4 +1,4 @@
-"""`edgesweep check`: an exported winner, measured again."""
+"""`edgesweep check`: measures an exported winner again."""
 
 import sys
 from pathlib import Path
@@ -13,13 +13,13 @@ from sweeps.workspace import Workspace
 from workers.check import check as measure_again
 
 _ROUNDS = 3, 10
-"""As many as the manifest has, within these."""
+"""Bounds of the default number of rounds, which is the manifest's."""
 
 
 @click.command()
 @click.argument("manifest", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--device", default="local", show_default=True, help="Where to measure.")
-@click.option("--rounds", type=click.IntRange(2, 100), help="Fresh processes; as many as then (3 to 10) if left out.")
+@click.option("--rounds", type=click.IntRange(2, 100), help="New processes; default: as in the manifest (3 to 10).")
 @margin_option
 @workspace_option
 @json_option
@@ -28,7 +28,7 @@ def check(manifest: Path, device: str, rounds: int | None, margin_percent: float
 
     \b
     The file beside the manifest is checked by its hash first. Accuracy is not measured again.
-    Exit code: 0 it holds: not resolved as slower, and at worst by less than --margin, 3 it is slower,
+    Exit code: 0 it holds: not resolved as slower, and slower by less than --margin at most, 3 it is slower,
     4 not comparable, 5 unresolved: the rounds show neither (1 or 2: an error).
     Example: edgesweep check shipped/manifest.json --rounds 5
     """

@@ -1,4 +1,4 @@
-"""`edgesweep compare`: two sweeps, exported manifests or single results, one against the other."""
+"""`edgesweep compare`: compares two sweeps, exported manifests or single results."""
 
 import sys
 from pathlib import Path
@@ -25,9 +25,9 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
     """Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.
 
     \b
-    Only what both measured under like conditions is compared; what differs is named.
+    Only results of both under the same conditions are compared; conditions that differ are named.
     Exit code: 0 all is the same or faster, 3 something is slower, 4 something of A could not be compared,
-    5 something is unresolved: the rounds neither show it slower nor the same (1 or 2: an error).
+    5 something is unresolved: the rounds show neither slower nor the same (1 or 2: an error).
     Example: edgesweep compare before after
              edgesweep compare shipped/manifest.json "nightly:mobilenet_v2 · cpu fp32 nchw script"
     """
@@ -42,7 +42,7 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
 
 
 def _side(text: str, workspace: Workspace) -> tuple[list[comparing.Result], bool]:
-    """What `text` names, and whether that is one variant."""
+    """The results that `text` names, and whether it names one variant."""
     path = Path(text)
     if path.suffix == ".json" or path.is_file():
         return [read_shipped(path).comparable(path)], True
@@ -54,7 +54,7 @@ def _side(text: str, workspace: Workspace) -> tuple[list[comparing.Result], bool
     found = [result for result in results if job in (result.name, result.name.removeprefix(f"{result.model} · "))]
     if not found:
         raise EdgeSweepError(
-            f"the sweep {sweep!r} has no timed job called {job!r}", f"names stand in: edgesweep rank {sweep}"
+            f"the sweep {sweep!r} has no timed job called {job!r}", f"find the names with: edgesweep rank {sweep}"
         )
     return found, True
 

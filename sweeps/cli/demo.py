@@ -1,4 +1,4 @@
-"""`edgesweep demo`: a whole sweep without a network, a phone or a file of one's own."""
+"""`edgesweep demo`: a complete sweep that needs no network, phone or file."""
 
 from pathlib import Path
 

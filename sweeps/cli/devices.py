@@ -1,4 +1,4 @@
-"""`edgesweep devices`: what can measure here, what of EdgeSweep lies on phones, what their accelerators support."""
+"""`edgesweep devices`: lists devices, deletes EdgeSweep's files on phones, asks phones about their accelerators."""
 
 import sys
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
     """List the devices that can measure here, with the facts that results depend on.
 
     \b
-    Phones are asked for over adb; one that cannot be used is named with what to do about it.
+    Phones are found with adb. A phone that cannot be used is listed with the reason and the next step.
     Example: edgesweep devices --json
     """
     if context.invoked_subcommand is not None:
@@ -61,7 +61,7 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
         facts = there.facts
         found.append(facts)
         if name in phones and (lack := no_program(facts)) is not None:
-            refused.append(DeviceError("no_runner", f"{facts.name} can run nothing yet: {lack}"))
+            refused.append(DeviceError("no_runner", f"{facts.name} has no runner yet: {lack}"))
     if as_json:
         troubles = [{"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in refused]
         print_json({"devices": [facts_document(facts) for facts in found], "refused": troubles})
@@ -73,10 +73,10 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
 @devices.command()
 @click.argument("names", nargs=-1, metavar="[adb:SERIAL]...")
 def clean(names: tuple[str, ...]) -> None:
-    """Delete EdgeSweep's files on phones: on those named, else on every phone that is attached.
+    """Delete EdgeSweep's files on phones: on the named ones, or on every attached phone.
 
     \b
-    Results are not there, and not touched. What is needed again is pushed again.
+    Results are not stored on phones, so none are lost. Files that are needed again are pushed again.
     Example: edgesweep devices clean adb:R58M12ABCDE
     """
     wanted: Sequence[str] = names
@@ -106,8 +106,8 @@ def accelerators(sweep_file: Path, root: Path, executor: str, as_json: bool) -> 
     """Ask each phone of a sweep which accelerators support which operators of its NNAPI models.
 
     \b
-    One NNAPI build of each model and precision is pushed and asked about; nothing is measured.
-    Supported by is what a driver accepts; where NNAPI runs it, it does not tell.
+    Pushes one NNAPI build of each model and precision and queries NNAPI; nothing is measured.
+    Supported means that a driver accepts the operator; NNAPI does not report where it runs.
     Example: edgesweep devices accelerators sweep.yaml
     """
     spec = nnapi_only(load_sweep(sweep_file, yes=True))
@@ -128,14 +128,14 @@ def accelerators(sweep_file: Path, root: Path, executor: str, as_json: bool) -> 
 def _build(
     inquiry: Inquiry, spec: SweepSpec, planned: Plan, workspace: Workspace, roots: Sequence[Path], executor: str
 ) -> bool:
-    """What the inquiry needs. Returns whether it was stopped before the end."""
+    """Build what the query needs. Returns whether it was stopped before the end."""
     with (
         RunProgress() as progress,
         open_executor(executor, workspace, planned) as opened,
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
-        from workers.models import prepare as models  # torch, which a list of devices does without
+        from workers.models import prepare as models  # imports torch, which a list of devices does not need
 
         def prepare(model: ModelSpec) -> PreparedModel:
             versions = planned.identities.versions
@@ -154,12 +154,14 @@ def _tell(refused: Sequence[DeviceError]) -> None:
 def _phones() -> tuple[list[str], list[DeviceError]]:
     try:
         return attached()
-    except DeviceError as error:  # no adb server: the other devices are there all the same
+    except DeviceError as error:  # no adb server: the other devices can still be used
         return [], [error]
 
 
 def _phone(name: str) -> AdbDevice:
     kind, _, serial = name.partition(":")
     if kind != "adb" or not serial or serial == "*":
-        raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
+        raise DeviceError(
+            "unknown_device", f"{name!r} is not a phone", "list the phones with: edgesweep devices (adb:SERIAL)"
+        )
     return AdbDevice(Path(), serial)

@@ -1,4 +1,4 @@
-"""`edgesweep doctor`: what this machine can do, and what to install for the rest."""
+"""`edgesweep doctor`: shows what this machine can do, and what to install for the rest."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from workers.doctor import examine
 @workspace_option
 @json_option
 def doctor(root: Path, as_json: bool) -> None:
-    """What this machine can build and measure, and what to install for the rest.
+    """Show what this machine can build and measure, and what to install for the rest.
 
     \b
     Example: edgesweep doctor

@@ -1,4 +1,4 @@
-"""`edgesweep export`: the winner's file, ready to ship."""
+"""`edgesweep export`: copies the winner's file, ready to ship."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from sweeps.workspace import Workspace
 @sweep_argument
 @workspace_option
 @click.option("--device", help="The winner of this device (its id, or a part of its name).")
-@click.option("--model", help="The winner of this model, where the sweep has several.")
+@click.option("--model", help="The winner of this model, if the sweep has several.")
 @click.option("--variant", help="This job (its name in the ranking) instead of the winner.")
 @click.option("--output", type=click.Path(file_okay=False, path_type=Path), default=Path("shipped"), show_default=True)
 @json_option

@@ -1,4 +1,4 @@
-"""`edgesweep import`: figures from the logs of tools that were run by hand."""
+"""`edgesweep import`: imports figures from the logs of tools that were run by hand."""
 
 import hashlib
 from dataclasses import asdict
@@ -22,12 +22,12 @@ _MAX_BYTES = MAX_CHARS
 
 
 @click.command("import")
-@click.option("--speed-benchmark", type=_FILE, metavar="LOG", help="What speed_benchmark_torch (Android) printed.")
-@click.option("--testapp", type=_FILE, metavar="LOG", help="What TestApp (iOS) printed.")
+@click.option("--speed-benchmark", type=_FILE, metavar="LOG", help="The output of speed_benchmark_torch (Android).")
+@click.option("--testapp", type=_FILE, metavar="LOG", help="The output of TestApp (iOS).")
 @click.option("--variant", required=True, help="What was run: its name in the ranking, or your own words.")
 @click.option("--device", required=True, help="Where: a device of the sweep (id, name, class), or your own words.")
-@click.option("--model", help="Of the sweep's models, where it has several.")
-@click.option("--iterations", type=click.IntRange(min=1), help="That the mean is over, where the log does not say it.")
+@click.option("--model", help="The model, if the sweep has several.")
+@click.option("--iterations", type=click.IntRange(min=1), help="Iterations behind the mean, if the log lacks them.")
 @click.option("--sweep", help="The latest sweep, if none is named.")
 @workspace_option
 @json_option
@@ -42,10 +42,10 @@ def import_figures(
     root: Path,
     as_json: bool,
 ) -> None:
-    """Show figures of PyTorch's own benchmark tools beneath a sweep's ranking.
+    """Show figures of PyTorch's own benchmark tools below a sweep's ranking.
 
     \b
-    They never enter the ranking: a mean of one run by hand has no interval. The same log twice is one figure.
+    They are not ranked: the mean of one run by hand has no interval. A log that is imported twice counts once.
     Example: edgesweep import --testapp log.txt --variant "metal fp32" --device "iPhone X"
              edgesweep import --speed-benchmark log.txt --variant "cpu fp32 nchw script" --device adb:SERIAL
     """
@@ -76,14 +76,14 @@ def import_figures(
     else:
         said = "imported" if added else "was imported before"
         click.echo(plain(f"{one.model} · {one.variant} on {one.device}: mean {one.mean_ms:.3f} ms, {said}"))
-        click.echo(plain(f"It stands beneath the ranking, never in it: edgesweep rank {name}"))
+        click.echo(plain(f"It is shown below the ranking, not in it: edgesweep rank {name}"))
     if pending:
-        click.echo(plain(f"It is in the journal, and not in MLflow yet: {pending}"), err=True)
-        click.echo("  next: the same command again, or the sweep's next `edgesweep run`, brings it there", err=True)
+        click.echo(plain(f"It is in the journal, but not in MLflow yet: {pending}"), err=True)
+        click.echo("  next: run the same command again, or wait for the sweep's next `edgesweep run`", err=True)
 
 
 def _publish(workspace: Workspace, journal: Journal, sweep: str) -> str:
-    """Why it could not be; empty where MLflow has everything. A driver that runs now publishes it by itself."""
+    """Publish to MLflow. Returns why that failed, or an empty text. A running driver publishes the figure itself."""
     try:
         with workspace.lock():
             Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, sweep)
@@ -95,7 +95,7 @@ def _publish(workspace: Workspace, journal: Journal, sweep: str) -> str:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            # Nothing longer is read, and a file without an end fills no memory.
+            # The limit protects the memory from very large or endless files.
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise EdgeSweepError(
@@ -103,12 +103,12 @@ def _read(path: Path) -> bytes:
         ) from error
     if len(content) > _MAX_BYTES:
         raise EdgeSweepError(
-            f"the log {str(path)!r} has more than {_MAX_BYTES // 1_000_000} MB", "give the output of one run alone"
+            f"the log {str(path)!r} has more than {_MAX_BYTES // 1_000_000} MB", "give the output of only one run"
         )
     return content
 
 
 def _decoded(content: bytes) -> str:
-    """PowerShell writes UTF-16; what is no text at all is left to the parser."""
+    """The log as text. PowerShell writes UTF-16. The parser rejects what is not text."""
     encoding = "utf-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     return content.decode(encoding, "replace")

@@ -1,4 +1,4 @@
-"""The command line: its commands by name, each in a module of its own that is imported when it is called for."""
+"""The command line: a table of commands. Each has its own module, which is imported only when it is needed."""
 
 from importlib import import_module
 from typing import Any
@@ -26,7 +26,7 @@ COMMANDS = {
     ),
     "doctor": (
         "sweeps.cli.doctor:doctor",
-        "What this machine can build and measure, and what to install for the rest.",
+        "Show what this machine can build and measure, and what to install for the rest.",
     ),
     "export": (
         "sweeps.cli.export:export",
@@ -34,12 +34,12 @@ COMMANDS = {
     ),
     "import": (
         "sweeps.cli.imports:import_figures",
-        "Show figures of PyTorch's own benchmark tools beneath a sweep's ranking.",
+        "Show figures of PyTorch's own benchmark tools below a sweep's ranking.",
     ),
     "plan": ("sweeps.cli.plan:plan", "Print every job and every skipped combination; run nothing."),
     "rank": (
         "sweeps.cli.rank:rank",
-        "Rank the variants of a sweep (the latest one, if none is named) per device.",
+        "Rank the variants of a sweep (by default the latest) per device.",
     ),
     "recipe": (
         "sweeps.cli.recipe:recipe",
@@ -48,34 +48,34 @@ COMMANDS = {
     "run": ("sweeps.cli.run:run", "Build, measure and rank."),
     "schema": (
         "sweeps.cli.schema:schema",
-        "Print the JSON Schema of sweep files, so that an editor completes and checks them.",
+        "Print the JSON Schema of sweep files, for completion and checks in editors.",
     ),
-    "simulate": ("sweeps.cli.simulate:simulate", "What a protocol would cost and find, on simulated phones."),
+    "simulate": ("sweeps.cli.simulate:simulate", "Simulate what a protocol would cost and find, on simulated phones."),
     "status": (
         "sweeps.cli.status:status",
-        "How far a sweep is (the latest one, if none is named), and what failed.",
+        "Progress and failures of a sweep (by default the latest).",
     ),
     "support": (
         "sweeps.cli.support:support",
-        "Build and verify models in every way that there is; print what works, and why the rest does not.",
+        "Build and verify models with all combinations; print what works, and why the rest does not.",
     ),
     "virtual-phone": (
         "sweeps.cli.virtual_phone:virtual_phone",
-        "Phones without silicon: the real adb daemon, to try everything else on.",
+        "Virtual phones: the real adb daemon on this computer, to try everything except latency.",
     ),
 }
-"""`module:command` by name, and the first sentence of its help, which `edgesweep --help` shows without an import."""
+"""`module:command` and the first sentence of the help, which `edgesweep --help` prints without importing the module."""
 
 
 class LazyCommand(click.Command):
-    """A name and a line of help; the command itself is imported when its arguments are read."""
+    """A name and its line of help; the command itself is imported when its arguments are parsed."""
 
     def __init__(self, name: str, path: str, line: str) -> None:
         super().__init__(name, help=line)
         self._path = path
 
     def load(self) -> click.Command:
-        """Raises `EdgeSweepError` where the command needs a package of the extra `workers` that is not installed."""
+        """Raises `EdgeSweepError` if the command needs a package of the extra `workers` that is not installed."""
         module, _, attribute = self._path.partition(":")
         try:
             command: click.Command = getattr(import_module(module), attribute)
@@ -93,7 +93,7 @@ class LazyCommand(click.Command):
 
 
 class Group(click.Group):
-    """Prints an expected error as one red line and its next step; a traceback is for bugs only."""
+    """Prints an expected error as one red line with its next step. Only bugs print a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -104,7 +104,7 @@ class Group(click.Group):
                 click.echo(f"  next: {plain(error.next_step)}", err=True)
             ctx.exit(error.exit_code)
         except KeyboardInterrupt:
-            click.echo("Stopped at once. What was measured is kept: the same command goes on from there.", err=True)
+            click.echo("Stopped at once. Results so far are kept: run the same command again to continue.", err=True)
             ctx.exit(EXIT_INTERRUPTED)
 
 

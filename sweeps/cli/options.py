@@ -1,4 +1,4 @@
-"""What commands share: options, arguments, the document that `--json` prints, and the exit code of a Ctrl-C."""
+"""Shared parts of commands: options, arguments, JSON output, and the exit code after Ctrl-C."""
 
 import json
 import math
@@ -33,8 +33,8 @@ sweep_argument = click.argument("sweep", required=False)
 
 
 def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:
-    if math.isnan(percent):  # which is within every range
-        raise click.BadParameter("nan is no number of percent")
+    if math.isnan(percent):  # click's range check accepts it
+        raise click.BadParameter("nan is not a percentage")
     return percent
 
 
@@ -46,8 +46,8 @@ margin_option = click.option(
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="The same is only what is shown to differ by less; rounds of one build that agree within 5 % are stable. "
-    "What is resolved as slower by 2 % or more is slower, whatever the margin.",
+    help="Results are the same only if they are shown to differ by less. The default is the limit for stable rounds of "
+    "one build. A result that is resolved as slower by 2 % or more is slower for every margin.",
 )
 
 

@@ -1,4 +1,4 @@
-"""`edgesweep plan`: every job and every skipped combination, before anything is run."""
+"""`edgesweep plan`: prints every job and every skipped combination; runs nothing."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     \b
     Example: edgesweep plan sweep.yaml
     """
-    # pandas and numpy, which `plan --help` does without
+    # Imports pandas and numpy, which `plan --help` does not need.
     from sweeps.report.plan import plan_document, print_plan
     from workers.artifacts import ArtifactStore
 

@@ -19,7 +19,7 @@ from sweeps.workspace import Workspace
 @click.option("--device", help="Only this device (its id, or a part of its name).")
 @json_option
 def rank(sweep: str | None, root: Path, device: str | None, as_json: bool) -> None:
-    """Rank the variants of a sweep (the latest one, if none is named) per device.
+    """Rank the variants of a sweep (by default the latest) per device.
 
     \b
     Example: edgesweep rank --device local --json

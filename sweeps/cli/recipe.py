@@ -1,7 +1,7 @@
-"""`edgesweep recipe`: PyTorch Mobile's performance recipe as a sweep, one named grid per step, and what each gained.
+"""`edgesweep recipe`: PyTorch Mobile's performance recipe as a sweep, one named grid per step, with each step's gain.
 
-The steps are those of the recipe (https://docs.pytorch.org/tutorials/recipes/mobile_perf.html), int8 after the layout
-so that the fp32 steps stand together.
+The steps are those of the recipe (https://docs.pytorch.org/tutorials/recipes/mobile_perf.html), but int8 comes after
+the layout, so that the fp32 steps are adjacent.
 """
 
 import json
@@ -51,7 +51,7 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "6-int8": _INT8,
     "7-input-reuse": {**_INT8, "reuse_input": [True]},
 }
-"""The grid of each step, in order. Each adds one thing to the step before."""
+"""The grid of each step, in order. Each adds one thing to the previous step."""
 
 _SYNTHETIC = {
     "calibration": {"source": "synthetic", "images": 32, "seed": 1},
@@ -66,9 +66,9 @@ _SYNTHETIC = {
 @click.option("--argument", "arguments", multiple=True, metavar="KEY=VALUE", help="An argument of the constructor.")
 @click.option("--seed", type=click.IntRange(min=0), help="For random and demo weights.")
 @click.option(
-    "--preset", type=click.Choice(["quick", "recipe"]), help="Of the measurement protocol; quick if left out."
+    "--preset", type=click.Choice(["quick", "recipe"]), help="Preset of the measurement protocol; by default quick."
 )
-@click.option("--rounds", type=click.IntRange(1, 100), help="Fresh processes of each step: more make intervals narrow.")
+@click.option("--rounds", type=click.IntRange(1, 100), help="New processes of each step: more give narrower intervals.")
 @click.option("--device", default="local", show_default=True, help="Where to measure.")
 @workspace_option
 @executor_option
@@ -81,7 +81,7 @@ def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **asked
     MODEL is torchvision's name, module:function, or a sweep file (its models, data and protocol).
     The steps: eager, script, fuse, optimize_for_mobile, channels_last, int8, reuse of the input.
     Without a sweep file accuracy is agreement with the eager model on synthetic images
-    (with demo weights: top-1 on digits). Interrupted, the same command goes on where it was.
+    (with demo weights: top-1 on digits). After an interruption, run the same command again to continue.
     Example: edgesweep recipe mobilenet_v2 --weights random
     """
     spec, roots = recipe_spec(**asked)
@@ -113,7 +113,7 @@ def recipe_spec(
     rounds: int | None,
     device: str,
 ) -> tuple[SweepSpec, tuple[Path, ...]]:
-    """The recipe of `model` as a sweep, and the folders of the user's own modules. What is `None` takes its default.
+    """The recipe of `model` as a sweep, and the folders of the user's own modules. `None` means the default.
 
     Raises `SpecError`.
     """
@@ -122,7 +122,7 @@ def recipe_spec(
     if Path(model).suffix in (".yaml", ".yml"):
         given = {"--weights": weights, "--input-shape": input_shape, "--argument": arguments, "--seed": seed}
         if wrong := [option for option, value in given.items() if value not in (None, ())]:
-            raise SpecError(f"{', '.join(wrong)}: the sweep file says that", f"write it into {model}")
+            raise SpecError(f"{', '.join(wrong)}: not allowed with a sweep file", f"write it into {model}")
         sweep = load(Path(model))
         kept = sweep.model_dump(mode="json", include={"models", "data", "protocol", "objective"})
         document |= kept | {"name": _name(sweep.name), "protocol": kept["protocol"] | protocol}
@@ -131,11 +131,11 @@ def recipe_spec(
     network |= {name: value for name, value in (("weights", weights), ("seed", seed)) if value is not None}
     if input_shape is not None:
         network["input_shape"] = _shape(input_shape)
-    # Two networks of one name, or one with other weights, are two recipes.
+    # Networks with equal names but other sources or weights are different recipes.
     which = canonical_key({"network": network, "weights": weights})[:6]
     document |= {"name": _name(f"{model.rpartition(':')[2]}-{which}"), "models": [network], "protocol": protocol}
     if weights != "demo":
-        # Synthetic images have no labels, so no drop of accuracy can be bounded.
+        # Synthetic images have no labels, so the accuracy drop cannot be constrained.
         document |= {"data": _SYNTHETIC, "objective": {"constraints": []}}
     return _validated(document), (Path.cwd(),)
 
@@ -148,7 +148,7 @@ def _validated(document: dict[str, Any]) -> SweepSpec:
         found = sentences(Document(there_is_no_file, document), error, json_schema())
         raise SpecError(
             "\n".join(line.removeprefix(f"{there_is_no_file}:1: ") for line in found),
-            "correct what was given; `edgesweep recipe --help` has an example",
+            "correct the arguments; `edgesweep recipe --help` has an example",
         ) from error
 
 
@@ -157,7 +157,7 @@ def _name(model: str) -> str:
 
 
 def _argument(text: str) -> tuple[str, str | int | float | bool]:
-    """`key=value`; the value as in JSON (10, 0.35, true), or else as text."""
+    """`key=value`; the value is read as JSON (10, 0.35, true) if possible, otherwise as text."""
     key, equals, value = text.partition("=")
     if not (key.isidentifier() and equals):
         raise SpecError(f"--argument {text!r} is not KEY=VALUE", "write for instance --argument num_classes=10")

@@ -1,4 +1,4 @@
-"""`edgesweep run`: from a sweep to its results, with progress, Ctrl-C and the way back in."""
+"""`edgesweep run`: builds, measures and ranks a sweep, with progress, Ctrl-C and continuation."""
 
 import json
 import sys
@@ -52,17 +52,17 @@ from workers.driver.sweep import Driver
     "--settle",
     type=click.IntRange(1, 1_000),
     metavar="ROUNDS",
-    help="Then measure so many rounds more of what is tied in the first place, and of nothing else.",
+    help="Afterwards, measure this many more rounds of the jobs that are tied for the first place.",
 )
 @json_option
 def run(
     sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, settle: int | None, as_json: bool
 ) -> None:
-    """Build, measure and rank. Interrupted, the same command goes on where it was.
+    """Build, measure and rank. After an interruption, run the same command again to continue.
 
     \b
-    Ctrl-C once finishes what runs and stops; twice stops at once.
-    Exit code: 0 something was measured (also where nothing may win), 1 nothing was, 2 a bad sweep file, 130 stopped.
+    Ctrl-C once finishes the running work and stops; twice stops at once.
+    Exit code: 0 something was measured (even without a winner), 1 nothing was, 2 a bad sweep file, 130 stopped.
     Example: edgesweep run sweep.yaml --workspace results
     """
     spec = load_sweep(sweep_file, yes)
@@ -83,11 +83,10 @@ def run(
 def run_spec(
     spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool, settle: int = 0
 ) -> SweepResults:
-    """Measure what is not measured yet, and read all of it from the store. Ends the program where it is interrupted.
+    """Measure all pending jobs, and read the results from the store. Exits the program if it is interrupted.
 
-    With `settle`, so many rounds more of what is tied in the first place then.
-
-    The user's own modules are looked for in `roots` first.
+    `settle`: more rounds for the jobs that are then tied for the first place. `roots`: folders that are searched first
+    for the user's own modules.
     """
     with workspace.lock():
         store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
@@ -104,7 +103,7 @@ def run_spec(
             measured = sum(isinstance(ended, Complete) for ended in endings)
             click.echo(
                 f"{spec.name}: {len(planned.jobs)} jobs, {measured} done before, "
-                + (f"{failed} failed before (once more with --retry-failed), " if failed else "")
+                + (f"{failed} failed before (try again with --retry-failed), " if failed else "")
                 + f"{len(planned.skipped)} skipped",
                 err=True,
             )
@@ -128,34 +127,36 @@ def run_spec(
                 interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, late, more)
             pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
     if interrupted:
-        click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
+        click.echo("Stopped. Nothing is lost: run the same command again to continue.", err=True)
         sys.exit(EXIT_INTERRUPTED)
     for line in _still_to_do(pending, sum(away.values())):
         click.echo(line, err=True)
     if late:
-        click.echo(f"{', '.join(sorted(late))} went away: the same command adds the rounds when it is back", err=True)
+        click.echo(
+            f"{', '.join(sorted(late))} went away: run the same command again when back, to add the rounds", err=True
+        )
     return load(workspace.tracking_uri, spec.name)
 
 
 def _still_to_do(pending: int, waiting: int) -> Iterator[str]:
-    """What is said of jobs that are pending at the end; so many of them wait for devices."""
+    """Messages about the jobs that are pending at the end. `waiting`: how many of them wait for devices."""
     if waiting := min(waiting, pending):
-        yield f"{waiting} jobs wait for devices that are away: the same command measures them then"
+        yield f"{waiting} jobs wait for devices that are away: run the same command again when they are back"
     if again := pending - waiting:
-        yield f"{again} jobs are to be tried again: run it again"
+        yield f"{again} jobs will be tried again: run the same command again"
 
 
 def _attach(workspace: Workspace, sweep: str, document: dict[str, Any]) -> None:
-    """Who won, who is tied and who was eliminated, for those who look into MLflow itself."""
+    """Attach the ranking to the sweep's run, for people who read MLflow itself."""
     text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     try:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(sweep, {"ranking.json": text})
     except StoreError as error:
-        click.echo(f"MLflow did not take the ranking: {error.message}", err=True)
+        click.echo(f"MLflow did not accept the ranking: {error.message}", err=True)
 
 
 def _disqualified(journal: Journal, planned: Plan) -> dict[str, int]:
-    """Jobs whose timing cannot win, with the rounds that they are given once more: enough to do without the bad."""
+    """The jobs whose timing cannot win, each with its number of new rounds: enough to leave out the bad ones."""
     outcomes = [(job, journal.outcome(planned_job(planned, job))) for job in planned.jobs]
     return {
         job.key: protocol_of(planned.sweep).rounds
@@ -165,7 +166,7 @@ def _disqualified(journal: Journal, planned: Plan) -> dict[str, int]:
 
 
 def _tied(results: SweepResults) -> list[str]:
-    """Keys of the jobs that share a first place, on any device."""
+    """Keys of the jobs that are tied for the first place, on any device."""
     ranked = rank_results(results.frame, results.spec.objective, results.name)
     tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
     return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
@@ -181,11 +182,11 @@ def _drive(
     away: dict[str, int],
     more: Mapping[str, int] | None = None,
 ) -> bool:
-    """Run what is pending. Returns whether it was stopped before the end.
+    """Run the pending jobs. Returns whether it was stopped before the end.
 
-    `away` is given, by the names of devices that went away, how many jobs wait for each.
+    `away` is filled with the number of waiting jobs, by the names of devices that went away.
     """
-    # torch, which a sweep that is complete does without
+    # Imports torch, which a complete sweep does not need.
     from workers.models import prepare as models
     from workers.sentinel import data_for
 

@@ -8,7 +8,7 @@ from sweeps.spec.sweep import json_schema
 
 @click.command()
 def schema() -> None:
-    """Print the JSON Schema of sweep files, so that an editor completes and checks them.
+    """Print the JSON Schema of sweep files, for completion and checks in editors.
 
     \b
     Example: edgesweep schema > sweep.schema.json

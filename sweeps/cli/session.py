@@ -1,4 +1,4 @@
-"""What the commands that build or measure share: the executor, Ctrl-C, and what is said of each event."""
+"""Shared by the commands that build or measure: the executor, Ctrl-C, and a message for each event."""
 
 import signal
 import threading
@@ -17,7 +17,7 @@ from workers.executors.inline import InlineExecutor
 from workers.executors.interface import Executor
 
 _LAST_WORD_SECONDS = 1.0
-"""A terminal that takes no text holds up no end."""
+"""A blocked terminal must not delay the end."""
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def open_executor(name: str, workspace: Workspace, planned: Plan) -> Iterator[Ex
     if name == "inline":
         executor = InlineExecutor(workspace.root)
     else:
-        from workers.executors.ray import RayExecutor  # over a second, and inline needs no Ray
+        from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
 
         executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
     try:
@@ -36,16 +36,16 @@ def open_executor(name: str, workspace: Workspace, planned: Plan) -> Iterator[Ex
 
 
 class CtrlC:
-    """While it is entered: the first Ctrl-C asks for an orderly end, the second one stops at once.
+    """A context manager: the first Ctrl-C requests an orderly end, the second one stops at once.
 
-    A thread tells the user. The handler cannot: it may run in the middle of a write, which no other may enter. Nor
-    can the work that asks for the end, which may take minutes until it asks again.
+    A thread prints the message. The signal handler cannot, because it may interrupt another write. The work cannot
+    either, because it may take minutes until it checks for the request.
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._asked = False
-        self._told: SimpleQueue[str | None] = SimpleQueue()  # its `put` may be interrupted by itself
+        self._told: SimpleQueue[str | None] = SimpleQueue()  # its `put` is reentrant
 
     def __enter__(self) -> Callable[[], bool]:
         self._teller = threading.Thread(target=self._tell, daemon=True)
@@ -63,7 +63,7 @@ class CtrlC:
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
-        self._told.put("stopping after what runs now; press Ctrl-C again to stop at once")
+        self._told.put("stopping after the running work; press Ctrl-C again to stop at once")
 
     def _tell(self) -> None:
         for message in iter(self._told.get, None):
@@ -86,7 +86,7 @@ def show(event: Event, progress: RunProgress) -> None:
         case events.Left(name, settled):
             progress.note(f"{name}: {settled.message}")
         case events.DeviceChanged(device):
-            progress.note(f"{device} is not as fast as it was: the sentinel moved by more than 5 %")
+            progress.note(f"{device} changed its speed: the sentinel's latency moved by more than 5 %")
         case events.Away(device, failed, pending):
             progress.note(
                 f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"

@@ -1,4 +1,4 @@
-"""`edgesweep simulate`: what a protocol would cost and find, on simulated phones. Nothing is built or measured."""
+"""`edgesweep simulate`: runs a protocol on simulated phones: its cost and its results. Nothing is built or measured."""
 
 import math
 import sys
@@ -27,7 +27,7 @@ from workers.simulation import FIXED_REST, Method, SimulatedSweep, latencies_ms
 from workers.simulation import simulate as simulated
 
 PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
-"""A telling few: quiet, noisy, with spikes, too hot for a long run, and one that no method was tuned on."""
+"""Quiet, noisy, with spikes, too hot for a long run, and one that no method was tuned on."""
 
 VARIANTS = 24
 _MOST_VARIANTS = 1_000
@@ -38,11 +38,11 @@ SimulationProgress = Callable[[int, int, str], None]
 
 @click.command()
 @click.argument("sweep_file", required=False, type=click.Path(dir_okay=False, path_type=Path))
-@click.option("--phone", "phones", multiple=True, metavar="NAME", help="Only this one; may be given again.")
+@click.option("--phone", "phones", multiple=True, metavar="NAME", help="Only this phone; may be repeated.")
 @click.option(
     "--variants",
     type=click.IntRange(1, 1_000),
-    help="As many as the sweep file has jobs of one model on a device, or 24, if left out.",
+    help="Number of variants; by default the sweep file's jobs of one model on a device, or 24.",
 )
 @click.option(
     "--base-ms",
@@ -56,10 +56,14 @@ SimulationProgress = Callable[[int, int, str], None]
     type=click.FloatRange(0, 2),
     default=0.35,
     show_default=True,
-    help="How far they lie apart: the standard deviation of their latencies' logarithms.",
+    help="Standard deviation of the logarithms of the variants' latencies.",
 )
 @click.option(
-    "--seeds", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Sweeps of each kind on each phone."
+    "--seeds",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="Sweeps of each method on each phone.",
 )
 @json_option
 def simulate(
@@ -71,16 +75,16 @@ def simulate(
     seeds: int,
     as_json: bool,
 ) -> None:
-    """What a protocol would cost and find, on simulated phones. Builds and measures nothing.
+    """Simulate what a protocol would cost and find, on simulated phones. Builds and measures nothing.
 
     \b
-    SWEEP_FILE's protocol and budget stand beside the presets full and race, and beside what others do:
-    180 s of sleep, 20 samples, their mean. Every figure is simulated, and none is one of a real phone.
+    Compares SWEEP_FILE's protocol and budget with the presets full and race, and with a common practice:
+    180 s of sleep, 20 samples, their mean. Every figure is simulated; none comes from a real phone.
     Example: edgesweep simulate sweep.yaml --phone hot --seeds 20
     """
     for option, value in (("--base-ms", base_ms), ("--sigma", sigma)):
-        if math.isnan(value):  # which no range of the command line refuses
-            raise SpecError(f"{option} is no number", "leave it out, or give a number")
+        if math.isnan(value):  # click's range check accepts it
+            raise SpecError(f"{option} is not a number", "leave it out, or give a number")
     methods = standard_methods()
     with RunProgress() as progress:
         if sweep_file is not None:
@@ -100,7 +104,7 @@ def simulate(
                 progress=lambda done, total, running: progress.step("Simulating", done, total, running),
             )
         except KeyboardInterrupt:
-            progress.note("Stopped: nothing was simulated to the end.")
+            progress.note("Stopped before the simulation was complete.")
             sys.exit(EXIT_INTERRUPTED)
     if as_json:
         print_json(simulation_report.document(found))
@@ -122,7 +126,7 @@ def simulation(
     seeds: int,
     progress: SimulationProgress,
 ) -> Simulation:
-    """Every method on every phone, over the seeds from 0 on: the same variants for all methods.
+    """Simulate every method on every phone, over the seeds from 0 on, with the same variants for all methods.
 
     Raises `SpecError` for a phone that does not exist.
     """
@@ -188,25 +192,25 @@ def _of_sweep(spec: SweepSpec) -> Method:
 
 
 def _jobs(spec: SweepSpec, sweep_file: Path, note: Callable[[str], None]) -> int:
-    """How many jobs of one model the sweep file times on one device, where it has most of them.
+    """The largest number of jobs of one model that the sweep file times on one device.
 
-    Models do not meet: each has rounds and a winner of its own.
+    Models do not compete: each has its own rounds and its own winner.
     """
     with tempfile.TemporaryDirectory() as folder:
         try:
             planned = make_plan(spec, roots_of(sweep_file), Workspace(Path(folder)))
         except EdgeSweepError as error:
-            note(f"How many jobs {spec.name} has is not known here ({error.message}): {VARIANTS} are taken.")
+            note(f"The number of jobs of {spec.name} is unknown here ({error.message}): {VARIANTS} variants are used.")
             return VARIANTS
     timed = Counter((job.device_id, job.model) for job in planned.jobs if not job.emulated)
     if not timed:
-        note(f"{spec.name} times nothing on the devices that are here: {VARIANTS} variants are taken.")
+        note(f"{spec.name} times nothing on the devices that are here: {VARIANTS} variants are used.")
         return VARIANTS
     (_, model), jobs = max(timed.items(), key=lambda one: one[1])
     if jobs > _MOST_VARIANTS:
         raise SpecError(
             f"{spec.name} has {jobs:,} jobs of one model on one device, too many to simulate quickly",
-            f"say how many variants to simulate: --variants {_MOST_VARIANTS}",
+            f"set the number of variants to simulate: --variants {_MOST_VARIANTS}",
         )
     models = len({name for _, name in timed})
     if models > 1:
@@ -233,7 +237,7 @@ def _about_method(method: Method) -> str:
     else:
         words.append("no gate")
     if method.plain:
-        words.append("their mean; nobody looks at the thermal status")
+        words.append("their mean; the thermal status is ignored")
     elif protocol.budget == "race":
         words.append("variants leave as soon as they cannot win")
     elif protocol.last_round > protocol.rounds:

@@ -1,4 +1,4 @@
-"""`edgesweep status`: how far a sweep is."""
+"""`edgesweep status`: prints the progress of a sweep."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from sweeps.workspace import Workspace
 @workspace_option
 @json_option
 def status(sweep: str | None, root: Path, as_json: bool) -> None:
-    """How far a sweep is (the latest one, if none is named), and what failed.
+    """Progress and failures of a sweep (by default the latest).
 
     \b
     Example: edgesweep status

@@ -1,4 +1,4 @@
-"""`edgesweep support`: what of the whole grid works for which model, built and verified on this machine."""
+"""`edgesweep support`: which variants work for which model, built and verified on this machine."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,20 +31,20 @@ _SWEEP_FILES = (".yaml", ".yml")
     "backends",
     multiple=True,
     type=click.Choice([backend.name for backend in TORCHSCRIPT.backends]),
-    help="Only this one; may be given again.",
+    help="Only this one; may be repeated.",
 )
 @click.option(
     "--precision",
     "precisions",
     multiple=True,
     type=click.Choice(["fp32", "int8"]),
-    help="Only this one; may be given again.",
+    help="Only this one; may be repeated.",
 )
 @click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out (demo: 1,3,64,64).")
 @click.option(
     "--weights",
     type=click.Choice(["random", "demo", "pretrained"]),
-    help="random (settled), demo (trained on digits), pretrained; what suits each model if left out.",
+    help="random (settled), demo (trained on digits) or pretrained; the default depends on the model.",
 )
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the table there as Markdown.")
 @workspace_option
@@ -63,11 +63,11 @@ def support(
     retry_failed: bool,
     as_json: bool,
 ) -> None:
-    """Build and verify models in every way that there is; print what works, and why the rest does not.
+    """Build and verify models with all combinations; print what works, and why the rest does not.
 
     \b
-    MODEL is torchvision's name, module:function, or a sweep file (its models and data); all of the list if left out.
-    Nothing is timed. Interrupted, the same command goes on where it was; a second one builds nothing.
+    MODEL is torchvision's name, module:function, or a sweep file (its models and data); by default a list of models.
+    Nothing is timed. After an interruption, run the same command again to continue. Nothing is built twice.
     Example: edgesweep support mobilenet_v3_small --weights demo --backend nnapi
     """
     subjects, roots = _subjects(models, input_shape, weights)
@@ -79,7 +79,7 @@ def support(
         click.echo(f"{survey.pending()} builds to make of {named}", err=True)
         stopped = survey.pending() > 0 and _build(survey, workspace, roots, executor)
     if stopped:
-        click.echo("Stopped. Nothing is lost: the same command goes on from here.", err=True)
+        click.echo("Stopped. Nothing is lost: run the same command again to continue.", err=True)
         sys.exit(EXIT_INTERRUPTED)
     table = survey.table()
     if output is not None:
@@ -94,14 +94,14 @@ def support(
 
 
 def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], executor_name: str) -> bool:
-    """Build what is pending. Returns whether it was stopped before the end."""
+    """Run the pending builds. Returns whether it was stopped before the end."""
     with (
         RunProgress() as progress,
         open_executor(executor_name, workspace, survey.plans[0]) as executor,
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
-        from workers.models.prepare import prepare as prepare_model  # torch, which the help does without
+        from workers.models.prepare import prepare as prepare_model  # imports torch, which the help does not need
 
         def prepare(model: ModelSpec, data: DataSpec, versions: Mapping[str, str]) -> PreparedModel:
             return prepare_model(model, data, workspace, versions, progress.preparing, roots)
@@ -114,12 +114,12 @@ def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], execut
 def _subjects(
     named: Sequence[str], input_shape: str | None, weights: Weights | None
 ) -> tuple[list[Subject], tuple[Path, ...]]:
-    """What is asked for, and where the user's own modules are looked for."""
+    """The requested models, and the folders to search for the user's own modules."""
     files = [name for name in named if name.endswith(_SWEEP_FILES)]
     if files and (len(named) > 1 or input_shape or weights):
         raise SpecError(
-            f"{files[0]} is a sweep file: its models have their weights and shapes from there",
-            "name it alone, without --weights and --input-shape",
+            f"{files[0]} is a sweep file, which defines the weights and shapes of its models",
+            "give only the sweep file, without --weights and --input-shape",
         )
     if files:
         spec = load(Path(files[0]))

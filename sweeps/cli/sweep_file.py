@@ -1,4 +1,4 @@
-"""From a sweep file to its plan."""
+"""Reads a sweep file and makes its plan."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,20 +15,20 @@ from sweeps.workspace import Workspace
 
 
 def load_sweep(sweep_file: Path, yes: bool) -> SweepSpec:
-    """Raises `SpecError`, also where the sweep has too many jobs for one that was not confirmed with `yes`."""
+    """Raises `SpecError`, also if the sweep has too many jobs and `yes` was not given."""
     spec = load(sweep_file)
     check_size(spec, len(spec.devices), yes)
     return spec
 
 
 def roots_of(sweep_file: Path) -> tuple[Path, ...]:
-    """Where the user's own modules are looked for first."""
+    """The folders to search first for the user's own modules."""
     return (sweep_file.resolve().parent,)
 
 
 def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace) -> Plan:
-    """The plan on the devices that are there. Raises as `plan_sweep` does."""
-    from workers.plan import plan_sweep  # numpy, pillow and psutil, which `plan --help` does without
+    """The plan for the present devices. Raises as `plan_sweep` does."""
+    from workers.plan import plan_sweep  # imports numpy, pillow and psutil: `plan --help` needs none
 
     before: tuple[DeviceFacts, ...] = ()
     if workspace.journal.exists():

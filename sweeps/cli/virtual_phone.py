@@ -1,4 +1,4 @@
-"""`edgesweep virtual-phone`: phones without silicon that run until Ctrl-C, to try everything else on."""
+"""`edgesweep virtual-phone`: runs virtual phones until Ctrl-C, to try everything except latency."""
 
 import signal
 import tempfile
@@ -15,7 +15,7 @@ _MOST_PHONES = 64
 
 @click.group(name="virtual-phone")
 def virtual_phone() -> None:
-    """Phones without silicon: the real adb daemon, to try everything else on."""
+    """Virtual phones: the real adb daemon on this computer, to try everything except latency."""
 
 
 @virtual_phone.command()
@@ -24,8 +24,8 @@ def up(count: int) -> None:
     """Start virtual phones and keep them until Ctrl-C. Prints the name of each, for `devices:` of a sweep file.
 
     \b
-    Needs root and a Debian's apt: it fetches adbd into the cache (7 MB), and leaves the system as it is.
-    What is measured on one is this computer's time, and says so.
+    Needs root and Debian's apt: it downloads adbd into the cache (7 MB), and does not change the system.
+    Results on a virtual phone are this computer's times, and are labelled so.
     Example: edgesweep virtual-phone up --count 4
     """
     host = AdbHost()
@@ -41,7 +41,7 @@ def up(count: int) -> None:
                     if not host.connect(phone.serial):
                         raise DeviceError(
                             "offline",
-                            f"the adb server does not reach the virtual phone {phone.serial}",
+                            f"the adb server cannot reach the virtual phone {phone.serial}",
                             "adb kill-server",
                         )
                     click.echo(f"adb:{phone.serial}")
@@ -52,7 +52,7 @@ def up(count: int) -> None:
                 for phone in phones:
                     host.disconnect(phone.serial)
     except KeyboardInterrupt:
-        click.echo("The virtual phones are gone.", err=True)
+        click.echo("The virtual phones have been removed.", err=True)
     finally:
         signal.signal(signal.SIGTERM, previous)
 

@@ -1,4 +1,4 @@
-"""Which sweep a command means: the one that is named, else the latest of the workspace."""
+"""Selects the sweep of a command: the named one, otherwise the latest of the workspace."""
 
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
-    """Raises `WorkspaceError` where no sweep was run yet, `StoreError` where the file cannot be used."""
+    """Raises `WorkspaceError` if no sweep was run yet, `StoreError` if the file cannot be used."""
     if not workspace.journal.exists():
         raise WorkspaceError(f"no sweep was run in {workspace.root}", "run one: edgesweep run sweep.yaml")
     return Journal.open(workspace.journal, read_only=read_only)
 
 
 def sweep_name(journal: Journal, sweep: str | None) -> str:
-    """Raises `StoreError` where there is none, or none of that name."""
+    """Raises `StoreError` if there is no sweep, or none of that name."""
     name = sweep or journal.latest_sweep()
     known = [info.name for info in journal.sweeps()]
     if name is None or name not in known:
@@ -29,12 +29,12 @@ def sweep_name(journal: Journal, sweep: str | None) -> str:
 
 
 def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
-    """From MLflow. Raises `StoreError` as `load` does."""
-    from sweeps.store.reading import load  # pandas, which `status` does without
+    """Read results from MLflow. Raises `StoreError` as `load` does."""
+    from sweeps.store.reading import load  # imports pandas, which `status` does not need
 
     if sweep is not None or not workspace.journal.exists():
         return load(workspace.tracking_uri, sweep)
-    # The latest sweep of this workspace, also where MLflow is shared with others.
+    # The latest sweep of this workspace, also if other workspaces use the same MLflow.
     with open_journal(workspace) as journal:
         latest = journal.latest_sweep()
         others = [info.name for info in journal.sweeps() if info.name != latest]

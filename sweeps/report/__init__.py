@@ -1,4 +1,4 @@
-"""What people and programs read: tables, progress and JSON documents.
+"""Output for people and programs: tables, progress and JSON documents.
 
 Step: report
 """

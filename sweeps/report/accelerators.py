@@ -1,7 +1,7 @@
 """Which accelerator supports which operators of a model, per phone and precision: for a terminal and as JSON. Pure.
 
-That a driver accepts an operator does not say that it ran there: on the phone, NNAPI divides a model among all that
-accept it, and does not tell how.
+An operator that a driver accepts need not run there: NNAPI divides a model among all accelerators that accept parts
+of it, and does not report how.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ NOTHING = "–"
 
 
 def refused(answer: Answer, accelerator: Accelerator) -> Counter[str]:
-    """Operators that it does not accept, with how many of the model's operations they are."""
+    """The operators that the accelerator does not accept, with their number of uses in the model."""
     return Counter(name for name, taken in zip(answer.operations, accelerator.accepts, strict=True) if not taken)
 
 
 def accepted_text(answer: Answer, accelerator: Accelerator) -> str:
-    """`12 of 13 (not: SOFTMAX)`; where it accepts nothing, only `0 of 13`."""
+    """`12 of 13 (not: SOFTMAX)`; `0 of 13` if it accepts nothing."""
     missing = refused(answer, accelerator)
     accepted = len(answer.operations) - missing.total()
     text = f"{accepted} of {len(answer.operations)}"
@@ -31,16 +31,16 @@ def accepted_text(answer: Answer, accelerator: Accelerator) -> str:
 
 
 def table(answers: Sequence[Answer]) -> Table:
-    """One line per accelerator; one, too, where the phone itself names none."""
+    """One line per accelerator, or one line if the phone reports none."""
     made = new_table(
         "Accelerators of NNAPI, and the operators that their drivers accept",
         *("phone", "model", "numbers", "supported by", "type", "driver", ">level", "operations accepted"),
     )
     for answer in answers:
         place = f"{answer.device} {answer.phone}", answer.model, answer.precision
-        said = answer.note or ("" if answer.accelerators else "NNAPI names no accelerator")
+        said = answer.note or ("" if answer.accelerators else "NNAPI reports no accelerator")
         if answer.reference:
-            said = f"{said}; the reference library takes:"
+            said = f"{said}; the reference library accepts:"
         if said:
             made.add_row(*cells(*place, *[NOTHING] * 4, said))
         for one in answer.accelerators:

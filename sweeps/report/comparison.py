@@ -1,4 +1,4 @@
-"""How a comparison looks in a terminal. Prints what it is given, decides nothing."""
+"""Prints a comparison in a terminal. Decides nothing."""
 
 from collections.abc import Sequence
 
@@ -49,11 +49,11 @@ def print_comparison(comparison: Comparison) -> None:
         out.print(Text(f"the same: shown to differ by less than {comparison.margin_percent:g} %", style="dim"))
     if len(comparison.results) > 1 and findings != {"not comparable"}:
         out.print(
-            Text("found with 5 % error over all that is compared: wider intervals than those of the table", style="dim")
+            Text("findings: 5 % error over all comparisons, so with wider intervals than in the table", style="dim")
         )
     counts = [(sum(one.finding == finding for one in comparison.results), finding) for finding in FINDINGS]
     summary = ", ".join(f"{count} {finding}" for count, finding in counts if count)
-    out.print(summary or "nothing that both have was measured")
+    out.print(summary or "no result was measured in both")
 
 
 def _names(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Devices and what the doctor found, as a terminal and a JSON reader see them."""
+"""Devices and the doctor's checks, for a terminal and as JSON."""
 
 from collections.abc import Sequence
 
@@ -48,7 +48,7 @@ def print_devices(devices: Sequence[DeviceFacts]) -> None:
 
 
 def print_checks(checks: Sequence[tuple[str, bool, str, str]]) -> None:
-    """Rows of (what, whether it is there, what was found, the line that would mend it)."""
+    """Rows of (what, whether it is present, what was found, the command that fixes it)."""
     table = new_table("Doctor", "", "what", "found", "to enable it")
     for name, ok, found, fix in checks:
         mark = Text("ok", style="green") if ok else Text("--", style="yellow")

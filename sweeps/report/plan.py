@@ -1,4 +1,4 @@
-"""A plan, as a terminal and a JSON reader see them."""
+"""A plan, for a terminal and as JSON."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
     emulated = sum(job.emulated for job in plan.jobs)
     checked = f" ({emulated} {ONLY_CHECKED})" if emulated else ""
     ended = Counter(states.values())
-    failed = f", {ended['failed']} failed (once more with: run --retry-failed)" if ended["failed"] else ""
+    failed = f", {ended['failed']} failed (try again with: run --retry-failed)" if ended["failed"] else ""
     console.print(
         f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"

@@ -19,7 +19,7 @@ from sweeps.text import plain
 
 
 class RunProgress:
-    """Progress bars of a run on stderr: what runs now, how far, how much time is left."""
+    """Progress bars of a run on stderr: the current work, its progress, the remaining time."""
 
     def __init__(self) -> None:
         self._console = open_console(stderr=True)
@@ -45,12 +45,12 @@ class RunProgress:
         self._progress.stop()
 
     def preparing(self, what: str, share: float | None) -> None:
-        """`share` from 0 to 1; `None` while it is not known."""
+        """`share`: from 0 to 1; `None` if unknown."""
         self.step(f"Preparing {what}", 0 if share is None else round(100 * share), None if share is None else 100, "")
 
     def step(self, title: str, done: int, total: int | None, running: str, *, beside: str = "") -> None:
-        """One bar per title; a new one ends the bars before it, but for those whose title starts with `beside`.
-        `total` `None`: not known."""
+        """One bar per title. A new bar ends the earlier bars, except those whose title starts with `beside`.
+        `total`: `None` if unknown."""
         if title not in self._tasks:
             for earlier, task in self._tasks.items():
                 if not (beside and earlier.startswith(beside)):
@@ -59,7 +59,7 @@ class RunProgress:
             if not self._console.is_terminal:
                 self.note(f"{title} ...")
         elif not self._console.is_terminal and total and 10 * done // total > self._tenths[title]:
-            # A log file shows no bar: a line per tenth says that it goes on.
+            # Without a terminal there is no bar: one line per 10 % shows the progress.
             self.note(f"{title}: {done} of {total}")
         self._tenths[title] = 10 * done // total if total else 0
         self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))

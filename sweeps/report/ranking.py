@@ -1,4 +1,4 @@
-"""How results look in a terminal: tables on stdout, progress on stderr. Prints what it is given and decides nothing."""
+"""Prints a ranking in a terminal. Decides nothing."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
 from sweeps.text import plain
 from sweeps.trust import TRUST
 
-# Column of the ranking: from which width of the terminal on. The variant's name must stay readable.
+# Columns of the ranking, with the smallest width of the terminal that shows them. The variant's name must be readable.
 _RANKING_COLUMNS = {
     ">#": 0,
     "variant": 0,
@@ -108,7 +108,7 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
 
 
 def _print_imported(console: Console, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
-    """With `apart` each says which model and device it is of: there is no heading above that does."""
+    """`apart`: there is no heading with model and device, so each line names them."""
     table = new_table(title, *(("device", "model") if apart else ()), "variant", ">mean ms", ">n", ">p50 ms", "from")
     for one in figures:
         place = (one.device, one.model) if apart else ()
@@ -126,7 +126,7 @@ def _print_ties(console: Console, device: DeviceRanking) -> None:
         console.print(Text(plain(f"  {_short(candidate.name, device)}{settling}")))
     if device.settle_command:
         console.print(Text(f"To measure just these: {device.settle_command}"))
-    preferred = "Inside a tie the more accurate goes first, then the smaller file (by 2 % or more)."
+    preferred = "In a tie, higher accuracy comes first, then the smaller file (by 2 % or more)."
     console.print(Text(preferred, style="dim"))
 
 
@@ -155,7 +155,7 @@ def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> No
 
 
 def _print_backends(console: Console, figure: BackendFigure) -> None:
-    title = f"\n{BACKENDS}: the quickest build of each" + (f"; {figure.headline}" if figure.headline else "")
+    title = f"\n{BACKENDS}: the fastest build of each" + (f"; {figure.headline}" if figure.headline else "")
     rows, notes = [], dict[str, list[str]]()
     for pair in figure.pairs:
         if pair.note:
@@ -179,9 +179,7 @@ def _print_backends(console: Console, figure: BackendFigure) -> None:
     for note, devices in notes.items():
         console.print(Text(plain(f"{', '.join(dict.fromkeys(devices))}: {note}"), style="dim"))
     if not figure.headline:
-        console.print(
-            Text("ratio: NNAPI's p50 as a multiple of the CPU's; below 1 NNAPI is the faster one", style="dim")
-        )
+        console.print(Text("ratio: NNAPI's p50 divided by the CPU's; below 1, NNAPI is faster", style="dim"))
 
 
 def _best_p50(best: Best | None) -> str:
@@ -191,7 +189,7 @@ def _best_p50(best: Best | None) -> str:
 def _print_fitting(
     console: Console, title: str, least_widths: Mapping[str, int], rows: Sequence[Mapping[str, object]]
 ) -> None:
-    """A table of the columns that the terminal is wide enough for."""
+    """Print a table with the columns that fit into the terminal."""
     columns = [name for name, least_width in least_widths.items() if console.width >= least_width]
     table = new_table(title, *columns)
     for row in rows:
@@ -210,12 +208,12 @@ def _print_trust(console: Console, shown: Sequence[Candidate]) -> None:
 
 
 def _short(name: str, device: DeviceRanking) -> str:
-    """A job's name under its model's heading."""
+    """A job's name without the model, which is in the heading."""
     return name.removeprefix(f"{device.model} · ")
 
 
 def _headline(device: DeviceRanking) -> str:
-    """The winner's latency; where it has none, what it won by."""
+    """The winner's latency, or the objective's metric if it was not timed."""
     assert device.winner is not None
     figures = device.winner.figures
     if not device.winner.timed:
@@ -226,7 +224,7 @@ def _headline(device: DeviceRanking) -> str:
 
 
 def _figure(candidate: Candidate, name: str) -> str:
-    """Without its unit, which is in the column's head."""
+    """The figure without its unit, which is in the column's heading."""
     value = candidate.figures[name]
     return "–" if value is None else f"{value:.{METRICS[name].digits}f}"
 
@@ -261,7 +259,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
 
 
 def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
-    # Outputs that equal the eager model's to the bit have no noise to compare with.
+    # The SQNR of bit-identical outputs is infinite.
     equal = candidate.figures["sqnr_db"] is None and candidate.figures["agreement_percent"] is not None
     return {
         "variant": _short(candidate.name, device),

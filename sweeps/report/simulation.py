@@ -1,6 +1,6 @@
-"""What simulated sweeps cost and found: a table per phone for a terminal, all in one as Markdown, and as JSON.
+"""Costs and results of simulated sweeps: a table per phone for a terminal, one table as Markdown, and JSON.
 
-Prints what it is given, decides nothing.
+Decides nothing.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from sweeps.report.tables import cells, new_table, open_console
 from sweeps.surveys import Figures, Simulation
 from sweeps.text import plain
 
-SIMULATED = "Simulated: virtual time on phones that exist only in a program. No figure here is one of a real phone."
+SIMULATED = "Simulated: virtual time on phones that exist only in a program. No figure here comes from a real phone."
 
 
 _ROWS = (
@@ -49,7 +49,7 @@ def print_simulation(simulation: Simulation) -> None:
 
 
 def markdown(simulation: Simulation) -> str:
-    """One table of all phones."""
+    """One table with all phones."""
     head = ("phone", "method", *_ROWS)
     lines = [_line(head), _line(["---", "---", *["---:"] * len(_ROWS)])]
     for phone in simulation.phones:
@@ -71,7 +71,7 @@ def _column(one: Figures) -> list[str]:
         f"{one.measuring_percent:.1f}",
         f"{one.samples:,}",
         f"{one.best_named} of {one.sweeps}",
-        "nobody leaves" if one.best_eliminated is None else f"{one.best_eliminated} of {one.sweeps}",
+        "no elimination" if one.best_eliminated is None else f"{one.best_eliminated} of {one.sweeps}",
         _percent(one.intervals_with_truth, one.intervals) if one.intervals else "no interval",
         _percent(one.throttled_blocks, one.blocks),
         _percent(one.throttled_unmarked_blocks, one.blocks),

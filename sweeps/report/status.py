@@ -1,4 +1,4 @@
-"""How far a sweep is, as a terminal sees it."""
+"""Prints the progress of a sweep in a terminal."""
 
 from sweeps.journal.status import STATES, SweepStatus
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console

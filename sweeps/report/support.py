@@ -10,8 +10,8 @@ from sweeps.text import plain
 from sweeps.variant import Variant
 
 LEGEND = (
-    "A figure is the SQNR in dB of a build that was verified: saved, loaded in a fresh process under its own engine "
-    "and held against the model in PyTorch; `equal`: to the bit. What was skipped or failed has its reason below."
+    "A figure is the SQNR in dB of a verified build: saved, loaded in a new process with its own engine, and compared "
+    "with the model in PyTorch. `equal`: bit-identical. The reasons of skipped and failed builds are below."
 )
 
 
@@ -29,7 +29,7 @@ def terminal_text(table: SupportTable) -> str:
 
 
 def markdown(table: SupportTable, command: str) -> str:
-    """A document. `command` is what writes it."""
+    """A Markdown page. `command`: the command that writes it."""
     head = [
         "# What is supported",
         f"Written by `{command}`. Do not edit it.",
@@ -99,7 +99,7 @@ def _figure(cell: Cell) -> str:
 
 
 def _checks(table: SupportTable, group: str) -> list[str]:
-    """Who verified the cells of a group, and against what."""
+    """The executors that verified the cells of a group, and the references that they were compared with."""
     found: dict[str, None] = {}
     for row in table.rows:
         for cell in row.cells:
@@ -129,7 +129,7 @@ def _title(column: Column) -> str:
 
 
 def _grouped(said: Iterable[tuple[str, Variant]]) -> list[str]:
-    """Each text once, with all places that it is said of."""
+    """Each text once, with all columns that it applies to."""
     found: dict[str, dict[str, list[str]]] = {}
     for text, variant in said:
         groups = found.setdefault(" ".join(text.split()), {})
@@ -142,7 +142,7 @@ def _grouped(said: Iterable[tuple[str, Variant]]) -> list[str]:
 
 
 def _coverage(row: Row) -> list[str]:
-    """What NNAPI takes of the model, for its builds that were verified."""
+    """The part of the model that NNAPI computes, for each verified build."""
     said = []
     for cell in row.cells:
         if isinstance(cell.outcome, Manifest) and (coverage := cell.outcome.coverage) is not None:

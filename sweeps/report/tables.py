@@ -1,4 +1,4 @@
-"""Tables and consoles as all of EdgeSweep's terminal output has them."""
+"""Tables and consoles for all terminal output of EdgeSweep."""
 
 from rich import box
 from rich.console import Console
@@ -8,11 +8,11 @@ from rich.text import Text
 from sweeps.text import plain
 
 ONLY_CHECKED = "only checked"
-"""What stands for the rounds and the time of a job that a reference implementation answered."""
+"""Shown in place of rounds and latency of a job that a reference implementation checked."""
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """Where people read. Piped output is as wide as it needs to be; markup in names stays text."""
+    """A console for people. Piped output is as wide as needed; markup in names is printed as text."""
     console = Console(stderr=stderr, markup=False, highlight=False)
     if not console.is_terminal:
         console.width = 180
@@ -20,7 +20,7 @@ def open_console(*, stderr: bool = False) -> Console:
 
 
 def new_table(title: str, *columns: str) -> Table:
-    """A column that begins with `>` holds numbers: to the right, in one line."""
+    """A column whose name begins with `>` has numbers: right-aligned, without line breaks."""
     table = Table(title=Text(plain(title), style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         numeric = column.startswith(">")
@@ -29,5 +29,5 @@ def new_table(title: str, *columns: str) -> Table:
 
 
 def cells(*values: object) -> list[Text]:
-    """Text for one row: what is no `Text` yet may come from outside and is made harmless."""
+    """The cells of one row as `Text`. Other values may come from outside and lose their control characters."""
     return [value if isinstance(value, Text) else Text(plain(str(value))) for value in values]

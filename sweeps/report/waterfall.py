@@ -1,4 +1,4 @@
-"""A waterfall as text for a terminal: a table of what each step has and gained, and a bar for each step's latency."""
+"""A waterfall as text for a terminal: a table with figures and gains of each step, and a bar for each latency."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from sweeps.text import plain
 from sweeps.trust import TRUST
 
 _BAR = 44
-_HEADS = ("step", "p50 ms", "gain over the step before", "MB", "size", "", "change (points)")
+_HEADS = ("step", "p50 ms", "gain over the previous step", "MB", "size", "", "change (points)")
 _LEFT = {0, 2, 5}
 _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eager %"}
 
@@ -69,8 +69,8 @@ def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str 
 
 
 def _bars(waterfall: Waterfall) -> Iterator[str]:
-    """One bar a step, as long as its latency. Time that a step saved is dotted, time that it cost is dark, where the
-    difference is more than noise."""
+    """One bar per step, with the length of its latency. If the difference to the previous step is resolved, saved time
+    is dotted and added time is dark."""
     names = max(len(step.name) for step in waterfall.steps)
     longest = max((step.latency.value for step in waterfall.steps if step.latency), default=0.0)
     before: float | None = None

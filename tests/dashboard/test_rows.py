@@ -123,7 +123,7 @@ def test_what_was_only_checked_has_figures_a_status_and_what_checked_it() -> Non
     )
     assert list(table["job_key"]) == ["key a", "key c", "key b", "key d"]
     assert list(table["status"]) == ["constraints kept", "unresolved", "constraint missed", "disqualified"]
-    assert list(table["sqnr_text"])[:2] == ["61.5 dB", "equal to the bit"]
+    assert list(table["sqnr_text"])[:2] == ["61.5 dB", "bit-identical"]
     assert set(table["executor"]) == {"reference:nnapi@1"}
     first = table.iloc[0]
     assert (first["accuracy"], first["agreement"], first["artifact_mb"]) == (97.0, 99.0, 1.5)

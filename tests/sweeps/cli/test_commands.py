@@ -139,7 +139,7 @@ def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=180)
     assert process.returncode == 130, stderr
-    assert "the same command goes on" in stderr
+    assert "run the same command again to continue" in stderr
     kept = _blocks(folder)
     assert 1 <= kept < 4
 

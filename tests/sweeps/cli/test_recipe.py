@@ -112,7 +112,7 @@ def test_a_model_that_can_not_be_scripted_keeps_its_eager_step_and_says_why(reci
         (("resnet18", "--input-shape", "big"), "--input-shape 'big'", 2),
         (("resnet18", "--argument", "num_classes"), "KEY=VALUE", 2),
         (("resnet18", "--device", "tag:1"), "tag:1", 2),
-        (("sweep.yaml", "--weights", "random"), "--weights: the sweep file says that", 2),
+        (("sweep.yaml", "--weights", "random"), "--weights: not allowed with a sweep file", 2),
         (("gone.yaml",), "gone.yaml", 2),
     ],
 )

@@ -55,4 +55,6 @@ def test_jobs_that_wait_for_a_device_are_told_apart_from_those_that_are_to_be_tr
     run_command.run_spec(sweep.spec, (tmp_path,), sweep.workspace, "inline", retry_failed=False)
     told = capsys.readouterr().err
     assert re.findall(r"^(\d+) jobs wait for devices that are away", told, re.MULTILINE) == ["1"], told
-    assert re.findall(r"^(\d+) jobs are to be tried again: run it again$", told, re.MULTILINE) == ["2"], told
+    assert re.findall(r"^(\d+) jobs will be tried again: run the same command again$", told, re.MULTILINE) == ["2"], (
+        told
+    )

@@ -221,7 +221,7 @@ def test_jobs_that_are_not_known_here_are_said_to_be_guessed(tmp_path: Path) -> 
     Path(path).write_text(Path(path).read_text().replace("mobilenet_v2", "nowhere_to_be_found:make_net"))
     done = run(path, "--phone", "cool", "--seeds", "1", "--json")
     assert done.exit_code == 0
-    assert "is not known here" in done.stderr
+    assert "is unknown here" in done.stderr
     assert "nowhere_to_be_found" in done.stderr
     assert json.loads(done.stdout)["variants"] == 24
 

@@ -64,7 +64,7 @@ def test_a_phone_without_nnapi_says_so_before_what_the_reference_takes() -> None
         note="no NNAPI here",
     )
     first, second = (line for line in shown(bare).splitlines() if "adb:2" in line)
-    assert "no NNAPI here; the reference library takes:" in first
+    assert "no NNAPI here; the reference library accepts:" in first
     assert "nnapi-reference (reference library)" in second
     (told,) = document([bare])["answers"]
     assert (told["reference"], told["note"]) == ("reference:nnapi@1", "no NNAPI here")

@@ -471,8 +471,8 @@ OTHERS = {
     ),
     "a failure without the preset's gate": (
         "protocol: {preset: recipe, on_not_ready: fail}",
-        "7: protocol.on_not_ready: with the preset recipe, which has no gate, no device is ever not ready; "
-        "leave on_not_ready out, or set a gate",
+        "7: protocol.on_not_ready: with the preset recipe, which has no gate, every device counts as ready; "
+        "leave out on_not_ready, or set a gate",
     ),
     "a gate that no battery passes": (
         "protocol: {gate: {min_battery_percent: 101}}",
