@@ -1,4 +1,4 @@
-"""Builds and measures; the modules beside the folders are what commands ask for.
+"""Builds and measures; commands call the modules outside the folders.
 
 Imports `sweeps`, never `dashboard`.
 """

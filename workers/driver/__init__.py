@@ -1,4 +1,4 @@
-"""Drives a sweep to its end: devices side by side, rounds, accuracy, drift.
+"""Drives a sweep to its end: devices in parallel, rounds, accuracy, drift.
 
 Step: measure
 Start: sweep

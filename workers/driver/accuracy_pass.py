@@ -1,4 +1,4 @@
-"""The accuracy of one device's jobs: each build answers the evaluation images there once."""
+"""The accuracy of one device's jobs: each build evaluates the images once on the device."""
 
 from collections.abc import Sequence
 from typing import assert_never
@@ -17,7 +17,7 @@ from workers.models.prepared import PreparedModel
 
 
 class AccuracyPass:
-    """Asks one device for answers, and stores how accurate they are."""
+    """Runs builds on the evaluation images on one device, and stores their accuracy."""
 
     def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -25,7 +25,7 @@ class AccuracyPass:
         self._progress = progress
 
     def run(self, jobs: Sequence[Job]) -> Steps[None]:
-        """For each job, unless another job of the same build had it already."""
+        """Evaluate each job, unless another job of the same build was evaluated already."""
         for number, job in enumerate(jobs):
             if self._contact.stopped():
                 return

@@ -1,4 +1,4 @@
-"""One device as its run reaches it: waited for until it is ready, and where it goes away."""
+"""The connection of a run to one device: waits until it is ready, and until it is back if it goes away."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Which jobs of one device still get rounds: one contest for each model, fed with blocks, from and to the journal."""
+"""Which jobs of one device still get rounds: one contest per model. Reads from and writes to the journal."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from workers.driver.events import Left
 
 
 class Contests:
-    """What is asked is which of a model's variants to ship, not which model: models do not compete."""
+    """The contests of one device. A sweep chooses among the variants of each model, so models do not compete."""
 
     def __init__(self, timed: Sequence[Job], context: RunContext) -> None:
         self._journal = context.journal
@@ -33,17 +33,17 @@ class Contests:
 
     @property
     def contending(self) -> tuple[str, ...]:
-        """Keys of the jobs that the next round is for."""
+        """Keys of the jobs in the next round."""
         return tuple(key for contest in self._contests for key in contest.contending)
 
     def take(self, blocks: Sequence[Block]) -> Iterator[Left]:
-        """The blocks of one round."""
+        """Add the blocks of one round."""
         for contest in self._contests:
             for settled in contest.take(blocks):
                 yield from self._settle(settled)
 
     def expire(self) -> Iterator[Left]:
-        """The device's time is over."""
+        """End all contests: the device's time is used up."""
         for contest in self._contests:
             for settled in contest.expire():
                 yield from self._settle(settled)
@@ -53,7 +53,7 @@ class Contests:
             contest.withdraw(key)
 
     def withdraw_beaten(self) -> None:
-        """Those that lost before this run, once the contests have seen their blocks."""
+        """Remove the jobs that lost before this run. Call it after their blocks were added."""
         for key in self._beaten:
             self.withdraw(key)
 
@@ -66,8 +66,8 @@ class Contests:
         return of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifact(job.build_key)).row
 
     def _still_beaten(self, worth: Mapping[str, float]) -> set[str]:
-        """Newcomers make the bounds wider. A job that was beaten beyond doubt without them stays out, while the job
-        that beat it is in the race and worth no less. The others come back."""
+        """New jobs make the bounds wider. A job that was eliminated without them stays out, as long as the job that
+        eliminated it is in the race and has no lower precedence. Other eliminated jobs race again."""
         found = set()
         for key in self._names:
             before = self._journal.settled(key, self._protocol)
@@ -81,11 +81,11 @@ class Contests:
 
     def _settle(self, settled: Settled) -> Iterator[Left]:
         if settled.budget == "full" and self._protocol.last_round == self._protocol.rounds:
-            return  # it has all the rounds that there are: nothing was decided
+            return  # it had all possible rounds: nothing was decided
         if settled.job_key in self._beaten:
             return
         before = self._journal.settled(settled.job_key, self._protocol)
-        # Another version may say the same in other words: nothing new was decided then.
+        # Another version may use other words for the same decision: that is not a new one.
         if before is None or replace(before, message="") != replace(settled, message=""):
             self._journal.add_settled(settled)
             yield Left(self._names[settled.job_key], settled)

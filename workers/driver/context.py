@@ -1,4 +1,4 @@
-"""What the parts of one device's run share."""
+"""Shared by the parts of one device's run."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from workers.models.prepared import PreparedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What a device's run shares with the rest of the driver."""
+    """Shared by a device's run and the rest of the driver."""
 
     plan: Plan
     protocol: Protocol

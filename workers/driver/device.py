@@ -1,4 +1,4 @@
-"""The measurements of one device in one run: rounds of timed blocks, accuracy passes, looks at the sentinel."""
+"""The measurements of one device in one run: rounds of timed blocks, accuracy passes, sentinel checks."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ from workers.executors.interface import DeviceLane
 
 
 class DeviceRun:
-    """One device's share of a run. `run()` yields events and ends early once the run is to stop."""
+    """One device's part of a run. `run()` yields events and ends early if the run is stopped."""
 
     def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
-        """`jobs` are pending, their artifacts built."""
+        """`jobs`: pending jobs with built artifacts."""
         self._facts = facts
         self._jobs = jobs
         self._context = context
@@ -28,11 +28,11 @@ class DeviceRun:
         self._accuracies = AccuracyPass(self._contact, context, self._progress)
 
     def run(self) -> Steps[None]:
-        # What the device cannot run itself is checked by a reference, which has no time.
+        # Jobs that the device cannot run are checked by a reference implementation, without latency.
         timed = [job for job in self._jobs if not job.emulated]
         if self._context.protocol.budget == "race":
-            # Which jobs may win is known before the race: one that fails a constraint must not beat the others.
-            # It warms the device, which the gate before the first block waits for.
+            # Accuracy comes before the race: a job that fails a constraint must not eliminate others.
+            # This warms the device; the gate before the first block waits until it has cooled.
             yield from self._accuracies.run(timed)
             timed = self._raced_with(timed)
         if timed:
@@ -47,10 +47,10 @@ class DeviceRun:
             yield self._progress.measuring(self._progress.done, "")
 
     def _raced_with(self, pending: Sequence[Job]) -> list[Job]:
-        """The pending jobs and those that raced before.
+        """The pending jobs, and the jobs that raced before.
 
-        Rounds that were measured lead to the same decisions with the same contenders, and newcomers are compared with
-        those that were not beaten.
+        With the same candidates, the recorded rounds give the same decisions again. New jobs are compared with the
+        candidates that are still in the race.
         """
         if self._context.more:
             return list(pending)

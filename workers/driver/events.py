@@ -1,4 +1,4 @@
-"""What a driver tells of while it works. Everything is in the journal before its event is yielded."""
+"""The events of a driver. Each is stored in the journal before it is yielded."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,14 @@ from sweeps.records import Failed, Settled
 
 @dataclass(frozen=True, slots=True)
 class Preparing:
-    """A model's weights or reference answers are being made ready."""
+    """A model's weights or reference outputs are being prepared."""
 
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """Artifacts: how many are done, and which are being built now."""
+    """The number of finished artifacts, and those being built now."""
 
     done: int
     total: int
@@ -23,8 +23,8 @@ class Building:
 
 @dataclass(frozen=True, slots=True)
 class Measuring:
-    """Blocks and accuracy passes of one device: how many are done, of how many as far as it is known now, and what
-    runs (empty at the end)."""
+    """Blocks and accuracy passes of one device: the finished ones, the total as known now, and what runs (empty at the
+    end)."""
 
     device: str
     done: int
@@ -34,7 +34,7 @@ class Measuring:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A device is not ready for its next block: why, and for how long it was waited for."""
+    """A device is not ready for its next block, with the reasons and the waiting time."""
 
     device: str
     lacking: tuple[str, ...]
@@ -43,7 +43,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A job's rounds ended before all others'."""
+    """A job's rounds have ended, while other jobs may continue."""
 
     name: str
     settled: Settled
@@ -51,24 +51,24 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanged:
-    """The sentinel shows that a device is not what it was at the start of the run."""
+    """The sentinel shows that a device has changed since the start of the run."""
 
     device: str
 
 
 @dataclass(frozen=True, slots=True)
 class Away:
-    """A device, or the way to it, is gone: nothing more of it in this run. Its jobs stay pending."""
+    """A device, or the connection to it, is lost for the rest of this run. Its jobs stay pending."""
 
     device: str
     failed: Failed
     pending: int
-    """Jobs that wait for it now."""
+    """Number of jobs that wait for the device."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptFailed:
-    """One try went wrong; `final` when there is no other."""
+    """One attempt failed; `final`: there is no other attempt."""
 
     name: str
     failed: Failed
@@ -77,7 +77,7 @@ class AttemptFailed:
 
 @dataclass(frozen=True, slots=True)
 class TrackingDown:
-    """MLflow does not answer. Nothing is lost: the journal feeds it later."""
+    """MLflow does not answer. Nothing is lost: results are published from the journal later."""
 
     message: str
 

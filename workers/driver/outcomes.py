@@ -1,4 +1,4 @@
-"""How the jobs of a plan ended so far, and what became of one try."""
+"""The outcomes of a plan's jobs so far."""
 
 from collections.abc import Iterable
 
@@ -11,7 +11,7 @@ from workers.driver.events import AttemptFailed
 
 
 class Outcomes:
-    """Of one plan, from the journal. Nothing is kept: each answer is of now."""
+    """The outcomes of one plan's jobs. Nothing is cached: each call reads the journal."""
 
     def __init__(self, journal: Journal, plan: Plan) -> None:
         self._journal = journal
@@ -35,7 +35,7 @@ class Outcomes:
         return isinstance(self.of(job), Complete)
 
     def add_failure(self, job: Job, failed: Failed) -> AttemptFailed:
-        """Store the end of one try."""
+        """Store a failed attempt."""
         self._journal.add_failure(job.key, failed)
         final = failed.kind in FINAL_KINDS or len(self._journal.failures(job.key)) >= MAX_ATTEMPTS
         return AttemptFailed(job.name, failed, final=final)

@@ -15,7 +15,7 @@ from workers.driver.side_by_side import Steps
 
 
 class Rounds:
-    """Times blocks and stores them. A job that failed too often gets no more of them."""
+    """Times blocks and stores them. A job that failed too often gets no more blocks."""
 
     def __init__(self, contact: Contact, drift: DriftWatch, context: RunContext, progress: DeviceProgress) -> None:
         self._contact = contact
@@ -27,14 +27,14 @@ class Rounds:
         self._given_up: set[str] = set()
 
     def run(self, timed: Sequence[Job], accuracies: int) -> Steps[None]:
-        """Until all contests are decided. `accuracies` are passes that follow, for the progress only."""
+        """Run until all contests are decided. `accuracies`: number of following accuracy passes, for the progress."""
         by_key = {job.key: job for job in timed}
         contests = Contests(timed, self._context)
         for blocks in self._measured_before(by_key):
             self._contact.count_earlier(blocks)
             yield from contests.take(blocks)
         contests.withdraw_beaten()
-        # A round that lacks blocks is completed; otherwise the next one begins.
+        # An incomplete round is completed; otherwise the next one begins.
         round_ = self._first_round(contests.contending)
         while keys := contests.contending:
             total = self._progress.done + len(keys) * max(1, self._protocol.rounds - round_) + accuracies
@@ -58,7 +58,7 @@ class Rounds:
             round_ += 1
 
     def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
-        """So many rounds more, by job key, of jobs that are measured already. Nothing is decided by them."""
+        """Measure `more` further rounds, by job key, of jobs that are measured already. They decide nothing."""
         keys = [job.key for job in timed]
         by_key = {job.key: job for job in timed}
         first = 1 + max(block.round for key in keys for block in self._journal.blocks(key))
@@ -72,7 +72,7 @@ class Rounds:
                 self._progress.done += 1
 
     def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
-        """Round by round, in the order of time."""
+        """The earlier blocks, round by round in time order."""
         blocks = [block for key, job in by_key.items() for block in self._journal.blocks(key, job.sentinel)]
         blocks.sort(key=lambda block: block.visit)
         return [list(visit) for _, visit in groupby(blocks, key=lambda block: block.visit)]
@@ -91,7 +91,7 @@ class Rounds:
     def _block(self, job: Job, round_: int) -> Steps[None]:
         if any(block.round == round_ for block in self._journal.blocks(job.key)):
             return
-        # Counted here, since a job that is measured already has an outcome that no failure changes.
+        # Counted here, because the outcome of a job that is already measured does not show failures.
         failures = 0
         outcomes = self._context.outcomes
         while not self._contact.stopped() and failures < MAX_ATTEMPTS and not outcomes.has_failed(job):

@@ -1,4 +1,4 @@
-"""Several devices at once: what a device takes long for runs in a thread of its own, all else in the caller's."""
+"""Runs several devices in parallel: each device's slow work in its own thread, everything else in the caller's."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -13,7 +13,7 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Work for a device, yielded among events; what it returns is sent back, what it raises is thrown back."""
+    """Work for a device, yielded between events. Its result is sent into the generator, its exception is thrown in."""
 
     call: Callable[[], object]
 
@@ -30,10 +30,10 @@ class _Answered:
 
 
 def side_by_side(runs: Sequence[Steps[None]]) -> Iterator[Event]:
-    """The events of all runs as they come. Only one run is ever inside its own code: they may share a journal.
+    """The events of all runs as they occur. Only one run executes its own code at a time, so runs may share a journal.
 
-    A single run asks in the caller's thread, so that Ctrl-C ends what it waits for. The others' threads are left
-    behind then, and end with the process.
+    A single run does its work in the caller's thread, so that Ctrl-C can interrupt it. With several runs, Ctrl-C leaves
+    their threads behind; they end with the process.
     """
     if len(runs) == 1:
         yield from _alone(runs[0])
@@ -56,7 +56,7 @@ def _alone(run: Steps[None]) -> Iterator[Event]:
 def _until_it_asks(
     run: Steps[None], answered: _Answered, answers: "SimpleQueue[_Answered]"
 ) -> Generator[Event, None, int]:
-    """1 where something is under way now, 0 where the run has ended."""
+    """1 if work is in progress now, 0 if the run has ended."""
     ask = yield from _next_ask(run, answered)
     if ask is None:
         return 0

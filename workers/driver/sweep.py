@@ -1,6 +1,6 @@
-"""Drives a plan to its end: models, builds, rounds, accuracy. A generator of events; knows no terminal.
+"""Drives a plan to its end: models, builds, rounds, accuracy. A generator of events, independent of the terminal.
 
-Everything is in the journal before its event is yielded, so the driver may be ended at any moment and started again.
+Everything is in the journal before its event is yielded, so the driver may be killed at any time and started again.
 """
 
 import time
@@ -26,14 +26,14 @@ from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
 from workers.models.prepared import PreparedModel
 
-# A tracking server that is down must not cost every job its time-out.
+# Not every job must wait for the timeout of a tracking server that is down.
 _PUBLISH_AGAIN_S = 60.0
 JUDGED_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
-"""Failed builds that were found on evaluation images: other images may find otherwise."""
+"""Build failures that depend on the evaluation images: with other images the build may succeed."""
 
 
 class Driver:
-    """One run of one plan. `run()` yields events and ends early once `stop()` says so."""
+    """One run of one plan. `run()` yields events and ends early when `stop()` returns true."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Driver:
         self._more = more or {}
 
     def run(self) -> Iterator[Event]:
-        """A model that cannot be used, or whose data cannot, fails its own jobs only."""
+        """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
         self._journal.save_plan(self._plan)
         if self._more:
             pending = [job for job in self._plan.jobs if job.key in self._more]
         else:
             pending = self._outcomes.pending(self._plan.jobs)
-        # Before anything is built: nothing is built for a device that no host has.
+        # First of all, so that nothing is built for a device that no host has.
         lanes, away = self._lanes(pending)
         yield from away
         pending = [job for job in pending if any(job.device_id == facts.device_id for facts in lanes)]
@@ -94,7 +94,7 @@ class Driver:
         yield from self._publisher.publish(force=True)
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
-        """Of the devices that have something to do, and those that are at no host today: their jobs wait."""
+        """The lanes of devices with pending jobs, and the devices that no host has now: their jobs wait."""
         lanes: dict[DeviceFacts, DeviceLane] = {}
         away: list[Away] = []
         for facts in self._plan.devices:
@@ -108,7 +108,7 @@ class Driver:
         return lanes, away
 
     def _device_runs(self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job]) -> Iterator[Steps[None]]:
-        """Of the devices that have something to do."""
+        """One run per device with pending jobs."""
         for facts, lane in lanes.items():
             jobs = [job for job in pending if job.device_id == facts.device_id and self._can_run(job)]
             if jobs and not self._stop():
@@ -116,7 +116,7 @@ class Driver:
 
     def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
         yield from DeviceRun(lane, facts, jobs, self._context()).run()
-        # Another sweep may have this device while slower devices go on.
+        # Another sweep may use this device while slower devices are still measuring.
         yield Ask(lane.close)
 
     def _prepare_models(self, pending: Sequence[Job]) -> Iterator[Event]:
@@ -174,7 +174,7 @@ class Driver:
             yield Building(done, len(requests), tuple(running.values()))
 
     def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
-        """The keys that the failure holds for: the variant, the variant on these images, or only this try."""
+        """The keys for which the failure holds: the variant, the variant on these images, or only this attempt."""
         if failed.kind in TRANSIENT_KINDS:
             return [job.key for job in self._plan.jobs if job.build_key == build_key]
         planned = [self._outcomes.planned(job) for job in self._plan.jobs if job.build_key == build_key]
@@ -200,7 +200,7 @@ class Driver:
 
 
 class _Publisher:
-    """Brings results to the tracking server, and leaves it alone for a while where it is down."""
+    """Publishes results to the tracking server, and pauses for a while if it is down."""
 
     def __init__(self, publish: Callable[[], object]) -> None:
         self._publish = publish

@@ -1,4 +1,4 @@
-"""A device with its programs and the artifacts of this host, and what it is asked to do. Every answer is a value."""
+"""A device with its programs and the artifacts of this host, and the requests to it. Failures are values too."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 class Request(ABC, Generic[AnswerT_co]):
     """Something that a device is asked for one job: a value that goes through executor and lane to a bench.
 
-    A subclass declares all of one operation: what it needs as fields, what is done in `answer`.
+    A subclass defines one operation: its fields are the inputs, `answer` does the work.
     """
 
     job: Job
     stage: ClassVar[Stage]
-    """Of the job, in which it fails."""
+    """The job's stage to which a failure belongs."""
 
     @abstractmethod
     def answer(self, bench: "Bench") -> AnswerT_co | Failed:
@@ -60,7 +60,7 @@ class Bench:
         self.facts = facts or device.facts()
         self.folder = folder
         self._programs = programs
-        # A mode that is left on is ended by this host's next run, whatever workspace that is of.
+        # A mode that is left on is switched off by this host's next run, in any workspace.
         self._marks = cache_folder() if programs else folder
         self._store = artifacts or ArtifactStore(folder / "artifacts")
         self.files = DeviceFiles(device, self._store, folder)
@@ -83,7 +83,7 @@ class Bench:
         self.device.rest(seconds)
 
     def close(self) -> None:
-        """Remove from the device what is of no further use, and take it out of a mode that the last block could not
+        """Remove from the device what is no longer needed, and switch off a mode that the last block could not
         end."""
         if self._on_host is not None:
             self._on_host.close()
@@ -104,13 +104,13 @@ class Bench:
         return self._fixed
 
     def first_sensors(self) -> Sensors:
-        """As they were at first. A sensor that the device had then and lacks now is not one that it never had."""
+        """The first reading. A sensor in it that is missing later has failed, while others never existed."""
         if self._first_sensors is None:
             self._first_sensors = self.device.sensors()
         return self._first_sensors
 
     def for_answers_of(self, job: Job) -> "Bench":
-        """A bench on this host where a reference stands in for the job's backend; else this one."""
+        """A bench on this host if a reference implementation replaces the job's backend; otherwise this one."""
         if not job.emulated or not self._programs:
             return self
         self._on_host = self._on_host or Bench(LocalDevice(self.folder), self.folder, artifacts=self._store)
@@ -135,6 +135,6 @@ class Bench:
 
 
 def failed(stage: Stage, error: DeviceError) -> Failed:
-    """The error as the end of a job, what to do about it included."""
+    """The failure of a job from an error, with the next step."""
     stage = "load" if error.kind == "runtime_skew" else stage
     return Failed(stage=stage, kind=error.kind, message=error.one_line)

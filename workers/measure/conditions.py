@@ -1,4 +1,4 @@
-"""The state of a device around one block, from what its sensors told before and after. Pure."""
+"""The state of a device during one block, from its sensors before and after it. Pure."""
 
 from sweeps.protocol.presets import DEFAULT_GATE, Gate
 from sweeps.records import Conditions, GateState
@@ -9,7 +9,7 @@ from workers.measure.readiness import Readiness, started_hot
 def conditions_around(
     before: Sensors, after: Sensors, readiness: Readiness, gate: Gate | None, cpu_seconds: float
 ) -> Conditions:
-    """`cpu_seconds`: what all CPUs together had while the block ran."""
+    """`cpu_seconds`: CPU time of all CPUs together during the block."""
     steal_share = None
     if before.steal_seconds is not None and after.steal_seconds is not None and cpu_seconds > 0:
         steal_share = max(0.0, after.steal_seconds - before.steal_seconds) / cpu_seconds
@@ -40,14 +40,14 @@ def _gate_state(gate: Gate | None, readiness: Readiness) -> GateState:
 
 
 def _throttled(before: Sensors, after: Sensors) -> bool | None:
-    """Whether the device slowed itself down, as far as it says; `None` where it says nothing of it.
+    """Whether the device throttled; `None` if it does not report it.
 
-    A sign that it gave before the block and does not give after it counts as one: the block is not known to be sound.
+    A signal that was readable before the block and is not after it counts as throttling: the block may be wrong.
     """
     signs: list[bool] = []
     if before.throttle_count is not None:
         signs.append(after.throttle_count is None or after.throttle_count > before.throttle_count)
     if before.thermal_status is not None or after.thermal_status is not None:
-        # Whatever the gate puts up with: from 1 on Android slows the phone down.
+        # Independent of the gate: from 1 on, Android throttles the phone.
         signs.append(after.thermal_status is None or after.thermal_status > 0 or (before.thermal_status or 0) > 0)
     return any(signs) if signs else None

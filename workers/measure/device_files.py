@@ -1,4 +1,4 @@
-"""What a bench puts on a device: artifacts, which stay there, and evaluation images, which do not."""
+"""The files that a bench pushes to a device: artifacts, which stay there, and evaluation images, which do not."""
 
 import hashlib
 from contextlib import suppress
@@ -26,7 +26,7 @@ class DeviceFiles:
     """Files on one device. Each is pushed once."""
 
     def __init__(self, device: Device, store: ArtifactStore, folder: Path) -> None:
-        """`folder` is for files that are on this host for a moment only."""
+        """`folder`: for short-lived files on this host."""
         self._device = device
         self._store = store
         self._folder = folder
@@ -53,7 +53,7 @@ class DeviceFiles:
         name = f"images-{evaluation.evaluation_id[:16]}-{digest}.bin"
         source = self._folder / name
         try:
-            # Not ndarray.tofile: its error does not tell that the disk is full.
+            # Not ndarray.tofile: its error does not say that the disk is full.
             source.write_bytes(np.ascontiguousarray(evaluation.images, dtype="<f4").data)
             self._images[key] = self._device.push(source, name)
         finally:

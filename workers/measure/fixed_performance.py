@@ -1,8 +1,8 @@
-"""A device in its fixed-performance mode for one block, and out of it again whatever happens.
+"""Switches a device's fixed-performance mode on for one block, and off again in every case.
 
-On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone keeps clocks that it can hold.
-It stays on when the host that asked for it dies, so a marker file lies on the host's disk while it may be on; who finds
-one at the next contact switches the mode off.
+On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone uses clocks that it can
+sustain. The mode stays on if the host dies. So while it may be on, a marker file is on the host's disk; the next
+contact that finds the marker switches the mode off.
 """
 
 import hashlib
@@ -20,11 +20,11 @@ from workers.devices.local import from_os_error
 
 
 class FixedPerformance:
-    """A context manager, for one block or many. Inside it `on` says whether the mode is on; `None`: there is none, or
-    it is not wanted and was left alone.
+    """A context manager, for one block or many. `on`: whether the mode is on; `None`: the device has no such mode, or
+    it is not wanted and was not changed.
 
-    Entering raises `DeviceError`. Leaving does not: the block is as good as it was, and the marker stays as long as the
-    mode may be on, for the next contact.
+    Entering raises `DeviceError`. Leaving does not: the block stays valid, and the marker remains for the next contact
+    as long as the mode may be on.
     """
 
     def __init__(self, device: Device, device_id: str, folder: Path, *, wanted: bool = True) -> None:
@@ -40,7 +40,7 @@ class FixedPerformance:
         self.on = None
         restore_leftovers(self._device, self._device_id, self._folder)
         if self._has is None:
-            # Switching off tells it too, harms nothing, and ends what somebody left behind.
+            # Switching off also shows whether the mode exists. It does no harm, and ends a mode that was left on.
             self._has = self._device.set_fixed_performance(False)
         if self._has:
             self._switch_on()
@@ -71,9 +71,9 @@ class FixedPerformance:
 
 
 def restore_leftovers(device: Device, device_id: str, folder: Path) -> bool:
-    """Switch off what an earlier block or run left on. Whether there was anything.
+    """Switch off a mode that an earlier block or run left on. Returns whether there was one.
 
-    Raises `DeviceError` where the device does not answer, or refuses (`mode_stays`); the marker stays then.
+    Raises `DeviceError` if the device does not answer, or refuses (`mode_stays`); the marker then remains.
     """
     marker = _marker(device_id, folder)
     if not marker.exists():
@@ -83,12 +83,12 @@ def restore_leftovers(device: Device, device_id: str, folder: Path) -> bool:
 
 
 def _marker(device_id: str, folder: Path) -> Path:
-    # Ids of devices may hold anything, also slashes.
+    # Ids of devices may contain any character, also slashes.
     return folder / "fixed-performance" / f"{hashlib.sha256(device_id.encode()).hexdigest()}.json"
 
 
 def _write(marker: Path, device_id: str) -> None:
-    """On the disk, not just in its cache, when this returns. That it is there says it all; its text is for people."""
+    """Write the marker to the disk, not only to its cache. Only its existence matters; its text is for people."""
     try:
         marker.parent.mkdir(parents=True, exist_ok=True)
         with marker.open("w", encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def _write(marker: Path, device_id: str) -> None:
 
 
 def _switch_off(device: Device, device_id: str, marker: Path) -> None:
-    """Of a device that was asked to switch it on, so that it has the mode whatever it says now."""
+    """Switch the mode off on a device that was asked to switch it on. It has the mode, even if it now denies it."""
     if not device.set_fixed_performance(False):
         raise DeviceError(
             "mode_stays",
@@ -120,5 +120,5 @@ def _switch_off(device: Device, device_id: str, marker: Path) -> None:
 
 
 def _forget(marker: Path) -> None:
-    with suppress(OSError):  # a marker that stays costs one more switch at the next contact
+    with suppress(OSError):  # a remaining marker only causes one more switch at the next contact
         marker.unlink(missing_ok=True)

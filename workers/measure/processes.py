@@ -1,4 +1,4 @@
-"""A process of a runner on a device: what it reports, or why it ended without a report."""
+"""Runs a runner process on a device: returns its report, or the reason why there is none."""
 
 from sweeps.errors import RunnerError
 from workers.devices.interface import Completed, Device
@@ -24,7 +24,7 @@ def report(
 def death(completed: Completed) -> RunnerError:
     """Why a process ended with an exit code that is not 0.
 
-    One that was killed, for memory in most cases, ends with SIGKILL: here -9, in a shell 137.
+    A killed process (mostly for lack of memory) ends with SIGKILL: -9 here, 137 in a shell.
     """
     text = completed.stderr[-2000:].decode("utf-8", errors="replace").strip()
     return RunnerError(

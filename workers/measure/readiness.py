@@ -17,21 +17,21 @@ from sweeps.protocol.presets import Gate
 from workers.devices.interface import Device, Sensors
 
 POLL_SECONDS = 5.0
-"""Between two looks at a device that is not ready: batteries cool by a few hundredths of a degree in that time."""
+"""Pause between two readings of the sensors: batteries cool by a few hundredths of a degree in that time."""
 
 _NO_TIME_S = 1e-3
-"""A wait that is shorter is over: a clock of floats may not even move by what is left."""
+"""Shorter waits are over: a float clock may not even advance by so little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readiness:
-    """One look at a device."""
+    """The readiness of a device at one time."""
 
     sensors: Sensors
     lacking: tuple[str, ...]
-    """What it is not ready for, in words: `battery at 41.2 °C, above 37 °C`. Empty: it is ready."""
+    """The conditions that are not met, in words: `battery at 41.2 °C, above 37 °C`. Empty: it is ready."""
     busy_only: bool
-    """Nothing but the load of other programs is in the way."""
+    """Whether the load of other programs is the only condition that is not met."""
     waited_seconds: float = 0.0
     """On the device's clock."""
 
@@ -41,9 +41,9 @@ class Readiness:
 
 
 def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readiness:
-    """Hold one look at the sensors against the gate. Pure.
+    """Compare one reading of the sensors with the gate. Pure.
 
-    `earlier` is a look at the same device that tells which sensors it has.
+    `earlier`: an earlier reading of the same device, which shows the sensors that it has.
     """
     others = tuple(f"another benchmark runs on the device: {one}" for one in sensors.competing)
     busy: tuple[str, ...] = ()
@@ -54,18 +54,18 @@ def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readi
 
 
 def started_hot(sensors: Sensors, gate: Gate) -> bool:
-    """Whether a block that waits for nothing starts warmer than this gate would let it."""
+    """Whether a block without a gate starts warmer than this gate allows."""
     return bool(_heat(sensors, gate))
 
 
 def await_ready(device: Device, gate: Gate, seconds: float, earlier: Sensors | None = None) -> Readiness:
-    """Wait for the device, at most so long; at least one look.
+    """Wait for the device, at most `seconds`; the sensors are read at least once.
 
-    Long waits may be cut into short ones: `earlier` is then the first look of all. Raises `DeviceError` where the
-    device does not answer, and `ValueError` for a limit that is no number: it would never be over.
+    A long wait may be split into short ones: `earlier` is then the first reading of all. Raises `DeviceError` if the
+    device does not answer, and `ValueError` if `seconds` is NaN: the wait would never end.
     """
     if math.isnan(seconds):
-        raise ValueError("the longest wait is no number")
+        raise ValueError("the longest wait is not a number")
     started = device.now_s()
     while True:
         sensors = device.sensors()
@@ -98,7 +98,7 @@ def _gone(sensors: Sensors, earlier: Sensors | None) -> tuple[str, ...]:
         "thermal status": (earlier.thermal_status, sensors.thermal_status),
     }
     gone = [name for name, (then, now) in known.items() if then is not None and now is None]
-    # Another thermometer in its place has another limit, and tells nothing of the battery.
+    # Another thermometer has another limit, and does not show the battery's temperature.
     if earlier.temp_is_battery and not sensors.temp_is_battery and sensors.temp_c is not None:
         gone.insert(0, "battery's temperature")
     return tuple(f"the {name} cannot be read any more" for name in gone)

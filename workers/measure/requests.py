@@ -1,4 +1,4 @@
-"""What a device can be asked for one job: to be ready, to time one block, to answer the evaluation images."""
+"""The requests to a device for one job: get ready, time one block, evaluate the images."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ _INPUT_TYPES = {"float32": "float"}
 
 @dataclass(frozen=True, slots=True)
 class ReadyRequest(Request[Readiness]):
-    """Bring the job's artifact, which must be on this host, to the device. Then wait for the device."""
+    """Push the job's artifact, which must be on this host, to the device. Then wait until the device is ready."""
 
     gate: Gate | None
     """`None`: the sensors are read once."""
@@ -44,7 +44,7 @@ class ReadyRequest(Request[Readiness]):
     def answer(self, bench: Bench) -> Readiness:
         bench.restore()
         first = bench.first_sensors()
-        # A stock tool's input as well: to build and push it would be in the block's own time.
+        # Also a stock tool's input: otherwise building and pushing it would count as time of the block.
         _timed_model(bench, self.job)
         if self.gate is None:
             return Readiness(sensors=bench.device.sensors(load=False), lacking=(), busy_only=False)
@@ -53,7 +53,7 @@ class ReadyRequest(Request[Readiness]):
 
 @dataclass(frozen=True, slots=True)
 class BlockRequest(Request[Block]):
-    """One process of the runner, timed, on the device as it was last seen."""
+    """Time one process of the runner, on the device in its last known state."""
 
     round: int
     protocol: Protocol
@@ -67,7 +67,7 @@ class BlockRequest(Request[Block]):
         before = self.readiness.sensors
         with bench.fixed_performance(protocol.fixed_performance) as fixed:
             if fixed.on:
-                # Its clocks are others now.
+                # The mode changes the device's clocks.
                 before = replace(before, cpu_mhz=device.sensors(load=False).cpu_mhz)
             started_s = device.now_s()
             completed, report = self._timed(bench, request)
@@ -112,9 +112,9 @@ class BlockRequest(Request[Block]):
 
 @dataclass(frozen=True, slots=True)
 class LogitsRequest(Request[Logits]):
-    """(N, classes) float32: what the artifact answers on every image, in a process of its own.
+    """(N, classes) float32: the artifact's logits of every image, from a separate process.
 
-    Of a stock tool, on as many of the first images as its file carries.
+    A stock tool gives only the logits of the first images, which are in its file.
     """
 
     evaluation: Evaluation
@@ -124,7 +124,7 @@ class LogitsRequest(Request[Logits]):
         bench = bench.for_answers_of(self.job)
         try:
             return self._logits(bench)
-        except BuildError as error:  # a reference is compiled on first use
+        except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
 
     def _logits(self, bench: Bench) -> Logits:
@@ -157,7 +157,7 @@ class LogitsRequest(Request[Logits]):
 
 
 def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) -> RunRequest:
-    """What the runner is asked for one block; `model` is the artifact's path on the device."""
+    """The runner's request for one block. `model`: the artifact's path on the device."""
     return replace(
         _request(job, manifest, model),
         warmup_iterations=protocol.warmup_iterations,
@@ -169,7 +169,7 @@ def timed_request(job: Job, manifest: Manifest, model: str, protocol: Protocol) 
 
 
 def _timed_model(bench: Bench, job: Job) -> tuple[Manifest, str]:
-    """Its manifest, and the path on the device of what is timed."""
+    """The manifest, and the path on the device of the file to time."""
     manifest, model = bench.files.artifact(job.build_key)
     program = bench.program(job)
     if program is None or program.tool is None:
@@ -178,13 +178,13 @@ def _timed_model(bench: Bench, job: Job) -> tuple[Manifest, str]:
 
 
 def _check_clocks(report: RunReport, seconds: float) -> None:
-    """`seconds` are those of the whole block by the device's clock. Raises `RunnerError`."""
+    """`seconds`: duration of the whole block on the device's clock. Raises `RunnerError`."""
     if not seconds > 0:
         raise RunnerError("clock_went_back", f"by the device's own clock the block took {seconds:.3f} s")
     once_ns = (report.first_inference_ns or 0) + (report.load_ns or 0)
-    told_s = (sum(report.samples_ns) + sum(report.warmup_ns) + once_ns) / 1e9
-    if told_s > seconds * _CLOCK_SLACK + _CLOCK_SLACK_S:
-        raise RunnerError("clock_jumped", f"the runner tells of {told_s:.3f} s of work within {seconds:.3f} s")
+    reported_s = (sum(report.samples_ns) + sum(report.warmup_ns) + once_ns) / 1e9
+    if reported_s > seconds * _CLOCK_SLACK + _CLOCK_SLACK_S:
+        raise RunnerError("clock_jumped", f"the runner reports {reported_s:.3f} s of work within {seconds:.3f} s")
 
 
 def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:

@@ -1,7 +1,7 @@
 """Measuring with a stock benchmark tool, which keeps no runner contract.
 
-It counts iterations instead of seconds, and takes a quantized input, or an image to answer, only from within the
-model's file. So such files are made, pushed and removed here.
+It counts iterations instead of seconds, and reads quantized inputs and evaluation images only from within the model's
+file. So such files are built, pushed and removed here.
 """
 
 import tempfile
@@ -21,19 +21,19 @@ from workers.runtimes.interface import RunReport, RunRequest, StockTool
 
 
 class StockBench:
-    """The stock tools of one device. All methods raise `DeviceError`, and `BuildError` where a file cannot be made."""
+    """The stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot be built."""
 
     def __init__(self, device: Device, store: ArtifactStore, folder: Path) -> None:
-        """`folder` is for files that are on this host for a moment only."""
+        """`folder`: for short-lived files on this host."""
         self._device = device
         self._store = store
         self._folder = folder
         self._carriers: dict[str, str] = {}
 
     def timed_model(self, tool: StockTool, manifest: Manifest, request: RunRequest) -> str:
-        """The path on the device of what is timed: a quantized input has to be in the model's file.
+        """The path on the device of the file to time: a quantized input must be in the model's file.
 
-        Raises `RunnerError` where the tool cannot run this request.
+        Raises `RunnerError` if the tool cannot run this request.
         """
         check(tool, request)
         if request.input_dtype == "float":
@@ -46,7 +46,7 @@ class StockBench:
     def timing(
         self, tool: StockTool, program: str, request: RunRequest, deadline_s: float
     ) -> tuple[Completed, RunReport]:
-        """First a few iterations, which tell how many are enough; then the timing."""
+        """Run a few iterations to find how many are needed, then time them."""
         _, seen = self._timed(tool, program, tool.trial(request), deadline_s)
         return self._timed(tool, program, tool.enough(request, seen), deadline_s)
 
@@ -59,10 +59,10 @@ class StockBench:
         request: RunRequest,
         deadline_s: float,
     ) -> Logits:
-        """(n, classes) float32: the answers to the first n images, as many as one file carries.
+        """(n, classes) float32: the logits of the first n images, as many as one file contains.
 
-        They are in a file of their own, since what is timed and shipped carries no images. `deadline_s` is of each
-        process, one for each batch.
+        They are in a separate file, because the timed and shipped file contains no images. `deadline_s`: for each
+        process, one per batch.
         """
         check(tool, request)
         path, count = self._push_sibling(tool, manifest, images)
@@ -80,7 +80,7 @@ class StockBench:
         return np.array(rows, dtype=np.float32).reshape(count, -1)
 
     def close(self) -> None:
-        """Remove the files that carry an input."""
+        """Remove the files that contain an input."""
         while self._carriers:
             _, path = self._carriers.popitem()
             with suppress(DeviceError, OSError):
@@ -99,7 +99,7 @@ class StockBench:
         return completed
 
     def _push_sibling(self, tool: StockTool, manifest: Manifest, images: Images) -> tuple[str, int]:
-        """Its path on the device, and how many of the images it carries."""
+        """Its path on the device, and the number of images in it."""
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="sibling-") as folder:
             sibling = tool.sibling(manifest, self._store.model(manifest), images, Path(folder))
             name = f"{manifest.build_key[:16]}-{sibling.images}-{sibling.file}"
@@ -107,6 +107,6 @@ class StockBench:
 
 
 def check(tool: StockTool, request: RunRequest) -> None:
-    """Raises `RunnerError` where the tool cannot run this request as it is meant."""
+    """Raises `RunnerError` if the tool cannot run this request correctly."""
     if reason := tool.reason_against(request):
         raise RunnerError("not_possible", reason, "use EdgeSweep's own runner: infra/android-runtime.md")
