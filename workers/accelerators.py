@@ -1,6 +1,6 @@
 """Asks phones which accelerators NNAPI has there, and which operators of a model each accepts. Measures nothing.
 
-One NNAPI artifact of each model and precision is enough: what the workspace holds already is taken, else one is built.
+One NNAPI artifact of each model and precision is enough: an existing one of the workspace, otherwise a new build.
 """
 
 from collections.abc import Callable, Iterator

@@ -21,19 +21,19 @@ TRANSIENT_KINDS = frozenset(
     {"worker_lost", "out_of_memory", "os_error", "timeout"}
     | {"no_compiler", "not_compilable", "bad_reference", "not_loadable"}
 )
-"""Failures of a build that say something of the machine at that moment and nothing of the build: worth another try.
+"""Build failures caused by the machine's state at that moment, not by the build: they are retried.
 
-Not `crashed`: what makes torch's native code crash once makes it crash again.
+Not `crashed`: torch's native code would crash again.
 """
 
 
 SHARED_STAGES = "stages"
-"""Folder beside the artifacts: what several builds of this machine have in common."""
+"""Folder beside the artifacts for stages that several builds of this machine share."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedArtifact:
-    """An artifact as bytes: how it crosses from one machine to another."""
+    """An artifact as bytes, to send it from one machine to another."""
 
     build_key: str
     files: Mapping[str, bytes]
@@ -41,12 +41,12 @@ class PackedArtifact:
 
 @dataclass(frozen=True, slots=True)
 class ArtifactStore:
-    """Folders `<root>/<build_key>/`, each whole or not there: written elsewhere, then renamed."""
+    """Folders `<root>/<build_key>/`. Each is complete or missing: it is written elsewhere, then renamed."""
 
     root: Path
 
     def look(self, build_key: str) -> Manifest | None:
-        """The manifest of an artifact whose bytes are what they were when it was built. Changes nothing."""
+        """The manifest of an artifact whose file has its original checksum. Changes nothing."""
         folder = self.root / build_key
         try:
             manifest = Manifest.read(folder)
@@ -60,7 +60,7 @@ class ArtifactStore:
         return None
 
     def find(self, build_key: str) -> Manifest | None:
-        """As `look`, for the one who writes: a damaged artifact is removed, so that it is built again."""
+        """As `look`, but removes a damaged artifact, so that it is built again. Only for writers."""
         manifest = self.look(build_key)
         folder = self.root / build_key
         if manifest is None and folder.is_dir():
@@ -76,7 +76,7 @@ class ArtifactStore:
         return PackedArtifact(manifest.build_key, {name: (folder / name).read_bytes() for name in names})
 
     def unpack(self, packed: PackedArtifact) -> Manifest:
-        """Store what another machine built. Raises `StoreError` where the bytes are not what the manifest says."""
+        """Store an artifact of another machine. Raises `StoreError` if its checksum is not the manifest's."""
         if (manifest := self.find(packed.build_key)) is not None:
             return manifest
         with self._new_folder(packed.build_key) as folder:
@@ -88,7 +88,7 @@ class ArtifactStore:
         return manifest
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
-        """The artifact, built where it is not there yet. Raises `BuildError`."""
+        """The artifact, which is built if it is missing. Raises `BuildError`."""
         if (manifest := self.find(build_key)) is not None:
             return manifest
         with self._new_folder(build_key) as folder:
@@ -96,7 +96,7 @@ class ArtifactStore:
             return registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
 
     def remove_unfinished(self, pid: int) -> None:
-        """Remove what that process of this machine, which has ended, left unfinished."""
+        """Remove unfinished files of an ended process of this machine."""
         for folder in self.root.glob(f".*-{pid}-*"):
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -106,7 +106,7 @@ class ArtifactStore:
         folder = Path(tempfile.mkdtemp(prefix=f".{build_key[:12]}-{os.getpid()}-", dir=self.root))
         try:
             yield folder
-            # Another process may have been quicker with the same artifact: then its folder stays.
+            # If another process has finished the same artifact first, its folder stays.
             with contextlib.suppress(OSError):
                 folder.rename(self.root / build_key)
         finally:
@@ -114,7 +114,7 @@ class ArtifactStore:
 
 
 def build_packed(root: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
-    """One build on this machine, its end as a value: what Ray tasks and the inline executor run."""
+    """One build on this machine, with its outcome as a value. Ray actors and the inline executor call it."""
     store = ArtifactStore(root)
     try:
         return store.pack(store.build(build_key, variant, inputs))

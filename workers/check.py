@@ -1,8 +1,8 @@
-"""A shipped winner measured once more: does it still hold what its manifest says?
+"""Measures a shipped winner again: does it still hold what its manifest says?
 
-The file beside the manifest may be anybody's. Its bytes are held against the manifest's hash, then only the runner, a
-process of its own, opens it. It lies in the workspace under a key that no plan can have, so it can never be taken for
-an artifact that was built here.
+The file beside the manifest is not trusted. Its checksum is compared with the manifest's, then only the runner opens
+it, in a separate process. In the workspace it has a key that no plan can have, so it cannot be confused with an
+artifact that was built here.
 """
 
 import hashlib
@@ -59,11 +59,11 @@ class ManifestCheck:
 
     job: str
     device: str
-    """That it was measured on now."""
+    """The device of the new measurement."""
     finding: Finding
-    """It holds where it is known to be slower by less than the margin, if at all; nothing found is no pass."""
+    """`holds`: it is shown to be slower by less than the margin, if at all. An open result has not passed."""
     why: str
-    """What differs, where it is not comparable; what to do, where it is unresolved; else empty."""
+    """The differences if it is not comparable, the next step if it is unresolved; otherwise empty."""
     margin_percent: float
     """As `sweeps.ranking.compare.latency_finding` was told."""
     expected_p50_ms: float
@@ -72,7 +72,7 @@ class ManifestCheck:
     """Of the blocks that count: as in a sweep, those with a disqualifying label do not, where there are others
     enough."""
     ratio: float | None
-    """Latency now as a multiple of then, with Welch's 95 % interval; `None` where one of them has a single block."""
+    """New latency divided by the expected one, with Welch's 95 % interval; `None` if a side has only one block."""
     ratio_low: float | None
     ratio_high: float | None
     trust: tuple[str, ...]
@@ -98,8 +98,8 @@ def check(
 ) -> ManifestCheck:
     """Measure what `path` (the manifest, read as `shipped`) describes on the device of that name.
 
-    `tell` is given each block as it ends. Raises `EdgeSweepError` where the manifest does not hold enough, where the
-    file is not the one that it names, and where it cannot be measured.
+    `tell` is called with each block when it ends. Raises `EdgeSweepError` if the manifest lacks something, if the file
+    is not the one that it names, or if it cannot be measured.
     """
     then = shipped.comparable(path)
     expected = shipped.expected
@@ -181,7 +181,7 @@ def _judged(then: Result, now: Result, margin_percent: float) -> ManifestCheck:
 
 
 def _finding(ratio: Estimate, margin_percent: float) -> Finding:
-    """As `edgesweep compare` judges, but of one side: how much faster it may have become is not asked."""
+    """As in `edgesweep compare`, but one-sided: it does not matter how much faster it has become."""
     found = latency_finding(ratio, margin_percent)
     if found == "unresolved" and ratio.high is not None and ratio.high <= 1.0 + margin_percent / 100:
         return "holds"

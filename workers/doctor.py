@@ -1,4 +1,4 @@
-"""What this machine can build and measure, and the line that would enable the rest."""
+"""Checks what this machine can build and measure, with the command that enables the rest."""
 
 import importlib.util
 import os

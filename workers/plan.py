@@ -1,4 +1,4 @@
-"""Gathers what a plan is made from: facts of devices, identities of models and data, what each runtime supports."""
+"""Collects the inputs of a plan: facts of devices, identities of models and data, what each runtime supports."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,12 +31,12 @@ def plan_sweep(
     before: Sequence[DeviceFacts] = (),
     tell: Callable[[str], object] = lambda _: None,
 ) -> Plan:
-    """The plan of a sweep on the devices that are there. Trains, downloads and builds nothing.
+    """The plan of a sweep for the present devices. Trains, downloads and builds nothing.
 
-    `folder` is where devices may keep files on this host; the user's own modules are looked for in `roots`.
-    A device of `before`, the sweep's devices the last time, that cannot be reached now stays in the plan where its
-    transport lets it (a phone): its results are kept, and its jobs wait. `tell` is told of each such device, and of
-    those that a name for all of them (`adb:*`) leaves out.
+    `folder`: for files of devices on this host. `roots`: folders to search for the user's own modules. `before`: the
+    sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan: its results are
+    kept, and its jobs wait. `tell` is called with a message for each such device, and for each device that `adb:*`
+    leaves out.
     Raises `DeviceError`, `ModelError`, `DataError`.
     """
     used: list[str] = sorted({name for grid in spec.grids for name in grid.runtime})
@@ -50,7 +50,7 @@ def plan_sweep(
     references: dict[str, str] = {}
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
-        # What other packages bring moves nothing of the builds that are there without them.
+        # Other packages must not change the keys of builds that do not use them.
         versions = own_versions[name] | versions if name not in _BUILT_IN else versions | own_versions[name]
         references |= runtimes.get(name).references()
     facts = _devices(spec.devices, folder, references, before, tell)
@@ -70,8 +70,8 @@ def plan_sweep(
 
 
 def device_facts(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts:
-    """Facts of a device; of this host and of its virtual phones, with the backends that it can check although they
-    do not have them. Raises `DeviceError`."""
+    """Facts of a device. For this host and its virtual phones, with the backends that can only be checked. Raises
+    `DeviceError`."""
     attached = attach(name, folder)
     attached.device.release()
     facts = attached.facts
@@ -110,7 +110,7 @@ def _devices(
             elif not known:
                 raise facts
             elif (cause := facts.kind if facts.kind in HOST_KINDS else facts.message) not in causes:
-                causes.add(cause)  # what the host lacks, all of its phones lack
+                causes.add(cause)  # a problem of the host affects all its phones
                 tell(str(facts))
         for facts in known:
             if facts.device_id not in found:
@@ -120,7 +120,7 @@ def _devices(
 
 
 def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
-    """Raises `DeviceError` where two devices call themselves the same."""
+    """Raises `DeviceError` if two devices report the same id."""
     entry = catalog.device(one.name)
     if entry is None or not entry.discovery or catalog.device(other.name) != entry:
         return
@@ -128,7 +128,7 @@ def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
         raise DeviceError(
             "ambiguous_serial",
             f"{one.name} and {other.name} are two phones that both call themselves {one.device_id}",
-            "take one of them out of the sweep: their results could not be told apart",
+            "remove one of them from the sweep: their results could not be distinguished",
         )
 
 
@@ -137,7 +137,7 @@ def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts 
         return device_facts(name, folder, references)
     except DeviceError as error:
         return error
-    except Exception as error:  # noqa: BLE001  # of any kind: what one phone says of itself must not end the others
+    except Exception as error:  # noqa: BLE001  # any error: one phone must not stop the others
         return DeviceError(
             "worker_error", f"{name} cannot be planned for: {in_one_line(error)}", "take it out of the sweep"
         )
@@ -146,7 +146,7 @@ def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts 
 def _all(
     asked: str, finder: str, folder: Path, references: Mapping[str, str], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
-    """All that hang on this host and that the sweep file's name, `adb:*`, asks for; an error at the end for none."""
+    """All devices of this host that match the sweep file's `adb:*`; if there are none, an error."""
     names, refused = devices.discovery(finder).attached()
     count = 0
     for facts in (_one(name, folder, references) for name in names):
@@ -166,7 +166,7 @@ def _all(
 
 
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime) -> str | None:
-    """Why nothing of that runtime can run on a device without Python, with the way out; `None` where it can."""
+    """Why a device without Python cannot run this runtime, with the next step; `None` if it can."""
     if facts.runtime_versions or catalog.is_host(facts.name):
         return None
     try:

@@ -1,9 +1,8 @@
-"""What a protocol would cost and find: one sweep on a simulated phone, in virtual time. Pure.
+"""Simulates one sweep on a simulated phone, in virtual time: its cost and its result. Pure.
 
-The loop is the driver's, without its files and failures: rounds in the same shuffled order, a gate before every block,
-and the same `Contest` to say when a job leaves the rounds. It simulates the variants of one model: each model has a
-contest of its own. Blocks that the phone's thermal status marks as throttled are kept apart: they count as cost and
-never as a result.
+The loop is the driver's, without files and failures: rounds in the same shuffled order, a gate before every block, and
+the same `Contest` to decide when a job leaves the rounds. It simulates the variants of one model, because each model
+has its own contest. Blocks that the phone's thermal status marks as throttled count as cost, but not as results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,7 @@ class Method:
     protocol: Protocol
     rest: Rest = "gate"
     plain: bool = False
-    """A block's figure is the mean of its samples, and every block counts: nobody looks at the thermal status."""
+    """A block's figure is the mean of its samples, and every block counts: the thermal status is ignored."""
 
 
 FIXED_REST = Method(
@@ -53,7 +52,7 @@ FIXED_REST = Method(
     rest=180.0,
     plain=True,
 )
-"""What others do: 180 s of sleep before each variant, 20 samples once, their mean."""
+"""A common practice: 180 s of sleep before each variant, 20 samples once, their mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ class JobResult:
 
     @property
     def covered(self) -> bool | None:
-        """Whether the interval holds the truth; `None` without an interval."""
+        """Whether the interval contains the true latency; `None` without an interval."""
         if self.p50_ms.low is None or self.p50_ms.high is None:
             return None
         return self.p50_ms.low <= self.true_p50_ms <= self.p50_ms.high
@@ -76,14 +75,14 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSweep:
-    """What one sweep cost and found. Seconds are the phone's, waiting included."""
+    """The cost and the result of one sweep. Seconds are on the phone's clock, with waiting."""
 
     named: str | None
-    """What the sweep calls best."""
+    """The variant that the sweep calls best."""
     best: str
-    """The truly best."""
+    """The true best."""
     regret: float
-    """How much slower the named one truly is than the best: 0.01 is 1 %; infinite where none was named."""
+    """How much slower the named variant truly is than the best: 0.01 is 1 %; infinite if none was named."""
     decided: str
     """Why a race ended before its last round; empty where it did not."""
     eliminations: tuple[Elimination, ...]
@@ -242,9 +241,9 @@ class _Loop:
         )
 
     def _wait(self) -> bool:
-        """Whether the phone is ready for a block, after the wait for it.
+        """Wait for the phone. Returns whether it is ready for a block.
 
-        As in a driver's run, one that was waited for in vain is given no more time until it is found ready.
+        As in a driver's run, after a timeout there is no further wait until the phone is ready again.
         """
         began_s = self.device.now_s
         gate = self._protocol.gate

@@ -1,7 +1,7 @@
-"""Builds and verifies one model after the other in every way that there is, and says how each ended.
+"""Builds and verifies models with all combinations, and reports the outcomes.
 
-What was built stays in the workspace's store and what failed in its journal, both as soon as they are known: an
-interrupted survey goes on, and a second one builds nothing.
+Artifacts and failures are stored in the workspace at once: an interrupted survey continues, and a second one builds
+nothing.
 """
 
 import platform
@@ -51,7 +51,7 @@ DIGITS = DataSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A model that is to be looked into, and the data that its builds are calibrated and verified with."""
+    """A model of the survey, with the data to calibrate and verify its builds."""
 
     model: ModelSpec
     data: DataSpec
@@ -59,7 +59,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Listed:
-    """What the list knows of a model beyond its source."""
+    """A model's settings in the list."""
 
     weights: Weights = "random"
     digits_arguments: tuple[tuple[str, Any], ...] = ()
@@ -83,7 +83,7 @@ LISTED: Mapping[str, _Listed] = {
     "vit_b_16": _Listed(takes_image_size=True),
     "workers.small_vit:small_vit": _Listed(weights="demo", takes_image_size=True),
 }
-"""The models that the whole table is made of. Trained weights, where half a minute makes them, say more of int8."""
+"""The models of the full table. Weights that train in half a minute are trained: they show more about int8."""
 
 
 def subject(source: str, weights: Weights | None = None, input_shape: InputShape | None = None) -> Subject:
@@ -106,7 +106,7 @@ def subject(source: str, weights: Weights | None = None, input_shape: InputShape
 
 
 def grids(backends: Sequence[str] = (), precisions: Sequence[str] = ()) -> tuple[GridSpec, ...]:
-    """What is tried of each model: the cells of the table. Empty sequences mean all."""
+    """The grids of each model: the cells of the table. Empty sequences mean all."""
     every: list[dict[str, Any]] = [
         {"backend": "cpu", "precision": "fp32", "capture": CAPTURES},
         # All that is left to a model that torch.fx cannot trace.
@@ -132,7 +132,7 @@ def grids(backends: Sequence[str] = (), precisions: Sequence[str] = ()) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """A model with its cells. `unusable` where not even its code or weights are found: then nothing is built."""
+    """A model with its cells. `unusable`: its code or weights are missing, so nothing is built."""
 
     subject: Subject
     plan: Plan
@@ -140,7 +140,7 @@ class _Planned:
 
 
 class Survey:
-    """One look into some models. `run()` builds what is missing and yields what happens; `table()` is the result."""
+    """A survey of some models. `run()` builds what is missing and yields events; `table()` is the result."""
 
     def __init__(
         self,
@@ -175,7 +175,7 @@ class Survey:
         prepare: Callable[[ModelSpec, DataSpec, Mapping[str, str]], PreparedModel],
         stop: Callable[[], bool],
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Ends early once `stop()` says so. A model that cannot be used is a row of failures, and the next follows."""
+        """Ends early when `stop()` returns true. A model that cannot be used gives a row of failures."""
         done, total = 0, self.pending()
         for one in self._planned:
             missing = self._missing(one)
@@ -212,7 +212,7 @@ class Survey:
                 yield Building(done, total, tuple(running.values()))
 
     def table(self) -> SupportTable:
-        """Of all models. Only after a `run()` that came to its end: no cell may be pending."""
+        """The table of all models. Only after a complete `run()`: no cell may be pending."""
         facts = self._planned[0].plan.devices[0]
         identities = self._planned[0].plan.identities
         return SupportTable(
@@ -243,12 +243,12 @@ class Survey:
         )
 
     def _missing(self, one: _Planned) -> dict[str, Job]:
-        """By build key, what has no outcome yet."""
+        """The jobs without an outcome, by build key."""
         jobs = () if one.unusable else one.plan.jobs
         return {job.build_key: job for job in jobs if job.build_key not in self._outcomes}
 
     def _known(self, one: _Planned, retry_failed: bool) -> Iterator[tuple[str, Manifest | Failed]]:
-        """Of each build, how it ended in an earlier survey, or in a sweep of this workspace."""
+        """The known outcomes of builds, from earlier surveys and sweeps of this workspace."""
         for job in one.plan.jobs if one.unusable is None else ():
             if (manifest := self._store.find(job.build_key)) is not None:
                 yield job.build_key, manifest
@@ -259,7 +259,7 @@ class Survey:
 
     def _note_failure(self, job: Job, failed: Failed, evaluation_id: str) -> None:
         self._outcomes[job.build_key] = failed
-        # What may pass is tried again by the next survey; what was found on images counts for these images.
+        # The next survey retries temporary failures. Failures on evaluation images hold only for these images.
         if failed.kind not in TRANSIENT_KINDS:
             on_images = failed.kind in JUDGED_KINDS
             self._journal.add_failure(build_failure_keys(job, evaluation_id)[on_images], failed)
@@ -270,7 +270,7 @@ def _plan(one: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequen
     try:
         return _Planned(one, plan_sweep(spec, folder, roots), None)
     except ModelError as error:
-        # Its cells are those of any model; nothing is built from this plan.
+        # It has the same cells as any model; nothing is built from this plan.
         any_model = ModelSpec(source="mobilenet_v2", name=one.model.name, weights="random")
         plan = plan_sweep(spec.model_copy(update={"models": (any_model,)}), folder, roots)
         return _Planned(one, plan, Failed(stage="load", kind="not_loadable", message=error.message))

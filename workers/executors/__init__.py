@@ -1,4 +1,4 @@
-"""Where builds and measurements run: in this process or on Ray.
+"""Runs builds and measurements: on this machine or on Ray.
 
 Step: measure
 Start: interface

@@ -1,4 +1,4 @@
-"""Builds and measures on this machine, without Ray: builds in a process of their own."""
+"""Builds and measures on this machine, without Ray; builds run in a separate process."""
 
 import signal
 import sys
@@ -17,7 +17,7 @@ from workers.executors.lane import Lane
 
 
 class InlineExecutor:
-    """Everything on this machine, without Ray: builds in one process of their own, devices in this one."""
+    """Everything on this machine, without Ray: builds in one separate process, devices in this one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -43,9 +43,9 @@ class InlineExecutor:
                 outcome = builder.death()
                 self._builder = None
             elif isinstance(outcome, Failed) and outcome.kind == "out_of_memory":
-                self._end_builder()  # with all that it keeps
+                self._end_builder()  # frees its memory
             yield request, outcome
-        # Nothing that was kept for builds stays in memory while this machine measures.
+        # Builds must not occupy memory while this machine measures.
         self._end_builder()
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
@@ -54,7 +54,7 @@ class InlineExecutor:
         return lane
 
     def close(self) -> None:
-        """Ends a build that runs: who wants its result waits for it in `build`."""
+        """Kill a running build. A caller that wants its result waits in `build`."""
         for lane in self._lanes:
             lane.close()
         self._end_builder()
@@ -68,7 +68,7 @@ class InlineExecutor:
 class _ProcessBuilder:
     """A process that builds one artifact after the other. A crash of torch's native code ends it, not the sweep.
 
-    Not a `ProcessPoolExecutor`: that one can only wait for what runs.
+    Not a `ProcessPoolExecutor`, which cannot end running work.
     """
 
     def __init__(self, root: Path) -> None:
@@ -77,11 +77,11 @@ class _ProcessBuilder:
         self._connection, other_end = context.Pipe()
         self._process = context.Process(target=_build_forever, args=(other_end, root), daemon=True)
         self._process.start()
-        # Else the end of the process would not end what is read from it.
+        # Otherwise reading from the pipe would not end with the process.
         other_end.close()
 
     def build(self, request: BuildRequest) -> PackedArtifact | Failed | None:
-        """`None` where the process ended in the middle of it."""
+        """`None` if the process ended during the build."""
         try:
             self._connection.send((request.build_key, request.variant, request.inputs))
             outcome: PackedArtifact | Failed = self._connection.recv()
@@ -94,19 +94,19 @@ class _ProcessBuilder:
         self._process.join(_GENTLE_END_S)
         self.close()
         if self._process.exitcode == -signal.SIGKILL:
-            # By the kernel, for memory, or by a person.
+            # Killed by the kernel for lack of memory, or by a person.
             return Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
         return CRASHED_BUILD
 
     def close(self) -> None:
         self._connection.close()
-        # First gently: what it started ends with it then.
+        # First SIGTERM, so that its child processes end too.
         self._process.terminate()
         self._process.join(_GENTLE_END_S)
         self._process.kill()
         self._process.join()
         if self._process.pid is not None:
-            # On a busy host it may not have come to that.
+            # On a busy host it may not have handled the signal in time.
             self._store.remove_unfinished(self._process.pid)
 
 
@@ -127,4 +127,4 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 
 _GENTLE_END_S = 5.0
-"""For a process to end by itself; then it is killed, and what it leaves is removed after it."""
+"""Time for a process to end by itself. Then it is killed, and its unfinished files are removed."""

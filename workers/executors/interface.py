@@ -1,4 +1,4 @@
-"""Where builds and measurements run, as the driver sees it."""
+"""The interface of executors, which run builds and measurements for the driver."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ CRASHED_BUILD = Failed(stage="build", kind="crashed", message="the process that 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """One artifact that is wanted."""
+    """A request for one artifact."""
 
     build_key: str
     variant: Variant
@@ -39,30 +39,30 @@ Builds = Iterator[tuple[BuildRequest, PackedArtifact | Failed | None]]
 
 
 class DeviceLane(Protocol):
-    """One device somewhere, doing one thing at a time."""
+    """One device, on any host. It handles one request at a time."""
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         """One of `workers.measure.requests`. Whatever goes wrong is a value too."""
         ...
 
     def rest(self, seconds: float) -> None:
-        """Leave the device alone for so long, on its own clock."""
+        """Do not use the device for this time, on its own clock."""
         ...
 
     def close(self) -> None:
-        """Remove what need not stay on the device. Called once no more is measured; may be called again."""
+        """Remove files that need not stay on the device. Called after the last measurement; may be called again."""
         ...
 
 
 class Executor(Protocol):
-    """Runs builds side by side, and gives a lane for each device."""
+    """Runs builds in parallel, and provides a lane for each device."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        """Starts and outcomes as they come. After `stop()` nothing new is started; what runs is waited for."""
+        """Starts and outcomes as they occur. After `stop()` nothing new is started; running builds are finished."""
         ...
 
     def lane(self, facts: DeviceFacts) -> DeviceLane: ...
 
     def close(self) -> None:
-        """End at once, builds that run included; closes the lanes."""
+        """End at once, also running builds, and close the lanes."""
         ...

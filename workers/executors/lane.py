@@ -1,4 +1,4 @@
-"""One device that measures, attached when it is first needed, and again after it could not be."""
+"""One measuring device, attached at its first use; after a failure, attaching is tried again."""
 
 import time
 from dataclasses import fields
@@ -27,7 +27,7 @@ class Lane:
         return self._store.find(build_key) is not None
 
     def receive(self, packed: PackedArtifact) -> None:
-        """Raises `StoreError`, and `DeviceError` where this host has no room for it."""
+        """Raises `StoreError`, and `DeviceError` if this host's disk is full."""
         try:
             self._store.unpack(packed)
         except OSError as error:
@@ -39,10 +39,10 @@ class Lane:
             answer = bench.ask(request)
         except OSError as error:
             return failed(request.stage, from_os_error(error))
-        except Exception as error:  # noqa: BLE001  # of any kind: others are in the middle of a block
+        except Exception as error:  # noqa: BLE001  # any error: other devices are being measured
             return failed_by(request.stage, error)
         if isinstance(answer, Failed) and answer.kind == "rebooted":
-            # It may have been updated meanwhile, or be another phone under the same address.
+            # The device may have been updated, or another phone may have the same address.
             self.close()
         return answer
 
@@ -61,19 +61,19 @@ class Lane:
     def _attached(self) -> Bench:
         found = attach(self._asked.name, self._folder)
         asked = self._asked
-        # The runner is in the keys of its jobs, not in the fingerprint.
+        # Compared too, because the runner is in the job keys, not in the fingerprint.
         if any(getattr(found.facts, name) != getattr(asked, name) for name in ("device_id", "fingerprint", "runners")):
             found.device.release()
             raise DeviceError(
                 "another_device",
                 f"{asked.device_id} is another device here ({_difference(asked, found.facts)})",
-                "run it again, to plan for what is there; on a cluster give the resource "
+                "run it again, to plan for the present device; on a cluster give the resource "
                 f"device:{asked.device_id} only to the host of that device",
             )
         try:
             # Only here, where the phone is about to be measured: listing and planning end nothing.
             found.device.end_orphans()
-            # Lanes of one host are side by side. The id is text from the device, so it names no folder itself.
+            # Lanes of one host run in parallel. The id is text from the device, so it is not used as a folder's name.
             scratch = self._folder / "lanes" / canonical_key({"device": asked.device_id})[:16]
             scratch.mkdir(parents=True, exist_ok=True)
             return Bench(found.device, scratch, found.facts, found.programs, self._store)
@@ -83,7 +83,7 @@ class Lane:
 
 
 def failed_by(stage: Stage, error: Exception) -> Failed:
-    """Whatever was raised on the way to a device and back, as the end of that try of one job."""
+    """The failure of one attempt, from any error on the way to a device and back."""
     match error:
         case DeviceError():
             return failed(stage, error)

@@ -1,4 +1,4 @@
-"""Builds and measurements on a Ray cluster: the one module that imports Ray.
+"""Builds and measurements on a Ray cluster: the only module that imports Ray.
 
 Artifacts and images cross between machines as Ray objects, never as paths: no shared file system is assumed.
 """
@@ -33,12 +33,12 @@ NODE_FOLDER_VARIABLE = "EDGESWEEP_NODE_DIR"
 
 OUT_OF_MEMORY = Failed(stage="build", kind="out_of_memory", message="Ray ended the build: its node ran out of memory")
 _ENDS_BUILDER = frozenset({CRASHED_BUILD.kind, OUT_OF_MEMORY.kind, "worker_lost"})
-"""After these a builder starts anew: it is gone, or keeps memory that the next build needs."""
+"""After these failures a new builder is started: the old one is gone, or occupies memory that the next build needs."""
 _POLL_S = 0.5
 _CONNECT_S = 5.0
 _CLOSE_S = 2.0
 _PLACED_S = 60.0
-"""For a device's actor to start where its device is. It waits for ever where another sweep's actor is."""
+"""Time for a device's actor to start. Without this limit, it would wait as long as another sweep uses the device."""
 
 
 class RayExecutor:
@@ -48,13 +48,13 @@ class RayExecutor:
     """
 
     def __init__(self, folder: Path, device_ids: Collection[str] = ()) -> None:
-        """`device_ids` hang on this machine, where Ray is started here and not joined."""
+        """`device_ids`: devices attached to this machine; used only if Ray is started here, not joined."""
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[_RayLane] = []
         address = os.environ.get("RAY_ADDRESS")
         # Read by ray.init: a start must not wait for the internet to report usage statistics.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        # Only workers that ask for a GPU would see one anyway; this is what Ray is going to do by default.
+        # Only workers that request a GPU would see one anyway. Future versions of Ray will do this by default.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
         if address:
@@ -74,7 +74,7 @@ class RayExecutor:
             ) from error
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        """One builder per CPU, each with families of its own, so that no two do the same long stages."""
+        """One builder per CPU. Each has its own families, so that no two builders run the same long stages."""
         waiting: dict[tuple[object, ...], deque[BuildRequest]] = {}
         for request in requests:
             waiting.setdefault(request.family, deque()).append(request)
@@ -103,12 +103,12 @@ class RayExecutor:
                         builder.end()
                     idle.append(builder)
                     if not waiting or stop():
-                        # Its CPU may be what a builder waits for that was never placed.
+                        # Another builder may be waiting for its CPU.
                         for spare in idle:
                             spare.end()
                     yield request, outcome
         finally:
-            # Nothing that was kept for builds stays in memory while a device of this machine measures.
+            # Builds must not occupy memory while a device of this machine measures.
             for builder in [*idle, *(busy for _, busy in running.values())]:
                 builder.end()
 
@@ -158,7 +158,7 @@ class _RayLane:
             message = f"no worker could take {resource} within {_PLACED_S:.0f} s: another sweep of this cluster has it"
             return Failed(stage=stage, kind="leased", message=message)
         except exceptions.RayActorError as error:
-            # The next call starts a new actor: the device is fine, its host process was not.
+            # The next call starts a new actor: only the process failed, not the device.
             self._actor = None
             return Failed(stage=stage, kind="worker_lost", message=f"the device's worker process ended: {error}"[:500])
         except exceptions.RayTaskError as error:
@@ -171,14 +171,14 @@ class _RayLane:
 
     def close(self) -> None:
         if self._actor is not None:
-            # An actor that is in the middle of a block is not waited for.
+            # Do not wait for an actor that is measuring a block.
             with suppress(exceptions.RayError):
                 ray.get(self._actor.close.remote(), timeout=_CLOSE_S)
             ray.kill(self._actor)
             self._actor = None
 
     def _shared(self, value: object) -> Any:
-        """A reference in place of images, which all jobs of a model share: they are sent once."""
+        """A Ray reference in place of images: all jobs of a model share them, so they are sent once."""
         if not isinstance(value, Evaluation):
             return value
         key = f"{value.evaluation_id}{value.images.shape}"
@@ -203,7 +203,7 @@ class _ActorBuilder:
     def take(
         self, waiting: dict[tuple[object, ...], deque[BuildRequest]], taken: Sequence[tuple[object, ...] | None]
     ) -> BuildRequest:
-        """The next of its family, else the first of one that nobody has, else one of the family with most to do."""
+        """The next build: of its own family, else of a family without a builder, else of the largest family."""
         if self.family not in waiting:
             free = [family for family in waiting if family not in taken]
             self.family = free[0] if free else max(waiting, key=lambda family: len(waiting[family]))
@@ -226,7 +226,7 @@ class _ActorBuilder:
 
 @ray.remote(num_cpus=1, max_restarts=0)
 class _BuildActor:
-    """Builds one artifact after the other, and keeps what they have in common."""
+    """Builds one artifact after the other, and caches the stages that they share."""
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> PackedArtifact | Failed:
         return build_packed(_node_folder() / "artifacts", build_key, variant, inputs)
@@ -234,7 +234,7 @@ class _BuildActor:
 
 @ray.remote(num_cpus=0, max_restarts=0)
 class _DeviceActor:
-    """On the node that the device is attached to. Measures one job at a time."""
+    """Runs on the node of the device. Measures one job at a time."""
 
     def __init__(self, asked: DeviceFacts) -> None:
         self._lane = Lane(asked, _node_folder())
@@ -270,10 +270,10 @@ def _build_result(reference: Any) -> PackedArtifact | Failed:
 
 
 def _reachable(address: str) -> None:
-    """Ray itself tries for many minutes, in silence. Raises `ClusterError`."""
+    """Check the address first, because Ray would silently retry for many minutes. Raises `ClusterError`."""
     host, _, port = address.rpartition("://")[2].rpartition(":")
     if not host or not port.isdigit():
-        return  # `auto` and the like: Ray knows at once
+        return  # for `auto` and similar values Ray fails at once
     try:
         socket.create_connection((host, int(port)), timeout=_CONNECT_S).close()
     except OSError as error:
