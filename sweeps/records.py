@@ -129,8 +129,8 @@ class Block:
     labels: tuple[str, ...] = ()
     """Trust labels found in this block (see `sweeps.trust.TRUST`)."""
     session: int = 0
-    """Which run of the driver it was: rounds of two runs saw two states of the device. The second since 1970 that it
-    started in, or the number after the last run's where that is larger; two runs of old journals may share one."""
+    """Identifies the run of the driver: two runs may have seen two states of the device. It is the start time in
+    seconds since 1970, or one more than the last run's if that is larger. In old journals two runs may share one."""
     device_seconds: float = 0.0
     """Its time on the device's clock, with start, load and warm-up, but without the wait before it."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)

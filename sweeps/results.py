@@ -203,8 +203,8 @@ def to_frame(rows: Iterable[ResultRow]) -> "pd.DataFrame":
 def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
     """The rows of one sweep that are not `stale`, in order of their names.
 
-    Columns may be missing. What is unknown is empty, false or 0. A number that is not finite is unknown, and so is a
-    block median that is not positive.
+    Columns may be missing. Unknown values become empty, false or 0. A number that is not finite is unknown, and so is
+    a block median that is not positive.
     """
     records = frame.astype(object).where(frame.notna(), None).to_dict("records")
     rows = [_row({str(column): value for column, value in record.items()}) for record in records]

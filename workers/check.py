@@ -55,7 +55,7 @@ _EXIT_CODES: dict[Finding, int] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestCheck:
-    """What the manifest expects, and what is there now."""
+    """The figures that the manifest expects, and the new ones."""
 
     job: str
     device: str

@@ -22,7 +22,7 @@ _NEEDED_DISK_BYTES = 2 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class MachineCheck:
-    """One thing that a machine has or lacks. `needed` ones stop the demo; the others only narrow what can be done."""
+    """One thing that a machine has or lacks. The demo needs all `needed` ones; the others are optional."""
 
     name: str
     ok: bool
@@ -35,7 +35,7 @@ class MachineCheck:
 
 
 def examine(workspace: Path) -> list[MachineCheck]:
-    """Look at this machine. Starts nothing and changes nothing."""
+    """Examine this machine. Starts nothing and changes nothing."""
     return [
         MachineCheck(
             "Python 3.11",

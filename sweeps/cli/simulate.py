@@ -33,7 +33,7 @@ VARIANTS = 24
 _MOST_VARIANTS = 1_000
 
 SimulationProgress = Callable[[int, int, str], None]
-"""Takes sweeps done, sweeps in all, and what runs now."""
+"""Called with the number of finished sweeps, the total, and what runs now."""
 
 
 @click.command()

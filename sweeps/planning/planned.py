@@ -22,7 +22,7 @@ class PlannedUnder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedJob(PlannedUnder):
-    """What `Journal.ending` and `Journal.outcome` take."""
+    """A job as `Journal.ending` and `Journal.outcome` need it."""
 
     job: Job
 

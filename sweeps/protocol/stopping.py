@@ -221,7 +221,7 @@ def same_question(settled: Settled, protocol: Protocol) -> bool:
 
 
 def shuffled_order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:
-    """The jobs of one round, shuffled: by a hash of seed, round and key.
+    """The jobs of one round, shuffled by a hash of seed, round and key.
 
     The order does not depend on the order of `job_keys` or on the process. A job that is added later does not change
     the order of the others.

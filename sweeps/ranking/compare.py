@@ -206,7 +206,7 @@ def differing(a: Result, b: Result) -> list[str]:
 
 
 def welch(now_ms: Sequence[float], then_ms: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
-    """How many times as large the first are, from their mean logarithms. Fewer than two on a side: `None`.
+    """The ratio of `now_ms` to `then_ms`, from their mean logarithms; `None` if a side has fewer than two values.
 
     Raises `ValueError` for a value that is not a positive number.
     """

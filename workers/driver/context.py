@@ -30,7 +30,7 @@ class RunContext:
 
 @dataclass(slots=True)
 class DeviceProgress:
-    """How many blocks and accuracy passes of one device are done."""
+    """Counts the finished blocks and accuracy passes of one device."""
 
     device: str
     done: int = 0

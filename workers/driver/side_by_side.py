@@ -19,7 +19,7 @@ class Ask:
 
 
 Steps = Generator[Event | Ask, Any, Returned]
-"""One device's work: events, and what is to be asked of the device; `Returned` is the return value."""
+"""A generator of one device's events and `Ask`s; `Returned` is its return value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Driver:
         stop: Callable[[], bool],
         more: Mapping[str, int] | None = None,
     ) -> None:
-        """`more`: so many rounds more of these jobs (by key), which are measured already, and nothing else."""
+        """`more`: only measure this many further rounds of these jobs (by key), which are measured already."""
         self._plan = plan
         self._protocol = protocol_of(plan.sweep)
         self._journal = journal

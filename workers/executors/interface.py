@@ -42,7 +42,7 @@ class DeviceLane(Protocol):
     """One device, on any host. It handles one request at a time."""
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        """One of `workers.measure.requests`. Whatever goes wrong is a value too."""
+        """Handle one of `workers.measure.requests`. Every error is returned as a value."""
         ...
 
     def rest(self, seconds: float) -> None:

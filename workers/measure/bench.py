@@ -29,7 +29,7 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Request(ABC, Generic[AnswerT_co]):
-    """Something that a device is asked for one job: a value that goes through executor and lane to a bench.
+    """A request to a device for one job: a value that passes through executor and lane to a bench.
 
     A subclass defines one operation: its fields are the inputs, `answer` does the work.
     """
