@@ -15,7 +15,7 @@ from dashboard.views import registry as views
 from sweeps.errors import EdgeSweepError
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ComparisonConditions, SweepInfo
-from sweeps.spec.catalog import ViewEntry
+from sweeps.spec.entries import ViewEntry
 from sweeps.workspace import Workspace
 
 # Long lines are hard to read, so the page stays narrow on a wide screen. (Streamlit would print a docstring here.)

@@ -2,17 +2,22 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from sweeps.cli.devices import clean
+from sweeps.errors import DeviceError
 from sweeps.spec import catalog
 from sweeps.store import client as store
 from sweeps.workspace import Workspace
 from tests.workers.tiny_model import SOURCE
+from workers.doctor import examine
 
 TOY = Path(__file__).with_name("toy_package")
 ROOT = Path(__file__).parents[1]
@@ -25,6 +30,20 @@ grids: [{runtime: [toy], backend: [abacus], format: [table]}]
 objective: {constraints: []}
 protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none,
            sentinel_every: 0}
+"""
+IMPORTED = """
+import importlib.metadata, json
+read, original = [], importlib.metadata.entry_points
+def entry_points(**group):
+    read.append(group["group"])
+    return original(**group)
+importlib.metadata.entry_points = entry_points
+import workers.plan, workers.runtimes.registry, workers.devices.registry, sweeps.ranking.rank, sweeps.ranking.verdict
+import dashboard.views.registry
+before = [one for one in read if one.startswith("edgesweep.")]
+from sweeps.spec import catalog
+catalog.runtimes(), catalog.devices()
+print(json.dumps({"before": before, "after": [one for one in read if one.startswith("edgesweep.")]}))
 """
 NAME = "tiny · toy abacus fp32 nchw taught table"
 DRAWN = """
@@ -128,7 +147,49 @@ def test_the_schema_of_sweep_files_lists_what_it_brings() -> None:
     assert grid["runtime"]["items"]["enum"] == ["torchscript", "eager", "toy"]
     assert grid["backend"]["items"]["enum"] == ["cpu", "nnapi", "metal", "abacus"]
     assert grid["format"]["items"]["enum"] == ["pt", "ptl", "table"]
-    assert schema["properties"]["devices"]["items"]["pattern"].endswith("|toybox:[a-z]+)$")
+    assert schema["properties"]["devices"]["items"]["pattern"].endswith(r"|toybox:(\*|[a-z]+))$")
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "shelf"
+    folder.mkdir()
+    monkeypatch.setenv("TOY_SHELF", str(folder))
+    return folder
+
+
+def test_its_units_are_found_listed_and_planned_for_as_phones_are(home: Path, shelf: Path) -> None:
+    (home / "all.yaml").write_text(SWEEP.replace("toybox:red", "toybox:*"))
+    plan = ("plan", home / "all.yaml", "--workspace", home / "data", "--json")
+    none = edgesweep(*plan)
+    assert none.returncode == 1
+    assert "toybox:* finds no phone that can be measured\n  next: put a box on the shelf" in none.stderr
+    for colour in ("red", "blue", "grey"):
+        (shelf / colour).mkdir()
+    planned = edgesweep(*plan)
+    assert {job["device_id"] for job in printed(planned)["jobs"]} == {"toybox-red", "toybox-blue"}
+    assert "toybox:grey has no colour" in planned.stderr
+    # Without adb, which would start a server.
+    program = "from sweeps.spec import catalog; from sweeps.cli.main import main; del catalog.devices()['adb']; main()"
+    listed = printed(python("-c", program, "devices", "--workspace", home / "data", "--json"))
+    assert [device["name"] for device in listed["devices"]] == ["local", "toybox:blue", "toybox:red"]
+    assert listed["refused"] == [{"kind": "no_colour", "message": "toybox:grey has no colour", "next_step": "paint it"}]
+
+
+def test_its_units_are_cleaned_by_its_own_hands(shelf: Path) -> None:
+    for colour in ("red", "blue"):
+        (shelf / colour).mkdir()
+        (shelf / colour / "left over").touch()
+    done = edgesweep("devices", "clean", "toybox:red")
+    assert (done.returncode, done.stdout) == (0, "toybox:red: clean\n"), done.stderr
+    assert [file.parent.name for file in shelf.glob("*/*")] == ["blue"]
+
+
+@pytest.mark.parametrize("name", ["adb:", "adb:*", "adb", "local", "fake:steady", "nothing:at_all"])
+def test_what_is_no_unit_that_a_transport_finds_is_not_cleaned(name: str) -> None:
+    refused = CliRunner().invoke(clean, [name]).exception
+    assert isinstance(refused, DeviceError)
+    assert refused.message == f"{name!r} names no phone"
 
 
 def test_jobs_of_built_in_runtimes_have_the_same_keys_whether_it_is_installed_or_swept_with_them(home: Path) -> None:
@@ -153,14 +214,10 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(catalog, "_PROBLEMS", [])
-    readers = (catalog.runtimes, catalog.devices, catalog.views)
-    for reader in readers:
-        reader.cache_clear()
+    catalog._all.cache_clear()
     yield folder
     monkeypatch.undo()
-    for reader in readers:
-        reader.cache_clear()
+    catalog._all.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -175,3 +232,76 @@ def test_a_package_that_is_broken_is_left_out_with_the_reason(installed: Path, t
     (installed / "entry_points.txt").write_text(f"[edgesweep.runtimes]\nodd = {target}\n")
     assert list(catalog.runtimes()) == ["torchscript", "eager"]
     assert catalog.problems() == (f"odd of broken is left out: {problem}",)
+    (check,) = [check for check in examine(installed) if check.name == "other packages"]
+    assert (check.ok, check.needed) == (False, False)
+    assert check.found == f"odd of broken is left out: {problem}"
+    assert "package" in check.fix
+
+
+ENTRIES = """
+from dataclasses import replace
+from sweeps.metrics import Metric
+from sweeps.spec.catalog import EAGER
+from sweeps.spec.entries import DeviceEntry
+
+def box(pattern, name="box", unit="COLOUR", discovery=""):
+    return DeviceEntry(name=name, target="box:Box", unit=unit, unit_pattern=pattern, discovery=discovery)
+
+def counts(metric):
+    return replace(EAGER, name="counts", metrics=(Metric(metric, "Odd", "", "lower", 0),))
+
+ENTRY = """
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("box('[a-z')", "its unit_pattern '[a-z' is no regular expression: unterminated character set at position 0"),
+        ("box('a)(b')", "its unit_pattern 'a)(b' is no regular expression: unbalanced parenthesis at position 1"),
+        ("box('(?i)[a-z]+')", "its unit_pattern '(?i)[a-z]+' is no regular expression: global flags not at the start"),
+        ("box('')", "unit and unit_pattern need each other"),
+        ("box('[a-z]+', unit='')", "unit and unit_pattern need each other"),
+        ("box('[a-z]+', name='b.x')", "the name 'b.x' is not of small letters, digits and '_' only"),
+        ("box(None)", "unit and unit_pattern need each other"),
+        ("box(7)", "TypeError: first argument must be string or compiled pattern"),
+        ("replace(EAGER, name='odd', values={'colour': ('red',)})", "there is no build axis colour"),
+        ("counts('latency_p50_ms')", "'latency_p50_ms' cannot be the name of an extra metric"),
+    ],
+)
+def test_an_entry_that_is_wrong_is_left_out_and_sweep_files_are_read_as_without_it(
+    installed: Path, entry: str, problem: str
+) -> None:
+    kind = "devices" if entry.startswith("box") else "runtimes"
+    module = f"wrong_{abs(hash(entry))}"
+    (installed.parent / f"{module}.py").write_text(ENTRIES + entry)
+    (installed / "entry_points.txt").write_text(f"[edgesweep.{kind}]\nodd = {module}:ENTRY\n")
+    (reason,) = catalog.problems()
+    assert reason.startswith(f"odd of broken is left out: {problem}")
+    assert list(catalog.runtimes()) == ["torchscript", "eager"]
+    assert list(catalog.devices()) == ["local", "fake", "adb"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "there", "not_there"),
+    [
+        ("box('red|green')", ["box:red", "box:green"], ["green", "box:red|green", "box:*", "box"]),
+        ("box('red|green', discovery='m')", ["box:red", "box:green", "box:*"], ["green", "box:", "box:**"]),
+    ],
+)
+def test_a_pattern_of_units_holds_for_what_stands_behind_the_colon_alone(
+    installed: Path, entry: str, there: list[str], not_there: list[str]
+) -> None:
+    module = f"right_{abs(hash(entry))}"
+    (installed.parent / f"{module}.py").write_text(ENTRIES + entry)
+    (installed / "entry_points.txt").write_text(f"[edgesweep.devices]\nbox = {module}:ENTRY\n")
+    schema = re.compile("|".join(one.pattern for one in catalog.devices().values()))
+    for name in there:
+        assert catalog.device(name) == catalog.devices()["box"]
+        assert schema.fullmatch(name)
+    for name in not_there:
+        assert catalog.device(name) is None
+        assert not schema.fullmatch(name)
+
+
+def test_no_registry_reads_entry_points_before_it_is_used() -> None:
+    assert printed(python("-c", IMPORTED)) == {"before": [], "after": ["edgesweep.runtimes", "edgesweep.devices"]}

@@ -98,7 +98,7 @@ class Inquiry:
                 yield from (_answer(one, note=one.reason) for one in questions)
                 continue
             try:
-                attached = attach(facts.name, self._folder)
+                attached = attach(facts.name, self._folder, dict(facts.runners))
             except DeviceError as error:
                 yield from (_answer(one, note=error.message) for one in questions)
                 continue

@@ -28,8 +28,8 @@ from sweeps.ranking.compare import (
     welch,
 )
 from sweeps.ranking.export import Shipped
-from sweeps.ranking.verdict import UNSHIPPABLE
 from sweeps.records import Block, Failed, Job
+from sweeps.spec import catalog
 from sweeps.stats import Estimate, median
 from sweeps.store.run_content import fixed_performance_of, gate_of
 from sweeps.trust import disqualified
@@ -106,7 +106,7 @@ def check(
     assert expected.protocol is not None
     packed = _packed(shipped, path.parent)
     protocol = expected.protocol.resolve()
-    attached = attach(device, workspace.root)
+    attached = attach(device, workspace.root, [shipped.artifact.axes.runtime])
     facts = attached.facts
     bench = Bench(attached.device, workspace.root, facts, attached.programs)
     job = Job(
@@ -190,8 +190,8 @@ def _finding(ratio: Estimate, margin_percent: float) -> Finding:
 
 def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:
     artifact = shipped.artifact
-    if artifact.axes.runtime in UNSHIPPABLE:
-        raise EdgeSweepError(f"{shipped.expected.job} is not checked: {UNSHIPPABLE[artifact.axes.runtime]}")
+    if reason := catalog.unshippable(artifact.axes.runtime):
+        raise EdgeSweepError(f"{shipped.expected.job} is not checked: {reason}")
     path = folder / artifact.file
     try:
         content = path.read_bytes()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from sweeps.spec import catalog
 from workers.devices.adb.host import AdbHost
 from workers.devices.linux.sensors import host_temperature
 from workers.devices.local import local_facts
@@ -17,6 +18,7 @@ from workers.devices.virtual_phone.adbd import missing
 from workers.native.compiler import INSTALL, compiler
 
 _WORKERS = "pip install 'edgesweep[workers]'"
+_PACKAGES = "update that package or uninstall it; the rest works without it"
 _NEEDED_DISK_BYTES = 2 * 2**30
 
 
@@ -56,6 +58,7 @@ def examine(workspace: Path) -> list[MachineCheck]:
         ),
         *_torch_checks(),
         *_measuring_checks(workspace),
+        *(MachineCheck("other packages", False, problem, _PACKAGES) for problem in catalog.problems()),
     ]
 
 

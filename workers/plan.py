@@ -1,17 +1,18 @@
 """Collects the inputs of a plan: facts of devices, identities of models and data, what each runtime supports."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
-from sweeps.errors import HOST_KINDS, BuildError, DeviceError, in_one_line
+from sweeps.errors import HOST_KINDS, DeviceError, EdgeSweepError, in_one_line
 from sweeps.planning.axes import is_calibrated
 from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
 from sweeps.spec import catalog
+from sweeps.spec.entries import DeviceEntry
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
 from workers.devices import registry as devices
@@ -20,8 +21,6 @@ from workers.models import data
 from workers.models.identity import identify
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
-
-_BUILT_IN = frozenset(entry.name for entry in catalog.BUILT_IN_RUNTIMES)
 
 
 def plan_sweep(
@@ -50,10 +49,15 @@ def plan_sweep(
     references: dict[str, str] = {}
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
-        # Other packages must not change the keys of builds that do not use them.
-        versions = own_versions[name] | versions if name not in _BUILT_IN else versions | own_versions[name]
+        # What other packages bring moves nothing of the builds that are there without them.
+        own = name in catalog.BUILT_IN_NAMES
+        versions = versions | own_versions[name] if own else own_versions[name] | versions
         references |= runtimes.get(name).references()
-    facts = _devices(spec.devices, folder, references, before, tell)
+
+    def look(name: str) -> DeviceFacts:
+        return device_facts(name, folder, references, used, tell)
+
+    facts = _devices(spec.devices, folder, look, before, tell)
     identities = Identities(
         models={model.name: identify(model, roots) for model in networks},
         calibration_id=calibration.id,
@@ -69,10 +73,12 @@ def plan_sweep(
     return plan
 
 
-def device_facts(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts:
-    """Facts of a device. For this host and its virtual phones, with the backends that can only be checked. Raises
-    `DeviceError`."""
-    attached = attach(name, folder)
+def device_facts(
+    name: str, folder: Path, references: Mapping[str, str], used: Iterable[str], tell: Callable[[str], object]
+) -> DeviceFacts:
+    """Facts of a device; of this host and of its virtual phones, with the backends that it can check although they
+    do not have them. Raises `DeviceError`."""
+    attached = attach(name, folder, used, tell)
     attached.device.release()
     facts = attached.facts
     if not (catalog.is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE) or compiler() is None:
@@ -83,7 +89,7 @@ def device_facts(name: str, folder: Path, references: Mapping[str, str]) -> Devi
 def _devices(
     names: Sequence[str],
     folder: Path,
-    references: Mapping[str, str],
+    look: Callable[[str], DeviceFacts],
     before: Sequence[DeviceFacts],
     tell: Callable[[str], object],
 ) -> tuple[DeviceFacts, ...]:
@@ -92,16 +98,16 @@ def _devices(
     causes: set[str] = set()
     for name in dict.fromkeys(names):
         entry = catalog.device(name)
-        finder = entry.discovery if entry is not None and name == f"{entry.name}:*" else ""
+        every = entry if entry is not None and entry.discovery and name == f"{entry.name}:*" else None
         known = [
             facts
             for facts in before
             if entry is not None
             and entry.may_be_away
             and catalog.device(facts.name) == entry
-            and (finder or name == facts.name)
+            and (every or name == facts.name)
         ]
-        for facts in _all(name, finder, folder, references, tell) if finder else [_one(name, folder, references)]:
+        for facts in _all(every, look, tell) if every else [_one(name, look)]:
             if isinstance(facts, DeviceFacts):
                 first = found.setdefault(facts.device_id, facts)
                 if first.name != facts.name:
@@ -124,7 +130,7 @@ def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
     entry = catalog.device(one.name)
     if entry is None or not entry.discovery or catalog.device(other.name) != entry:
         return
-    if not devices.discovery(entry.discovery).are_one(one.name, other.name, folder):
+    if not devices.discovery(entry).are_one(one.name, other.name, folder):
         raise DeviceError(
             "ambiguous_serial",
             f"{one.name} and {other.name} are two phones that both call themselves {one.device_id}",
@@ -132,9 +138,9 @@ def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
         )
 
 
-def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts | DeviceError:
+def _one(name: str, look: Callable[[str], DeviceFacts]) -> DeviceFacts | DeviceError:
     try:
-        return device_facts(name, folder, references)
+        return look(name)
     except DeviceError as error:
         return error
     except Exception as error:  # noqa: BLE001  # any error: one phone must not stop the others
@@ -144,12 +150,13 @@ def _one(name: str, folder: Path, references: Mapping[str, str]) -> DeviceFacts 
 
 
 def _all(
-    asked: str, finder: str, folder: Path, references: Mapping[str, str], tell: Callable[[str], object]
+    entry: DeviceEntry, look: Callable[[str], DeviceFacts], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
-    """All devices of this host that match the sweep file's `adb:*`; if there are none, an error."""
-    names, refused = devices.discovery(finder).attached()
+    """All of one transport that hang on this host, as `adb:*` asks for; an error at the end for none."""
+    transport = devices.discovery(entry)
+    names, refused = transport.attached()
     count = 0
-    for facts in (_one(name, folder, references) for name in names):
+    for facts in (_one(name, look) for name in names):
         if isinstance(facts, DeviceFacts):
             count += 1
             yield facts
@@ -160,20 +167,26 @@ def _all(
     if not count:
         yield DeviceError(
             "no_phone",
-            f"{asked} finds no phone that can be measured" + (f" ({refused[0].message})" if refused else ""),
-            refused[0].next_step if refused else "attach one and allow USB debugging: `adb devices` must list it",
+            f"{entry.name}:* finds no phone that can be measured" + (f" ({refused[0].message})" if refused else ""),
+            refused[0].next_step if refused else transport.NEXT_STEP,
         )
 
 
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime) -> str | None:
-    """Why a device without Python cannot run this runtime, with the next step; `None` if it can."""
-    if facts.runtime_versions or catalog.is_host(facts.name):
+    """Why nothing of that runtime can run on a device without Python, with the way out; `None` where it can."""
+    own = runtime in catalog.BUILT_IN_NAMES
+    has_python = facts.runtime_versions and not facts.runners
+    if catalog.is_host(facts.name) or has_python or (facts.runtime_versions and own) or runtime in dict(facts.runners):
         return None
     try:
         runtimes.get(runtime).programs(facts)
-    except BuildError as error:
+    except EdgeSweepError as error:
         return error.one_line
-    return None
+    except Exception as error:  # of any kind: it is another package's code
+        if own:
+            raise
+        return f"the runtime {runtime} cannot be brought to {facts.name}: {in_one_line(error)}"
+    return None if own else f"the runtime {runtime} could not be brought to {facts.name}"
 
 
 def _supports(variant: Variant, facts: DeviceFacts) -> str | None:

@@ -5,7 +5,7 @@ import importlib
 from dashboard.data import Ranked
 from sweeps.ranking.values import DeviceRanking
 from sweeps.spec import catalog
-from sweeps.spec.catalog import ViewEntry
+from sweeps.spec.entries import ViewEntry
 
 BUILT_IN = (ViewEntry(name="ranking", title="Ranking", target="dashboard.views.ranking:show"),)
 

@@ -22,14 +22,14 @@ from sweeps.report import accelerators as accelerators_report
 from sweeps.report.devices import facts_document, print_devices
 from sweeps.report.progress import RunProgress
 from sweeps.report.tables import open_console
+from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.accelerators import Inquiry, nnapi_only
 from workers.devices import registry
-from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.discovery import attached
+from workers.devices.interface import Discovery
 from workers.measure.attach import attach
 from workers.models.prepared import PreparedModel
 from workers.plan import no_program
@@ -49,9 +49,9 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
     if context.invoked_subcommand is not None:
         return
     folder = Workspace.open(root).root
-    phones, refused = _phones()
+    phones, refused = registry.units()
     found = []
-    for name in (*registry.DEVICES, *phones):
+    for name in (*(entry.name for entry in catalog.devices().values() if not entry.unit), *phones):
         try:
             there = attach(name, folder)
         except DeviceError as error:
@@ -82,16 +82,16 @@ def clean(names: tuple[str, ...]) -> None:
     wanted: Sequence[str] = names
     refused: list[DeviceError] = []
     if not wanted:
-        wanted, refused = _phones()
+        wanted, refused = registry.units()
         if not wanted:
             click.echo("no phone is attached", err=True)
-    for phone in [_phone(name) for name in wanted]:
+    for name, transport in [(name, _transport(name)) for name in wanted]:
         try:
-            phone.clean()
+            transport.clean(name)
         except DeviceError as error:
             refused.append(error)
         else:
-            click.echo(f"adb:{plain(phone.serial)}: clean")
+            click.echo(f"{plain(name)}: clean")
     _tell(refused)
     if refused:
         sys.exit(1)
@@ -151,17 +151,9 @@ def _tell(refused: Sequence[DeviceError]) -> None:
         click.echo(plain(str(error)), err=True)
 
 
-def _phones() -> tuple[list[str], list[DeviceError]]:
-    try:
-        return attached()
-    except DeviceError as error:  # no adb server: the other devices can still be used
-        return [], [error]
-
-
-def _phone(name: str) -> AdbDevice:
-    kind, _, serial = name.partition(":")
-    if kind != "adb" or not serial or serial == "*":
-        raise DeviceError(
-            "unknown_device", f"{name!r} is not a phone", "list the phones with: edgesweep devices (adb:SERIAL)"
-        )
-    return AdbDevice(Path(), serial)
+def _transport(name: str) -> Discovery:
+    kind, _, unit = name.partition(":")
+    entry = catalog.devices().get(kind)
+    if entry is None or not entry.discovery or unit in ("", "*"):
+        raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
+    return registry.discovery(entry)

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sweeps.spec import catalog
+from sweeps.spec.entries import BackendEntry
 from sweeps.variant import DEFAULT_GRANULARITY, Variant
 
 _DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
@@ -62,7 +63,7 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
     return replace(variant, reduced_range=onednn and saturates_int8(abi, cpu_features))
 
 
-def _fixed(backend: catalog.BackendEntry | None, precision: str) -> dict[str, Any]:
+def _fixed(backend: BackendEntry | None, precision: str) -> dict[str, Any]:
     if backend is None:
         return {}
     return {**backend.fixed, **(backend.int8_fixed if precision == "int8" else {})}

@@ -16,8 +16,8 @@ from sweeps.metrics import METRICS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.ranking.compare import Result, SessionConditions
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
-from sweeps.ranking.verdict import UNSHIPPABLE
 from sweeps.results import read_rows
+from sweeps.spec import catalog
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 
@@ -189,8 +189,8 @@ def export_candidate(
     row = next(row for row in read_rows(frame, ranking.sweep) if row.job_key == candidate.job_key)
     source = workspace.artifact(candidate.build_key)
     manifest = Manifest.read(source)
-    if manifest.runtime in UNSHIPPABLE:
-        raise EdgeSweepError(f"{candidate.name} cannot be shipped: {UNSHIPPABLE[manifest.runtime]}", "export another")
+    if reason := catalog.unshippable(manifest.runtime):
+        raise EdgeSweepError(f"{candidate.name} cannot be shipped: {reason}", "export another")
     _check(source / manifest.file, manifest)
     shipped = Shipped(
         artifact=manifest.model_copy(update={"eval": None}),  # the evaluation file stays in the workspace

@@ -16,9 +16,6 @@ Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 """In the order of a ranking."""
 
-UNSHIPPABLE = catalog.unshippable()
-"""Runtimes that cannot win, and why."""
-
 INTERVALS = {
     "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
     "accuracy_drop_points": ("accuracy_drop_low_points", "accuracy_drop_high_points"),
@@ -87,8 +84,8 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
         unresolved.insert(0, f"{metric} is not known: {_why_unknown(row, metric)}")
     verdict: Verdict = "pass"
     why: list[str] = []
-    if row.runtime in UNSHIPPABLE:
-        verdict, why = "disqualified", [UNSHIPPABLE[row.runtime]]
+    if unshippable := catalog.unshippable(row.runtime):
+        verdict, why = "disqualified", [unshippable]
     elif distrusted:
         verdict = "disqualified"
         why = [f"{name}: {TRUST[name].advice if name in TRUST else 'not a known label'}" for name in distrusted]

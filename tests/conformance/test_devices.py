@@ -11,13 +11,15 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import DeviceError
+from sweeps.spec import catalog
 from workers.devices import registry
 from workers.devices.interface import Device
 from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
 
 # `steady` has a fixed-performance mode, `hot` has none.
 NAMED = {"fake": ("steady", "hot")}
-NAMES = [*registry.DEVICES, *(f"{kind}:{one}" for kind, ones in NAMED.items() for one in ones)]
+NAMES = [name for name, entry in catalog.devices().items() if not entry.unit]
+NAMES += [f"{kind}:{one}" for kind, ones in NAMED.items() for one in ones]
 HOSTILE = ["plain.bin", "two words", "it's", 'say "hi"', "$(touch x); rm -rf *", "a\nb", "-rf", "ünï.bin", "%s {0} *?["]
 
 

@@ -14,6 +14,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import resolve_variant
+from sweeps.spec import catalog
 from sweeps.variant import Variant
 from tests.workers.runtimes.runs import asking_for
 from workers.models.package import BuildInputs, ModelPackage
@@ -72,7 +73,7 @@ def inputs() -> BuildInputs:
     )
 
 
-@pytest.fixture(scope="module", params=sorted(registry.RUNTIMES))
+@pytest.fixture(scope="module", params=sorted(catalog.runtimes()))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

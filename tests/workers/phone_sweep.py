@@ -27,9 +27,9 @@ from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
 from tests import shared
 from tests.fresh_mlflow import fresh_mlflow
+from tests.transports import stand_in
 from tests.workers.tiny_model import SOURCE
 from tests.workers.tiny_sweep import Sweep
-from workers.devices import registry
 from workers.devices.adb.attempt import leads_attempt
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
@@ -87,7 +87,7 @@ def running(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[lis
         for phone in phones:
             # The server starts with the first, which takes longer than a test is patient.
             assert AdbHost(port).connect(phone.serial)
-        patch.setitem(registry.NAMED, "adb", f"{__name__}:{ImpatientPhone.__name__}")
+        stand_in(patch, "adb", f"{__name__}:{ImpatientPhone.__name__}")
         yield phones
 
 

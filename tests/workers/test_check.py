@@ -19,10 +19,10 @@ from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import gallery
+from tests.transports import stand_in
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.check import ManifestCheck, _judged, check
-from workers.devices import registry as devices
 from workers.devices.fake import runner as fake_runner
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Completed, Sensors
@@ -197,7 +197,7 @@ class WarmAtFirst(FakeDevice):
 def test_a_bad_block_is_left_out_where_there_are_enough_without_it_as_in_a_sweep(
     shipped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rounds: int, finding: str, counted: int
 ) -> None:
-    monkeypatch.setitem(devices.NAMED, "fake", f"{__name__}:WarmAtFirst")
+    stand_in(monkeypatch, "fake", f"{__name__}:WarmAtFirst")
     blocks: list[Block] = []
     found = check_gated(shipped, tmp_path, rounds, blocks)
     assert [("gate_timeout" in block.labels) for block in blocks] == [True, *[False] * (rounds - 1)]
@@ -228,7 +228,7 @@ class Orphaned(FakeDevice):
 def test_what_an_earlier_run_left_on_the_device_is_ended_and_not_waited_for(
     shipped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(devices.NAMED, "fake", f"{__name__}:Orphaned")
+    stand_in(monkeypatch, "fake", f"{__name__}:Orphaned")
     blocks: list[Block] = []
     found = check_gated(shipped, tmp_path, 2, blocks)
     assert [block.conditions.waited_seconds for block in blocks] == [0.0, 0.0]
@@ -238,7 +238,7 @@ def test_what_an_earlier_run_left_on_the_device_is_ended_and_not_waited_for(
 def test_a_device_whose_orphan_does_not_end_is_given_back(
     shipped, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(devices.NAMED, "fake", f"{__name__}:Orphaned")
+    stand_in(monkeypatch, "fake", f"{__name__}:Orphaned")
     monkeypatch.setattr(Orphaned, "stays", True)
     monkeypatch.setattr(Orphaned, "released", 0)
     blocks: list[Block] = []

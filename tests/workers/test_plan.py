@@ -1,12 +1,14 @@
 """What a sweep is planned for: phones that say nonsense, and files that cannot be brought to them."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
+from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from tests.workers.tiny_sweep import Sweep
 from workers import plan as planner
@@ -15,17 +17,24 @@ from workers.devices.adb import discovery as adb_discovery
 from workers.devices.fake.device import FakeDevice
 from workers.measure import attach as attaching
 from workers.measure.attach import Attached, attach
-from workers.runtimes.interface import Program
+from workers.runtimes.interface import Program, RunnerIdentity, StockTool
 from workers.runtimes.torchscript.runtime import TorchScript
 
 ONE = GridSpec(precision=("fp32",), layout=("nhwc",))
+
+
+class Bare(FakeDevice):
+    """A phone without Python."""
+
+    def facts(self) -> DeviceFacts:
+        return replace(super().facts(), runtime_versions=())
 
 
 @pytest.fixture
 def two_phones(monkeypatch: pytest.MonkeyPatch) -> None:
     """`adb:good`, and `adb:odd`, whose facts nobody can make sense of."""
 
-    def attached(name: str, folder: Path) -> Attached:
+    def attached(name: str, folder: Path, *_: object) -> Attached:
         found = attach("fake:steady", folder)
         if name == "adb:odd":
             raise ValueError("invalid literal for int(): 'many'\nTraceback")
@@ -64,14 +73,92 @@ def test_a_runner_that_can_not_be_read_is_an_error_that_names_the_phone_and_the_
     runner = tmp_path / "edgesweep_runner_full"  # a folder, which nobody can read as a file
     runner.mkdir()
 
-    class Bare(FakeDevice):
-        """A phone without Python."""
-
-        def facts(self) -> DeviceFacts:
-            return replace(super().facts(), runtime_versions=())
-
     monkeypatch.setattr(devices, "connect", lambda _, folder: Bare(folder, "steady"))
     monkeypatch.setattr(TorchScript, "programs", lambda *_: {"pt": Program(path=str(runner))})
     with pytest.raises(DeviceError, match=f"fake:steady .*{runner.name}") as caught:
         attaching.attach("fake:steady", tmp_path)
     assert caught.value.kind == "os_error"
+
+
+@dataclass(frozen=True)
+class Tool:
+    """What is known of a program without asking it."""
+
+    name: str
+
+    def identity(self) -> RunnerIdentity:
+        return RunnerIdentity(
+            runner=f"{self.name}-runner 1", runtime_version=f"{self.name} 7", qengines=(self.name,), accelerators=()
+        )
+
+
+class Abacus:
+    """A runtime of another package, with a program for phones."""
+
+    def programs(self, facts: DeviceFacts) -> dict[str, Program]:
+        return {"table": Program(path=__file__, tool=Tool("abacus"))}
+
+
+class Rude(Abacus):
+    """One that ends in an error of its own."""
+
+    def programs(self, facts: DeviceFacts) -> dict[str, Program]:
+        raise RuntimeError(f"{facts.abi} is beneath us")
+
+
+OTHERS = {"abacus": f"{__name__}:Abacus", "rude": f"{__name__}:Rude", "gone": "library_that_nobody_has:Gone"}
+
+
+@pytest.fixture
+def bare_phone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phone to which programs are brought, on a machine where other packages have runtimes for it."""
+    monkeypatch.setattr(devices, "connect", lambda _, folder: Bare(folder, "steady"))
+    monkeypatch.setattr(
+        TorchScript, "programs", lambda *_: {"pt": Program(path=__file__, tool=cast(StockTool, Tool("mobile")))}
+    )
+    for name, target in OTHERS.items():
+        monkeypatch.setitem(catalog.runtimes(), name, replace(catalog.EAGER, name=name, target=target))
+
+
+@pytest.mark.usefixtures("bare_phone")
+def test_a_phone_has_the_same_fingerprint_whatever_runtimes_other_packages_bring(tmp_path: Path) -> None:
+    told: list[str] = []
+    without = attach("fake:steady", tmp_path, ["torchscript"], told.append)
+    assert without.programs.keys() == {("torchscript", "pt")}
+    assert without.facts.runners == (("torchscript", "mobile-runner 1"),)
+    assert told == []
+    used = attach("fake:steady", tmp_path, ["torchscript", *OTHERS], told.append)
+    assert used.programs.keys() == {("torchscript", "pt"), ("abacus", "table")}
+    assert used.facts.fingerprint == without.facts.fingerprint
+    assert used.facts == replace(without.facts, runners=used.facts.runners)
+    # Its version is in the keys of its own jobs, with its runner's.
+    assert dict(used.facts.runners)["abacus"] == "abacus-runner 1 and abacus 7"
+    gone, rude = sorted(told)
+    assert gone.startswith("fake:steady: the runtime gone is left out: the runtime gone cannot be loaded: ")
+    assert rude.startswith("fake:steady: the runtime rude is left out: RuntimeError: ")
+
+
+@pytest.mark.usefixtures("bare_phone")
+def test_what_a_broken_runtime_of_another_package_would_run_is_skipped_with_its_reason(tmp_path: Path) -> None:
+    facts = attach("fake:steady", tmp_path, OTHERS).facts
+    assert planner.no_program(facts, "torchscript") is None
+    assert planner.no_program(facts, "abacus") is None
+    assert "RuntimeError: " in str(planner.no_program(facts, "rude"))
+    assert "library_that_nobody_has" in str(planner.no_program(facts, "gone"))
+
+
+@pytest.mark.usefixtures("bare_phone")
+def test_a_phone_that_is_away_while_another_packages_program_is_brought_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought = [False]
+
+    def push(_: FakeDevice, source: Path, name: str, *, sha256: str | None = None) -> str:
+        if brought[0]:
+            raise DeviceError("offline", "fake:steady is away")
+        brought[0] = True
+        return name
+
+    monkeypatch.setattr(Bare, "push", push, raising=False)
+    with pytest.raises(DeviceError, match="is away"):
+        attach("fake:steady", tmp_path, ["abacus"])

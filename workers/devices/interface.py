@@ -106,10 +106,17 @@ class Device(Protocol):
 class Discovery(Protocol):
     """A module that finds the units of one transport that hang on this host."""
 
+    NEXT_STEP: str
+    """What to do where there is none."""
+
     def attached(self) -> tuple[list[str], list[DeviceError]]:
         """Those that can be measured on, as sweep files name them, each once; and why others cannot."""
         ...
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:
         """Whether two names, whose facts tell the same unit, really are one. Raises `DeviceError`."""
+        ...
+
+    def clean(self, name: str) -> None:
+        """Delete all of EdgeSweep's files there. Raises `DeviceError`."""
         ...

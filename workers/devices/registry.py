@@ -4,44 +4,65 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-from sweeps.errors import DeviceError, did_you_mean
+from sweeps.errors import DeviceError, did_you_mean, in_one_line
 from sweeps.spec import catalog
+from sweeps.spec.entries import DeviceEntry
 from workers.devices.interface import Device, Discovery
-
-DEVICES = {name: entry.target for name, entry in catalog.devices().items() if not entry.unit}
-"""Devices that are there by themselves, by name -> `module:Class(folder)`, imported when it is needed."""
-
-NAMED = {name: entry.target for name, entry in catalog.devices().items() if entry.unit}
-"""Kinds of which a sweep file names one, as in `fake:hot` -> `module:Class(folder, name)`. Nobody gets one unasked."""
 
 
 def connect(name: str, folder: Path) -> Device:
     """The device that a sweep file calls `name`; `folder` is where it may keep files on this host.
 
-    Raises `DeviceError("unknown_device", ...)`.
+    Raises `DeviceError`: `unknown_device`, and `broken_transport` where another package's cannot be loaded.
     """
-    kind, colon, one = name.partition(":")
-    device: Device
-    if name in DEVICES:
-        device = _class(DEVICES[name])(folder)
-    elif colon and kind in NAMED:
-        device = _class(NAMED[kind])(folder, one)
-    else:
-        known = [*DEVICES, *NAMED]
+    kind, colon, unit = name.partition(":")
+    entry = catalog.devices().get(kind)
+    if entry is None or bool(entry.unit) != bool(colon):
+        # Those that are there by themselves first.
+        known = sorted(catalog.devices().values(), key=lambda entry: bool(entry.unit))
         raise DeviceError(
             "unknown_device",
-            f"there is no device called {name!r}{did_you_mean(kind, known)}",
-            f"use one of: {', '.join([*DEVICES, *(f'{kind}:NAME' for kind in NAMED)])}",
+            f"there is no device called {name!r}{did_you_mean(kind, [entry.name for entry in known])}",
+            f"use one of: {', '.join(f'{entry.name}:NAME' if entry.unit else entry.name for entry in known)}",
         )
+    make = _loaded(entry, entry.target)
+    device: Device = make(folder, unit) if entry.unit else make(folder)
     return device
 
 
-def discovery(module: str) -> Discovery:
-    """What finds the units of one transport (`DeviceEntry.discovery`)."""
-    found: Discovery = importlib.import_module(module)
+def discovery(entry: DeviceEntry) -> Discovery:
+    """What finds the units of a transport that has such a module. Raises `DeviceError`."""
+    found: Discovery = _loaded(entry, entry.discovery)
     return found
 
 
-def _class(path: str) -> Any:
-    module, _, class_name = path.partition(":")
-    return getattr(importlib.import_module(module), class_name)
+def units() -> tuple[list[str], list[DeviceError]]:
+    """All that hang on this host, of every transport that finds its own; and why others cannot be measured on."""
+    names: list[str] = []
+    refused: list[DeviceError] = []
+    for entry in catalog.devices().values():
+        if not entry.discovery:
+            continue
+        try:
+            found, troubles = discovery(entry).attached()
+        except DeviceError as error:  # no adb server: the other devices are there all the same
+            refused.append(error)
+        else:
+            names += found
+            refused += troubles
+    return names, refused
+
+
+def _loaded(entry: DeviceEntry, target: str) -> Any:
+    module, _, name = target.partition(":")
+    try:
+        found = importlib.import_module(module)
+        return getattr(found, name) if name else found
+    except Exception as error:
+        if entry in catalog.BUILT_IN_DEVICES:
+            raise
+        raise DeviceError(
+            "broken_transport",
+            f"the transport {entry.name} cannot be loaded: {in_one_line(error)}",
+            "repair or uninstall the package that brings it",
+        ) from error

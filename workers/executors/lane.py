@@ -59,9 +59,9 @@ class Lane:
             self._bench = None
 
     def _attached(self) -> Bench:
-        found = attach(self._asked.name, self._folder)
         asked = self._asked
-        # Compared too, because the runner is in the job keys, not in the fingerprint.
+        found = attach(asked.name, self._folder, dict(asked.runners))
+        # The runner is in the keys of its jobs, not in the fingerprint.
         if any(getattr(found.facts, name) != getattr(asked, name) for name in ("device_id", "fingerprint", "runners")):
             found.device.release()
             raise DeviceError(

@@ -1,12 +1,13 @@
 """Makes a device ready to run artifacts: pushes the runtimes' programs to one that has no Python."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import BuildError, DeviceError, RunnerError
+from sweeps.errors import ABSENT_KINDS, BuildError, DeviceError, EdgeSweepError, RunnerError, in_one_line
+from sweeps.spec import catalog
 from workers.devices import registry as devices
 from workers.devices.interface import Device
 from workers.devices.local import from_os_error
@@ -26,11 +27,15 @@ class Attached:
     """By runtime and format. Empty where this host's Python is the device's too."""
 
 
-def attach(name: str, folder: Path) -> Attached:
+def attach(
+    name: str, folder: Path, used: Iterable[str] = (), tell: Callable[[str], object] = lambda _: None
+) -> Attached:
     """The device that a sweep file calls `name`; `folder` is where it may keep files on this host.
 
-    Where there is no program for its ABI, its facts name no runtime. A phone is leased from here on: pushing programs
-    would disturb what another process measures there. Raises `DeviceError`.
+    It is brought the programs of the built-in runtimes, so that its fingerprint is the same in every sweep, and those
+    of the other runtimes that are `used`. Where one of the others cannot be brought, `tell` is told why, and the rest
+    is there without it. Where there is no program for its ABI, its facts name no runtime. A phone is leased from here
+    on: pushing programs would disturb what another process measures there. Raises `DeviceError`.
     """
     device = devices.connect(name, folder)
     facts = device.facts()
@@ -38,27 +43,52 @@ def attach(name: str, folder: Path) -> Attached:
         return Attached(device, facts)
     device.take_lease()
     try:
-        return _with_programs(device, facts)
+        return _with_programs(device, facts, sorted({*used} - catalog.BUILT_IN_NAMES), tell)
     except BaseException:
         device.release()
         raise
 
 
-def _with_programs(device: Device, facts: DeviceFacts) -> Attached:
+def _with_programs(
+    device: Device, facts: DeviceFacts, others: Iterable[str], tell: Callable[[str], object]
+) -> Attached:
     programs: dict[tuple[str, str], Program] = {}
     told: dict[str, tuple[RunnerIdentity, ...]] = {}
-    for runtime_name in runtimes.RUNTIMES:
-        runtime = runtimes.get(runtime_name)
+    for name in sorted(catalog.BUILT_IN_NAMES):
+        brought, told[name] = _brought(device, facts, name)
+        programs |= brought
+    facts = _with(facts, {name: several for name, several in told.items() if several})
+    for name in others:
         try:
-            found = runtime.programs(facts)
-        except BuildError as error:
-            if error.kind == "no_runner":
-                continue
-            raise DeviceError(error.kind, error.message, error.next_step) from error
-        there = {program: replace(program, path=_push(device, Path(program.path))) for program in found.values()}
-        programs |= {(runtime_name, kind): there[program] for kind, program in found.items()}
-        told[runtime_name] = tuple(dict.fromkeys(_introduction(device, runtime, one) for one in there.values()))
-    return Attached(device, _with(facts, told), programs)
+            brought, several = _brought(device, facts, name)
+        except Exception as error:  # of any kind: it is another package's code
+            if isinstance(error, DeviceError) and error.kind in ABSENT_KINDS:
+                raise
+            why = error.one_line if isinstance(error, EdgeSweepError) else in_one_line(error)
+            tell(f"{facts.name}: the runtime {name} is left out: {why}")
+            continue
+        programs |= brought
+        if several:
+            # Not among the versions that the fingerprint is made from: those say what built-in jobs ran on.
+            words = _all(word for one in several for word in (one.runner, one.runtime_version))
+            facts = replace(facts, runners=(*facts.runners, (name, words)))
+    return Attached(device, facts, programs)
+
+
+def _brought(
+    device: Device, facts: DeviceFacts, name: str
+) -> tuple[dict[tuple[str, str], Program], tuple[RunnerIdentity, ...]]:
+    """The programs of one runtime there, by runtime and format, and what they tell of themselves; none without one."""
+    runtime = runtimes.get(name)
+    try:
+        found = runtime.programs(facts)
+    except BuildError as error:
+        if error.kind == "no_runner":
+            return {}, ()
+        raise DeviceError(error.kind, error.message, error.next_step) from error
+    there = {program: replace(program, path=_push(device, Path(program.path))) for program in found.values()}
+    identities = tuple(dict.fromkeys(_introduction(device, runtime, one) for one in there.values()))
+    return {(name, kind): there[program] for kind, program in found.items()}, identities
 
 
 def _push(device: Device, file: Path) -> str:

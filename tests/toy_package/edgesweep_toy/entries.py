@@ -1,7 +1,7 @@
 """What EdgeSweep's catalog is told. Imports nothing of what it describes."""
 
 from sweeps.metrics import Metric
-from sweeps.spec.catalog import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry
+from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry
 
 RUNTIME = RuntimeEntry(
     name="toy",
@@ -11,5 +11,11 @@ RUNTIME = RuntimeEntry(
     values={"format": ("table",)},
     metrics=(Metric("toy_multiplications", "Multiplications per image", "×", "lower", 0),),
 )
-DEVICE = DeviceEntry(name="toybox", target="edgesweep_toy.device:Toybox", unit="COLOUR", unit_pattern="[a-z]+")
+DEVICE = DeviceEntry(
+    name="toybox",
+    target="edgesweep_toy.device:Toybox",
+    unit="COLOUR",
+    unit_pattern="[a-z]+",
+    discovery="edgesweep_toy.shelf",
+)
 VIEW = ViewEntry(name="toys", title="Toys", target="edgesweep_toy.view:show")

@@ -19,8 +19,8 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from tests.gallery import RememberingHost
+from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
-from workers.devices import registry
 from workers.devices.fake.device import FakeDevice, Faults
 from workers.driver import contests
 from workers.driver.events import AttemptFailed, Away, DeviceChanged, Left, Waiting
@@ -56,7 +56,7 @@ class KnownPhone(FakeDevice):
 @pytest.fixture(autouse=True)
 def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KnownPhone, "latencies", Latencies())
-    monkeypatch.setitem(registry.NAMED, "fake", f"{__name__}:{KnownPhone.__name__}")
+    stand_in(monkeypatch, "fake", f"{__name__}:{KnownPhone.__name__}")
 
 
 class SimulatedPhones(InlineExecutor):

@@ -1,16 +1,18 @@
 import importlib
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from sweeps.errors import EdgeSweepError
+from sweeps.spec import catalog
 from workers.runtimes import registry
 
 
 def test_every_name_in_the_table_is_a_class_that_knows_its_name() -> None:
-    for name, target in registry.RUNTIMES.items():
-        module, _, attribute = target.partition(":")
+    for name, entry in catalog.runtimes().items():
+        module, _, attribute = entry.target.partition(":")
         assert getattr(importlib.import_module(module), attribute).name == name
 
 
@@ -27,10 +29,21 @@ def test_a_name_like_none_is_told_all_names() -> None:
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(registry.RUNTIMES, "other", "library_that_nobody_has:Other")
+    lacking = replace(catalog.EAGER, target="library_that_nobody_has:Other")
+    monkeypatch.setitem(catalog.runtimes(), "eager", lacking)
     with pytest.raises(EdgeSweepError, match="library_that_nobody_has") as caught:
-        registry.get("other")
+        registry.get("eager")
     assert caught.value.next_step == "pip install 'edgesweep[workers]'"
+
+
+@pytest.mark.parametrize("target", ["library_that_nobody_has:Other", "workers.runtimes.registry:nothing"])
+def test_a_runtime_of_another_package_that_cannot_be_loaded_is_named_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.setitem(catalog.runtimes(), "other", replace(catalog.EAGER, name="other", target=target))
+    with pytest.raises(EdgeSweepError, match="the runtime other cannot be loaded: ") as caught:
+        registry.get("other")
+    assert "package" in caught.value.next_step
 
 
 def test_planning_with_a_runtime_imports_no_torch() -> None:

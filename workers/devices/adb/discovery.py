@@ -6,6 +6,8 @@ from sweeps.errors import DeviceError
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost, trouble
 
+NEXT_STEP = "attach one and allow USB debugging: `adb devices` must list it"
+
 
 def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]:
     """The phones that take commands, as `adb:SERIAL`, each once; and why others do not.
@@ -48,3 +50,8 @@ def are_one(name: str, other: str, folder: Path) -> bool:
     Raises `DeviceError`.
     """
     return len({AdbDevice(folder, one.partition(":")[2]).boot_id() for one in (name, other)}) == 1
+
+
+def clean(name: str) -> None:
+    """Delete all files of EdgeSweep on the phone. Raises `DeviceError`."""
+    AdbDevice(Path(), name.partition(":")[2]).clean()

@@ -34,6 +34,7 @@ from tests.conformance.test_devices import (  # noqa: F401  # the same checks, o
     test_the_clock_never_goes_back_and_rest_lets_it_pass,
     test_what_is_pushed_can_be_run_on,
 )
+from tests.transports import stand_in
 from tests.workers.adb_server import kill_server
 from tests.workers.phone_sweep import (
     PAUSE,
@@ -46,7 +47,6 @@ from tests.workers.phone_sweep import (
     sizes,
     tidied_up,
 )
-from workers.devices import registry
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.discovery import attached
 from workers.devices.adb.facts import parse_battery, parse_properties
@@ -83,7 +83,7 @@ def phone(shared_phone: VirtualPhone) -> Iterator[VirtualPhone]:
 
 @pytest.fixture
 def name(phone: VirtualPhone, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setitem(registry.NAMED, "adb", "workers.devices.adb.device:AdbDevice")
+    stand_in(monkeypatch, "adb", "workers.devices.adb.device:AdbDevice")
     return f"adb:{phone.serial}"
 
 

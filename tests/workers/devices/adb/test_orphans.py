@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from sweeps.cli import main as cli
 from sweeps.errors import DeviceError
+from tests.transports import stand_in
 from tests.workers.phone_sweep import eventually, programs_on, tidied_up
-from workers.devices import registry
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.facts import benchmark, parse_processes
 from workers.devices.virtual_phone.phone import VirtualPhone
@@ -98,7 +98,7 @@ def test_a_phone_that_was_listed_is_free_again(
     phone: VirtualPhone, device: AdbDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.boot_id()
-    monkeypatch.setitem(registry.NAMED, "adb", f"{__name__}:Kept")
+    stand_in(monkeypatch, "adb", f"{__name__}:Kept")
     listed = CliRunner().invoke(cli.main, ["devices", "--json", "--workspace", str(tmp_path / "data")])
     document = json.loads(re.sub(r"\A[^{]*", "", listed.stdout))
     assert f"adb:{phone.serial}" in [one["name"] for one in document["devices"]]

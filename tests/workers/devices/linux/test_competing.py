@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from sweeps.spec import catalog
 from workers.devices.linux.competing import benchmark_name, is_runner
 from workers.runtimes import registry
 from workers.runtimes.interface import RunRequest
@@ -26,7 +27,7 @@ def test_our_program_is_one_under_the_name_that_it_is_brought_with(file: str) ->
     assert is_runner(registry.get("torchscript").command(REQUEST, program))
 
 
-@pytest.mark.parametrize("name", sorted(registry.RUNTIMES))
+@pytest.mark.parametrize("name", sorted(catalog.runtimes()))
 def test_the_runner_of_every_runtime_is_one(name: str) -> None:
     argv = registry.get(name).command(REQUEST)
     assert is_runner(argv)

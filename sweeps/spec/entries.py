@@ -1,0 +1,165 @@
+"""Entries of the catalog: what this project, or another package, says of a runtime, a transport or a view.
+
+Another package adds its own by an entry point that names one entry of a kind below:
+
+    [project.entry-points."edgesweep.runtimes"]
+    toy = "edgesweep_toy.entries:RUNTIME"
+
+The groups are `edgesweep.runtimes`, `edgesweep.devices` and `edgesweep.views`. An entry costs no import of what it
+describes: classes stay text, `module:Class`, until they are needed. One that is wrong is left out, with the reason.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from sweeps.errors import in_one_line
+from sweeps.metrics import Metric, is_extra_name
+from sweeps.variant import Variant
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+
+Value = str | bool | int
+"""What a build axis may hold."""
+
+_AXES = frozenset(one.name for one in fields(Variant))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendEntry:
+    """Where the operators of one runtime run, and which build axes have a choice there."""
+
+    name: str
+    title: str = ""
+    """For people; the name, if left out."""
+    axes: frozenset[str] = frozenset()
+    """The build axes that have a choice here, besides those of the runtime."""
+    fp32_axes: frozenset[str] = frozenset()
+    """Of fp32 alone."""
+    int8_axes: frozenset[str] = frozenset()
+    """Of int8 alone."""
+    fixed: Mapping[str, Value] = field(default_factory=dict)
+    """What an axis without a choice has; one that is not named has the default of `Variant`."""
+    int8_fixed: Mapping[str, Value] = field(default_factory=dict)
+    """The same for int8 alone."""
+    builds_apart: bool = False
+    """Its builds have no long stage in common with those of the runtime's other backends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeEntry:
+    """A toolchain that builds, and a program that runs what it built."""
+
+    name: str
+    target: str
+    """`module:Class` of a `workers.runtimes.interface.Runtime`, made without arguments."""
+    backends: tuple[BackendEntry, ...]
+    axes: frozenset[str] = frozenset()
+    """The build axes that have a choice whatever the backend: of `backend`, `precision` and `layout`, some or all."""
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What a sweep file may write into the axes of text. An axis that is left out takes what other runtimes have."""
+    unshippable: str = ""
+    """Why nothing of it can win; empty where it can."""
+    metrics: tuple[Metric, ...] = ()
+    """Figures that its runner tells besides those of every runner (`extra_metrics`)."""
+
+    def backend(self, name: str) -> BackendEntry | None:
+        return next((one for one in self.backends if one.name == name), None)
+
+    def wrong(self) -> str:
+        axes = self.axes.union(self.values, *({*one.axes, *one.fp32_axes, *one.int8_axes} for one in self.backends))
+        axes = axes.union(*({*one.fixed, *one.int8_fixed} for one in self.backends))
+        if unknown := sorted(axes - _AXES):
+            return f"there is no build axis {unknown[0]}"
+        taken = [one.name for one in self.metrics if not is_extra_name(one.name)]
+        return f"{taken[0]!r} cannot be the name of an extra metric" if taken else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceEntry:
+    """A transport: how something that measures is reached. A sweep file writes its name, or `name:unit`."""
+
+    name: str
+    target: str
+    """`module:Class` of a `workers.devices.interface.Device`, made of a folder, and of the unit where it has one."""
+    unit: str = ""
+    """What stands behind the colon, for people: `SERIAL`. Empty where there is but one, which then is always there."""
+    unit_pattern: str = ""
+    """Regular expression of it; the `*` of `name:*` is not part of it."""
+    is_host: bool = False
+    """It is this machine itself: its Python runs there, and builds disturb what is measured."""
+    simulated: bool = False
+    may_be_away: bool = False
+    """One that was planned for and is not there now keeps its results, and its jobs wait."""
+    discovery: str = ""
+    """Module that finds all units (see `workers.devices.interface.Discovery`), which a sweep file writes as `name:*`;
+    empty where nothing does."""
+
+    @property
+    def pattern(self) -> str:
+        """Regular expression of the names that a sweep file may write."""
+        if not self.unit:
+            return self.name
+        if self.discovery:
+            return rf"{self.name}:(\*|{self.unit_pattern})"
+        return f"{self.name}:({self.unit_pattern})" if "|" in self.unit_pattern else f"{self.name}:{self.unit_pattern}"
+
+    def wrong(self) -> str:
+        if bool(self.unit) != bool(self.unit_pattern):
+            return "unit and unit_pattern need each other"
+        try:
+            re.compile(self.unit_pattern), re.compile(self.pattern)
+        except re.error as error:
+            return f"its unit_pattern {self.unit_pattern!r} is no regular expression: {error}"
+        return ""
+
+    @property
+    def usages(self) -> tuple[str, ...]:
+        """As people write it."""
+        if not self.unit:
+            return (self.name,)
+        return (f"{self.name}:{self.unit}", f"{self.name}:*") if self.discovery else (f"{self.name}:{self.unit}",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewEntry:
+    """A view of the dashboard: what it draws of one model on one device."""
+
+    name: str
+    title: str
+    target: str
+    """`module:function`, called with `dashboard.data.Ranked` and the `DeviceRanking` that the page has chosen."""
+
+    def wrong(self) -> str:
+        return ""
+
+
+def with_others(kind: type[Any], group: str, built_in: Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The built-in entries and those of other packages' entry points of this group, by name; and why some of the
+    latter were left out, one line each."""
+    from importlib.metadata import entry_points
+
+    found = {one.name: one for one in built_in}
+    problems = []
+    for point in sorted(entry_points(group=group), key=lambda point: (point.name, point.value)):
+        try:
+            entry = point.load()
+            why = _wrong(entry, found) if isinstance(entry, kind) else f"{point.value} is no {kind.__name__}"
+        except Exception as error:  # noqa: BLE001  # another package's code
+            why = in_one_line(error)
+        if why:
+            package = point.dist.name if point.dist is not None else "a package"
+            problems.append(f"{point.name} of {package} is left out: {why}")
+        else:
+            found[entry.name] = entry
+    return found, tuple(problems)
+
+
+def _wrong(entry: Any, found: dict[str, Any]) -> str:
+    if entry.name in found:
+        return f"there is a {entry.name} already"
+    if not _NAME.fullmatch(entry.name):
+        return f"the name {entry.name!r} is not of small letters, digits and '_' only"
+    wrong: str = entry.wrong()
+    return wrong
