@@ -26,8 +26,8 @@ name: toys
 models: [{source: "tiny_net:make", name: tiny, weights: random, input_shape: [1, 3, 16, 16]}]
 data: {calibration: {source: synthetic, images: 4}, evaluation: {source: synthetic, images: 8, seed: 1}}
 devices: ["toybox:red"]
-grids: [{runtime: [toy], backend: [abacus], format: [table]}]
-objective: {constraints: []}
+grids: [{runtime: [toy], backend: [abacus], format: [table, stub]}]
+objective: {minimize: toy_multiplications, constraints: [{metric: toy_multiplications, at_most: 14}]}
 protocol: {preset: quick, rounds: 2, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none,
            sentinel_every: 0}
 """
@@ -45,7 +45,10 @@ from sweeps.spec import catalog
 catalog.runtimes(), catalog.devices()
 print(json.dumps({"before": before, "after": [one for one in read if one.startswith("edgesweep.")]}))
 """
-NAME = "tiny · toy abacus fp32 nchw taught table"
+TOYS = "runtime: [toy], backend: [abacus], format: [table, stub]"
+OBJECTIVE = "{minimize: toy_multiplications, constraints: [{metric: toy_multiplications, at_most: 14}]}"
+NAME = "tiny · toy abacus fp32 nchw taught stub"
+LARGER = "tiny · toy abacus fp32 nchw taught table"
 DRAWN = """
 import json, sys
 from streamlit.testing.v1 import AppTest
@@ -101,35 +104,54 @@ def test_a_sweep_of_its_runtime_on_its_transport_is_built_measured_and_ranked(ho
     assert device["winner"]["agreement_percent"] is not None
 
 
-def test_its_metric_is_ranked_with_the_others_stored_and_shown_in_the_details(home: Path) -> None:
-    (device,) = json.loads((home / "ranking.json").read_text())["devices"]
-    # Three channels and a constant, four classes.
-    assert device["winner"]["extra_metrics"] == {"toy_multiplications": 16.0}
+def test_its_metric_decides_who_wins_and_who_keeps_a_bound(home: Path) -> None:
+    document = json.loads((home / "ranking.json").read_text())
+    assert document["objective"] == "smallest toy_multiplications with toy_multiplications at most 14 ×"
+    (device,) = document["devices"]
+    winner, other = device["ranking"]
+    # Three channels, and in the table a constant; four classes.
+    assert (winner["name"], winner["verdict"], winner["extra_metrics"]) == (NAME, "pass", {"toy_multiplications": 12.0})
+    assert (other["name"], other["verdict"], other["extra_metrics"]) == (LARGER, "fail", {"toy_multiplications": 16.0})
+    assert other["why"] == "toy_multiplications is 16.0 ×, not at most 14 ×"
+
+
+def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_better_side(home: Path) -> None:
+    wrong = home / "wrong.yaml"
+    wrong.write_text(SWEEP.replace("minimize: toy", "maximize: toy"))
+    refused = edgesweep("plan", wrong, "--workspace", home / "data")
+    assert "toy_multiplications is better when lower; maximize would look for the worst" in refused.stderr
+    usual = SWEEP.replace(TOYS, "precision: [fp32]")
+    wrong.write_text(usual.replace("toybox:red", "local"))
+    alone = edgesweep("plan", wrong, "--workspace", home / "data", path=home / "nowhere")
+    assert (refused.returncode, alone.returncode) == (2, 2)
+    assert "there is no metric 'toy_multiplications'" in alone.stderr
+
+
+def test_its_metric_is_stored_and_shown_in_the_details(home: Path) -> None:
     client = store.connect(Workspace(home / "data").tracking_uri, make=False)
     (experiment,) = [one for one in client.search_experiments() if one.name == "toys"]
     runs = client.search_runs([experiment.experiment_id])
-    assert [run.data.metrics["toy_multiplications"] for run in runs if "toy_multiplications" in run.data.metrics] == [
-        16
-    ]
+    found = [run.data.metrics.get("toy_multiplications") for run in runs]
+    assert sorted(value for value in found if value is not None) == [12, 16]
 
 
 def test_its_view_is_offered_and_drawn_beside_the_rankings(home: Path) -> None:
     page = printed(python("-c", DRAWN, home / "data"))
     assert page["offered"] == ["Ranking", "Toys"]
     assert page["headings"] == ["Toys"]
-    assert f"{NAME}: 16 multiplications" in page["texts"]
+    assert f"{NAME}: 12 multiplications" in page["texts"]
     figures = next(table for table in page["tables"] if "Multiplications per image" in table["What"])
-    assert figures["Value"][figures["What"].index("Multiplications per image")] == "16 ×"
+    assert figures["Value"][figures["What"].index("Multiplications per image")] == "12 ×"
 
 
 def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(home: Path) -> None:
     mixed = SWEEP.replace("runtime: [toy], backend: [abacus]", "runtime: [toy, torchscript], backend: [abacus, cpu]")
-    (home / "mixed.yaml").write_text(mixed.replace("format: [table]", "format: [table, pt], precision: [fp32]"))
+    (home / "mixed.yaml").write_text(mixed.replace("format: [table, stub]", "format: [table, pt], precision: [fp32]"))
     planned = printed(edgesweep("plan", home / "mixed.yaml", "--workspace", home / "data", "--json"))
     reasons = {entry["reason"] for entry in planned["skipped"]}
     assert reasons == {
         "toy has no backend cpu (it has: abacus)",
-        "toy has no format pt (it has: table)",
+        "toy has no format pt (it has: table, stub)",
         "torchscript has no backend abacus (it has: cpu, nnapi, metal)",
         "torchscript has no format table (it has: pt, ptl)",
     }
@@ -146,7 +168,8 @@ def test_the_schema_of_sweep_files_lists_what_it_brings() -> None:
     grid = schema["$defs"]["GridSpec"]["properties"]
     assert grid["runtime"]["items"]["enum"] == ["torchscript", "eager", "toy"]
     assert grid["backend"]["items"]["enum"] == ["cpu", "nnapi", "metal", "abacus"]
-    assert grid["format"]["items"]["enum"] == ["pt", "ptl", "table"]
+    assert grid["format"]["items"]["enum"] == ["pt", "ptl", "table", "stub"]
+    assert "toy_multiplications" in schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"]
     assert schema["properties"]["devices"]["items"]["pattern"].endswith(r"|toybox:(\*|[a-z]+))$")
 
 
@@ -193,9 +216,9 @@ def test_what_is_no_unit_that_a_transport_finds_is_not_cleaned(name: str) -> Non
 
 
 def test_jobs_of_built_in_runtimes_have_the_same_keys_whether_it_is_installed_or_swept_with_them(home: Path) -> None:
-    usual = SWEEP.replace("runtime: [toy], backend: [abacus], format: [table]", "precision: [fp32], layout: [nchw]")
+    usual = SWEEP.replace(TOYS, "precision: [fp32], layout: [nchw]").replace(OBJECTIVE, "{}")
     (home / "usual.yaml").write_text(usual.replace("toybox:red", "local"))
-    both = usual.replace("grids: [", "grids: [{runtime: [toy], backend: [abacus], format: [table]}, ")
+    both = usual.replace("grids: [", "grids: [{" + TOYS + "}, ")
     (home / "both.yaml").write_text(both.replace("toybox:red", "local"))
 
     def keys(file: str, path: Path) -> set[str]:

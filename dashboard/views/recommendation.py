@@ -9,6 +9,7 @@ from dashboard import rows
 from dashboard.inert import inert, line
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.spec import catalog
 from sweeps.trust import TRUST
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
@@ -68,8 +69,8 @@ def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
         ("Size", row["size_text"], "the file to ship", None),
     ]
     if device.metric not in ("latency_p50_ms", accuracy.name, "accuracy_drop_points", "artifact_mb"):
-        metric = METRICS[device.metric]
-        figures.insert(0, (metric.title, metric.format(winner.figures[metric.name]), "the objective", None))
+        metric = catalog.metric(device.metric)
+        figures.insert(0, (metric.title, metric.format(winner.figures.get(metric.name)), "the objective", None))
     for column, (title, value, note, about) in zip(st.columns(len(figures), gap="large"), figures, strict=True):
         with column, st.container(gap=None):
             st.metric(title, value, help=about)

@@ -1,12 +1,11 @@
 """The presets of the measurement protocol, and the protocol of a sweep. Pure."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import SpecError
-from sweeps.metrics import METRICS
-from sweeps.records import Timing
+from sweeps.spec import catalog
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 
@@ -212,13 +211,13 @@ def protocol_of(sweep: SweepSpec) -> Protocol:
             f"a race is decided by latency_p50_ms, but the objective is {metric}",
             "write budget: full, or objective: {minimize: latency_p50_ms, front: ...} for a Pareto front of both",
         )
-    timed = METRICS.keys() & {entry.name for entry in fields(Timing)}
-    if sweep.objective.front in timed:
+    if sweep.objective.front is not None and catalog.is_timed(sweep.objective.front):
         raise SpecError(
             f"a race needs the second metric of the front before anything is timed; {sweep.objective.front} is timed",
             "name an accuracy or artifact_mb as front, or write budget: full",
         )
-    if late := sorted({one.metric for one in sweep.objective.constraints} & (timed - {"latency_p50_ms"})):
+    bounded = {one.metric for one in sweep.objective.constraints} - {"latency_p50_ms"}
+    if late := sorted(filter(catalog.is_timed, bounded)):
         raise SpecError(
             f"a race cannot check a bound on {', '.join(late)}: its candidates are chosen before anything is timed",
             "write budget: full, or bound accuracy, artifact_mb or latency_p50_ms",

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from sweeps.metrics import METRICS
-from sweeps.ranking.verdict import TIMED, judge
+from sweeps.ranking.verdict import judge
 from sweeps.results import ResultRow
+from sweeps.spec import catalog
 from sweeps.spec.sweep import SweepSpec
 
 _LEAST, _UNKNOWN, _MOST = -1e302, -1e301, 1e300
@@ -18,7 +18,7 @@ def precedence(rows: Iterable[ResultRow], sweep: SweepSpec) -> dict[str, float]:
     one. For a Pareto front: the front's other metric, larger is better. A job that cannot win gets the smallest value,
     so it cannot eliminate another.
     """
-    timeless = tuple(one for one in sweep.objective.constraints if one.metric not in TIMED)
+    timeless = tuple(one for one in sweep.objective.constraints if not catalog.is_timed(one.metric))
     objective = sweep.objective.model_copy(update={"constraints": timeless})
     found: dict[str, float] = {}
     for row in rows:
@@ -32,5 +32,5 @@ def _on_front(row: ResultRow, metric: str) -> float:
     value = row.figure(metric)
     if value is None:
         return _UNKNOWN
-    # A race accepts only finite values; the SQNR of a bit-identical build is infinite.
-    return max(-_MOST, min(_MOST, value if METRICS[metric].better == "higher" else -value))
+    # A race takes finite values only; a build that is equal to the bit has endless SQNR.
+    return max(-_MOST, min(_MOST, value if catalog.metric(metric).better == "higher" else -value))

@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported, in_order
-from sweeps.metrics import METRICS
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, leaders, settling, simplicity, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
 from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge, needs_time, objective_text
 from sweeps.results import ResultRow, of_device, read_rows
+from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
 
@@ -171,7 +171,7 @@ def _front(
     dominates another if its estimates of both metrics are as good or better, and one metric is better beyond doubt.
     Eliminated candidates are not on the front. Rows with an unknown figure are left out of the result."""
     metric, smaller = direction(objective)
-    directions = {metric: smaller, other: METRICS[other].better == "lower"}
+    directions = {metric: smaller, other: catalog.metric(other).better == "lower"}
     known = [row for row in rows if all(row.figure(name) is not None for name in directions)]
     may_win = {row.job_key for row in contending}
     rivals = [row for row in known if row.job_key in may_win]

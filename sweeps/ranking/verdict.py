@@ -1,11 +1,9 @@
 """Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
-from sweeps.metrics import METRICS
-from sweeps.records import Timing
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
@@ -21,9 +19,6 @@ INTERVALS = {
     "accuracy_drop_points": ("accuracy_drop_low_points", "accuracy_drop_high_points"),
 }
 """Metrics that have a 95 % interval, and the names of its bounds."""
-
-TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
-"""Metrics that need a run on the device: a variant that was only checked has none of them."""
 
 _LABELLED = {"top1_percent", "top5_percent", *("accuracy_drop_points", *INTERVALS["accuracy_drop_points"])}
 
@@ -64,8 +59,8 @@ def objective_text(objective: ObjectiveSpec) -> str:
 
 
 def needs_time(objective: ObjectiveSpec) -> bool:
-    """Whether the objective, or one of its constraints, needs a metric that only a timed variant has."""
-    return not TIMED.isdisjoint({direction(objective)[0], *(bound.metric for bound in objective.constraints)})
+    """Whether the objective, or a bound of it, can be told only of what a device timed."""
+    return any(map(catalog.is_timed, (direction(objective)[0], *(bound.metric for bound in objective.constraints))))
 
 
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
@@ -125,11 +120,11 @@ def interval(figures: dict[str, float | None], metric: str) -> tuple[float, floa
 
 
 def in_words(figures: dict[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: three significant digits, with the interval if there is one."""
-    value, ends = figures[metric], interval(figures, metric)
+    """`7.81 ms (7.50–8.10)`: three significant figures, the interval where there is one."""
+    value, ends = figures.get(metric), interval(figures, metric)
     if value is None:
-        return "infinite" if metric == "sqnr_db" else "not known"
-    text = f"{_short(value)} {METRICS[metric].unit}".rstrip()
+        return "endless" if metric == "sqnr_db" else "not known"
+    text = f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
     return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
 
 
@@ -143,7 +138,7 @@ def reference_text(executor: str) -> str:
 
 
 def _bound(constraint: ConstraintSpec) -> str:
-    unit = METRICS[constraint.metric].unit
+    unit = catalog.metric(constraint.metric).unit
     if constraint.at_most is not None:
         return f"at most {constraint.at_most:g} {unit}".rstrip()
     return f"at least {constraint.at_least:g} {unit}".rstrip()
@@ -165,14 +160,15 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
             result, why = "fail", f"{why}, not {_bound(constraint)}"
         else:
             more = "more rounds" if metric == "latency_p50_ms" else "more evaluation images"
-            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would decide it"
-    return ConstraintResult(metric=metric, bound=_bound(constraint), value=row.figures[metric], result=result, why=why)
+            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would tell"
+    shown = row.figures.get(metric)
+    return ConstraintResult(metric=metric, bound=_bound(constraint), value=shown, result=result, why=why)
 
 
 def _why_unknown(row: ResultRow, metric: str) -> str:
     if metric in _LABELLED and row.figures["agreement_percent"] is not None:
         return "the evaluation data has no labels"
-    if metric in TIMED and not row.timed:
+    if catalog.is_timed(metric) and not row.timed:
         return "it was only checked, not timed"
     if metric in ("latency_p90_ms", "latency_p99_ms"):
         return "there are too few samples for it"

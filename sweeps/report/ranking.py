@@ -13,6 +13,7 @@ from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import in_words, reference_text
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
+from sweeps.spec import catalog
 from sweeps.text import plain
 from sweeps.trust import TRUST
 
@@ -217,7 +218,7 @@ def _headline(device: DeviceRanking) -> str:
     assert device.winner is not None
     figures = device.winner.figures
     if not device.winner.timed:
-        return f"{METRICS[device.metric].title} {in_words(figures, device.metric)}, {ONLY_CHECKED}, not timed"
+        return f"{catalog.metric(device.metric).title} {in_words(figures, device.metric)}, {ONLY_CHECKED}, not timed"
     low, high = figures["latency_ci_low_ms"], figures["latency_ci_high_ms"]
     text = f"p50 {METRICS['latency_p50_ms'].format(figures['latency_p50_ms'])}"
     return text if low is None or high is None else f"{text} ({low:.3f} to {high:.3f} ms at 95 %)"

@@ -5,10 +5,12 @@ Those of this project stand here. Other packages add theirs (`sweeps.spec.entrie
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from sweeps.metrics import METRICS, Metric
+from sweeps.records import Timing
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry, with_others
 
 TORCHSCRIPT = RuntimeEntry(
@@ -87,6 +89,9 @@ BUILT_IN_DEVICES = (
     ),
 )
 
+TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}
+"""Built-in metrics that exist only where a device ran the backend."""
+
 _GROUPS: dict[str, tuple[type[Any], tuple[Any, ...]]] = {
     "edgesweep.runtimes": (RuntimeEntry, BUILT_IN_RUNTIMES),
     "edgesweep.devices": (DeviceEntry, BUILT_IN_DEVICES),
@@ -157,10 +162,20 @@ def backend_title(name: str) -> str:
     return next((one.title for one in found if one is not None and one.title), name)
 
 
+def metrics() -> Mapping[str, Metric]:
+    """Those that an objective may name: the built-in ones, and what runners of other packages tell besides."""
+    return METRICS | {one.name: one for entry in runtimes().values() for one in entry.metrics}
+
+
 def metric(name: str) -> Metric:
     """The metric of that name: built in, a package's own, or one of a package that is gone."""
-    own = {one.name: one for entry in runtimes().values() for one in entry.metrics}
-    return METRICS.get(name) or own.get(name) or Metric(name, name, "", "neither", 3)
+    return METRICS.get(name) or metrics().get(name) or Metric(name, name, "", "neither", 3)
+
+
+def is_timed(metric: str) -> bool:
+    """Whether it exists only where a device ran the backend: what was only checked has none of them. A runner tells
+    its own metrics as it times."""
+    return metric in TIMED or metric not in METRICS
 
 
 def _values(runtime: RuntimeEntry, axis: str) -> tuple[str, ...]:

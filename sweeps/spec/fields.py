@@ -58,9 +58,13 @@ def _check_cpus(cpus: str) -> str:
 
 
 def _check_metric(metric: str) -> str:
-    if metric not in METRICS:
-        raise wrong(f"there is no metric {metric!r} (allowed: {', '.join(METRICS)}){did_you_mean(metric, METRICS)}")
+    if metric not in METRICS and metric not in (known := catalog.metrics()):
+        raise wrong(f"there is no metric {metric!r} (allowed: {', '.join(known)}){did_you_mean(metric, known)}")
     return metric
+
+
+def _metric_names(schema: JsonDict) -> None:
+    schema["enum"] = list(catalog.metrics())
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +119,7 @@ def exists(kind: Literal["file", "folder"], path: Path) -> bool:
 
 
 Name = Annotated[str, AfterValidator(_check_name), Field(json_schema_extra={"pattern": f"^{_NAME}$"})]
-MetricName = Annotated[str, AfterValidator(_check_metric), Field(json_schema_extra={"enum": list(METRICS)})]
+MetricName = Annotated[str, AfterValidator(_check_metric), Field(json_schema_extra=_metric_names)]
 DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra=_device_pattern)]
 Source = Annotated[str, AfterValidator(_check_source)]
 Cpus = Annotated[str, AfterValidator(_check_cpus)]

@@ -4,7 +4,7 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from sweeps.metrics import METRICS
+from sweeps.spec import catalog
 from sweeps.spec.fields import MetricName, Part, wrong
 
 
@@ -53,8 +53,8 @@ class ObjectiveSpec(Part):
             have = "neither" if self.minimize is None else "both"
             raise wrong(f"give one of minimize and maximize, not {have}")
         for key, metric, worse in (("minimize", self.minimize, "higher"), ("maximize", self.maximize, "lower")):
-            if metric is not None and METRICS[metric].better == worse:
-                raise wrong(f"{metric} is better when {worse}; {key} would find the worst", key)
+            if metric is not None and catalog.metric(metric).better == worse:
+                raise wrong(f"{metric} is better when {worse}; {key} would look for the worst", key)
         if self.front is not None and self.front in (self.minimize, self.maximize):
             raise wrong(f"{self.front} is the objective already; a front needs another metric", "front")
         return self

@@ -10,13 +10,15 @@ import pytest
 
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError, SpecError
+from sweeps.metrics import Metric
 from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summarize
 from sweeps.protocol.presets import DEFAULT_GATE, LAST_DECISION_ROUND, PRESETS, Gate, protocol_of, resolve
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Conditions
+from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
-from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, json_schema
 from sweeps.trust import TRUST, disqualified, in_order
@@ -390,17 +392,21 @@ def test_the_race_of_every_preset_ends_by_its_last_look() -> None:
 @pytest.mark.parametrize(
     "objective",
     [
-        ObjectiveSpec(front="load_ms"),
-        ObjectiveSpec(constraints=(ConstraintSpec(metric="model_rss_mb", at_most=50.0),)),
+        {"front": "load_ms"},
+        {"constraints": ({"metric": "model_rss_mb", "at_most": 50.0},)},
+        {"front": "beads"},
+        {"constraints": ({"metric": "beads", "at_most": 50.0},)},
     ],
 )
-def test_a_race_refuses_what_is_known_only_after_it(objective: ObjectiveSpec) -> None:
+def test_a_race_refuses_what_is_known_only_after_it(objective: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    told_by_a_runner = replace(catalog.EAGER, name="toy", metrics=(Metric("beads", "Beads", "", "lower", 0),))
+    monkeypatch.setitem(catalog.runtimes(), "toy", told_by_a_runner)
     sweep = SweepSpec(
         name="race",
         models=(ModelSpec(source="mobilenet_v2", weights="random"),),
         grids=(GridSpec(),),
         budget="race",
-        objective=objective,
+        objective=ObjectiveSpec.model_validate(objective),
     )
     with pytest.raises(SpecError, match="budget: full"):
         protocol_of(sweep)

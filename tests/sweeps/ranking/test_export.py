@@ -12,8 +12,8 @@ from sweeps.protocol.presets import resolve
 from sweeps.ranking.compare import Result, differing
 from sweeps.ranking.export import Shipped, export_candidate, read_shipped
 from sweeps.ranking.rank import rank
-from sweeps.ranking.verdict import TIMED
 from sweeps.results import read_rows, to_frame
+from sweeps.spec.catalog import TIMED
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec
 from sweeps.workspace import Workspace

@@ -1,18 +1,21 @@
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from sweeps.errors import EdgeSweepError
-from sweeps.metrics import METRICS
+from sweeps.metrics import METRICS, Metric
 from sweeps.ranking.document import explain, ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.records import Settled
+from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import Estimate, p50_estimate
 
+TOY = replace(catalog.EAGER, name="toy", unshippable="", metrics=(Metric("beads", "Beads", "", "lower", 0),))
 FREE = ObjectiveSpec(constraints=())
 DEFAULT = ObjectiveSpec()
 
@@ -612,3 +615,42 @@ def test_an_unknown_figure_is_on_no_front():
 def test_what_measuring_cost_is_added_up():
     rows = [measured("a", device_seconds=60.0, waited_seconds=5.0), measured("b", device_seconds=30.0), failed("c")]
     assert (entry(rows).device_seconds, entry(rows).waited_seconds) == (90.0, 5.0)
+
+
+def test_a_metric_that_another_packages_runner_tells_ranks_and_bounds_and_makes_a_front(monkeypatch):
+    monkeypatch.setitem(catalog.runtimes(), "toy", TOY)
+    rows = [
+        measured("few", blocks=(12.0, 12.1, 11.9), extra_metrics={"beads": 10.0}),
+        measured("some", blocks=(10.0, 10.1, 9.9), extra_metrics={"beads": 20.0}),
+        measured("many", blocks=(8.0, 8.1, 7.9), extra_metrics={"beads": 30.0}),
+        measured("none told", blocks=(6.0, 6.1, 5.9)),
+    ]
+    fewest = ObjectiveSpec(minimize="beads", constraints=())
+    device = rank(pd.DataFrame(rows), fewest, "s").devices[0]
+    assert [one.name for one in device.ranking] == ["few", "some", "many", "none told"]
+    assert device.ranking[3].verdict == "unresolved"
+    assert device.ranking[3].why == "beads is not known: it was not measured"
+    bound = ConstraintSpec(metric="beads", at_most=20.0)
+    device = rank(pd.DataFrame(rows), ObjectiveSpec(constraints=(bound,)), "s").devices[0]
+    assert {one.name: one.verdict for one in device.ranking} == {
+        "some": "pass",
+        "few": "pass",
+        "none told": "unresolved",
+        "many": "fail",
+    }
+    assert device.winner.name == "some"
+    device = rank(pd.DataFrame(rows), ObjectiveSpec(constraints=(), front="beads"), "s").devices[0]
+    assert {one.name: one.on_front for one in device.ranking} == {
+        "few": True,
+        "some": True,
+        "many": True,
+        "none told": None,
+    }
+
+
+def test_what_was_only_checked_has_no_metric_that_a_runner_tells_as_it_times(monkeypatch):
+    monkeypatch.setitem(catalog.runtimes(), "toy", TOY)
+    rows = [measured("timed", extra_metrics={"beads": 1.0}), measured("checked", blocks=())]
+    device = rank(pd.DataFrame(rows), ObjectiveSpec(minimize="beads", constraints=()), "s").devices[0]
+    assert [one.name for one in device.ranking] == ["timed"]
+    assert [one.name for one in device.checked] == ["checked"]

@@ -28,8 +28,8 @@ from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.ranking.rank import rank
-from sweeps.ranking.verdict import TIMED
 from sweeps.results import FRAME_COLUMNS, to_frame
+from sweeps.spec.catalog import TIMED
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import client as store_client
 from sweeps.store.mlflow import Store, run_content

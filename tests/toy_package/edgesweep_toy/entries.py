@@ -8,7 +8,7 @@ RUNTIME = RuntimeEntry(
     target="edgesweep_toy.runtime:Toy",
     axes=frozenset({"backend"}),
     backends=(BackendEntry(name="abacus", title="an abacus", axes=frozenset({"format"}), fixed={"capture": "taught"}),),
-    values={"format": ("table",)},
+    values={"format": ("table", "stub")},
     metrics=(Metric("toy_multiplications", "Multiplications per image", "×", "lower", 0),),
 )
 DEVICE = DeviceEntry(

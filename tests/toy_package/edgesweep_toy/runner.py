@@ -28,7 +28,7 @@ def main() -> None:
 
     def answer(images: np.ndarray) -> np.ndarray:
         means = images.mean(axis=(2, 3))
-        return np.hstack([means, np.ones((len(means), 1), dtype=np.float32)]) @ weights
+        return np.hstack([means, np.ones((len(means), 1), dtype=np.float32)])[:, : len(weights)] @ weights
 
     def timed(images: np.ndarray) -> int:
         started = time.perf_counter_ns()
