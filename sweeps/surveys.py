@@ -6,14 +6,13 @@ from typing import Literal, assert_never
 
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
+from sweeps.spec import catalog
 from sweeps.variant import Variant
 
 State = Literal["verified", "skipped", "failed"]
 
 Column = tuple[str, str]
 """Two lines of a heading: numbers or method, and capture or interface."""
-
-_BACKENDS = ("cpu", "nnapi", "metal")
 
 _CAPTURES = ("script", "trace", "mixed")
 
@@ -122,28 +121,26 @@ class SupportTable:
 
 def group_of(variant: Variant) -> str:
     """The part of the table that a variant stands in."""
-    if variant.backend != "cpu" or variant.precision == "fp32":
-        return f"{variant.backend} fp32" if variant.backend == "cpu" else variant.backend
-    return f"{variant.backend} int8, engine {variant.qengine}"
+    if not catalog.backend_of(variant).support_parts:
+        return variant.backend
+    return f"{variant.backend} {variant.precision}" + f", engine {variant.qengine}" * (variant.precision != "fp32")
 
 
 def column_of(variant: Variant) -> Column:
+    backend = catalog.backend_of(variant)
     method = variant.precision if variant.precision == "fp32" else f"int8 {variant.quantization}"
-    if variant.backend == "cpu":
-        unfused = variant.precision == "fp32" and not variant.fuse
-        return method.removeprefix("int8 "), f"{variant.capture}, not fused" if unfused else variant.capture
-    if variant.backend == "metal":
-        # int8 has no capture there to tell apart.
-        return method, variant.capture if variant.precision == "fp32" else ""
-    if variant.precision == "fp32":
-        return method, "relaxed fp16" if variant.relaxed_fp16 else ""
-    return method, variant.interface
+    axis = backend.support_columns.get(variant.precision, "")
+    value = getattr(variant, axis) if axis else ""
+    apart = value if isinstance(value, str) else axis.replace("_", " ") * value
+    if variant.precision == "fp32" and not variant.fuse and "fuse" not in backend.fixed:
+        apart += ", not fused"
+    return method.removeprefix("int8 ") if backend.support_parts else method, apart
 
 
 def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
     """Sorts variants as the table shows them."""
     return (
-        _BACKENDS.index(variant.backend),
+        catalog.values("backend").index(variant.backend),
         _PRECISIONS.index(variant.precision),
         variant.qengine,
         _METHODS.index(variant.quantization),

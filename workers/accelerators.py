@@ -12,7 +12,9 @@ from sweeps.errors import BuildError, DeviceError, RunnerError, SpecError
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job, Skipped
+from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
 from sweeps.surveys import Accelerator, Answer
 from workers.artifacts import ArtifactStore
@@ -29,11 +31,17 @@ from workers.runtimes.torchscript.nnapi.devices import NnapiListing
 _DEADLINE_S = 120.0
 
 
-def nnapi_only(spec: SweepSpec) -> SweepSpec:
-    """The sweep with nothing but its NNAPI variants. Raises `SpecError` where it has none."""
-    grids = tuple(grid.model_copy(update={"backend": ("nnapi",)}) for grid in spec.grids if "nnapi" in grid.backend)
+def of_accelerators(spec: SweepSpec) -> SweepSpec:
+    """The sweep with nothing but its variants for accelerators: NNAPI's. Raises `SpecError` where it has none."""
+    every = (one for runtime in catalog.runtimes().values() for one in runtime.backends)
+    names = [one.name for one in every if one.lists_accelerators]
+    asked = [(grid, tuple(name for name in grid.backend if name in names)) for grid in spec.grids]
+    grids = tuple(grid.model_copy(update={"backend": backends}) for grid, backends in asked if backends)
     if not grids:
-        raise SpecError(f"{spec.name}: no grid has the backend nnapi", "write backend: [nnapi] into one of its grids")
+        raise SpecError(
+            f"{spec.name}: no grid has the backend {' or '.join(names)}",
+            f"write backend: [{names[0]}] into one of its grids",
+        )
     return spec.model_copy(update={"grids": grids})
 
 
@@ -51,7 +59,7 @@ class _Question:
 
 
 class Inquiry:
-    """The questions of one plan (of `nnapi_only`), and their answers: `build` to its end, then `answers`."""
+    """The questions of one plan (of `of_accelerators`), and their answers: `build` to its end, then `answers`."""
 
     def __init__(self, plan: Plan, folder: Path) -> None:
         self._plan = plan
@@ -165,7 +173,7 @@ class Inquiry:
 
     def _by_reference(self, job: Job, manifest: Manifest) -> NnapiListing:
         """What the library that stands in for NNAPI accepts, on this host. Raises `BuildError`, `DeviceError`."""
-        library = registry.get(job.variant.runtime).reference("nnapi")
+        library = registry.get(job.variant.runtime).reference(job.variant.backend)
         host = LocalDevice(self._folder / "references")
         model = str(self._store.model(manifest))
         return _listing(host, str(native_runner.program()), model, job, manifest, "--reference", library)
@@ -195,7 +203,7 @@ def _answer(question: _Question, listing: NnapiListing | None = None, *, note: s
         device_id=facts.device_id,
         model=question.model,
         precision=question.precision,
-        variant=job.variant.label if job is not None and listing is not None else "",
+        variant=label_of(job.variant) if job is not None and listing is not None else "",
         operations=(listing.operations or ()) if listing is not None else (),
         accelerators=()
         if listing is None

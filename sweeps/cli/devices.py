@@ -27,7 +27,7 @@ from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.text import plain
 from sweeps.workspace import Workspace
-from workers.accelerators import Inquiry, nnapi_only
+from workers.accelerators import Inquiry, of_accelerators
 from workers.devices import registry
 from workers.devices.interface import Discovery
 from workers.measure.attach import attach
@@ -110,7 +110,7 @@ def accelerators(sweep_file: Path, root: Path, executor: str, as_json: bool) -> 
     Supported means that a driver accepts the operator; NNAPI does not report where it runs.
     Example: edgesweep devices accelerators sweep.yaml
     """
-    spec = nnapi_only(load_sweep(sweep_file, yes=True))
+    spec = of_accelerators(load_sweep(sweep_file, yes=True))
     roots = roots_of(sweep_file)
     workspace = Workspace.open(root)
     with workspace.lock():

@@ -13,6 +13,7 @@ from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import Job, Skipped
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
+from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant
 
@@ -189,7 +190,7 @@ def _names(combinations: Sequence[_Combination]) -> list[str]:
     labels = Counter(facts.name for facts in {one.facts.device_id: one.facts for one in combinations}.values())
     names = []
     for one in combinations:
-        words = [one.model, one.variant.label]
+        words = [one.model, label_of(one.variant)]
         if several_threads and not one.emulated:
             words.append(f"{one.run.threads} thread" + "s" * (one.run.threads > 1))
         if several_cpus and not one.emulated:

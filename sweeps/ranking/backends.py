@@ -13,6 +13,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.ties import LATENCY, latency_ratio, simplicity, worse
 from sweeps.ranking.verdict import interval, judge
 from sweeps.results import ResultRow
+from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
 
@@ -20,7 +21,7 @@ TITLE = "NNAPI against the CPU"
 NOT_MEASURED = "no phone with NNAPI measured"
 NONE_COUNTS = "no NNAPI build that was measured counts"
 
-_BACKENDS = {"cpu": "the CPU", "nnapi": "NNAPI"}
+_BACKENDS = ("cpu", "nnapi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class BackendFigure:
 def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> BackendFigure | None:
     """The figure of one sweep's rows; `None` unless the rows have both backends."""
     rows = [row for row in rows if row.backend in _BACKENDS]
-    if {row.backend for row in rows} != _BACKENDS.keys():
+    if {row.backend for row in rows} != {*_BACKENDS}:
         return None
     pairs = []
     for place, precision in sorted({(row.place, row.precision) for row in rows}):
@@ -149,7 +150,7 @@ def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow
     else:
         first = min(rows, key=lambda row: (row.outcome, row.name))
         why = f"{first.outcome}: {first.reason or first.kind or 'no reason recorded'}"
-    return f"{_BACKENDS[backend]}: {why}"
+    return f"{catalog.backend_title(backend)}: {why}"
 
 
 def _p50_ms(row: ResultRow) -> float:

@@ -18,6 +18,7 @@ from sweeps.ranking.compare import Result, SessionConditions
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.results import read_rows
 from sweeps.spec import catalog
+from sweeps.spec.label import label_of
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 
@@ -124,7 +125,7 @@ class Shipped(BaseModel):
             name=expected.job,
             model=self.artifact.model,
             setup=(
-                self.artifact.axes.label,
+                label_of(self.artifact.axes),
                 expected.grid,
                 str(expected.threads),
                 expected.cpus,

@@ -12,6 +12,7 @@ from typing import Any
 from sweeps.metrics import METRICS, Metric
 from sweeps.records import Timing
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry, with_others
+from sweeps.variant import Variant
 
 TORCHSCRIPT = RuntimeEntry(
     name="torchscript",
@@ -23,6 +24,8 @@ TORCHSCRIPT = RuntimeEntry(
             title="the CPU",
             axes=frozenset({"capture", "format", "fuse", "optimize"}),
             int8_axes=frozenset({"quantization", "qengine", "granularity", "calibration_images", "interface"}),
+            support_columns={"fp32": "capture", "int8": "capture"},
+            support_parts=True,
         ),
         BackendEntry(
             name="nnapi",
@@ -34,6 +37,9 @@ TORCHSCRIPT = RuntimeEntry(
             fixed={"capture": "mixed", "fuse": True, "optimize": False},
             # Its numbers are those that phones' accelerators are made for.
             int8_fixed={"qengine": "qnnpack"},
+            unsaid=frozenset({"capture", "fuse", "optimize"}),
+            lists_accelerators=True,
+            support_columns={"fp32": "relaxed_fp16", "int8": "interface"},
             builds_apart=True,
         ),
         BackendEntry(
@@ -44,6 +50,9 @@ TORCHSCRIPT = RuntimeEntry(
             # The Metal passes are a part of optimize_for_mobile, and fuse by themselves; iOS loads the lite format.
             fixed={"format": "ptl", "fuse": True, "optimize": True},
             int8_fixed={"qengine": "qnnpack"},
+            unsaid=frozenset({"format", "fuse", "optimize"}),
+            # int8 has no capture there to tell apart.
+            support_columns={"fp32": "capture"},
         ),
     ),
     values={
@@ -154,6 +163,12 @@ def unshippable(runtime: str) -> str:
     """Why nothing of that runtime can win; empty where it can."""
     found = runtimes().get(runtime)
     return found.unshippable if found is not None else ""
+
+
+def backend_of(variant: Variant) -> BackendEntry:
+    """The variant's backend; one that nothing is known of, where its package is gone."""
+    runtime = runtimes().get(variant.runtime)
+    return (runtime and runtime.backend(variant.backend)) or BackendEntry(name=variant.backend)
 
 
 def backend_title(name: str) -> str:

@@ -43,6 +43,14 @@ class BackendEntry:
     """What an axis without a choice has; one that is not named has the default of `Variant`."""
     int8_fixed: Mapping[str, Value] = field(default_factory=dict)
     """The same for int8 alone."""
+    unsaid: frozenset[str] = frozenset()
+    """Axes without a choice here that the label of a variant need not name."""
+    lists_accelerators: bool = False
+    """Its program tells which accelerators a phone has, and what of a model each takes (`--nnapi-devices`)."""
+    support_columns: Mapping[str, str] = field(default_factory=dict)
+    """By precision, the axis that tells the columns of the support table apart, besides the way to quantize."""
+    support_parts: bool = False
+    """The support table has a part for each precision and engine of it, and not one for all."""
     builds_apart: bool = False
     """Its builds have no long stage in common with those of the runtime's other backends."""
 

@@ -16,6 +16,7 @@ from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
 from sweeps.protocol.stopping import full_seconds
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled, Skipped, Timing
 from sweeps.results import ResultRow
+from sweeps.spec.label import label_of
 from sweeps.variant import RunAxes, Variant
 
 TAG = "edgesweep."
@@ -179,7 +180,7 @@ def _row(
         device_id=facts.device_id,
         device=facts.device_class,
         fingerprint=facts.fingerprint,
-        variant=entry.variant.label,
+        variant=label_of(entry.variant),
         preset=planned.protocol.preset,
         protocol=json.dumps(planned.protocol.comparable(), sort_keys=True),
         stale=planned.stale,

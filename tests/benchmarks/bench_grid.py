@@ -17,6 +17,7 @@ from report import Figure, at_most, finish
 
 from sweeps.planning.plan import Plan
 from sweeps.spec import sweep as spec
+from sweeps.spec.label import label_of
 from sweeps.workspace import Workspace
 from workers.models import prepare as models
 from workers.models.package import BuildInputs
@@ -108,7 +109,7 @@ def shared(plan: Plan, inputs: BuildInputs, folder: Path) -> float:
 
 def by_itself(key: str, inputs: BuildInputs, plan: Plan, folder: Path) -> float:
     variant = next(job.variant for job in plan.jobs if job.build_key == key)
-    say(f"building {variant.label} alone")
+    say(f"building {label_of(variant)} alone")
     given, out = folder / "alone.pickle", folder / f"alone-{key[:16]}"
     given.write_bytes(pickle.dumps((key, variant, inputs)))
     (out / "artifact").mkdir(parents=True)

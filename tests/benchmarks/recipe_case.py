@@ -9,6 +9,7 @@ from pathlib import Path
 from sweeps.manifest import Manifest
 from sweeps.protocol import presets as protocol
 from sweeps.spec import sweep as spec
+from sweeps.spec.label import label_of
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from workers.models import prepare as models
@@ -33,8 +34,8 @@ def load(folder: Path) -> BuildInputs:
 
 def build(inputs: BuildInputs, variant: Variant, folder: Path) -> RunRequest:
     """Build the variant into a folder of its own: one block of it under the recipe's protocol."""
-    say(f"building {variant.label}")
-    out = folder / variant.label.replace(" ", "-")
+    say(f"building {label_of(variant)}")
+    out = folder / label_of(variant).replace(" ", "-")
     out.mkdir()
     manifest: Manifest = RUNTIME.build(variant, "0" * 64, inputs, out)
     block = protocol.resolve(spec.load(RECIPE).protocol)

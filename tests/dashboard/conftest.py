@@ -19,6 +19,7 @@ from sweeps.protocol.presets import protocol_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Settled
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec
+from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
@@ -113,7 +114,7 @@ EVERY_BACKEND = GridSpec(backend=("cpu", "nnapi", "metal"))
 
 def drops(job: Job) -> float:
     """NNAPI's int8 is of no use in one layout, and in the other not quite told from the bound."""
-    return {"nnapi int8-qnnpack nhwc": 12.0, "nnapi int8-qnnpack nchw": 0.8}.get(job.variant.label, 0.2)
+    return {"nnapi int8-qnnpack nhwc": 12.0, "nnapi int8-qnnpack nchw": 0.8}.get(label_of(job.variant), 0.2)
 
 
 def by_accuracy(plan: Plan) -> Plan:
@@ -132,7 +133,7 @@ def race(plan: Plan) -> Plan:
 
 
 def least(job: Job) -> float:
-    return 0.0 if job.variant.label == "nnapi fp32 nhwc" else 8.0
+    return 0.0 if label_of(job.variant) == "nnapi fp32 nhwc" else 8.0
 
 
 UNITS = tuple(replace(PHONE, device_id=f"unit-{letter}", name=f"adb:{letter}") for letter in "ab")

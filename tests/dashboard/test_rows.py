@@ -10,6 +10,7 @@ from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
 from sweeps.records import Settled
 from sweeps.results import ResultRow, to_frame
+from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.variant import RunAxes, Variant
 
@@ -39,7 +40,7 @@ def row(name: str, ms: float | None, variant: Variant | None = None, **figures: 
         device_id="d",
         device="Acme Board 3 (SoC)",
         fingerprint="f",
-        variant=variant.label,
+        variant=label_of(variant),
         **variant.axes(),
         threads=run.threads,
         cpus=run.cpus,
@@ -159,7 +160,7 @@ def test_data_without_labels_is_shown_by_agreement() -> None:
 def test_variants_that_differ_in_run_axes_only_go_by_their_whole_names() -> None:
     same = Variant()
     table = ranking(row("net, 1 thread", 3.0, same), row("net, 2 threads", 2.0, same), row("c", 9.0))
-    assert shown_names(table.ranking) == ["net, 2 threads", "net, 1 thread", Variant(capture="c").label]
+    assert shown_names(table.ranking) == ["net, 2 threads", "net, 1 thread", label_of(Variant(capture="c"))]
 
 
 def test_no_candidates_make_an_empty_table() -> None:

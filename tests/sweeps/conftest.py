@@ -12,6 +12,7 @@ from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Skipped
 from sweeps.results import ResultRow
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.spec.label import label_of
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant
@@ -180,13 +181,13 @@ class Records:
             sweep="s",
             job_key=job.key,
             build_key=job.build_key,
-            name=f"net · {job.variant.label}",
+            name=f"net · {label_of(job.variant)}",
             model="net",
             grid="",
             device_id=job.device_id,
             device="Maker Phone (SoC)",
             fingerprint=self.facts.fingerprint,
-            variant=job.variant.label,
+            variant=label_of(job.variant),
             **job.variant.axes(),  # type: ignore[arg-type]  # each axis has its type
             threads=job.run.threads,
             cpus=job.run.cpus,

@@ -15,7 +15,7 @@ from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.surveys import Answer
 from tests.workers.tiny_sweep import Sweep
-from workers.accelerators import Inquiry, nnapi_only
+from workers.accelerators import Inquiry, of_accelerators
 from workers.devices.local import host_abi
 from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.events import AttemptFailed, Building, Event
@@ -153,10 +153,10 @@ def test_a_model_that_nnapi_can_not_have_says_why(phones: list[VirtualPhone], tm
 
 def test_of_a_sweep_only_what_is_for_nnapi_is_asked_about(tmp_path: Path) -> None:
     spec = Sweep(tmp_path, GridSpec(backend=("cpu", "nnapi")), GridSpec()).spec
-    (grid,) = nnapi_only(spec).grids
+    (grid,) = of_accelerators(spec).grids
     assert grid.backend == ("nnapi",)
     with pytest.raises(SpecError, match="no grid has the backend nnapi"):
-        nnapi_only(spec.model_copy(update={"grids": (GridSpec(),)}))
+        of_accelerators(spec.model_copy(update={"grids": (GridSpec(),)}))
 
 
 def test_the_command_prints_a_hostile_driver_s_name_to_the_letter_and_harmless(

@@ -26,6 +26,7 @@ from sweeps.protocol.presets import resolve
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Settled, Skipped
 from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.spec.label import label_of
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import RunAxes, Variant
 
@@ -115,7 +116,7 @@ OLD_SKIPPED = (
 
 def test_records_of_the_version_before_checked_jobs_are_readable():
     variant = from_json(Variant, OLD_VARIANT)
-    assert variant.label == "cpu int8-x86 nhwc script fused optimized"
+    assert label_of(variant) == "cpu int8-x86 nhwc script fused optimized"
     assert (variant.granularity, variant.calibration_images, variant.preference) == ("none", 0, "none")
     assert (variant.relaxed_fp16, variant.flexible_batch) == (False, False)
 

@@ -28,6 +28,7 @@ from sweeps.records import SCHEMA_VERSION, Job
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, SyntheticData
+from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec, load
@@ -233,7 +234,7 @@ EVERY_BACKEND = GridSpec(backend=("cpu", "nnapi", "metal"), capture=("script", "
 
 def test_a_grid_over_backends_is_exactly_the_variants_that_differ() -> None:
     jobs = planned(sweep_of(EVERY_BACKEND), HOST).jobs
-    assert [job.variant.label for job in jobs] == [
+    assert [label_of(job.variant) for job in jobs] == [
         *("cpu fp32 nchw script fused optimized", "cpu fp32 nchw trace fused optimized"),
         *("cpu fp32 nhwc script fused optimized", "cpu fp32 nhwc trace fused optimized"),
         *("cpu int8-x86 nchw script fused optimized", "cpu int8-x86 nchw trace fused optimized"),
@@ -286,7 +287,7 @@ def test_supports_may_still_skip_what_a_host_emulates() -> None:
         return "Metal has no int8" if (variant.backend, variant.precision) == ("metal", "int8") else None
 
     plan = planned(sweep_of(EVERY_BACKEND), HOST, supports=supports)
-    assert {skip.variant.label for skip in plan.skipped} == {
+    assert {label_of(skip.variant) for skip in plan.skipped} == {
         f"metal int8-qnnpack {layout} {capture}" for layout in ("nchw", "nhwc") for capture in ("script", "trace")
     }
     assert {skip.reason for skip in plan.skipped} == {"Metal has no int8"}

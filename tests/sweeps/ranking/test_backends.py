@@ -11,6 +11,7 @@ from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.report.ranking import print_ranking
 from sweeps.results import ResultRow, to_frame
+from sweeps.spec.label import label_of
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.variant import Variant
 
@@ -66,8 +67,8 @@ def test_the_quickest_build_of_each_backend_is_compared(row) -> None:
     assert (pair.precision, pair.finding, pair.note) == ("fp32", "NNAPI is faster", "")
     assert pair.cpu is not None
     assert pair.nnapi is not None
-    assert (pair.cpu.variant, pair.cpu.p50_ms) == (CPU.label, 8.0)
-    assert (pair.nnapi.variant, pair.nnapi.p50_ms) == (NNAPI.label, 4.0)
+    assert (pair.cpu.variant, pair.cpu.p50_ms) == (label_of(CPU), 8.0)
+    assert (pair.nnapi.variant, pair.nnapi.p50_ms) == (label_of(NNAPI), 4.0)
     assert pair.ratio is not None
     assert pair.ratio.value == pytest.approx(0.5)
     assert figure(rows).headline == ""
@@ -129,7 +130,7 @@ def test_what_fell_back_to_the_cpu_is_no_figure_of_nnapi(row) -> None:
     found = figure(rows)
     (pair,) = found.pairs
     assert (pair.nnapi, pair.ratio, found.headline) == (None, None, NOT_MEASURED)
-    assert pair.note.startswith(f"NNAPI: {NNAPI.label} does not count: backend_fell_back: ")
+    assert pair.note.startswith(f"NNAPI: {label_of(NNAPI)} does not count: backend_fell_back: ")
 
 
 def test_a_phone_whose_nnapi_builds_do_not_count_was_measured_all_the_same(row, capsys) -> None:
@@ -142,7 +143,7 @@ def test_a_phone_whose_nnapi_builds_do_not_count_was_measured_all_the_same(row, 
         found = figure(rows, objective)
         (pair,) = found.pairs
         assert (pair.nnapi, pair.ratio, found.headline) == (None, None, NONE_COUNTS)
-        assert pair.note.startswith(f"NNAPI: {NNAPI.label} does not count: {why}"), pair.note
+        assert pair.note.startswith(f"NNAPI: {label_of(NNAPI)} does not count: {why}"), pair.note
     fell_back = replace(throttled, trust=("backend_fell_back", "throttled"))
     assert figure([cpu, fell_back]).headline == NOT_MEASURED
     print_ranking(rank(to_frame([cpu, throttled]), FREE, "s"))

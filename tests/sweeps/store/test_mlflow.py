@@ -30,6 +30,7 @@ from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.ranking.rank import rank
 from sweeps.results import FRAME_COLUMNS, to_frame
 from sweeps.spec.catalog import TIMED
+from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import client as store_client
 from sweeps.store.mlflow import Store, run_content
@@ -165,7 +166,11 @@ def test_every_outcome_is_a_row_with_all_that_is_known(uri, name, journal, new_s
     assert (row["threads"], row["cpus"], row["reuse_input"]) == (2, "all", True)
     assert (row["device"], row["device_id"]) == ("Maker Board's 3 (SoC <b>)", "local-1")
     assert (row["fingerprint"], row["executor"]) == (records.facts.fingerprint, records.facts.fingerprint)
-    assert (row["variant"], row["preset"], row["runner"]) == (measured.variant.label, "quick", "python-torchscript 1")
+    assert (row["variant"], row["preset"], row["runner"]) == (
+        label_of(measured.variant),
+        "quick",
+        "python-torchscript 1",
+    )
     assert (row["rounds"], row["samples"], row["images"]) == (2, 200, 597)
     assert (row["emulated"], row["stale"]) == (False, False)
     assert {"ungated", "invalid_output"} <= set(row["trust"])

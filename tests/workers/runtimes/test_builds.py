@@ -15,6 +15,7 @@ import torch
 
 from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
+from sweeps.spec.label import label_of
 from sweeps.variant import Variant
 from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.package import BuildInputs
@@ -62,7 +63,7 @@ def logits(folder: Path, manifest: Manifest, images: np.ndarray, tmp_path: Path)
     return np.fromfile(outputs, dtype="<f4").reshape(len(images), report.eval_classes or 0)
 
 
-@pytest.mark.parametrize("variant", FP32_VARIANTS, ids=lambda variant: variant.label)
+@pytest.mark.parametrize("variant", FP32_VARIANTS, ids=label_of)
 def test_fp32_answers_as_the_eager_model(tiny: BuildInputs, build: Build, variant: Variant) -> None:
     _, manifest = build(tiny, variant)
     assert manifest.verification.images == 24
@@ -73,7 +74,7 @@ def test_fp32_answers_as_the_eager_model(tiny: BuildInputs, build: Build, varian
     assert manifest.calibration_id is None
 
 
-@pytest.mark.parametrize("variant", INT8_VARIANTS, ids=lambda variant: variant.label)
+@pytest.mark.parametrize("variant", INT8_VARIANTS, ids=label_of)
 def test_int8_answers_nearly_as_the_eager_model(tiny: BuildInputs, build: Build, variant: Variant) -> None:
     _, manifest = build(tiny, variant)
     assert manifest.verification.engine == variant.qengine

@@ -11,6 +11,7 @@ import pytest
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.planning.axes import resolve_variant
+from sweeps.spec.label import label_of
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.eager.package_file import NoPackage, read, write
@@ -43,7 +44,7 @@ def run(file: Path, shape: tuple[int, ...], **changes: object) -> RunReport:
 @pytest.mark.parametrize("axes", [{"layout": "nhwc"}, {"precision": "int8"}, {"backend": "nnapi"}, {"fuse": True}])
 def test_no_axis_has_a_choice(axes: dict[str, str | bool]) -> None:
     assert resolve_variant(Variant(runtime="eager", **axes), "arm64-v8a") == EAGER
-    assert EAGER.label == "cpu fp32 nchw eager"
+    assert label_of(EAGER) == "cpu fp32 nchw eager"
 
 
 def test_it_runs_only_where_python_does() -> None:

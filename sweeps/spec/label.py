@@ -1,0 +1,34 @@
+"""What a variant is called: short text for people."""
+
+from sweeps.spec import catalog
+from sweeps.variant import DEFAULT_GRANULARITY, Variant
+
+_USUAL = Variant()
+
+
+def label_of(variant: Variant) -> str:
+    """Such as `cpu int8-x86 nhwc trace fused optimized`. Names all that is not usual, so two variants that differ have
+    two labels."""
+    backend = catalog.backend_of(variant)
+    unsaid = backend.unsaid
+    usual = DEFAULT_GRANULARITY.get(variant.qengine, "none")
+    usual_format = backend.fixed.get("format", _USUAL.format) if "format" in unsaid else _USUAL.format
+    # An eager model says so where others say how they were captured.
+    words = [variant.runtime] * (variant.runtime not in (_USUAL.runtime, variant.capture))
+    words += [
+        variant.backend,
+        variant.precision if variant.qengine == "none" else f"{variant.precision}-{variant.qengine}",
+    ]
+    words += [variant.quantization] * (variant.quantization not in ("none", "static_fx"))
+    words += [variant.granularity] * (variant.granularity not in ("none", usual))
+    words += ["reduced-range"] * variant.reduced_range
+    words += [f"calibrated-on-{variant.calibration_images}"] * (variant.calibration_images > 0)
+    words += [variant.interface] * (variant.interface not in ("none", "core"))
+    words += [variant.layout]
+    words += [variant.capture] * ("capture" not in unsaid)
+    words += ["fused"] * (variant.fuse and "fuse" not in unsaid)
+    words += ["optimized"] * (variant.optimize and "optimize" not in unsaid)
+    words += [variant.format] * (variant.format != usual_format)
+    words += [variant.preference] * (variant.preference not in ("none", "sustained_speed"))
+    words += ["relaxed-fp16"] * variant.relaxed_fp16 + ["any-batch"] * variant.flexible_batch
+    return " ".join(words)
