@@ -49,7 +49,7 @@ def plan_sweep(
     references: dict[str, str] = {}
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
-        # What other packages bring moves nothing of the builds that are there without them.
+        # Other packages must not change the keys of builds that do not use them.
         own = name in catalog.BUILT_IN_NAMES
         versions = versions | own_versions[name] if own else own_versions[name] | versions
         references |= runtimes.get(name).references()
@@ -76,8 +76,8 @@ def plan_sweep(
 def device_facts(
     name: str, folder: Path, references: Mapping[str, str], used: Iterable[str], tell: Callable[[str], object]
 ) -> DeviceFacts:
-    """Facts of a device; of this host and of its virtual phones, with the backends that it can check although they
-    do not have them. Raises `DeviceError`."""
+    """Facts of a device. For this host and its virtual phones, with the backends that can only be checked. Raises
+    `DeviceError`."""
     attached = attach(name, folder, used, tell)
     attached.device.release()
     facts = attached.facts
@@ -152,7 +152,7 @@ def _one(name: str, look: Callable[[str], DeviceFacts]) -> DeviceFacts | DeviceE
 def _all(
     entry: DeviceEntry, look: Callable[[str], DeviceFacts], tell: Callable[[str], object]
 ) -> Iterator[DeviceFacts | DeviceError]:
-    """All of one transport that hang on this host, as `adb:*` asks for; an error at the end for none."""
+    """All devices of this host and one transport, as in `adb:*`; if there are none, an error."""
     transport = devices.discovery(entry)
     names, refused = transport.attached()
     count = 0
@@ -173,7 +173,7 @@ def _all(
 
 
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime) -> str | None:
-    """Why nothing of that runtime can run on a device without Python, with the way out; `None` where it can."""
+    """Why a device without Python cannot run this runtime, with the next step; `None` if it can."""
     own = runtime in catalog.BUILT_IN_NAMES
     has_python = facts.runtime_versions and not facts.runners
     if catalog.is_host(facts.name) or has_python or (facts.runtime_versions and own) or runtime in dict(facts.runners):

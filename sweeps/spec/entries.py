@@ -1,12 +1,13 @@
-"""Entries of the catalog: what this project, or another package, says of a runtime, a transport or a view.
+"""Entries of the catalog: the description of a runtime, a transport or a view, by this project or another package.
 
 Another package adds its own by an entry point that names one entry of a kind below:
 
     [project.entry-points."edgesweep.runtimes"]
     toy = "edgesweep_toy.entries:RUNTIME"
 
-The groups are `edgesweep.runtimes`, `edgesweep.devices` and `edgesweep.views`. An entry costs no import of what it
-describes: classes stay text, `module:Class`, until they are needed. One that is wrong is left out, with the reason.
+The groups are `edgesweep.runtimes`, `edgesweep.devices` and `edgesweep.views`. An entry does not import what
+it describes: classes are given as text, `module:Class`, and imported when they are needed. A wrong entry is left out,
+and the reason is reported.
 """
 
 import re
@@ -44,15 +45,15 @@ class BackendEntry:
     int8_fixed: Mapping[str, Value] = field(default_factory=dict)
     """The same for int8 alone."""
     unsaid: frozenset[str] = frozenset()
-    """Axes without a choice here that the label of a variant need not name."""
+    """Axes without a choice here that the label of a variant leaves out."""
     lists_accelerators: bool = False
-    """Its program tells which accelerators a phone has, and what of a model each takes (`--nnapi-devices`)."""
+    """Whether its program lists the accelerators of a phone, and which operators each takes (`--nnapi-devices`)."""
     support_columns: Mapping[str, str] = field(default_factory=dict)
-    """By precision, the axis that tells the columns of the support table apart, besides the way to quantize."""
+    """By precision, the axis that distinguishes columns of the support table, besides the quantization method."""
     support_parts: bool = False
-    """The support table has a part for each precision and engine of it, and not one for all."""
+    """Whether the support table has one part per precision and engine, instead of one for all."""
     builds_apart: bool = False
-    """Its builds have no long stage in common with those of the runtime's other backends."""
+    """Its builds share no long stage with builds of the runtime's other backends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +65,13 @@ class RuntimeEntry:
     """`module:Class` of a `workers.runtimes.interface.Runtime`, made without arguments."""
     backends: tuple[BackendEntry, ...]
     axes: frozenset[str] = frozenset()
-    """The build axes that have a choice whatever the backend: of `backend`, `precision` and `layout`, some or all."""
+    """The build axes that have a choice for every backend: some or all of `backend`, `precision` and `layout`."""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """What a sweep file may write into the axes of text. An axis that is left out takes what other runtimes have."""
+    """Allowed values of the text axes. An axis that is left out accepts the values of the other runtimes."""
     unshippable: str = ""
-    """Why nothing of it can win; empty where it can."""
+    """Why its builds cannot win; empty if they can."""
     metrics: tuple[Metric, ...] = ()
-    """Figures that its runner tells besides those of every runner (`extra_metrics`)."""
+    """Further figures of its runner (`extra_metrics`)."""
 
     def backend(self, name: str) -> BackendEntry | None:
         return next((one for one in self.backends if one.name == name), None)
@@ -86,23 +87,23 @@ class RuntimeEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceEntry:
-    """A transport: how something that measures is reached. A sweep file writes its name, or `name:unit`."""
+    """A transport: the way to reach a device. Sweep files write its name, or `name:unit`."""
 
     name: str
     target: str
-    """`module:Class` of a `workers.devices.interface.Device`, made of a folder, and of the unit where it has one."""
+    """`module:Class` of a `workers.devices.interface.Device`, created from a folder, and from the unit if there is one.
+    """
     unit: str = ""
-    """What stands behind the colon, for people: `SERIAL`. Empty where there is but one, which then is always there."""
+    """Placeholder for the part after the colon, for people: `SERIAL`. Empty if there is one unit, always present."""
     unit_pattern: str = ""
-    """Regular expression of it; the `*` of `name:*` is not part of it."""
+    """Regular expression of the unit, without the `*` of `name:*`."""
     is_host: bool = False
-    """It is this machine itself: its Python runs there, and builds disturb what is measured."""
+    """Whether it is this machine: it runs this Python, and builds disturb its measurements."""
     simulated: bool = False
     may_be_away: bool = False
-    """One that was planned for and is not there now keeps its results, and its jobs wait."""
+    """Whether a planned device may be absent now: it keeps its results, and its jobs wait."""
     discovery: str = ""
-    """Module that finds all units (see `workers.devices.interface.Discovery`), which a sweep file writes as `name:*`;
-    empty where nothing does."""
+    """Module that finds all units of `name:*` (see `workers.devices.interface.Discovery`); empty if there is none."""
 
     @property
     def pattern(self) -> str:
@@ -124,7 +125,7 @@ class DeviceEntry:
 
     @property
     def usages(self) -> tuple[str, ...]:
-        """As people write it."""
+        """The forms in which sweep files name it."""
         if not self.unit:
             return (self.name,)
         return (f"{self.name}:{self.unit}", f"{self.name}:*") if self.discovery else (f"{self.name}:{self.unit}",)
@@ -132,7 +133,7 @@ class DeviceEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewEntry:
-    """A view of the dashboard: what it draws of one model on one device."""
+    """A view of the dashboard, drawn for one model on one device."""
 
     name: str
     title: str
@@ -144,8 +145,8 @@ class ViewEntry:
 
 
 def with_others(kind: type[Any], group: str, built_in: Sequence[Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The built-in entries and those of other packages' entry points of this group, by name; and why some of the
-    latter were left out, one line each."""
+    """The built-in entries and those of other packages' entry points of this group, by name; and for each entry that
+    was left out, a line with the reason."""
     from importlib.metadata import entry_points
 
     found = {one.name: one for one in built_in}

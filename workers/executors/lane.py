@@ -61,7 +61,7 @@ class Lane:
     def _attached(self) -> Bench:
         asked = self._asked
         found = attach(asked.name, self._folder, dict(asked.runners))
-        # The runner is in the keys of its jobs, not in the fingerprint.
+        # Compared too, because the runner is in the job keys, not in the fingerprint.
         if any(getattr(found.facts, name) != getattr(asked, name) for name in ("device_id", "fingerprint", "runners")):
             found.device.release()
             raise DeviceError(
