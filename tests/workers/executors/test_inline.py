@@ -1,8 +1,10 @@
 """The inline executor builds in a real process of its own."""
 
+import math
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -71,29 +73,34 @@ def test_nothing_starts_after_stop(executor: InlineExecutor) -> None:
 def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
     executor: InlineExecutor, tmp_path: Path, listens: bool
 ) -> None:
-    marker, artifacts = tmp_path / "pid", tmp_path / "a folder" / "artifacts"
+    marker, waited_for, artifacts = tmp_path / "pid", tmp_path / "waited for", tmp_path / "a folder" / "artifacts"
     others = artifacts / f".{'a' * 12}-{os.getpid()}-of-another"
     others.mkdir(parents=True)
     hangs = "" if listens else "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     hangs += f"import os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    hangs += f"pathlib.Path({str(waited_for)!r}).touch()\n"
     builds = executor.build([_request("a", hangs.encode())], lambda: False)
     assert next(builds)[1] is None
-    ended = threading.Event()
+    ended, interrupted = threading.Event(), [math.inf]
 
     def interrupt() -> None:
         while not (marker.exists() and marker.read_text()):
             if ended.wait(0.02):
                 return
+        interrupted[0] = time.monotonic()
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            next(builds)  # which comes to its end by itself only after ten minutes, and then raises nothing
+            next(builds)
     finally:
         ended.set()
         thread.join()
     executor.close()
+    # It would have come to its end by itself after ten minutes.
+    assert time.monotonic() - interrupted[0] < 120
+    assert not waited_for.exists()
     assert not psutil.pid_exists(int(marker.read_text()))
     assert list(artifacts.iterdir()) == [others]
