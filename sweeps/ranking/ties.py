@@ -70,7 +70,7 @@ def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", 
     if ratio.low is None or ratio.high is None:
         shown = _beyond_spread(ratio.value, 1.0)
     else:
-        shown = not ratio.low <= 1.0 <= ratio.high and not 1.0 / (1.0 + least) < ratio.value < 1.0 + least
+        shown = (ratio.low > 1.0 or ratio.high < 1.0) and not 1.0 / (1.0 + least) < ratio.value < 1.0 + least
     if not shown:
         return None
     return "slower" if ratio.value > 1.0 else "faster"

@@ -44,6 +44,14 @@ def like(**changes):
     return SessionConditions(**usual | changes)
 
 
+def unchecked(value, low, high):
+    """An estimate as it would be if it did not refuse an interval that is none."""
+    estimate = object.__new__(Estimate)
+    for name, figure in (("value", value), ("low", low), ("high", high)):
+        object.__setattr__(estimate, name, figure)
+    return estimate
+
+
 def result(name, medians_ms, **changes):
     made = Result(
         name=f"net · {name}",
@@ -82,10 +90,12 @@ STEADY = (10.0, 10.1, 9.9, 10.05)
         (0.985, 0.98, 0.999, 5, "the same"),
         (0.8, 0.6, 1.1, 5, "unresolved"),
         (1.0, None, None, 100, "unresolved"),
+        (math.nan, None, None, 100, "unresolved"),
+        (math.nan, math.nan, math.nan, 100, "unresolved"),
     ],
 )
 def test_only_an_interval_within_the_margin_is_the_same(value, low, high, margin_percent, judgement):
-    assert latency_finding(Estimate(value, low, high), margin_percent) == judgement
+    assert latency_finding(unchecked(value, low, high), margin_percent) == judgement
 
 
 def test_a_margin_under_two_percent_is_also_the_least_that_is_slower_so_more_rounds_always_end_it():
