@@ -7,11 +7,14 @@ from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
+from tests.store_double import doubled
 
 
 @pytest.fixture
-def workspace(tmp_path):
-    return Workspace.open(tmp_path)
+def workspace(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    with doubled():
+        yield Workspace.open(tmp_path)
 
 
 def test_the_latest_sweep_without_results_is_named_with_the_others(workspace, records):

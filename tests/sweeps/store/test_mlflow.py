@@ -38,6 +38,7 @@ from sweeps.store.reading import list_sweeps, load, load_imported
 from sweeps.store.uri import sqlite_path
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
+from tests.store_double import DoubleClient, doubled, make
 
 NAMES = (f"phones-{number}" for number in count())
 
@@ -92,9 +93,27 @@ def answers(port: int) -> bool:
         connection.close()
 
 
-@pytest.fixture(params=["sqlite", "server"])
+@pytest.fixture
+def double_uri(workspace) -> Iterator[str]:
+    """Of the double that tests of commands take: it does what MLflow does."""
+    path = workspace / "double.sqlite"
+    with doubled():
+        make(path)
+        yield f"sqlite:///{path}"
+
+
+@pytest.fixture(params=["sqlite", "server", "double"])
 def uri(request) -> str:
     return request.getfixturevalue(f"{request.param}_uri")
+
+
+@pytest.fixture(params=["sqlite", "double"])
+def file_uri(request) -> str:
+    return request.getfixturevalue(f"{request.param}_uri")
+
+
+def client_of(uri) -> MlflowClient | DoubleClient:
+    return (DoubleClient if uri.endswith("/double.sqlite") else MlflowClient)(tracking_uri=uri)
 
 
 @pytest.fixture
@@ -127,7 +146,7 @@ def rows(uri, name):
 
 
 def all_runs(uri, name, view=ViewType.ACTIVE_ONLY):
-    client = MlflowClient(tracking_uri=uri)
+    client = client_of(uri)
     experiment = client.get_experiment_by_name(name)
     runs = client.search_runs([experiment.experiment_id], run_view_type=view)
     return [run for run in runs if run.data.tags["edgesweep.record"] == "job"]
@@ -196,7 +215,7 @@ def test_every_run_can_be_read_in_mlflow_without_edgesweep(uri, name, journal, n
     journal.add_failure(failed.build_key, records.failed("build"))
     new_store(uri).publish(journal, name)
 
-    client = MlflowClient(tracking_uri=uri)
+    client = client_of(uri)
     experiment = client.get_experiment_by_name(name)
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'sweep'")
     runs = {run.info.run_name: run for run in all_runs(uri, name)}
@@ -256,9 +275,9 @@ def test_what_was_only_checked_is_a_row_with_an_executor_and_without_any_time(ur
 
 
 def test_an_accuracy_by_another_version_of_the_reference_takes_the_place_of_the_row(
-    sqlite_uri, name, journal, new_store, records
+    file_uri, name, journal, new_store, records
 ):
-    store, old = new_store(sqlite_uri), records.checked_job(1)
+    store, old = new_store(file_uri), records.checked_job(1)
     journal.save_plan(records.plan(old, name=name))
     journal.add_accuracy(records.accuracy(old))
     store.publish(journal, name)
@@ -267,19 +286,19 @@ def test_an_accuracy_by_another_version_of_the_reference_takes_the_place_of_the_
     journal.add_accuracy(records.accuracy(new, top1_percent=90.0))
     store.publish(journal, name)
 
-    found = load(sqlite_uri, name).frame
+    found = load(file_uri, name).frame
     current = found[~found["stale"]]
     assert list(current["executor"]) == ["reference:nnapi@2"]
     assert list(current["top1_percent"]) == [90.0]
 
 
-def test_rows_of_the_version_before_checked_jobs_are_readable(sqlite_uri, name, journal, new_store, records):
+def test_rows_of_the_version_before_checked_jobs_are_readable(file_uri, name, journal, new_store, records):
     job = records.job(1)
     journal.save_plan(records.plan(job, name=name))
     measure(journal, records, job)
-    new_store(sqlite_uri).publish(journal, name)
-    client = MlflowClient(tracking_uri=sqlite_uri)
-    (run,) = all_runs(sqlite_uri, name)
+    new_store(file_uri).publish(journal, name)
+    client = client_of(file_uri)
+    (run,) = all_runs(file_uri, name)
     later = ("granularity", "calibration_images", "preference", "relaxed_fp16", "flexible_batch")
     older = client.create_run(run.info.experiment_id, run_name=job.name, tags=run.data.tags)
     for key, value in run.data.params.items():
@@ -290,24 +309,24 @@ def test_rows_of_the_version_before_checked_jobs_are_readable(sqlite_uri, name, 
     client.set_terminated(older.info.run_id)
     client.delete_run(run.info.run_id)
 
-    row = rows(sqlite_uri, name)[job.name]
+    row = rows(file_uri, name)[job.name]
     assert row["run_id"] == older.info.run_id
     assert [row[axis] for axis in later] == ["none", 0, "none", False, False]
     assert row["reduced_range"] is False
     assert (row["qengine"], row["threads"], row["top1_percent"]) == ("x86", 2, 97.5)
-    (device,) = rank(load(sqlite_uri, name).frame, ObjectiveSpec(constraints=()), name).devices
+    (device,) = rank(load(file_uri, name).frame, ObjectiveSpec(constraints=()), name).devices
     assert device.winner.job_key == job.key
 
 
 def test_which_images_results_were_computed_on_stands_beside_them(
-    sqlite_uri, name, journal, new_store, records, tmp_path
+    file_uri, name, journal, new_store, records, tmp_path
 ):
     journal.save_plan(records.plan(name=name))
     journal.add_data_manifest(name, "e" * 64, '{"images":["abc"]}')
-    new_store(sqlite_uri).publish(journal, name)
+    new_store(file_uri).publish(journal, name)
     journal.add_data_manifest(name, "f" * 64, '{"images":["def"]}')
-    new_store(sqlite_uri).publish(journal, name)
-    client = MlflowClient(tracking_uri=sqlite_uri)
+    new_store(file_uri).publish(journal, name)
+    client = client_of(file_uri)
     [parent] = [
         run
         for run in client.search_runs([client.get_experiment_by_name(name).experiment_id])
@@ -343,13 +362,13 @@ def test_values_that_are_too_long_or_odd_are_cut_and_never_an_error(uri, name, j
     assert found[odd.key]["name"] == "<script>☃"
 
 
-def test_the_medians_of_many_rounds_stay_readable(sqlite_uri, name, journal, new_store, records):
+def test_the_medians_of_many_rounds_stay_readable(file_uri, name, journal, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
     measure(journal, records, job, rounds=400)
-    new_store(sqlite_uri).publish(journal, name)
+    new_store(file_uri).publish(journal, name)
 
-    (row,) = rows(sqlite_uri, name).values()
+    (row,) = rows(file_uri, name).values()
     assert row["rounds"] == 400
     assert len(row["block_medians_ms"]) > 200
     assert row["block_medians_ms"][-1] == (399, pytest.approx(404.003))
@@ -437,7 +456,7 @@ def test_figures_are_written_once_whoever_publishes(uri, name, journal, new_stor
     for publisher in (store, new_store(uri), store):
         publisher.publish(journal, name)
 
-    client = MlflowClient(tracking_uri=uri)
+    client = client_of(uri)
     experiment = client.get_experiment_by_name(name)
     runs = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
     assert sorted(run.data.tags["edgesweep.attempt_key"] for run in runs) == sorted([imported(1).key, imported(2).key])
@@ -446,57 +465,57 @@ def test_figures_are_written_once_whoever_publishes(uri, name, journal, new_stor
 
 
 def test_a_figure_whose_driver_was_killed_is_whole_and_ended_by_the_next_one(
-    sqlite_uri, name, journal, new_store, records
+    file_uri, name, journal, new_store, records
 ):
     journal.save_plan(records.plan(records.job(0), name=name))
     journal.add_imported(name, imported(1))
-    new_store(sqlite_uri).publish(journal, name)
-    client = MlflowClient(tracking_uri=sqlite_uri)
+    new_store(file_uri).publish(journal, name)
+    client = client_of(file_uri)
     experiment = client.get_experiment_by_name(name)
     (run,) = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
     client.update_run(run.info.run_id, status="RUNNING")
-    assert load_imported(sqlite_uri, name) == (imported(1),)
+    assert load_imported(file_uri, name) == (imported(1),)
 
-    new_store(sqlite_uri).publish(journal, name)
+    new_store(file_uri).publish(journal, name)
 
     assert client.get_run(run.info.run_id).info.status == "FINISHED"
-    assert load_imported(sqlite_uri, name) == (imported(1),)
+    assert load_imported(file_uri, name) == (imported(1),)
 
 
-def test_each_job_is_published_once_as_it_ends(sqlite_uri, name, journal, new_store, records):
+def test_each_job_is_published_once_as_it_ends(file_uri, name, journal, new_store, records):
     jobs = [records.job(number) for number in range(3)]
     journal.save_plan(records.plan(*jobs, name=name))
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     assert store.publish(journal, name) == 0
     for job in jobs:
         measure(journal, records, job)
         assert store.publish(journal, name) == 1
 
-    assert rows(sqlite_uri, name).keys() == {job.name for job in jobs}
+    assert rows(file_uri, name).keys() == {job.name for job in jobs}
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_more_rounds_replace_the_row(sqlite_uri, name, journal, new_store, records, restarted):
+def test_more_rounds_replace_the_row(file_uri, name, journal, new_store, records, restarted):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name, rounds=2))
     measure(journal, records, job)
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     store.publish(journal, name)
-    store = new_store(sqlite_uri) if restarted else store
+    store = new_store(file_uri) if restarted else store
     journal.save_plan(records.plan(job, name=name, rounds=3))
     assert store.publish(journal, name) == 0
-    assert rows(sqlite_uri, name)[job.name]["rounds"] == 2
+    assert rows(file_uri, name)[job.name]["rounds"] == 2
 
     journal.add_block(records.block(job, 2, ms=7))
 
     assert store.publish(journal, name) == 1
-    (row,) = rows(sqlite_uri, name).values()
+    (row,) = rows(file_uri, name).values()
     assert (row["rounds"], row["latency_p50_ms"]) == (3, pytest.approx(6.003))
-    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+    assert tag_counts(file_uri, name) == {job.key: 1}
 
 
 def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(
-    sqlite_uri, name, journal, new_store, records
+    file_uri, name, journal, new_store, records
 ):
     job = records.job(0, sentinel="s" * 64)
 
@@ -507,14 +526,14 @@ def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(
     journal.save_plan(records.plan(job, name=name))
     look(0, 5.0)
     measure(journal, records, job)
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     assert store.publish(journal, name) == 1
-    assert "device_changed" not in rows(sqlite_uri, name)[job.name]["trust"]
+    assert "device_changed" not in rows(file_uri, name)[job.name]["trust"]
 
     look(1, 7.0)
     assert store.publish(journal, name) == 1
-    assert "device_changed" in rows(sqlite_uri, name)[job.name]["trust"]
-    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+    assert "device_changed" in rows(file_uri, name)[job.name]["trust"]
+    assert tag_counts(file_uri, name) == {job.key: 1}
 
     look(2, 7.0)
     assert store.publish(journal, name) == 0
@@ -522,93 +541,93 @@ def test_a_job_is_published_again_when_its_device_turns_out_to_have_changed(
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_an_accuracy_on_other_images_is_not_ranked_beside_new_ones(
-    sqlite_uri, name, journal, new_store, records, restarted
+    file_uri, name, journal, new_store, records, restarted
 ):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
     measure(journal, records, job)
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     store.publish(journal, name)
-    assert not rows(sqlite_uri, name)[job.name]["stale"]
+    assert not rows(file_uri, name)[job.name]["stale"]
     journal.save_plan(records.plan(job, name=name, evaluation_id="9" * 64))
-    store = new_store(sqlite_uri) if restarted else store
+    store = new_store(file_uri) if restarted else store
     store.publish(journal, name)
-    assert rows(sqlite_uri, name)[job.name]["stale"]
+    assert rows(file_uri, name)[job.name]["stale"]
 
     journal.add_accuracy(records.accuracy(job, evaluation_id="9" * 64))
     store.publish(journal, name)
-    assert not rows(sqlite_uri, name)[job.name]["stale"]
+    assert not rows(file_uri, name)[job.name]["stale"]
 
 
-def test_a_retried_failure_stays_until_there_is_a_new_outcome(sqlite_uri, name, journal, new_store, records):
+def test_a_retried_failure_stays_until_there_is_a_new_outcome(file_uri, name, journal, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
     journal.add_failure(job.build_key, records.failed("build"))
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     store.publish(journal, name)
     journal.retry_failures(name)
     assert store.publish(journal, name) == 0
-    assert rows(sqlite_uri, name)[job.name]["outcome"] == "failed"
+    assert rows(file_uri, name)[job.name]["outcome"] == "failed"
 
     measure(journal, records, job)
 
     assert store.publish(journal, name) == 1
-    assert rows(sqlite_uri, name)[job.name]["outcome"] == "measured"
-    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+    assert rows(file_uri, name)[job.name]["outcome"] == "measured"
+    assert tag_counts(file_uri, name) == {job.key: 1}
 
 
 def test_a_job_that_left_the_sweep_file_is_marked_stale_and_not_written_again(
-    sqlite_uri, name, journal, new_store, records
+    file_uri, name, journal, new_store, records
 ):
     first, second = records.job(0), records.job(1)
     both = records.plan(first, second, skipped=(records.skipped(),), name=name)
     journal.save_plan(both)
     for job in (first, second):
         measure(journal, records, job)
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     store.publish(journal, name)
 
     journal.save_plan(records.plan(second, name=name))
     assert store.publish(journal, name) == 0
-    stale = {row["name"]: row["stale"] for row in rows(sqlite_uri, name).values()}
+    stale = {row["name"]: row["stale"] for row in rows(file_uri, name).values()}
     assert stale == {first.name: True, second.name: False, "net skipped": True}
 
     journal.save_plan(both)
-    assert new_store(sqlite_uri).publish(journal, name) == 0
-    assert not any(row["stale"] for row in rows(sqlite_uri, name).values())
+    assert new_store(file_uri).publish(journal, name) == 0
+    assert not any(row["stale"] for row in rows(file_uri, name).values())
 
 
-def test_updated_changes_with_every_change_and_only_then(sqlite_uri, name, journal, new_store, records):
+def test_updated_changes_with_every_change_and_only_then(file_uri, name, journal, new_store, records):
     first, second = records.job(0), records.job(1)
     journal.save_plan(records.plan(first, second, name=name))
     measure(journal, records, first)
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     store.publish(journal, name)
-    (before,) = list_sweeps(sqlite_uri)
+    (before,) = list_sweeps(file_uri)
     store.publish(journal, name)
-    assert list_sweeps(sqlite_uri) == [before]
+    assert list_sweeps(file_uri) == [before]
 
     measure(journal, records, second)
     store.publish(journal, name)
-    (after,) = list_sweeps(sqlite_uri)
+    (after,) = list_sweeps(file_uri)
     assert after.updated > before.updated
     assert (before.runs, after.runs) == (1, 2)
 
     journal.save_plan(records.plan(first, name=name))
     store.publish(journal, name)
-    assert list_sweeps(sqlite_uri)[0].updated > after.updated
+    assert list_sweeps(file_uri)[0].updated > after.updated
 
 
-def test_the_last_updated_sweep_is_listed_first_and_is_the_default(sqlite_uri, journal, new_store, records):
-    store = new_store(sqlite_uri)
+def test_the_last_updated_sweep_is_listed_first_and_is_the_default(file_uri, journal, new_store, records):
+    store = new_store(file_uri)
     for sweep in ("a", "b"):
         journal.save_plan(records.plan(records.job(0), name=sweep))
     measure(journal, records, records.job(0))
     for sweep in ("b", "a"):
         store.publish(journal, sweep)
 
-    assert [info.name for info in list_sweeps(sqlite_uri)] == ["a", "b"]
-    assert load(sqlite_uri, None).name == "a"
+    assert [info.name for info in list_sweeps(file_uri)] == ["a", "b"]
+    assert load(file_uri, None).name == "a"
 
 
 # Faults while writing
@@ -758,84 +777,84 @@ def test_kill_9_while_publishing_leaves_one_whole_run_per_job_after_the_next_sta
     assert tag_counts(sqlite_uri, name) == {job.key: 1 for job in jobs}
     assert {run.info.status for run in all_runs(sqlite_uri, name)} == {"FINISHED"}
     assert rows(sqlite_uri, name).keys() == {job.name for job in jobs}
-    client = MlflowClient(tracking_uri=sqlite_uri)
+    client = client_of(sqlite_uri)
     experiment = client.get_experiment_by_name(name)
     (parent,) = client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'sweep'")
     assert parent.info.status == "FINISHED"
 
 
-def test_a_run_that_is_being_written_or_replaced_is_no_row_of_its_own(sqlite_uri, name, journal, new_store, records):
+def test_a_run_that_is_being_written_or_replaced_is_no_row_of_its_own(file_uri, name, journal, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
     measure(journal, records, job)
-    new_store(sqlite_uri).publish(journal, name)
-    client = MlflowClient(tracking_uri=sqlite_uri)
-    (run,) = all_runs(sqlite_uri, name)
+    new_store(file_uri).publish(journal, name)
+    client = client_of(file_uri)
+    (run,) = all_runs(file_uri, name)
     tags = {key: value for key, value in run.data.tags.items() if key.startswith("edgesweep.")}
 
     client.create_run(run.info.experiment_id, tags=tags)
-    assert rows(sqlite_uri, name)[job.name]["run_id"] == run.info.run_id
+    assert rows(file_uri, name)[job.name]["run_id"] == run.info.run_id
 
     newer = client.create_run(run.info.experiment_id, tags=tags | {"edgesweep.attempt_key": "newer"})
     for key, value in run.data.params.items():
         client.log_param(newer.info.run_id, key, value)
     client.set_terminated(newer.info.run_id)
-    assert rows(sqlite_uri, name)[job.name]["run_id"] == newer.info.run_id
+    assert rows(file_uri, name)[job.name]["run_id"] == newer.info.run_id
 
     # What the journal says wins, and the rest goes.
-    assert new_store(sqlite_uri).publish(journal, name) == 0
-    assert rows(sqlite_uri, name)[job.name]["run_id"] == run.info.run_id
-    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+    assert new_store(file_uri).publish(journal, name) == 0
+    assert rows(file_uri, name)[job.name]["run_id"] == run.info.run_id
+    assert tag_counts(file_uri, name) == {job.key: 1}
 
 
-def test_runs_that_a_person_deleted_are_written_again(sqlite_uri, name, journal, new_store, records):
+def test_runs_that_a_person_deleted_are_written_again(file_uri, name, journal, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
     measure(journal, records, job)
-    new_store(sqlite_uri).publish(journal, name)
-    client = MlflowClient(tracking_uri=sqlite_uri)
-    (run,) = all_runs(sqlite_uri, name)
+    new_store(file_uri).publish(journal, name)
+    client = client_of(file_uri)
+    (run,) = all_runs(file_uri, name)
     client.delete_run(run.info.run_id)
-    assert new_store(sqlite_uri).publish(journal, name) == 1
+    assert new_store(file_uri).publish(journal, name) == 1
 
     client.delete_experiment(run.info.experiment_id)
-    assert list_sweeps(sqlite_uri) == []
-    new_store(sqlite_uri).publish(journal, name)
+    assert list_sweeps(file_uri) == []
+    new_store(file_uri).publish(journal, name)
 
-    assert rows(sqlite_uri, name).keys() == {job.name}
+    assert rows(file_uri, name).keys() == {job.name}
 
 
 def test_results_of_another_workspace_in_the_same_sweep_are_left_alone(
-    sqlite_uri, name, journal, new_store, records, tmp_path
+    file_uri, name, journal, new_store, records, tmp_path
 ):
     mine, theirs = records.job(0), records.job(1)
     journal.save_plan(records.plan(mine, name=name))
     measure(journal, records, mine)
-    new_store(sqlite_uri).publish(journal, name)
+    new_store(file_uri).publish(journal, name)
     with Journal.open(tmp_path / "theirs.sqlite") as other:
         other.save_plan(records.plan(theirs, name=name))
         measure(other, records, theirs)
-        new_store(sqlite_uri).publish(other, name)
-    new_store(sqlite_uri).publish(journal, name)
+        new_store(file_uri).publish(other, name)
+    new_store(file_uri).publish(journal, name)
 
-    assert {row["name"]: row["stale"] for row in rows(sqlite_uri, name).values()} == {
+    assert {row["name"]: row["stale"] for row in rows(file_uri, name).values()} == {
         mine.name: False,
         theirs.name: False,
     }
 
 
-def test_artifacts_that_can_not_be_stored_are_sent_later(sqlite_uri, name, journal, workspace, new_store, records):
+def test_artifacts_that_can_not_be_stored_are_sent_later(file_uri, name, journal, workspace, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
     measure(journal, records, job)
-    store = new_store(sqlite_uri)
+    store = new_store(file_uri)
     (workspace / "artifacts").write_text("in the way")
     with pytest.raises(StoreError, match="does not accept artifacts"):
         store.publish(journal, name)
     (workspace / "artifacts").unlink()
 
     assert store.publish(journal, name) == 1
-    assert tag_counts(sqlite_uri, name) == {job.key: 1}
+    assert tag_counts(file_uri, name) == {job.key: 1}
 
 
 def test_the_twelfth_job_is_published_with_no_more_statements_than_the_first(
@@ -978,13 +997,13 @@ def test_a_database_that_is_locked_is_told_in_seconds(sqlite_uri, new_store):
     new_store(sqlite_uri).check()
 
 
-def test_an_experiment_that_is_someone_elses_is_left_alone(sqlite_uri, name, journal, new_store, records):
-    MlflowClient(tracking_uri=sqlite_uri).create_experiment(name)
+def test_an_experiment_that_is_someone_elses_is_left_alone(file_uri, name, journal, new_store, records):
+    client_of(file_uri).create_experiment(name)
     journal.save_plan(records.plan(records.job(0), name=name))
 
     with pytest.raises(StoreError, match=r"not EdgeSweep's\n.*another name"):
-        new_store(sqlite_uri).publish(journal, name)
-    assert list_sweeps(sqlite_uri) == []
+        new_store(file_uri).publish(journal, name)
+    assert list_sweeps(file_uri) == []
 
 
 # Readers
@@ -998,17 +1017,17 @@ def test_a_reader_makes_no_database(workspace):
     assert list(workspace.iterdir()) == []
 
 
-def test_an_empty_store_says_what_to_do_first(sqlite_uri, name, journal, new_store, records):
-    assert list_sweeps(sqlite_uri) == []
+def test_an_empty_store_says_what_to_do_first(file_uri, name, journal, new_store, records):
+    assert list_sweeps(file_uri) == []
     with pytest.raises(StoreError, match=r"no sweep in MLflow yet\n.*edgesweep run"):
-        load(sqlite_uri, None)
+        load(file_uri, None)
 
     journal.save_plan(records.plan(records.job(0), name=name))
-    new_store(sqlite_uri).publish(journal, name)
+    new_store(file_uri).publish(journal, name)
     with pytest.raises(StoreError, match="has no results yet"):
-        load(sqlite_uri, name)
+        load(file_uri, name)
     with pytest.raises(StoreError, match=f"no sweep 'tablets' in MLflow\n.*it has: {name}"):
-        load(sqlite_uri, "tablets")
+        load(file_uri, "tablets")
 
 
 QUIET = """
