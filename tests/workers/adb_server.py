@@ -1,10 +1,22 @@
 """An adb server of the tests' own."""
 
+import socket
 import subprocess
+from contextlib import suppress
 
 from workers.devices.adb.host import AdbHost
 
 
 def kill_server(port: int) -> None:
+    _tell(port, "kill-server")
+
+
+def forget_phones(port: int) -> None:
+    """Of the network, those that are gone among them. A server that does not run is not started for it."""
+    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        _tell(port, "disconnect")
+
+
+def _tell(port: int, command: str) -> None:
     adb = AdbHost(port).adb
-    subprocess.run([adb, "-P", str(port), "kill-server"], capture_output=True, timeout=20, check=False)
+    subprocess.run([adb, "-P", str(port), command], capture_output=True, timeout=20, check=False)

@@ -35,7 +35,7 @@ from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
 from workers.devices.local import host_abi
-from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver import contact
 from workers.models.code import construct
 from workers.runtimes.torchscript import native_runner, programs
@@ -75,14 +75,30 @@ class ImpatientPhone(AdbDevice):
         super().__init__(folder, name, answer_s=self.ANSWER_S, backoff_s=self.PAUSES_S)
 
 
+def as_new(phone: VirtualPhone) -> None:
+    """Whatever a test did to it that can be undone."""
+    phone.go_on()
+    phone.slow_down()
+    phone.plug()
+    phone.start_daemon()
+    phone.heat(25.0)
+    phone.drain(80)
+    phone.refuse_fixed_performance(None)
+    for path in ("local/tmp/edgesweep", *(f"local/{name}" for name in OURS)):
+        shutil.rmtree(phone.data / path, ignore_errors=True)
+        (phone.data / path).unlink(missing_ok=True)
+
+
 @pytest.fixture(scope="module")
-def running(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:
+def running(
+    port: int, phones: list[VirtualPhone], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[VirtualPhone]]:
     runners = tmp_path_factory.mktemp("runners")
     runner = runners / host_abi() / "edgesweep_runner_full"
     runner.parent.mkdir()
     runner.write_text(_RUNNER.format(program=native_runner.program()))
     runner.chmod(runner.stat().st_mode | stat.S_IXUSR)
-    with pytest.MonkeyPatch.context() as patch, up(2, tmp_path_factory.mktemp("phones")) as phones:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv(programs.FOLDER_VARIABLE, str(runners))
         for phone in phones:
             # The server starts with the first, which takes longer than a test is patient.
@@ -101,17 +117,11 @@ def pair(
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for phone in running:
-        for path in ("local/tmp/edgesweep", *(f"local/{name}" for name in OURS)):
-            shutil.rmtree(phone.data / path, ignore_errors=True)
-            (phone.data / path).unlink(missing_ok=True)
+        as_new(phone)
         assert AdbHost(port).connect(phone.serial)
     yield running
     for phone in running:
-        phone.go_on()
-        phone.slow_down()
-        phone.start_daemon()
-        phone.heat(25.0)
-        phone.drain(80)
+        as_new(phone)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from sweeps.surveys import Answer
 from tests.workers.tiny_sweep import Sweep
 from workers.accelerators import Inquiry, of_accelerators
 from workers.devices.local import host_abi
-from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.driver.events import AttemptFailed, Building, Event
 from workers.executors.inline import InlineExecutor
 from workers.runtimes.torchscript import native_runner, references
@@ -28,12 +28,6 @@ pytestmark = [pytest.mark.system, pytest.mark.compiler]
 BOTH = GridSpec(backend=("nnapi",), layout=("nhwc",))
 FP32 = GridSpec(backend=("nnapi",), precision=("fp32",), layout=("nhwc",))
 EVIL = "<script>npu</script> [red]x[/red] \x1b[31m\x1b]0;t\x07"
-
-
-@pytest.fixture(scope="module")
-def phones(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[VirtualPhone]]:
-    with up(2, tmp_path_factory.mktemp("phones")) as phones:
-        yield phones
 
 
 @dataclass(frozen=True)

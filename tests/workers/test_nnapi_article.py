@@ -1,6 +1,5 @@
 """Arm's commands as a sweep, run on a virtual phone and a simulated one: an accuracy on NNAPI, and no time."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from sweeps.spec.sweep import SweepSpec, load
 from sweeps.store import mlflow as store
 from sweeps.store import reading
 from tests.workers.tiny_sweep import PROTOCOL, Sweep
-from workers.devices.virtual_phone.phone import VirtualPhone, up
+from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.runtimes.torchscript import references
 
 pytestmark = pytest.mark.system
@@ -26,12 +25,6 @@ ARTICLE = Path(sweeps.__file__).parent / "specs" / "nnapi-article.yaml"
 @pytest.fixture(scope="module")
 def article() -> SweepSpec:
     return load(ARTICLE)
-
-
-@pytest.fixture(scope="module")
-def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
-    with up(1, tmp_path_factory.mktemp("phones")) as (phone,):
-        yield phone
 
 
 @pytest.mark.smoke

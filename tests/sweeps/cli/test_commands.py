@@ -371,11 +371,11 @@ def test_what_is_here_can_be_asked_by_machines(edgesweep: Command, monkeypatch: 
     monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(port))
     try:
         listed = json.loads(edgesweep("devices", "--json").stdout)
+        checks = {check["name"]: check["ok"] for check in json.loads(edgesweep("doctor", "--json").stdout)["checks"]}
     finally:
         kill_server(port)
     # A phone on a cable of this machine is found by any server.
     assert listed["devices"][0]["name"] == "local"
-    checks = {check["name"]: check["ok"] for check in json.loads(edgesweep("doctor", "--json").stdout)["checks"]}
     assert checks["torch"]
     assert checks["XNNPACK"]
     assert json.loads(edgesweep("schema").stdout)["title"] == "EdgeSweep sweep file"

@@ -3,7 +3,7 @@
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,12 +51,6 @@ QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.05, min_seconds=0.
 INT8 = Variant(
     precision="int8", quantization="static_fx", interface="full", qengine="x86", fuse=True, optimize=True, layout="nhwc"
 )
-
-
-@pytest.fixture(scope="module")
-def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
-    with VirtualPhone(tmp_path_factory.mktemp("phone") / "one") as phone:
-        yield phone
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import os
 import re
-import shutil
 import socket
 import struct
 import subprocess
@@ -38,6 +37,7 @@ from tests.transports import stand_in
 from tests.workers.adb_server import kill_server
 from tests.workers.phone_sweep import (
     PAUSE,
+    as_new,
     eventually,
     in_a_pause,
     in_a_push,
@@ -59,26 +59,11 @@ pytestmark = pytest.mark.system
 RUN = "local/tmp/edgesweep/run"
 
 
-@pytest.fixture(scope="module")
-def shared_phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
-    with VirtualPhone(tmp_path_factory.mktemp("phone") / "one") as phone:
-        yield phone
-
-
 @pytest.fixture
-def phone(shared_phone: VirtualPhone) -> Iterator[VirtualPhone]:
+def phone(phones: list[VirtualPhone]) -> Iterator[VirtualPhone]:
     """As new for each test."""
-    yield shared_phone
-    shared_phone.go_on()
-    shared_phone.slow_down()
-    shared_phone.plug()
-    shared_phone.start_daemon()
-    shared_phone.heat(25.0)
-    shared_phone.drain(80)
-    shared_phone.refuse_fixed_performance(None)
-    shutil.rmtree(shared_phone.data / "local/tmp/edgesweep", ignore_errors=True)
-    for left in ("others", "now"):
-        (shared_phone.data / "local" / left).unlink(missing_ok=True)
+    yield phones[0]
+    as_new(phones[0])
 
 
 @pytest.fixture

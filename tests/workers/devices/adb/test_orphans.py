@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -22,12 +21,6 @@ pytestmark = pytest.mark.system
 
 RUN = "/data/local/tmp/edgesweep/run"
 HASH = "0f" * 8
-
-
-@pytest.fixture(scope="module")
-def phone(port: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[VirtualPhone]:
-    with VirtualPhone(tmp_path_factory.mktemp("phone") / "one") as phone:
-        yield phone
 
 
 @pytest.fixture
