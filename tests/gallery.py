@@ -9,8 +9,11 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
+
+import numpy as np
 
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
@@ -41,14 +44,24 @@ def keep(workspace: Workspace, build_keys: Iterable[str]) -> None:
 
 def build(artifacts: Path, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
     """As `ArtifactStore(artifacts).build`; what another test had built is copied."""
-    made_of = inputs.package
-    asked = repr((build_key, variant, made_of.weights_id, made_of.files, made_of.arguments, made_of.input_shape))
-    known = _place("builds") / hashlib.sha256(asked.encode()).hexdigest()
+    known = _place("builds") / key(build_key, variant, inputs)
     if known.is_dir():
         shutil.copytree(known, artifacts / build_key)
     manifest = ArtifactStore(artifacts).build(build_key, variant, inputs)
     _put(artifacts / build_key, known)
     return manifest
+
+
+def key(build_key: str, variant: Variant, inputs: BuildInputs) -> str:
+    """Of everything that a build is made of and verified with. The id of the weights stands for them."""
+    asked = hashlib.sha256(repr((build_key, variant, replace(inputs.package, state=b""))).encode())
+    for field in fields(inputs):
+        value = getattr(inputs, field.name)
+        if isinstance(value, np.ndarray):
+            asked.update(repr((field.name, value.dtype.str, value.shape)).encode() + value.tobytes())
+        elif field.name != "package":
+            asked.update(repr((field.name, value)).encode())
+    return asked.hexdigest()
 
 
 class RememberingHost(LocalDevice):
