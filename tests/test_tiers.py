@@ -1,10 +1,32 @@
 """The two tiers of tests do not overlap, together are everything, and the first has one path of each real kind."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+REAL: dict[str, Callable[[pytest.Item], bool]] = {
+    "a Ray cluster": lambda item: item.get_closest_marker("ray") is not None,
+    "a compiler": lambda item: item.get_closest_marker("compiler") is not None,
+    "a browser": lambda item: item.get_closest_marker("browser") is not None,
+    "an MLflow server": lambda item: _is_given(item, "server_uri"),
+    "virtual phones on an adb server": lambda item: _is_given(item, "port") and _is_given(item, "phones"),
+}
+
+
+def _is_given(item: pytest.Item, fixture: str) -> bool:
+    """Whether it has the fixture, by itself or by another one."""
+    return fixture in getattr(item, "fixturenames", ())
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    system, smoke = (item.get_closest_marker(name) is not None for name in ("system", "smoke"))
+    return _is_in("FAST", system=system, smoke=smoke)
 
 
 def _is_in(tier: str, *, system: bool, smoke: bool) -> bool:
@@ -23,3 +45,11 @@ def test_each_test_is_in_one_tier() -> None:
 def test_continuous_integration_runs_both_tiers_strictly() -> None:
     calls = re.findall(r"^make (.+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert calls == ["test STRICT=1", "test-system STRICT=1"]
+
+
+@pytest.mark.parametrize("kind", REAL)
+def test_the_fast_tier_has_a_path_of_each_real_kind(kind: str, request: pytest.FixtureRequest) -> None:
+    config = request.config
+    if [Path(arg).resolve() for arg in config.args] != [ROOT / "tests"] or config.option.keyword:
+        pytest.skip("only a part of the tests was collected; enable with: make test")
+    assert any(_is_fast(item) and REAL[kind](item) for item in request.session.items)

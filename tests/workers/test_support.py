@@ -202,6 +202,8 @@ def test_an_interrupted_survey_goes_on_and_failures_are_tried_again_only_when_as
     assert desk.survey(subjects, retry_failed=True).pending() == len(failed)
 
 
+@pytest.mark.system
+@pytest.mark.long
 def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
     (tmp_path / "own_nets.py").write_text(OWN)
     words = "support own_nets:plain --workspace results --executor inline --backend cpu --precision fp32 --json"
