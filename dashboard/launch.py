@@ -48,7 +48,7 @@ _OPTIONS: dict[str, str] = {
 }
 
 
-def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[str]:
+def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501, app: Path = APP) -> list[str]:
     """The argv that serves `workspace` at `http://host:port` until the process is ended.
 
     By default it listens on this machine only, because the page has no login. Raises `EdgeSweepError` if Streamlit is
@@ -59,11 +59,11 @@ def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501) -> list[
     _check_free(host, port)
     options = {**_OPTIONS, "server.address": host, "server.port": str(port)}
     flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-    return [sys.executable, "-m", "streamlit", "run", str(APP), *flags, "--", "--workspace", str(workspace)]
+    return [sys.executable, "-m", "streamlit", "run", str(app), *flags, "--", "--workspace", str(workspace)]
 
 
 @contextmanager
-def serving(workspace: Path) -> Iterator[int]:
+def serving(workspace: Path, app: Path = APP) -> Iterator[int]:
     """Serve `workspace` on 127.0.0.1 and a free port, which is yielded, while the block runs.
 
     Raises `EdgeSweepError` with the end of the server's output if it does not answer within 60 s.
@@ -72,7 +72,7 @@ def serving(workspace: Path) -> Iterator[int]:
     with (
         tempfile.TemporaryFile("w+") as output,
         subprocess.Popen(  # noqa: S603  # our own argument list
-            command(workspace, port=port), stdout=output, stderr=subprocess.STDOUT
+            command(workspace, port=port, app=app), stdout=output, stderr=subprocess.STDOUT
         ) as process,
     ):
         try:

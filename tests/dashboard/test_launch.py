@@ -57,9 +57,8 @@ def test_it_has_ended_after_the_block(tmp_path: Path) -> None:
         connection.request("GET", "/")
 
 
-def test_a_server_that_can_not_start_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "APP", tmp_path / "missing.py")
-    with pytest.raises(EdgeSweepError, match=r"missing\.py"), launch.serving(tmp_path):
+def test_a_server_that_can_not_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(EdgeSweepError, match=r"missing\.py"), launch.serving(tmp_path, tmp_path / "missing.py"):
         pass
 
 
