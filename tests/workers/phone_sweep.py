@@ -36,7 +36,8 @@ from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
 from workers.devices.local import host_abi
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver import contact
+from workers.driver.context import AwayWait
+from workers.driver.events import Event
 from workers.models.code import construct
 from workers.runtimes.torchscript import native_runner, programs
 
@@ -112,8 +113,6 @@ def pair(
     running: list[VirtualPhone], port: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[list[VirtualPhone]]:
     """Two phones as new, whose drivers give up soon."""
-    monkeypatch.setattr(contact, "_AWAY_S", 1.0)
-    monkeypatch.setattr(contact, "_AWAY_LOOK_S", 0.5)
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     for phone in running:
@@ -141,7 +140,7 @@ def built(running: list[VirtualPhone]) -> Path:
 
 
 class PhoneSweep(Sweep):
-    """On these phones, with nothing left to build."""
+    """On these phones, with nothing left to build. Gives a phone that goes away up soon."""
 
     def __init__(
         self, home: Path, built: Path, phones: Sequence[VirtualPhone], grid: GridSpec = GRID, **changes: object
@@ -153,6 +152,9 @@ class PhoneSweep(Sweep):
         self.phones = phones
         devices = tuple(f"adb:{phone.serial}" for phone in phones)
         super().__init__(home, grid, **{"devices": devices, "objective": ANY, "protocol": ONE_ROUND} | changes)
+
+    def run(self, journal: Journal, *words: object, away_s: float = 1.0, **named: object) -> list[Event]:
+        return super().run(journal, *words, **{"away_wait": AwayWait(away_s, 0.5)} | named)
 
     def jobs(self, phone: VirtualPhone) -> list[Job]:
         return [job for job in self.plan.jobs if job.device_id == phone.serialno]

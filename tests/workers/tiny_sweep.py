@@ -16,6 +16,7 @@ from sweeps.workspace import Workspace
 from tests import gallery
 from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
+from workers.driver.context import AWAY_WAIT, AwayWait
 from workers.driver.events import Event
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
@@ -72,6 +73,7 @@ class Sweep:
         prepare: Prepare | None = None,
         executor: InlineExecutor | None = None,
         more: Mapping[str, int] | None = None,
+        away_wait: AwayWait = AWAY_WAIT,
     ) -> list[Event]:
         executor = executor or InlineExecutor(self.workspace.root)
         store = ArtifactStore(self.workspace.artifacts)
@@ -85,6 +87,7 @@ class Sweep:
                 publish,
                 stop,
                 more,
+                away_wait,
             )
             return list(driver.run())
         finally:

@@ -18,9 +18,6 @@ from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.waiting import LOOK_S, Wait, WaitLimits
 
-_AWAY_S = 60.0
-"""How long a device that goes away is waited for: a cable that slipped, a phone that starts anew."""
-_AWAY_LOOK_S = 2.0
 _HOST = "the host of the phones"
 
 
@@ -73,6 +70,7 @@ class Contact:
         `None` where that was in vain, which ends the device's run, or where the run is to stop; with `once`, where the
         device has gone away at all.
         """
+        away_wait = self._context.away_wait
         waited, began = 0.0, 0.0
         told: tuple[str, float] | None = None
         while True:
@@ -87,7 +85,7 @@ class Contact:
             # A device that never answered in this run is not waited for, unless it is its host that lacks something.
             self._expected |= answer.kind in HOST_KINDS
             whose = _HOST if answer.kind in HOST_KINDS else self._device
-            if not self._expected or waited >= _AWAY_S:
+            if not self._expected or waited >= away_wait.limit_s:
                 self._is_away = True
                 yield Away(whose, answer, len(self._context.outcomes.pending(self._jobs)))
                 return None
@@ -96,9 +94,9 @@ class Contact:
                 yield Waiting(whose, (answer.message,), waited)
             if once:
                 return None
-            yield Ask(lambda: self._lane.rest(_AWAY_LOOK_S))
+            yield Ask(lambda: self._lane.rest(away_wait.poll_s))
             # A simulated device rests on its own clock; to look for a real one takes time as well.
-            waited = max(waited + _AWAY_LOOK_S, time.monotonic() - began)
+            waited = max(waited + away_wait.poll_s, time.monotonic() - began)
 
     def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
         """Wait for the device as the protocol says."""

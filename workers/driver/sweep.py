@@ -18,7 +18,7 @@ from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.contact import merge_host_events
-from workers.driver.context import RunContext
+from workers.driver.context import AWAY_WAIT, AwayWait, RunContext
 from workers.driver.device import DeviceRun
 from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, TrackingDown
 from workers.driver.outcomes import Outcomes
@@ -45,10 +45,10 @@ class Driver:
         publish: Callable[[], object],
         stop: Callable[[], bool],
         more: Mapping[str, int] | None = None,
+        away_wait: AwayWait = AWAY_WAIT,
     ) -> None:
         """`more`: only measure this many further rounds of these jobs (by key), which are measured already."""
         self._plan = plan
-        self._protocol = protocol_of(plan.sweep)
         self._journal = journal
         self._outcomes = Outcomes(journal, plan)
         self._store = store
@@ -60,6 +60,7 @@ class Driver:
         # Also where two runs start in one second, or the clock was set back.
         self._session = max(int(time.time()), journal.last_session() + 1)
         self._more = more or {}
+        self._away_wait = away_wait
 
     def run(self) -> Iterator[Event]:
         """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
@@ -188,7 +189,7 @@ class Driver:
     def _context(self) -> RunContext:
         return RunContext(
             plan=self._plan,
-            protocol=self._protocol,
+            protocol=protocol_of(self._plan.sweep),
             journal=self._journal,
             outcomes=self._outcomes,
             prepared=self._prepared,
@@ -196,6 +197,7 @@ class Driver:
             publish=self._publisher.publish,
             stop=self._stop,
             more=self._more,
+            away_wait=self._away_wait,
         )
 
 

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from sweeps.journal.journal import Journal
 from tests.conftest import OWN_NET
 from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.phone import VirtualPhone, up
-from workers.driver import contact
+from workers.driver.context import AwayWait
+from workers.driver.sweep import Driver
 
 pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
@@ -72,7 +74,7 @@ def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
 def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_it_is_back(
     phones: list[VirtualPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contact, "_AWAY_S", 3.0)
+    monkeypatch.setattr("sweeps.cli.run.Driver", partial(Driver, away_wait=AwayWait(3.0, 2.0)))
     (tmp_path / "net.py").write_text(OWN_NET)
     (sweep := tmp_path / "four.yaml").write_text(SWEEP)
     workspace = tmp_path / "data"

@@ -35,7 +35,6 @@ from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver import contact
 from workers.driver.events import AttemptFailed, Away, Waiting
 from workers.plan import plan_sweep
 
@@ -63,10 +62,7 @@ AdbDevice(Path(), sys.argv[1]).run([sys.argv[2], "--model", "m"], 60)
 # Row 1
 
 
-def test_a_phone_that_slips_off_its_cable_in_a_block_loses_no_job(
-    pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
+def test_a_phone_that_slips_off_its_cable_in_a_block_loses_no_job(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
 
     def slip() -> None:
@@ -77,7 +73,7 @@ def test_a_phone_that_slips_off_its_cable_in_a_block_loses_no_job(
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:
         slipping = amid([first], slip)
-        events = sweep.run(journal)
+        events = sweep.run(journal, away_s=20.0)
         slipping.join()
         assert any(isinstance(event, Waiting) and event.device == f"adb:{first.serial}" for event in events)
         assert not any(isinstance(event, Away) for event in events)
@@ -248,13 +244,12 @@ class Thief:
 
 
 def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_flight(
-    pair: Pair, built: Path, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, built: Path, tmp_path: Path, port: int
 ) -> None:
-    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     sweep = PhoneSweep(tmp_path, built, pair)
     with Journal.open(sweep.workspace.journal) as journal:
         killed = amid(pair[:1], lambda: kill_server(port))
-        events = sweep.run(journal)
+        events = sweep.run(journal, away_s=20.0)
         killed.join()
         assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
         assert all(2 <= timed(phone) <= 3 for phone in pair)
@@ -265,7 +260,6 @@ def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_fli
 def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
     pair: Pair, built: Path, tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contact, "_AWAY_S", 20.0)
     sweep = PhoneSweep(tmp_path, built, pair)
     push = ImpatientPhone.push
     killed: list[str] = []
@@ -278,7 +272,7 @@ def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
 
     monkeypatch.setattr(ImpatientPhone, "push", kill_at_first)
     with Journal.open(sweep.workspace.journal) as journal:
-        events = sweep.run(journal)
+        events = sweep.run(journal, away_s=20.0)
         assert killed
         assert [event for event in events if isinstance(event, AttemptFailed | Away)] == []
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
