@@ -91,7 +91,7 @@ def _words(
             if (place := names.index(name) - len(names) + len(defaults)) >= 0:
                 yield from _words(defaults[place], None, tree, functions)
             yield from _given(function.name, name, names.index(name) - (names[0] == "self"))
-        case ast.Name(id="kind") if function is not None and function.name == "_whole":
+        case ast.Name(id="kind") if function is not None and function.name == "_complete_events":
             return  # the runner's own: `native_kinds`
         case _:
             raise UnknownKindError(ast.unparse(kind))

@@ -1,4 +1,4 @@
-"""Models and data made ready: code, weights, images, answers of the fp32 eager model.
+"""Prepares models and data: code, weights, images, outputs of the fp32 eager model.
 
 Step: build
 Start: prepare

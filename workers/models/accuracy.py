@@ -1,4 +1,4 @@
-"""Accuracy on the host, by one function for every device, from the logits that a runner wrote."""
+"""Accuracy from the logits that a runner wrote, computed on the host, by the same function for every device."""
 
 import math
 from dataclasses import replace
@@ -12,7 +12,7 @@ from sweeps.stats import accuracy_drop
 from workers.models.package import Labels, Logits
 
 TOP5_FROM_CLASSES = 6
-"""With 5 classes, every answer is among the best 5."""
+"""With 5 classes, every prediction is among the best 5."""
 
 
 def evaluate(
@@ -24,10 +24,11 @@ def evaluate(
     reference_logits: Logits,
     labels: Labels | None,
 ) -> Accuracy:
-    """Compare what a build answered, `logits` (N, classes), with the fp32 eager model's answers and the labels (N,).
+    """Compare a build's `logits` (N, classes) with the fp32 eager model's logits and the labels (N,).
 
-    What answered only the first images is compared on these, and labelled `part_of_images`. An image with a logit that
-    is not finite counts as answered wrong. Raises `RunnerError` (`output_shape`) where the shapes do not go together.
+    If there are logits only for the first images, only these are compared, and the result is labelled `part_of_images`.
+    An image with a logit that is not finite counts as wrong. Raises `RunnerError` (`output_shape`) if the shapes do not
+    match.
     """
     count = len(logits)
     part = 0 < count < len(reference_logits)
@@ -36,7 +37,7 @@ def evaluate(
     if logits.shape != reference_logits.shape:
         raise RunnerError(
             "output_shape",
-            f"the build answers with shape {logits.shape}, the eager model with {reference_logits.shape}",
+            f"the build's output has the shape {logits.shape}, the eager model's {reference_logits.shape}",
         )
     finite = np.isfinite(logits).all(axis=1)
     accuracy = Accuracy(
@@ -74,8 +75,7 @@ def evaluate(
 def sqnr_db(reference: Logits, answer: Logits) -> float | None:
     """Signal to quantization-noise ratio of `answer` against `reference`, both (N, classes), in dB.
 
-    `None` where both are equal to the bit, and where the ratio is no finite number (a zero reference, NaN or
-    infinity in `answer`).
+    `None` if both are bit-identical, and if the ratio is not finite (a zero reference, NaN or infinity in `answer`).
     """
     if np.array_equal(reference, answer):
         return None
@@ -89,7 +89,7 @@ def sqnr_db(reference: Logits, answer: Logits) -> float | None:
 
 
 def _rank(logits: Logits, labels: Labels) -> NDArray[np.int64]:
-    """(N,): the label's place among the classes, 0 for the best; equal logits in order of classes, as argmax does."""
+    """(N,): the label's rank among the classes, 0 for the best; ties in order of classes, as in argmax."""
     own = np.take_along_axis(logits, labels[:, None], axis=1)
     earlier = np.arange(logits.shape[1])[None, :] < labels[:, None]
     better: NDArray[np.bool_] = (logits > own) | ((logits == own) & earlier)

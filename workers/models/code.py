@@ -1,4 +1,4 @@
-"""The code of a model: found, hashed and carried to another machine without running it; called where it is needed."""
+"""The code of a model: found, hashed and sent to other machines without running it; run only to construct the model."""
 
 import ast
 import atexit
@@ -23,7 +23,7 @@ from sweeps.errors import ModelError
 if TYPE_CHECKING:
     import torch
 
-# Never replaced by a user's file of the same name.
+# Modules that a user's file of the same name never replaces.
 _TAKEN = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
 
 _lock = threading.RLock()
@@ -33,11 +33,11 @@ _folders: dict[str, Path] = {}
 
 @dataclass(frozen=True, slots=True)
 class OwnCode:
-    """The files behind a `module:function`: its module and what that imports from the same folder."""
+    """The files of a `module:function`: its module, and the modules that it imports from the same folder."""
 
     sha256: str
     files: Mapping[str, bytes]
-    """By path relative to that folder. Empty for installed packages: they are imported where they are installed."""
+    """By path relative to that folder. Empty for installed packages, which each machine imports from its own."""
 
 
 RECORDED_IDS = {
@@ -45,17 +45,17 @@ RECORDED_IDS = {
     "workers.small_vit": "bbd5581b7f897282c004ee33f4873094803071e246d8ecca36df42b6bb667be4",
     "workers.sentinel": "0e99eaf3e4a426b8c74796401cdafc5da25dad161f66fca11ca9263691b03c77",
 }
-"""Ids, in the keys of builds and jobs, of our own modules whose imports have changed since they were first measured.
+"""Ids of our own modules, used in build and job keys, which stay the same when only imports change.
 
-What such a module computes is compared with the recorded code in tests/workers/models/test_code.py: whoever changes
-it writes a new id here, and what was measured with it is measured again.
+tests/workers/models/test_code.py compares the code of these modules with a recorded hash. After a change of the code,
+write a new id here: jobs that use the module are then measured again.
 """
 
 
 def own_code(source: str, roots: Sequence[Path]) -> OwnCode:
     """Find the files of `module:function` under `roots`, the current folder or `sys.path`, without running any.
 
-    Raises `ModelError` where there is no such module, or one of the files is no Python.
+    Raises `ModelError` if the module does not exist, or if one of the files is not valid Python.
     """
     module, _, function = source.partition(":")
     names = module.split(".")
@@ -85,7 +85,7 @@ def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, byt
 
 
 def check_torchvision_name(name: str) -> None:
-    """Raises `ModelError` with the names that come close."""
+    """Raises `ModelError` with similar names."""
     import torchvision
 
     names = torchvision.models.list_models(module=torchvision.models)
@@ -105,7 +105,7 @@ def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
         raise ModelError(f"{name} has weights among its arguments", "give them as weights: in the sweep file")
     defaults: dict[str, Any] = {"weights": None}
     if name in ("googlenet", "inception_v3"):
-        # The auxiliary heads only serve training, and drawing their initial weights takes half a minute.
+        # The auxiliary heads are used only in training, and their random initialisation takes half a minute.
         defaults |= {"aux_logits": False, "init_weights": False}
     try:
         return torchvision.models.get_model(name, **{**defaults, **arguments})
@@ -138,7 +138,7 @@ def _own(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) 
 
 
 def _file(root: Path, names: Sequence[str]) -> Path | None:
-    """The file of a module by its dotted name under `root`; `None` where it is not there (or a bare folder)."""
+    """The file of a module by its dotted name under `root`; `None` if there is none (or only a folder)."""
     base = root.joinpath(*names)
     for path in (base / "__init__.py", base.with_name(base.name + ".py")):
         if path.is_file():
@@ -171,7 +171,7 @@ def _collected(root: Path, names: Sequence[str]) -> OwnCode:
 
 
 def _imported(content: bytes, path: Path, package: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Dotted names that may be modules: of everything that the file imports, wherever it does."""
+    """Dotted names that may be modules, from all import statements of the file, also inside functions."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:
@@ -196,15 +196,15 @@ def _installed_folders() -> set[Path]:
 
 @contextmanager
 def _importable(files: Mapping[str, bytes]) -> Iterator[Path | None]:
-    """Inside, the modules in `files` are found first; yields the folder that they lie in."""
+    """A context in which the modules in `files` are imported before all others; yields their folder."""
     if not files:
         yield None
         return
     own = {Path(name).parts[0].removesuffix(".py") for name in files}
     key = canonical_key({name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
     folder = _folder_of(key, files)
-    # Two models may both come from a `model.py`: what is in `sys.modules` is the one that was asked for last, and it
-    # stays there, because `torch.jit.script` and `inspect` look the source of its classes up.
+    # Two models may both have a `model.py`: `sys.modules` holds the one that was used last. It stays there, because
+    # `torch.jit.script` and `inspect` read the source of its classes.
     for name in _loaded(own):
         del sys.modules[name]
     sys.modules.update(_modules.get(key, {}))
@@ -222,7 +222,7 @@ def _loaded(own: set[str]) -> list[str]:
 
 
 def _folder_of(key: str, files: Mapping[str, bytes]) -> Path:
-    """The files, written once per process. They stay as long: `torch.jit.script` reads the source that it compiles."""
+    """A folder with the files, written once. It stays until the process ends: `torch.jit.script` reads the source."""
     if key not in _folders:
         folder = Path(tempfile.mkdtemp(prefix="edgesweep-model-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -235,7 +235,7 @@ def _folder_of(key: str, files: Mapping[str, bytes]) -> Path:
 
 
 def _place(error: BaseException, folder: Path | None) -> str:
-    """` at nets.py:12`, the innermost line of the user's own files, or nothing."""
+    """` at nets.py:12`: the innermost line in the user's own files; empty if there is none."""
     place = ""
     trace = error.__traceback__
     while trace is not None and folder is not None:

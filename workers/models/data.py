@@ -1,9 +1,8 @@
-"""Calibration and evaluation data: what they are (torch-free, for plans), and their images, ready for a model.
+"""Calibration and evaluation data: their manifests (torch-free, for plans), and their images, ready for a model.
 
-Every set has an order in which any first part of it is balanced over its classes: `images: 100` takes the first 100.
-(The one exception: data sets of torchvision that keep no list of their labels, whose order is only shuffled.)
-Without `images`, evaluation takes all; calibration on folders and torchvision's data sets takes 100 at most, as the
-ranges that int8 needs are known by then.
+Every set has an order in which each prefix is balanced over the classes: `images: 100` takes the first 100. (The only
+exception: torchvision data sets without a list of labels, which are only shuffled.) Without `images`, evaluation takes
+all images; calibration on folders and torchvision data sets takes at most 100, which is enough for int8 ranges.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from workers.models.images import InputShape
 def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
     """(calibration, evaluation), without decoding an image.
 
-    A calibration set that cannot be used has a `count` of 0: most variants need none. Raises `DataError` where the
+    An unusable calibration set has a `count` of 0, because most variants do not need it. Raises `DataError` if the
     evaluation set is missing, unreadable or empty.
     """
     calibration, evaluation = _select(data)
@@ -32,8 +31,8 @@ def manifests(data: DataSpec) -> tuple[DataManifest, DataManifest]:
 def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
     """(calibration, evaluation) for a model that takes (B, C, H, W) = `input_shape`; no image is in both.
 
-    Raises `DataError` where an image for evaluation cannot be decoded, a download fails, or a set is too large for
-    this machine's memory. Where it is calibration that fails, its set is empty and says why.
+    Raises `DataError` if an evaluation image cannot be decoded, a download fails, or the evaluation set is too large
+    for this machine's memory. If only calibration fails, its set is empty and contains the reason.
     """
     channels = input_shape[1]
     if channels not in (1, 3):
@@ -44,7 +43,7 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
         calibration = first.read(input_shape)
     except DataError as error:
         if isinstance(data.calibration, TorchvisionData):
-            raise  # a download that fails says nothing of the images
+            raise  # a failed download does not mean that the images are unusable
         calibration = _without_images(error, input_shape)
     if calibration.images.size and _compared_when_loaded(data):
         known = {_pixels_sha256(image) for image in evaluation.images}
@@ -57,9 +56,9 @@ def load(data: DataSpec, input_shape: InputShape) -> tuple[Dataset, Dataset]:
 
 
 def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> DataManifest:
-    """The manifest to keep beside results: for torchvision's data sets, which a plan cannot look into, with content.
+    """The manifest to store with results. For torchvision data sets, whose images a plan cannot read, it is completed.
 
-    `images` are then the sha256 of the prepared images, and `source` names the manifest that the plan knows.
+    `images` are then the sha256 of the prepared images, and `source` names the manifest of the plan.
     """
     if not isinstance(source, TorchvisionData):
         return planned
@@ -74,13 +73,13 @@ def as_loaded(source: DataSource, planned: DataManifest, loaded: Dataset) -> Dat
 
 
 def digits_for_training(input_shape: InputShape) -> tuple[Dataset, Dataset]:
-    """scikit-learn's digits: the 1,200 to train with and the 597 held out."""
+    """scikit-learn's digits: 1,200 for training and 597 held out."""
     training, held_out = (digits(DigitsData(source="digits"), held_out=part) for part in (False, True))
     return training.read(input_shape), held_out.read(input_shape)
 
 
 def digits_training_id() -> str:
-    """Of the manifest of the 1,200 images that demo models are trained on."""
+    """The manifest id of the 1,200 images that demo models are trained on."""
     return digits(DigitsData(source="digits"), held_out=False).manifest.id
 
 
@@ -122,7 +121,7 @@ def _without_images(error: DataError, shape: InputShape) -> Dataset:
 
 
 def _compared_when_loaded(data: DataSpec) -> bool:
-    """A plan downloads nothing, so what torchvision brings is compared by its pixels once it is there."""
+    """Whether duplicates are found by pixels after loading: a plan does not download torchvision's images."""
     return any(isinstance(source, TorchvisionData) for source in (data.calibration, data.evaluation))
 
 
@@ -135,15 +134,3 @@ def _nothing_left() -> DataError:
         "every calibration image is in the evaluation set too",
         "give another folder for calibration, or fewer images for evaluation",
     )
-
-
-# digits
-
-
-# synthetic
-
-
-# image folders
-
-
-# torchvision's data sets

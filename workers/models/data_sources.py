@@ -1,4 +1,4 @@
-"""Where images come from: scikit-learn's digits, generated ones, folders, torchvision's data sets."""
+"""Sources of images: scikit-learn's digits, generated images, folders, torchvision's data sets."""
 
 import hashlib
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".t
 
 
 SHARE_OF_ONE_FOLDER = 5
-"""Where both sets come from one folder and calibration names no number, it takes one image in so many."""
+"""If both sets come from one folder and calibration gives no number, it takes one image out of 5."""
 
 
 CALIBRATION_IMAGES = 100
-"""At most so many, where calibration names no number."""
+"""The maximum, if calibration gives no number."""
 
 
 @cache
 def _split_digits() -> tuple[NDArray[np.float32], NDArray[np.int64], tuple[list[int], list[int]]]:
-    from sklearn.datasets import load_digits  # a second of imports, which other sources do without
+    from sklearn.datasets import load_digits  # takes a second, and other sources do not need it
 
     bunch = load_digits()
     pixels, labels = bunch.images.astype(np.float32), bunch.target.astype(np.int64)
@@ -92,7 +92,7 @@ class _File:
 
 
 def _files(root: Path) -> tuple[list[_File], tuple[str, ...]]:
-    """All images under `root` in balanced order, and the classes by their folders' sorted names."""
+    """All images under `root` in balanced order, and the classes: the sorted names of their folders."""
     if not root.is_dir():
         raise DataError(f"there is no folder {root}", "correct data: path: in the sweep file")
     home = root.resolve()

@@ -1,4 +1,4 @@
-"""A set of images and what is known of it: values, and how large one may be."""
+"""Value types for a set of images and its manifest, and the limit on its size."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -15,19 +15,19 @@ from workers.models.package import Images, Labels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataManifest:
-    """What is in one set: enough to tell whether two results were computed on the same images."""
+    """The contents of one set: enough to decide whether two results were computed on the same images."""
 
     source: str
-    """With everything that decides the content of generated and downloaded images, e.g. their seed."""
+    """For generated and downloaded images, with everything that determines their content, e.g. the seed."""
     preprocessing: str
     count: int | None
-    """`None` where only a download can tell."""
+    """`None` if it is known only after a download."""
     images: tuple[str, ...]
-    """sha256 of each image (a folder: of the file) in order; empty where `source` decides the content."""
+    """sha256 of each image (in a folder: of the file) in order; empty if `source` determines the content."""
     labels: tuple[int, ...] | None
     classes: tuple[str, ...] | None
     removed: int = 0
-    """Images left out of calibration because the evaluation set holds equal ones."""
+    """Images left out of calibration because the evaluation set contains them too."""
 
     @property
     def id(self) -> str:
@@ -37,7 +37,7 @@ class DataManifest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """Images (N, C, H, W), normalised, and what is known of their classes."""
+    """Normalised images (N, C, H, W), with their labels and class names if known."""
 
     images: Images
     labels: Labels | None
@@ -51,20 +51,20 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A manifest and the way to its images."""
+    """A manifest, and functions to read its images."""
 
     manifest: DataManifest
     read: Callable[[InputShape], Dataset]
     keep: Callable[[Sequence[int]], "Selection"] | None
-    """The same with only these images; `None` where the manifest does not list them."""
+    """The selection reduced to the images at these indices; `None` if the manifest does not list its images."""
 
 
 LARGEST_SHARE_OF_RAM = 0.5
-"""No set may take more: copies are made of it while variants are built and evaluated."""
+"""Limit for one set: building and evaluating variants copies it."""
 
 
 def check_memory(count: int, shape: InputShape) -> None:
-    """Raises `DataError` before the arrays are made: an allocation that is too large gets the process killed."""
+    """Raises `DataError` before the arrays are allocated: too large an allocation gets the process killed."""
     ram_bytes = psutil.virtual_memory().total
     wanted_bytes = count * math.prod(shape[1:]) * np.dtype(np.float32).itemsize
     if wanted_bytes > LARGEST_SHARE_OF_RAM * ram_bytes:

@@ -1,6 +1,6 @@
-"""Trains a small network on scikit-learn's digits: a model with an accuracy to lose, where there is no network.
+"""Trains a small network on scikit-learn's digits: a model with a meaningful accuracy, without a download.
 
-Its id is part of the demo's weights: whoever changes what it does gives it a new one in `RECORDED_IDS` (code.py).
+The ids of demo weights contain its id: after a change of its behaviour, give it a new one in `RECORDED_IDS` (code.py).
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The fp32 model as its author wrote it: loaded on any machine, and asked for its answers."""
+"""Loads the fp32 eager model, as its author wrote it, on any machine, and computes its logits."""
 
 import io
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from workers.models.package import Images, Logits, ModelPackage
 def load_eager(package: ModelPackage) -> torch.nn.Module:
     """The fp32 model with its weights, in eval mode, without gradients, on any machine.
 
-    Raises `ModelError` where the model cannot be built or the weights do not fit it.
+    Raises `ModelError` if the model cannot be built or the weights do not fit it.
     """
     model = construct(package.source, package.arguments, package.files).float()
     state = torch.load(io.BytesIO(package.state), map_location="cpu", weights_only=True)
@@ -26,12 +26,12 @@ def load_eager(package: ModelPackage) -> torch.nn.Module:
 def eager_logits(
     module: torch.nn.Module, images: Images, batch: int = 1, progress: Callable[[float], None] | None = None
 ) -> Logits:
-    """(N, classes) float32: what `module` answers to (N, C, H, W), `batch` images at a time."""
+    """Logits of `module` (N, classes), float32, for images (N, C, H, W), computed in batches of `batch`."""
     parts: list[Logits] = []
     with torch.no_grad(), one_thread():
         for start in range(0, len(images), batch):
             part = images[start : start + batch]
-            # Filled up with its last image: some models take one batch size only.
+            # Padded with its last image: some models take only one batch size.
             filled = np.concatenate([part, np.repeat(part[-1:], batch - len(part), axis=0)])
             parts.append(module(torch.from_numpy(filled)).float().numpy()[: len(part)])
             if progress is not None:

@@ -1,4 +1,4 @@
-"""What a model is in keys: where its code and its weights come from. Torch-free, but for pretrained weights."""
+"""A model's identity in keys: the origin of its code and weights. Torch-free, except for pretrained weights."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from workers.models.code import RECORDED_IDS, OwnCode, construct, own_code
 
 
 def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
-    """Where the model's code and weights come from, for build keys. Loads, trains and downloads nothing.
+    """The origin of the model's code and weights, for build keys. Loads, trains and downloads nothing.
 
-    The user's own modules are looked for in `roots`, the current folder and `sys.path`. Raises `ModelError`.
+    The user's own modules are searched in `roots`, the current folder and `sys.path`. Raises `ModelError`.
     """
     code = own_code(model.source, roots) if ":" in model.source else None
     return ModelIdentity(source=source_id_of(model, code), weights_id=weights_id_of(model))
@@ -53,7 +53,7 @@ def sha256_of(module: str) -> str:
 
 
 def _pretrained_id(source: str) -> str:
-    """`MobileNet_V2_Weights.IMAGENET1K_V2`. The one identity that needs torchvision, which knows the newest name."""
+    """For example `MobileNet_V2_Weights.IMAGENET1K_V2`. Needs torchvision, which knows the newest name."""
     import torchvision
 
     if ":" in source:
@@ -61,5 +61,5 @@ def _pretrained_id(source: str) -> str:
     try:
         return str(torchvision.models.get_model_weights(source).DEFAULT)
     except ValueError:
-        construct(source, {}, {})  # raises with the names that come close
+        construct(source, {}, {})  # raises with similar names
         raise ModelError(f"torchvision has no weights of {source}", "give weights: path, or weights: random") from None

@@ -1,4 +1,4 @@
-"""Images as arrays: decoding, the usual preparation of torchvision, seeded synthetic ones. No torch."""
+"""Images as arrays: decoding, torchvision's usual preprocessing, seeded synthetic images. No torch."""
 
 import hashlib
 import io
@@ -20,7 +20,7 @@ _RESIZE_OVER_CROP = 256 / 224
 
 
 def decoded(content: bytes, name: str) -> Image.Image:
-    """Raises `DataError` naming the image where it is damaged, of no known format, or a decompression bomb."""
+    """Raises `DataError` with the image's name if it is damaged, of an unknown format, or a decompression bomb."""
     try:
         with warnings.catch_warnings():
             # Pillow only warns up to twice its limit.
@@ -38,7 +38,7 @@ def decoded(content: bytes, name: str) -> Image.Image:
 def prepared(
     image: Image.Image, input_shape: InputShape, mean: Sequence[float], std: Sequence[float]
 ) -> NDArray[np.float32]:
-    """(C, H, W), as torchvision's `Resize`, `CenterCrop`, `ToTensor` and `Normalize` make it.
+    """(C, H, W), preprocessed as by torchvision's `Resize`, `CenterCrop`, `ToTensor` and `Normalize`.
 
     With one channel, the mean of `mean` and of `std` is used.
     """
@@ -61,14 +61,14 @@ def prepared(
 
 
 def enlarged(plane: NDArray[np.float32], height: int, width: int) -> NDArray[np.float32]:
-    """A float image (h, w), bilinear to (height, width)."""
+    """A float image (h, w), resized bilinearly to (height, width)."""
     return np.asarray(Image.fromarray(plane, mode="F").resize((width, height), Image.Resampling.BILINEAR))
 
 
 def smooth_images(count: int, input_shape: InputShape, seed: int, stream: int) -> Images:
-    """Seeded low-frequency noise (count, C, H, W), of the size that normalised photographs have.
+    """Seeded low-frequency noise (count, C, H, W), with values in the range of normalised photographs.
 
-    Image i depends on `seed`, `stream` and i alone.
+    Image i depends only on `seed`, `stream` and i.
     """
     _, channels, height, width = input_shape
     images = np.empty((count, channels, height, width), np.float32)
@@ -76,16 +76,16 @@ def smooth_images(count: int, input_shape: InputShape, seed: int, stream: int) -
         random = np.random.default_rng([seed, stream, i])
         contrast = random.uniform(0.5, 2.0)
         for channel in range(channels):
-            # An offset of its own: the pooled features of plain noise are the same for every image.
+            # Each channel has its own offset: without it, the pooled features of noise are equal for all images.
             coarse = random.normal(random.normal(0.0, 0.5), contrast, (8, 8))
             images[i, channel] = enlarged(coarse.astype(np.float32), height, width)
     return images
 
 
 def balanced_order(labels: Sequence[int], names: Sequence[str]) -> list[int]:
-    """Indices in an order whose every first part has the classes in the proportions of the whole.
+    """Indices in an order in which each prefix has the class proportions of the whole set.
 
-    Within a class, the order is that of the names' sha256: as good as random, and always the same.
+    Within a class, images are sorted by the sha256 of their names: deterministic, and as good as random.
     """
     shuffled = sorted(range(len(labels)), key=lambda i: hashlib.sha256(names[i].encode()).digest())
     members: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""Torch on one thread, for all that is computed on the host and not timed."""
+"""Torch on one thread, for computations on the host that are not timed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,8 +8,9 @@ import torch
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Sums in one order give the same numbers on any number of cores. And on busy cores torch's threads spin while they
-    wait for each other: at a load of 14 on two cores, 100 images took 290 s on two threads and 3 s on one."""
+    """With one thread, sums are computed in the same order on any number of cores, so results are equal. It is also
+    faster on busy cores, because waiting torch threads spin: at a load of 14 on two cores, 100 images took 290 s on two
+    threads and 3 s on one."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""A model and its images as they cross from the driver to a builder."""
+"""A model and its images, in the form that the driver sends to a builder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Images = NDArray[np.float32]
-"""(N, C, H, W), already normalised: what the model is fed."""
+"""(N, C, H, W), already normalised: input of the model."""
 
 
 Logits = NDArray[np.float32]
@@ -20,11 +20,11 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPackage:
-    """A model that can cross to another machine: source files and a state_dict, no pickled code."""
+    """A model that can be sent to another machine: source files and a state_dict, no pickled code."""
 
     name: str
     source: str
-    """As in the sweep file: torchvision's name or `module:function`."""
+    """As in the sweep file: a torchvision name or `module:function`."""
     arguments: Mapping[str, str | int | float | bool]
     files: Mapping[str, bytes]
     """The user's own source files by relative path; empty for torchvision."""
@@ -38,15 +38,15 @@ class ModelPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildInputs:
-    """What all builds of one model share."""
+    """Inputs that all builds of one model share."""
 
     package: ModelPackage
     calibration: Images
     calibration_id: str
     no_calibration: str = ""
-    """Why there is no calibration image."""
+    """Why there are no calibration images; empty if there are some."""
     verification: Images
     verification_labels: Labels | None
     verification_logits: Logits
-    """Of the fp32 eager model."""
+    """Logits of the fp32 eager model."""
     versions: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Models made ready: their weights loaded, settled or trained, their data, and the answers of the fp32 eager model."""
+"""Prepares models: loads, initialises or trains weights, loads data, and computes the fp32 eager model's outputs."""
 
 import hashlib
 import io
@@ -24,21 +24,21 @@ from workers.models.package import BuildInputs, Images, Logits, ModelPackage
 from workers.models.prepared import PreparedModel
 
 PreparationProgress = Callable[[str, float | None], None]
-"""What is being done, and the share of it that is done (0 to 1; `None` where it cannot be told)."""
+"""Called with the present step and its finished share (0 to 1; `None` if unknown)."""
 
 VERIFICATION_IMAGES = 256
 VERIFICATION_IMAGES_UNLABELLED = 8
 
 _INPUT_CONVENTION = {"transform_input": True}
-"""torchvision's GoogLeNet and Inception weights were trained on inputs of another range; this argument converts."""
+"""torchvision's GoogLeNet and Inception weights were trained on another input range; this argument converts it."""
 
 
 def package(
     model: ModelSpec, workspace: Workspace, progress: PreparationProgress, roots: Sequence[Path] = ()
 ) -> ModelPackage:
-    """The model with its weights, ready to cross to another machine; trained or downloaded where need be.
+    """The model with its weights, ready to be sent to another machine; trained or downloaded if necessary.
 
-    Raises `ModelError` where code or weights cannot be loaded, do not fit each other, or do not make a classifier.
+    Raises `ModelError` if code or weights cannot be loaded, do not fit each other, or are not a classifier.
     """
     code = own_code(model.source, roots) if ":" in model.source else None
     source, weights_id = source_id_of(model, code), weights_id_of(model)
@@ -83,7 +83,7 @@ def prepare(
     progress: PreparationProgress,
     roots: Sequence[Path] = (),
 ) -> PreparedModel:
-    """Load the model and its data, and compute the answers of the fp32 eager model (once per workspace).
+    """Load the model and its data, and compute the outputs of the fp32 eager model (once per workspace).
 
     Raises `ModelError` and `DataError`.
     """
@@ -132,7 +132,7 @@ def _settle_or_train(
         try:
             weights.fit(network, weights.read_checkpoint(path), str(path))
         except ModelError:
-            path.unlink()  # damaged: made anew
+            path.unlink()  # damaged: create it again
         else:
             return
     if model.weights == "random":
@@ -166,10 +166,10 @@ def _reference_logits(
             "arguments": dict(packed.arguments),
             "shape": list(packed.input_shape),
             "evaluation": evaluation_id,
-            # The id of a downloaded set does not tell when its files were replaced.
+            # The id of a downloaded set does not change when its files are replaced.
             "pixels": hashlib.sha256(np.ascontiguousarray(images).data).hexdigest(),
             "torch": torch.__version__,
-            # The id of random weights does not tell what settled them.
+            # The id of random weights does not cover the code of `weights.settle`.
             "code": [sha256_of("images.py"), sha256_of("weights.py")],
         }
     )
@@ -178,11 +178,11 @@ def _reference_logits(
         try:
             logits: Logits = np.load(path, allow_pickle=False)
         except (OSError, ValueError):
-            path.unlink()  # damaged: computed anew
+            path.unlink()  # damaged: compute it again
         else:
             if len(logits) == len(images):
                 return logits
-    title = f"{packed.name} (answers of the fp32 eager model)"
+    title = f"{packed.name} (outputs of the fp32 eager model)"
     logits = eager_logits(load_eager(packed), images, packed.input_shape[0], lambda share: progress(title, share))
     buffer = io.BytesIO()
     np.save(buffer, logits, allow_pickle=False)
@@ -198,10 +198,10 @@ def _check_reference(packed: ModelPackage, logits: Logits, evaluation: Dataset) 
             "give data with the model's own classes, in their order (folders sorted by name)",
         )
     if not np.isfinite(logits).all():
-        raise ModelError(f"{packed.name} answers the evaluation images with NaN or infinity", "check its weights")
+        raise ModelError(f"{packed.name} returns NaN or infinity for evaluation images", "check its weights")
     if len(logits) > 1 and not weights.varies(torch.from_numpy(logits)):
         raise ModelError(
-            f"{packed.name} gives every evaluation image the same answer, so nothing can be compared",
+            f"{packed.name} has the same output for every evaluation image, so nothing can be compared",
             "check its weights and the data's mean and std",
         )
 

@@ -1,4 +1,4 @@
-"""A model that is ready to be built and judged, with its data."""
+"""A model that is ready to be built and evaluated, with its data."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,11 @@ from workers.models.package import BuildInputs, Logits
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PreparedModel:
-    """What building and judging all variants of one model takes."""
+    """The inputs for building and evaluating all variants of one model."""
 
     build_inputs: BuildInputs
     calibration_manifest: DataManifest
     evaluation_manifest: DataManifest
     evaluation: Dataset
     evaluation_logits: Logits
-    """Of the fp32 eager model, (N, classes)."""
+    """Logits of the fp32 eager model, (N, classes)."""

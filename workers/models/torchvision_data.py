@@ -1,4 +1,4 @@
-"""Data sets of torchvision by their class names. Imported only where a sweep file names one: it imports torch."""
+"""Data sets of torchvision by class name. Imports torch, so it is imported only if a sweep file names a data set."""
 
 import difflib
 import inspect
@@ -15,7 +15,7 @@ _SPLITS = {False: ("train", "trainval"), True: ("test", "val", "valid")}
 
 
 def constructor(name: str) -> Any:
-    """torchvision's class. Raises `DataError` for an unknown name and for one without a train and a test split."""
+    """torchvision's class. Raises `DataError` if the name is unknown or the class has no train and test split."""
     if name not in torchvision.datasets.__all__:
         close = difflib.get_close_matches(name, torchvision.datasets.__all__, n=3)
         raise DataError(
@@ -32,7 +32,7 @@ def constructor(name: str) -> Any:
 
 
 def opened(name: str, root: Path, *, held_out: bool) -> Any:
-    """The data set's train or test split, downloaded where it is missing. Raises `DataError`."""
+    """The data set's train or test split, downloaded if it is missing. Raises `DataError`."""
     found = constructor(name)
     parameters = inspect.signature(found).parameters
     arguments: dict[str, object] = {"root": str(root)}
@@ -55,7 +55,7 @@ def opened(name: str, root: Path, *, held_out: bool) -> Any:
 
 
 def listed_labels(dataset: Any) -> list[int] | None:
-    """The class of every image without decoding one; `None` where the data set keeps no such list."""
+    """The class of every image, without decoding images; `None` if the data set has no list of labels."""
     for name in ("targets", "labels", "_labels"):
         found = getattr(dataset, name, None)
         try:
@@ -68,7 +68,7 @@ def listed_labels(dataset: Any) -> list[int] | None:
 
 
 def item(dataset: Any, index: int, name: str) -> tuple[Image.Image, int]:
-    """Image and class. Raises `DataError` where the data set is not one of single labelled images."""
+    """Image and class. Raises `DataError` if the data set does not consist of images with one label each."""
     entry = dataset[index]
     if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], Image.Image)):
         raise DataError(f"torchvision's {name} is not a data set of labelled images", "use one for classification")

@@ -1,4 +1,4 @@
-"""Weights of a model: from a checkpoint, from torchvision, or settled from a random start."""
+"""Weights of a model: from a checkpoint, from torchvision, or random with estimated batch-norm statistics."""
 
 import pickle
 import re
@@ -20,25 +20,25 @@ State = Mapping[str, torch.Tensor]
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 _AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
-"""Heads of torchvision's GoogLeNet and Inception that only serve training."""
+"""Heads of torchvision's GoogLeNet and Inception that are used only in training."""
 _SETTLING_IMAGES = 16
 _PROBE_IMAGES = 4
-# The streams of `smooth_images` that data of a sweep never uses.
+# Streams of `smooth_images` that a sweep's data never uses.
 _SETTLING_STREAM, _PROBE_STREAM = 100, 101
 _LEAST_VARIATION = 1e-3
 
 
 def read_checkpoint(path: Path) -> State:
-    """The tensors of a checkpoint by name. Code in it is never run. Raises `ModelError`."""
+    """The tensors of a checkpoint by name. Never runs code from it. Raises `ModelError`."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # what they say is in the error that follows
+            warnings.simplefilter("ignore", UserWarning)  # the error that follows says the same
             content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ModelError(
             f"the checkpoint {path} cannot be read: {error.strerror}", "correct weights: in the sweep file"
         ) from error
-    # On damaged files torch's unpickler raises nearly anything: KeyError, IndexError, EOFError, RuntimeError.
+    # On damaged files torch's unpickler raises almost any exception: KeyError, IndexError, EOFError, RuntimeError.
     except Exception as error:
         raise _refused(path, error) from error
     if isinstance(content, Mapping):
@@ -58,7 +58,7 @@ def _only_tensors(content: Mapping[Any, Any]) -> bool:
 
 
 def _check_tensors(content: Mapping[Any, Any], path: Path) -> None:
-    """`copy_`, which loads a state_dict, takes other tensors only in part, and says it in its own terms."""
+    """Refuse tensors that `copy_`, which loads a state_dict, supports only partly or with an unclear error."""
     for name, tensor in content.items():
         if isinstance(tensor, torch.Tensor) and (kind := _kind(tensor)) is not None:
             advice = {
@@ -69,7 +69,7 @@ def _check_tensors(content: Mapping[Any, Any], path: Path) -> None:
 
 
 def _kind(tensor: torch.Tensor) -> str | None:
-    """What makes it no dense tensor of real numbers."""
+    """Why it is not a dense tensor of real numbers; `None` if it is one."""
     if tensor.is_quantized:
         return "quantized"
     if tensor.is_meta:
@@ -101,7 +101,7 @@ def _refused(path: Path, error: Exception) -> ModelError:
 
 
 def download_pretrained(name: str) -> State:
-    """torchvision's default weights, from its cache or downloaded. Raises `ModelError` where there is no network."""
+    """torchvision's default weights, from its cache or downloaded. Raises `ModelError` if there is no network."""
     try:
         state: State = torchvision.models.get_model_weights(name).DEFAULT.get_state_dict(
             progress=False, check_hash=True
@@ -119,7 +119,7 @@ def download_pretrained(name: str) -> State:
 
 
 def fit(model: torch.nn.Module, state: State, origin: str) -> None:
-    """Load `state` into `model`. Raises `ModelError` that lists what does not fit."""
+    """Load `state` into `model`. Raises `ModelError` with a list of the differences."""
     expected = model.state_dict()
     accepted = OrderedDict(item for item in state.items() if item[0] in expected or not item[0].startswith(_AUXILIARY))
     problems = {
@@ -136,11 +136,11 @@ def fit(model: torch.nn.Module, state: State, origin: str) -> None:
             f"{origin} does not fit the model: " + "; ".join(_listed(*item) for item in problems.items() if item[1]),
             "give the arguments that the model was trained with (arguments: in the sweep file), or other weights",
         )
-    # Modules such as MNASNet read the version that their tensors were written by from here.
+    # Modules such as MNASNet read here which version wrote their tensors.
     accepted._metadata = getattr(state, "_metadata", expected._metadata)  # type: ignore[attr-defined]  # torch's own
     try:
         model.load_state_dict(accepted)
-    # The model's own hooks run in here, and may raise anything.
+    # This runs the model's own hooks, which may raise any exception.
     except Exception as error:
         raise ModelError(
             f"{origin} cannot be loaded into the model: {type(error).__name__}: {error}",
@@ -154,13 +154,13 @@ def _listed(what: str, names: list[str]) -> str:
 
 
 def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
-    """Make a model with random weights one whose answers depend on its input, in place.
+    """Change a model with random weights, in place, so that its output depends on its input.
 
-    Freshly initialised in eval mode, MobileNetV2's logits are 1e-9, ViT's exactly 0, and GoogLeNet's the same for
-    every image. So heads that start at zero are drawn, and batch-norm statistics are estimated on smooth images.
+    Freshly initialised in eval mode, MobileNetV2's logits are 1e-9, ViT's exactly 0, and GoogLeNet's equal for every
+    image. So heads that start at zero get random weights, and batch-norm statistics are estimated on smooth images.
 
-    Batch norm's shift is set to 1 deviation. At 0 every ReLU cuts half of a signal that is nothing but noise to the
-    next layer: rounding grows with depth, and a faultless int8 MobileNetV2 has 7.7 dB (with the shift 17.7).
+    Batch norm's shift is set to 1 standard deviation. At 0 every ReLU would cut off half of the signal, rounding errors
+    would grow with depth, and a correct int8 MobileNetV2 would have 7.7 dB (with the shift 17.7).
     """
     random = torch.Generator().manual_seed(seed)
     norms: list[_BatchNorm] = []
@@ -176,7 +176,7 @@ def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
         momenta = [norm.momentum for norm in norms]
         for norm in norms:
             norm.reset_running_stats()
-            norm.momentum = None  # the plain average
+            norm.momentum = None  # cumulative average
             norm.train()
         images = torch.from_numpy(smooth_images(_SETTLING_IMAGES, input_shape, seed, _SETTLING_STREAM))
         with torch.no_grad(), one_thread():
@@ -187,9 +187,9 @@ def settle(model: torch.nn.Module, input_shape: InputShape, seed: int) -> None:
 
 
 def check(model: torch.nn.Module, input_shape: InputShape, name: str, *, random: bool) -> int:
-    """Number of classes. Raises `ModelError` where the answer to (B, C, H, W) is no finite float (B, classes).
+    """Number of classes. Raises `ModelError` if the output for (B, C, H, W) is not a finite float (B, classes).
 
-    Random weights must also answer different images differently.
+    With random weights, the output must also differ between images.
     """
     batch = input_shape[0]
     images = torch.from_numpy(smooth_images(_PROBE_IMAGES * batch, input_shape, 0, _PROBE_STREAM))
@@ -197,20 +197,20 @@ def check(model: torch.nn.Module, input_shape: InputShape, name: str, *, random:
         answers = [_answer(model, part) for part in torch.split(images, batch)]
     for answer in answers:
         if (problem := _wrong_with(answer, batch)) is not None:
-            raise ModelError(f"{name} answers with {problem}", "EdgeSweep takes models that return (batch, classes)")
+            raise ModelError(f"{name} returns {problem}", "EdgeSweep takes models that return (batch, classes)")
     logits = torch.cat(answers).float()
     if not logits.isfinite().all():
-        raise ModelError(f"{name} answers with NaN or infinity", "check its weights")
+        raise ModelError(f"{name} returns NaN or infinity", "check its weights")
     if random and not varies(logits):
         raise ModelError(
-            f"{name} with random weights gives every image the same answer, so nothing could be compared",
+            f"{name} with random weights has the same output for every image, so nothing could be compared",
             "give another seed, or trained weights",
         )
     return int(logits.shape[1])
 
 
 def varies(logits: torch.Tensor) -> bool:
-    """Whether logits (N, classes) differ between images by more than rounding could make them."""
+    """Whether logits (N, classes) differ between images by more than rounding errors."""
     spread = (logits - logits.mean(0)).abs().max()
     return bool(spread > _LEAST_VARIATION * logits.abs().max())
 

@@ -1,4 +1,4 @@
-"""Toolchains: what each can build, how it builds it, and the runner for its files. A runtime knows no device.
+"""Runtimes: what each toolchain can build, how it builds it, and the runner for its files. Independent of devices.
 
 Step: build
 Start: interface

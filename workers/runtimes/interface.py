@@ -1,6 +1,6 @@
-"""The seam between EdgeSweep and a toolchain. A runtime touches no device.
+"""The interface between EdgeSweep and a toolchain. A runtime accesses no device.
 
-`supports`, `command` and `parse` are pure and quick (no torch import): plans and device hosts use them too.
+`supports`, `command` and `parse` are pure and fast (no torch import): plans and device hosts use them too.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from workers.models.package import BuildInputs, Images
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """One process of the runner. With `eval_inputs` it evaluates instead of timing."""
+    """Arguments of one runner process. With `eval_inputs` it evaluates images instead of measuring time."""
 
     model: str
     """Path of the model on the device."""
@@ -38,18 +38,18 @@ class RunRequest:
     min_seconds: float = 0.0
     max_seconds: float = 60.0
     eval_inputs: str | None = None
-    """Path on the device: float32 little-endian, (N, C, H, W), N from the file's size."""
+    """Path on the device: float32 little-endian, (N, C, H, W); N follows from the file's size."""
     eval_outputs: str | None = None
-    """Path on the device that the logits are written to: float32 little-endian, (N, classes)."""
+    """Output path on the device for the logits: float32 little-endian, (N, classes)."""
     reference: str | None = None
-    """Path of a library that stands in for the backend; only an evaluation may have one."""
+    """Path of a reference library that replaces the backend; allowed only in an evaluation."""
     exact_int8: bool = False
-    """Static int8 in exact arithmetic in place of the engine's; only an evaluation on the host may ask for it."""
+    """Compute static int8 in exact arithmetic instead of with the engine; allowed only in an evaluation on the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """A runner's whole output, parsed. There is none without its `end` line."""
+    """A runner's complete output, parsed. Output without an `end` line gives no report."""
 
     runner: str
     runtime_version: str
@@ -67,57 +67,57 @@ class RunReport:
     eval_images: int | None = None
     eval_classes: int | None = None
     reference: bool = False
-    """A library stood in for the backend: the answers count, and there are no samples."""
+    """A reference library replaced the backend: there are logits and no samples."""
     cpus_ran: tuple[int, ...] = ()
-    """Empty where the system does not tell."""
+    """Empty if the system does not report them."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
-    """Figures of the runner's own, by names that no metric of EdgeSweep has (`sweeps.metrics.checked_extra`)."""
+    """The runner's additional figures; no metric of EdgeSweep has the same name (`sweeps.metrics.checked_extra`)."""
 
     def __post_init__(self) -> None:
-        """Raises `RunnerError`: whichever runtime parsed it, no store has to refuse it later."""
+        """Checks extra metrics of all runtimes here, before a store would refuse them. Raises `RunnerError`."""
         try:
             object.__setattr__(self, "extra_metrics", checked_extra(self.extra_metrics))
         except ValueError as error:
-            raise RunnerError("garbled", f"the runner's report makes no sense: {error}") from error
+            raise RunnerError("garbled", f"the runner's report is invalid: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerIdentity:
-    """What a program on a device is, in its own words: name, version, and what it can use there."""
+    """What a program on a device reports about itself: name, version, available engines and accelerators."""
 
     runner: str
-    """Name and version: part of the device's job keys."""
+    """Name and version, part of the device's job keys."""
     runtime_version: str
     qengines: tuple[str, ...]
     accelerators: tuple[str, ...]
-    """Names of NNAPI's; none where there is no NNAPI."""
+    """Names of NNAPI accelerators; empty without NNAPI."""
 
 
 class StockTool(Protocol):
-    """A benchmark program of the toolchain's own makers: how it is driven where it keeps no runner contract.
+    """The toolchain's own benchmark program, used instead of a runner; it does not follow the runner contract.
 
-    It counts iterations, not seconds; it answers one input that lies in the model's own file; it cannot be asked who
-    it is.
+    It counts iterations, not seconds; it evaluates inputs that are stored in the model's file; it cannot report its
+    identity.
     """
 
     def identity(self) -> RunnerIdentity:
-        """What is known of it without asking."""
+        """The identity that is known without running it."""
         ...
 
     def reason_against(self, request: RunRequest) -> str | None:
-        """Why it cannot run this request as it is meant, or `None`."""
+        """Why it cannot run this request correctly, or `None`."""
         ...
 
     def trial(self, request: RunRequest) -> RunRequest:
-        """A few iterations of a timing: what `enough` counts by."""
+        """A short timing with a few iterations, from which `enough` computes the number of iterations."""
         ...
 
     def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
-        """The timing with as many iterations as its seconds ask for, at the pace that a trial saw."""
+        """The request with the number of iterations that fills its seconds, at the speed of the trial `seen`."""
         ...
 
     def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
-        """The argument list on the device: a timing, or the answer to one of the inputs in the model's file."""
+        """The argument list on the device: for a timing, or to evaluate one of the inputs in the model's file."""
         ...
 
     def parse(self, stdout: bytes, request: RunRequest) -> RunReport:
@@ -129,22 +129,22 @@ class StockTool(Protocol):
         ...
 
     def refusal(self, stderr: bytes) -> RunnerError | None:
-        """Why it ended without a report, as far as it says so."""
+        """Why it ended without a report, or `None` if stderr does not say it."""
         ...
 
     def sibling(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:
-        """Write the model with the first of these images in its file into `folder`. Raises `BuildError`."""
+        """Write a copy of the model that contains the first of these images into `folder`. Raises `BuildError`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What runs artifacts on a device without Python."""
+    """A program that runs artifacts on a device without Python."""
 
     path: str
-    """On this host; once it was brought to a device, there."""
+    """Path on this host; after it was copied to a device, the path there."""
     tool: StockTool | None = None
-    """`None` where it keeps the runner contract."""
+    """`None` if it follows the runner contract."""
 
 
 class Runtime(Protocol):
@@ -153,23 +153,23 @@ class Runtime(Protocol):
     name: str
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
-        """Why this variant makes no sense on this device, or `None`. The engine is resolved."""
+        """Why this variant is impossible or pointless on this device, or `None`. Its engine is resolved."""
         ...
 
     def versions(self) -> dict[str, str]:
-        """Of the libraries and of the builder: part of every build key."""
+        """Versions of the libraries and of the builder, part of every build key."""
         ...
 
     def runner(self) -> str:
-        """Name and version of the runner: part of every job key."""
+        """Name and version of the runner, part of every job key."""
         ...
 
     def references(self) -> dict[str, str]:
-        """Backends that a host with a compiler can check without their silicon, and what an accuracy is signed with."""
+        """By backend that a host with a compiler can check without the hardware, the executor of such accuracies."""
         ...
 
     def reference(self, backend: str) -> str:
-        """The path on this host of what stands in for the backend. Raises `BuildError` where it cannot be made."""
+        """The path on this host of the backend's reference library. Raises `BuildError` if it cannot be compiled."""
         ...
 
     def build(
@@ -177,30 +177,30 @@ class Runtime(Protocol):
     ) -> Manifest:
         """Write `manifest.json` and the model into the empty folder `out`, verified in a fresh process.
 
-        `shared` is a folder for what the builds of this machine have in common. Raises `BuildError` with the figures
-        where the artifact is not good enough.
+        `shared` is a folder for stages that builds of this machine share. Raises `BuildError` with the figures if the
+        artifact is not accurate enough.
         """
         ...
 
     def programs(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """By format, the program of this host that runs artifacts on a device of that ABI without Python.
+        """By format, the program of this host that runs artifacts on such a device without Python.
 
-        Raises `BuildError` where there is none, with what to do about it.
+        Raises `BuildError` with the next step if there is none.
         """
         ...
 
     def introduction(self, program: str) -> list[str]:
-        """The argument list with which such a program, no stock tool, tells there on the device what it is."""
+        """The argument list with which a program (not a stock tool) on the device reports its identity."""
         ...
 
     def identity(self, stdout: bytes) -> RunnerIdentity:
-        """What it told. Raises `RunnerError`."""
+        """Parse the output of `introduction`. Raises `RunnerError`."""
         ...
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """The argument list on the device: of `program`, which was brought there, else of this host's Python."""
+        """The argument list on the device: of `program`, which was copied there, else of this host's Python runner."""
         ...
 
     def parse(self, stdout: bytes) -> RunReport:
-        """Raises `RunnerError` for anything that is not a whole, sane report."""
+        """Raises `RunnerError` if the output is not a complete and valid report."""
         ...

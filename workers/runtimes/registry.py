@@ -1,4 +1,4 @@
-"""Every runtime of the catalog by name. The classes are imported when asked for: no name costs an import."""
+"""All runtimes of the catalog by name. Their classes are imported at first use."""
 
 import difflib
 import importlib
@@ -8,14 +8,14 @@ from sweeps.spec import catalog
 from workers.runtimes.interface import Runtime
 
 _EXTRA = "pip install 'edgesweep[workers]'"
-_OTHERS = "repair the package that brings it, or take it out of the sweep"
+_REPAIR = "repair the package that provides it, or remove it from the sweep"
 
 
 def get(name: str) -> Runtime:
     """The runtime of that name.
 
-    Raises `EdgeSweepError` with the nearest name where there is none; with the extra to install where a library that
-    it needs is missing; and where another package's cannot be loaded.
+    Raises `EdgeSweepError`: with the closest name if it is unknown, with the extra to install if a library is missing,
+    and if a runtime of another package cannot be loaded.
     """
     known = catalog.runtimes()
     if name not in known:
@@ -27,7 +27,7 @@ def get(name: str) -> Runtime:
         runtime: Runtime = getattr(importlib.import_module(module), attribute)()
     except Exception as error:
         if name not in catalog.BUILT_IN_NAMES:
-            raise EdgeSweepError(f"the runtime {name} cannot be loaded: {in_one_line(error)}", _OTHERS) from error
+            raise EdgeSweepError(f"the runtime {name} cannot be loaded: {in_one_line(error)}", _REPAIR) from error
         if not isinstance(error, ModuleNotFoundError):
             raise
         raise EdgeSweepError(f"the runtime {name} needs {error.name}, which is not installed", _EXTRA) from error

@@ -52,7 +52,7 @@ LIES = {
     """"$program" "$@" | head -c -5; exit 0""": ("truncated", "inside a line"),
     r"""printf '\377\n'; exec "$program" "$@" """: ("garbled", "not UTF-8"),
     "head -c 100000000 /dev/zero; exit 0": ("too_much_output", "67 MB"),
-    r""""$program" "$@" | sed 's/"sample", "ns": \[/&NaN, /'; exit 0""": ("garbled", "makes no sense"),
+    r""""$program" "$@" | sed 's/"sample", "ns": \[/&NaN, /'; exit 0""": ("garbled", "is invalid"),
     r""""$program" "$@" | sed 's/"sample", "ns": \[/&99000000000, /'; exit 0""": ("clock_jumped", "within"),
 }
 

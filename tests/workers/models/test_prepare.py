@@ -244,7 +244,7 @@ def test_a_function_that_makes_no_model_is_named(
         ("x.flatten(1)[:, :1]", r"shape \[1, 1\] instead of"),
         ("x.flatten(1).argsort(1)", "torch.int64 instead of float"),
         ("x.flatten(1) / 0", "NaN or infinity"),
-        ("torch.ones(1, 4)", "same answer"),
+        ("torch.ones(1, 4)", "same output"),
         ("x.reshape(1, 7, -1)", r"cannot take an input of \[1, 3, 16, 16\]"),
     ],
 )

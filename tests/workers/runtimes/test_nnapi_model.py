@@ -79,5 +79,5 @@ def test_a_model_with_a_wrong_byte_is_read_or_refused(at: int, bits: int) -> Non
 
 @given(st.binary(max_size=200))
 def test_garbage_is_refused(content: bytes) -> None:
-    with pytest.raises(BuildError, match="no NNAPI model"):
+    with pytest.raises(BuildError, match="not an NNAPI model"):
         parse(content)

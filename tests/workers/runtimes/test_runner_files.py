@@ -174,10 +174,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Format], bytes]
 LOADER = """
 import sys
 from workers.runtimes.torchscript.runner.events import GiveUp
-from workers.runtimes.torchscript.runner.load import load, look
+from workers.runtimes.torchscript.runner.load import inspect, load
 for path in sys.argv[1:]:
     try:
-        load(path, look(path, "cpu"))
+        load(path, inspect(path, "cpu"))
         print("loaded")
     except GiveUp as given:
         print(given.kind, given.message.replace("\\n", " "))

@@ -119,7 +119,7 @@ def all_bundled(file: Path) -> list[torch.Tensor]:
 
 def test_less_than_a_batch_to_bundle_is_a_build_error(module: torch.jit.ScriptModule, tmp_path: Path) -> None:
     saved = save(module, tmp_path, "pt")
-    with pytest.raises(BuildError, match="1 images are less than a batch of 2") as caught:
+    with pytest.raises(BuildError, match="1 images are fewer than a batch of 2") as caught:
         bundle(saved.file, torch.zeros(1, 3, 32, 32), tmp_path, FLOAT, "contiguous_format")
     assert caught.value.kind == "not_bundled"
 

@@ -1,1 +1,1 @@
-"""PyTorch in Python, to compare with and never to ship."""
+"""PyTorch in Python, only as a baseline, never shipped."""

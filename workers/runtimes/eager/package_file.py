@@ -1,4 +1,4 @@
-"""A model package as one file: its sources and its state_dict in a zip, no pickled code. Torch-free."""
+"""A model package as one file: a zip with its sources and its state_dict, without pickled code. Torch-free."""
 
 import json
 import zipfile
@@ -13,11 +13,11 @@ _ABOUT, _STATE, _SOURCES = "package.json", "state.pt", "sources/"
 
 
 class NoPackage(Exception):  # noqa: N818  # says what the file is not
-    """The file is no whole package."""
+    """The file is not a complete package."""
 
 
 def write(package: ModelPackage, file: Path) -> None:
-    """The same package is the same bytes: `ZipInfo` has no date of today."""
+    """Equal packages give equal bytes: `ZipInfo` does not contain the current date."""
     about = {
         "file_version": FILE_VERSION,
         "name": package.name,
@@ -35,7 +35,7 @@ def write(package: ModelPackage, file: Path) -> None:
 
 
 def read(file: Path) -> ModelPackage:
-    """Raises `NoPackage`: truncated, damaged, of another kind or of a newer version."""
+    """Raises `NoPackage` if the file is truncated, damaged, of another kind or of a newer version."""
     try:
         with zipfile.ZipFile(file) as archive:
             about = json.loads(archive.read(_ABOUT))

@@ -1,8 +1,8 @@
-"""The runner of eager models: loads a package and times or evaluates it as PyTorch Mobile's Python runner does.
+"""The runner of eager models: loads a package, and times or evaluates it like PyTorch Mobile's Python runner.
 
     python -m workers.runtimes.eager.runner --model model.zip --input-dims 1,3,224,224 --iter 200
 
-It takes that runner's arguments, prints its report, and measures by its code; only what is loaded is another thing.
+Arguments, report and measuring code are those of that runner; only loading differs.
 """
 
 import argparse
@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from workers.runtimes.torchscript.runner.events import GiveUp
-from workers.runtimes.torchscript.runner.load import last_words
+from workers.runtimes.torchscript.runner.load import main_message
 from workers.runtimes.torchscript.runner.main import Load, Program, main
 
 NAME = "python-eager"
 VERSION = "1"
-"""Part of every job key: raised with every change that can move a figure."""
+"""Part of every job key; increased with every change that can change a result."""
 
 
 def _opened(given: argparse.Namespace) -> Load:
@@ -33,7 +33,7 @@ def _opened(given: argparse.Namespace) -> Load:
     except NoPackage as error:
         raise GiveUp("load_failed", str(error)) from error
     from sweeps.errors import ModelError
-    from workers.models import weights  # noqa: F401  # with its imports, which are no part of the load
+    from workers.models import weights  # noqa: F401  # imported here, because its imports must not count as load time
     from workers.models.eager import load_eager
 
     if ":" not in package.source:
@@ -46,8 +46,8 @@ def _opened(given: argparse.Namespace) -> Load:
             return model, time.perf_counter_ns() - started
         except ModelError as error:
             raise GiveUp("load_failed", error.message) from error
-        except Exception as error:  # torch raises anything on a damaged state_dict
-            raise GiveUp("load_failed", last_words(error)) from error
+        except Exception as error:  # torch raises any exception on a damaged state_dict
+            raise GiveUp("load_failed", main_message(error)) from error
 
     return load
 

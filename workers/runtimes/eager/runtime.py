@@ -1,4 +1,4 @@
-"""PyTorch eager in Python: what a model costs before anything is done to it. Torch-free but for `build`."""
+"""PyTorch eager in Python: the cost of a model before any optimisation. Torch-free except for `build`."""
 
 from importlib import metadata
 from pathlib import Path
@@ -15,11 +15,11 @@ from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRe
 from workers.runtimes.torchscript.runtime import TorchScript
 
 BUILDER_VERSION = "1"
-"""Raised with every change that makes another artifact of the same variant."""
+"""Increased with every change that gives another artifact for the same variant."""
 
 
 class Eager:
-    """The runtime `eager`: to compare with, never to ship."""
+    """The runtime `eager`: a baseline, never shipped."""
 
     name = "eager"
 
@@ -36,7 +36,7 @@ class Eager:
         return None
 
     def versions(self) -> dict[str, str]:
-        """See `Runtime.versions`. Raises `EdgeSweepError` where torch is not installed."""
+        """See `Runtime.versions`. Raises `EdgeSweepError` if torch is not installed."""
         try:
             libraries = {name: metadata.version(name) for name in ("torch", "torchvision")}
         except metadata.PackageNotFoundError as error:
@@ -56,7 +56,7 @@ class Eager:
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
     ) -> Manifest:
         """See `Runtime.build`."""
-        from workers.runtimes.torchscript.building import Built, write_down
+        from workers.runtimes.torchscript.building import Built, write_manifest
         from workers.runtimes.torchscript.pipeline import tensor_spec
         from workers.runtimes.torchscript.save import Saved
         from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
@@ -79,7 +79,7 @@ class Eager:
             least_sqnr_db=least_sqnr_db(variant, settled=package.weights_id.startswith("random:")),
         )
         verification, classes = verify(variant, request, self.command, self.parse, inputs, standard)
-        return write_down(
+        return write_manifest(
             self,
             variant,
             build_key,
@@ -103,7 +103,7 @@ class Eager:
         raise NotImplementedError("there is no program of eager")
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """The argument list of PyTorch Mobile's runner, for the module beside this one."""
+        """The argument list of PyTorch Mobile's runner, but with the module `workers.runtimes.eager.runner`."""
         interpreter, run, _, *arguments = TorchScript().command(request)
         return [interpreter, run, "workers.runtimes.eager.runner", *arguments]
 

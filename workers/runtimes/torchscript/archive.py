@@ -1,48 +1,48 @@
-"""What a saved model says of itself, read with the standard library: nothing is unpickled and no code is run."""
+"""Reads the properties of a saved model with the standard library: unpickles nothing and runs no code."""
 
 import pickletools
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-# Tensors are stored as they are; only sources are deflated, and no model has this much source.
+# Tensors are not compressed; only sources are, and no model has this much source.
 _MAX_INFLATED_BYTES = 512 * 2**20
 _MAX_NUMBER_BYTES = 32
 _HEAD_BYTES = 4096
 
 
 class NoArchive(Exception):  # noqa: N818  # says what the file is not
-    """The file is no whole archive of a TorchScript model."""
+    """The file is not a complete archive of a TorchScript model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """The outside of a saved model."""
+    """Properties of a saved model."""
 
     format: str
-    """`ptl` where it holds bytecode for the lite interpreter, else `pt`."""
+    """`ptl` if it contains bytecode for the lite interpreter, else `pt`."""
     backend: str
-    """`nnapi` or `metal` where a part of it runs there, else `cpu`."""
+    """`nnapi` or `metal` if a part of it runs there, else `cpu`."""
     file_version: int
     bytecode_version: int | None
-    """`None` for `pt`, which holds source."""
+    """`None` for `pt`, which contains source code."""
 
 
 def read(path: Path) -> Archive:
-    """Raises `NoArchive`: truncated, damaged, of another kind, or made to fill the memory."""
+    """Raises `NoArchive` if the file is truncated, damaged, of another kind, or a decompression bomb."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _read(archive, path.stat().st_size)
     except (zipfile.BadZipFile, EOFError, OSError, ValueError, NotImplementedError, RuntimeError) as error:
         raise NoArchive(f"{path.name} is no whole archive of a model: {error}") from error
-    except zipfile.zlib.error as error:  # type: ignore[attr-defined]  # zipfile passes it on
+    except zipfile.zlib.error as error:  # type: ignore[attr-defined]  # raised through zipfile
         raise NoArchive(f"{path.name} is damaged: {error}") from error
 
 
 def _read(archive: zipfile.ZipFile, file_bytes: int) -> Archive:
     records = {info.filename.partition("/")[2]: info for info in archive.infolist()}
     _check_sizes(archive.infolist(), file_bytes)
-    # From version 6 on (ViT's operators need it) torch keeps it in another place.
+    # From version 6 on (needed by ViT's operators) torch stores it in another place.
     version = records.get("version") or records.get(".data/version")
     if version is None or "data.pkl" not in records:
         raise ValueError("it holds no TorchScript")
@@ -58,7 +58,7 @@ def _read(archive: zipfile.ZipFile, file_bytes: int) -> Archive:
 
 
 def _check_sizes(records: list[zipfile.ZipInfo], file_bytes: int) -> None:
-    """Before anything is inflated, here or by torch."""
+    """Check sizes before anything is decompressed, here or by torch."""
     if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in records):
         raise ValueError("it is compressed in a way that torch does not use")
     if sum(info.compress_size for info in records) > file_bytes:

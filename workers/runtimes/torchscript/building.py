@@ -1,4 +1,4 @@
-"""One artifact of PyTorch Mobile from its stages to its folder: lowered, saved, verified, written down."""
+"""Builds one artifact of PyTorch Mobile: lowers, saves and verifies the model, and writes the manifest."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -22,15 +22,15 @@ from workers.runtimes.torchscript.torch_state import build_state
 from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
 
 EVAL_IMAGES = 8
-"""Bundled into the sibling for stock tools: 100 of them would make 14 MB of MobileNetV2 75."""
+"""Images in the sibling for stock tools. With 100, MobileNetV2 would grow from 14 MB to 75 MB."""
 EXACT_INT8 = "exact int8 arithmetic"
-"""`Verification.executor` of what this machine's engine would answer wrong, and the device's does not."""
+"""`Verification.executor` of artifacts for which this machine's engine saturates and the device's does not."""
 _INPUT_TYPES = {"float32": "float"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A saved and verified model, as its manifest tells of it."""
+    """A saved and verified model, with the content of its manifest."""
 
     saved: Saved
     memory_format: str
@@ -81,7 +81,7 @@ def build(
     if variant.backend == "nnapi":
         with build_state(engine):
             sibling = _sibling(saved, inputs, given, memory_format)
-    return write_down(
+    return write_manifest(
         runtime,
         variant,
         build_key,
@@ -99,8 +99,8 @@ def build(
     )
 
 
-def write_down(runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, built: Built) -> Manifest:
-    """The manifest of what was built, also written beside it. `runtime` may be any that saves its model in one file."""
+def write_manifest(runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, built: Built) -> Manifest:
+    """The manifest of a build, also written beside the model. For all runtimes that save a model in one file."""
     package, saved = inputs.package, built.saved
     content = saved.file.read_bytes()
     manifest = Manifest(
@@ -132,9 +132,9 @@ def write_down(runtime: Runtime, variant: Variant, build_key: str, inputs: Build
 
 
 def _saturates_here_only(variant: Variant) -> bool:
-    """Whether this machine's engine would lose parts of sums in answers that the device's gives right.
+    """Whether this machine's engine saturates, but the device's does not.
 
-    A full range under onednn says that the plan knows the device to be such a one; who builds may be another machine.
+    The plan gives onednn the full range only if the device does not saturate; the building machine may be another one.
     """
     if variant.qengine != "onednn" or variant.reduced_range or not is_calibrated(variant):
         return False
@@ -154,8 +154,8 @@ def _verified(runtime: Runtime, variant: Variant, request: RunRequest, inputs: B
 
 
 def _standard(variant: Variant, inputs: BuildInputs) -> Standard:
-    """Trained models are held against fp32 eager. Random weights magnify what fp16 rounds away, so a Metal artifact of
-    theirs is held against an eager run that rounds as well."""
+    """Trained models are compared with fp32 eager. Random weights amplify fp16 rounding errors, so a Metal artifact
+    with random weights is compared with an eager run that also rounds to fp16."""
     settled = inputs.package.weights_id.startswith("random:")
     least = least_sqnr_db(variant, settled=settled)
     if variant.backend != "metal" or not settled:

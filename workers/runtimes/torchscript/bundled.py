@@ -1,6 +1,6 @@
-"""The eval sibling of an artifact: the same model with evaluation images in its file, for `speed_benchmark_torch`.
+"""The eval sibling of an artifact: a copy with evaluation images in its file, for `speed_benchmark_torch`.
 
-An image is a process of the tool and 4 bytes a value in the file, so there are at most 100.
+Each image needs one process of the tool, and 4 bytes per value in the file, so there are at most 100.
 """
 
 import hashlib
@@ -17,15 +17,14 @@ from workers.runtimes.torchscript.torch_state import build_state
 
 MAX_IMAGES = 100
 _ONE_AT_A_TIME = threading.Lock()
-"""Devices side by side are threads of one process, and torch has one engine for all of them."""
+"""Devices are measured in parallel threads of one process, and torch has one engine per process."""
 
 
 def eval_sibling(manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:
-    """Write `eval.pt` or `eval.ptl` into `folder`: `model`, which the manifest tells of, and its inputs.
+    """Write `eval.pt` or `eval.ptl` into `folder`: the manifest's `model` with bundled inputs.
 
-    As many of the first 100 images as fill whole batches, each batch one input (`--use_bundled_input=i`), laid out and
-    quantized as the manifest says. Changes torch's engine meanwhile, for the whole process. Raises
-    `BuildError("not_bundled")`.
+    Each full batch of the first 100 images is one input (`--use_bundled_input=i`), with layout and quantization of the
+    manifest. During the call, torch's engine is changed for the whole process. Raises `BuildError("not_bundled")`.
     """
     batch = manifest.input.shape[0]
     count = min(len(images), MAX_IMAGES) // batch * batch
@@ -33,6 +32,6 @@ def eval_sibling(manifest: Manifest, model: Path, images: Images, folder: Path) 
     if engine not in ("none", *torch.backends.quantized.supported_engines):
         raise BuildError("not_bundled", f"torch on this machine has no quantized engine {engine}")
     with _ONE_AT_A_TIME, build_state(engine):
-        # Copied: what crossed Ray can only be read, of which from_numpy warns.
+        # Copied, because arrays from Ray are read-only, and from_numpy warns about that.
         file = bundle(model, torch.tensor(images[:count]), folder, manifest.input, manifest.memory_format)
     return EvalSibling(file=file.name, file_sha256=hashlib.sha256(file.read_bytes()).hexdigest(), images=count)

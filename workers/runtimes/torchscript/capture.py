@@ -1,4 +1,4 @@
-"""From an eager model to TorchScript."""
+"""Captures an eager model as TorchScript: by scripting, by tracing, or mixed."""
 
 import copy
 import warnings
@@ -15,9 +15,9 @@ from workers.runtimes.torchscript.failures import first_words
 
 
 class ChannelsLast(torch.nn.Module):
-    """The model behind a conversion of its input, so that the caller always hands NCHW-shaped data in any layout.
+    """Converts the input to channels_last before the model, so that callers pass NCHW-shaped data in any layout.
 
-    The result has to be assigned: the Korean edition of the recipe drops it, which converts nothing.
+    The result of the conversion must be assigned: the Korean edition of the recipe drops it, so it converts nothing.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -45,53 +45,53 @@ def script(model: torch.nn.Module) -> torch.jit.ScriptModule:
 
 
 def _forget_dead_operators() -> None:
-    """Take operators that died out of torch's table of builtins.
+    """Remove deleted operators from torch's table of builtins.
 
-    The table goes by `id()` and never forgets: importing `torch.ao.quantization` leaves four dead operators in it, and
-    an attribute that later gets the address of one (a list, say) is compiled as that operator, now and then.
+    The table is keyed by `id()` and never cleaned: importing `torch.ao.quantization` leaves four deleted operators in
+    it. An attribute (for example a list) that later gets the same address is compiled as that operator.
     """
     table: dict[int, str] = _builtins._get_builtin_table()  # type: ignore[no-untyped-call]  # torch's own, untyped
     for address, name in list(table.items()):
         space, _, operator = name.partition("::")
         if space in ("aten", "prim"):
-            continue  # torch's modules hold these for good
+            continue  # these are never deleted
         packet = vars(getattr(torch.ops, space)).get(operator)
         if id(getattr(packet, "_op", None)) != address:
             del table[address]
 
 
 def trace(model: torch.nn.Module, images: torch.Tensor) -> torch.jit.ScriptModule:
-    """Record one run of the model on `images` (B, C, H, W), and compare the record with the model on other inputs.
+    """Trace the model on `images` (B, C, H, W), and compare the trace with the model on other inputs.
 
-    torch's own check compares graphs, and refuses models that answer right (ViT). This one compares answers, on
-    inputs that a branch in the model is likely to tell apart. Raises `BuildError`: `not_traceable`, `trace_differs`,
-    or `data_dependent` where the model decides by its data, whether one of these inputs shows it or not.
+    torch's own check compares graphs, and refuses correct traces (ViT). This one compares outputs, on inputs for which
+    a branch in the model is likely to differ. Raises `BuildError`: `not_traceable`, `trace_differs`, or
+    `data_dependent` if the model's control flow depends on its data, even if the outputs for these inputs are equal.
     """
     return _trace(model, _probes(images))
 
 
 def mixed(model: torch.nn.Module, images: torch.Tensor) -> torch.jit.ScriptModule:
-    """Traced parts in a scripted whole: the largest parts that trace truthfully are traced, the rest is scripted.
+    """Trace the largest parts whose traces are correct, and script the rest around them.
 
-    A part is judged on what reaches it when the model sees the inputs of `trace`. The model itself is not changed.
-    Raises `BuildError("not_capturable")` with the name of the part that can be neither traced nor scripted.
+    A part's trace is checked on the inputs that the part gets when the model runs on the inputs of `trace`. The model
+    itself is not changed. Raises `BuildError("not_capturable")` with the part that can be neither traced nor scripted.
     """
-    if isinstance(model, ChannelsLast):  # a thin wrapper already; its conversion stays outside of the trace
+    if isinstance(model, ChannelsLast):  # already a wrapper; its conversion stays outside of the trace
         shell, images = copy.copy(model), images.contiguous(memory_format=torch.channels_last)
         shell._modules = {"model": _part("", model.model, _probes(images))}
         return script(shell)
     return script(torch.nn.Sequential(_part("", model, _probes(images))).eval())
 
 
-# What a model's own code raises on an input that is not meant for it.
-_REFUSALS = (RuntimeError, ValueError, AssertionError, IndexError, ArithmeticError)
+# What a model's own code raises for an unsuitable input.
+_INPUT_ERRORS = (RuntimeError, ValueError, AssertionError, IndexError, ArithmeticError)
 
 _Calls = Mapping[str, tuple[object, ...]]
-"""Positional arguments of runs of a module, by what they are called in messages."""
+"""Positional arguments of calls of a module, by their description in messages."""
 
 
 def _probes(images: torch.Tensor) -> _Calls:
-    """Inputs that a branch is likely to tell apart, quantized as `images` are."""
+    """Inputs for which a branch in the model is likely to differ, quantized like `images`."""
     floats = images.dequantize()
     changed = {
         "the input negated": -floats,
@@ -109,7 +109,7 @@ def _quantized_as(images: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def _part(name: str, module: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
-    """`module`, which is called `name`, traced as a whole if it can be, else scripted around its traced parts."""
+    """`module` with the path `name`, traced as a whole if possible, else scripted around its traced parts."""
     if isinstance(module, torch.jit.ScriptModule):
         return module
     try:
@@ -124,7 +124,7 @@ def _part(name: str, module: torch.nn.Module, calls: _Calls) -> torch.jit.Script
         try:
             return script(shell)
         except BuildError:
-            # A module may use more of a part than its forward (its weight, its sizes), which a trace does not have.
+            # A module may use attributes of a part (its weight, its sizes), which a traced part does not have.
             return script(module)
     except BuildError as error:
         raise BuildError(
@@ -136,23 +136,23 @@ def _part(name: str, module: torch.nn.Module, calls: _Calls) -> torch.jit.Script
 
 
 def _inside(module: torch.nn.Module, calls: _Calls) -> list[tuple[str, torch.nn.Module, _Calls]]:
-    """The outermost modules in `module` that run when it runs: path, module, and what they were called with.
+    """The outermost modules that run inside `module`: path, module, and the arguments of its calls.
 
-    Lists of modules do not run themselves, so their entries are outermost. A module that was called with keywords, or
-    that is not called at all, is left out: it is scripted as it is.
+    Lists of modules do not run themselves, so their entries are outermost. Modules that are called with keyword
+    arguments, or not called at all, are left out and later scripted.
     """
     seen: dict[str, dict[str, tuple[object, ...]]] = {}
-    by_name: set[str] = set()
+    with_keywords: set[str] = set()
     running: list[str] = []
 
     def before(path: str) -> Callable[..., None]:
         def hook(part: torch.nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             if not running:
-                # Copied: the part may write into what it is given.
+                # Copied, because the part may write into its arguments.
                 called = seen.setdefault(path, {})
                 called[f"its input {len(called) + 1}"] = _copies(args)
                 if kwargs:
-                    by_name.add(path)
+                    with_keywords.add(path)
             running.append(path)
 
         return hook
@@ -169,12 +169,12 @@ def _inside(module: torch.nn.Module, calls: _Calls) -> list[tuple[str, torch.nn.
         hooks.append(part.register_forward_hook(after, always_call=True))
     try:
         for args in calls.values():
-            with suppress(*_REFUSALS):
+            with suppress(*_INPUT_ERRORS):
                 module(*_copies(args))
     finally:
         for hook in hooks:
             hook.remove()
-    return [(path, parts[path], called) for path, called in seen.items() if path not in by_name]
+    return [(path, parts[path], called) for path, called in seen.items() if path not in with_keywords]
 
 
 def _copies(args: tuple[object, ...]) -> tuple[object, ...]:
@@ -195,17 +195,19 @@ def _trace(model: torch.nn.Module, calls: _Calls) -> torch.jit.ScriptModule:
                 "not_traceable", f"torch.jit.trace fails: {first_words(error)}", "try capture: [script]"
             ) from error
     reasons = [first_words(str(w.message)).partition(". ")[0] for w in caught if issubclass(w.category, TracerWarning)]
-    told = f"; torch said: {reasons[0]}" if reasons else ""
+    warned = f"; torch said: {reasons[0]}" if reasons else ""
     for what, args in calls.items():
         try:
             expected = model(*_copies(args))
-        except _REFUSALS:
+        except _INPUT_ERRORS:
             continue  # not an input for this model
         if not _same(expected, _answer(traced, args)):
-            raise BuildError("trace_differs", f"the trace answers differently on {what}{told}", "try capture: [script]")
-    if reasons and _decides_by_data(model, example):
+            raise BuildError("trace_differs", f"the trace's output differs on {what}{warned}", "try capture: [script]")
+    if reasons and _is_data_dependent(model, example):
         raise BuildError(
-            "data_dependent", f"the model decides by its data, and a trace keeps one way{told}", "try capture: [script]"
+            "data_dependent",
+            f"the model's control flow depends on its data, and a trace records only one path{warned}",
+            "try capture: [script]",
         )
     assert isinstance(traced, torch.jit.ScriptModule)
     return traced
@@ -215,13 +217,14 @@ def _answer(traced: torch.jit.ScriptModule, args: tuple[object, ...]) -> object:
     try:
         return traced(*_copies(args))
     except (RuntimeError, torch.jit.Error) as error:
-        return error  # which is no answer of the model
+        return error  # differs from any output of the model
 
 
-def _decides_by_data(model: torch.nn.Module, example: tuple[object, ...]) -> bool:
-    """Whether the model turns its data into a Python value, found by running it on tensors that have none.
+def _is_data_dependent(model: torch.nn.Module, example: tuple[object, ...]) -> bool:
+    """Whether the model converts tensor data to a Python value, found by a run on fake tensors, which have no data.
 
-    Sizes are no data. Where torch cannot run it so (quantized operators), the answers alone have to show it.
+    Sizes do not count as data. If torch cannot run the model on fake tensors (quantized operators), returns false: then
+    only the comparison of outputs can show it.
     """
     try:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:

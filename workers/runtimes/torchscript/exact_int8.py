@@ -1,7 +1,7 @@
-"""Static int8 in exact arithmetic: what a CPU answers on which the sums of 8-bit products do not saturate.
+"""Static int8 in exact arithmetic: the results of a CPU on which sums of 8-bit products do not saturate.
 
-Products and their sums are whole numbers in float64, exact up to 2**53; scales, bias and rounding come after, as in the
-engines. Slow: for checks on a host whose engine saturates, of models for devices on which it does not.
+Products and their sums are whole numbers in float64, exact up to 2**53; scales, bias and rounding are applied after, as
+in the engines. Slow: only for checks on a host whose engine saturates, of models for devices whose engine does not.
 """
 
 import warnings
@@ -18,10 +18,10 @@ Kernel = Callable[[torch.Tensor, Any, float, int], torch.Tensor]
 
 @contextmanager
 def exact_int8() -> Iterator[None]:
-    """Until it ends, every int8 convolution and linear of this process is computed exactly, whatever the engine."""
+    """A context in which this process computes all int8 convolutions and linears exactly, with any engine."""
     with _scoped_library("quantized", "IMPL") as library:
         with warnings.catch_warnings():
-            # torch says, once in a process, that a kernel of its own is put aside.
+            # torch warns once per process that one of its kernels is overridden.
             warnings.filterwarnings("ignore", message="Warning only once for all operators", category=UserWarning)
             for name, sums in _SUMS.items():
                 operator, _, overload = name.partition(".")
@@ -32,7 +32,7 @@ def exact_int8() -> Iterator[None]:
 
 
 def engine_saturates() -> bool:
-    """Whether the engine in force loses a part of the largest sum that two 8-bit products have."""
+    """Whether the present engine saturates for the largest possible sum of two 8-bit products."""
     largest = torch._make_per_tensor_quantized_tensor(torch.full((1, 64), 255, dtype=torch.uint8), 1.0, 0)
     weights = torch._make_per_tensor_quantized_tensor(torch.full((64, 64), 127, dtype=torch.int8), 1.0, 0)
     packed = torch.ops.quantized.linear_prepack(weights, None)
@@ -53,26 +53,26 @@ def _convolution(convolve: Callable[..., torch.Tensor]) -> Callable[[torch.Tenso
     def sums(x: torch.Tensor, packed: Any) -> torch.Tensor:
         weight, bias = packed.unpack()
         how = packed.stride(), packed.padding(), packed.dilation(), packed.groups()
-        return _scaled(convolve(_whole(x), _whole(weight), None, *how), x, weight, bias)
+        return _scaled(convolve(_integers(x), _integers(weight), None, *how), x, weight, bias)
 
     return sums
 
 
 def _conv1d(x: torch.Tensor, packed: Any) -> torch.Tensor:
     weight, bias = torch.ops.quantized.conv1d_unpack(packed)
-    # The engines have it as a convolution of an image that is one pixel high.
+    # The engines implement it as a 2-D convolution of an image that is one pixel high.
     stride, padding, dilation = (each[-1:] for each in (packed.stride(), packed.padding(), packed.dilation()))
-    sums = functional.conv1d(_whole(x), _whole(weight), None, stride, padding, dilation, packed.groups())
+    sums = functional.conv1d(_integers(x), _integers(weight), None, stride, padding, dilation, packed.groups())
     return _scaled(sums, x, weight, bias)
 
 
 def _linear(x: torch.Tensor, packed: Any) -> torch.Tensor:
     weight, bias = torch.ops.quantized.linear_unpack(packed)
-    return _scaled(functional.linear(_whole(x), _whole(weight)).movedim(-1, 1), x, weight, bias).movedim(1, -1)
+    return _scaled(functional.linear(_integers(x), _integers(weight)).movedim(-1, 1), x, weight, bias).movedim(1, -1)
 
 
-def _whole(x: torch.Tensor) -> torch.Tensor:
-    """The whole numbers that a quantized tensor stands for, its zero points taken off."""
+def _integers(x: torch.Tensor) -> torch.Tensor:
+    """The stored whole numbers of a quantized tensor minus its zero points."""
     if x.qscheme() == torch.per_tensor_affine:
         return x.int_repr().double() - x.q_zero_point()
     shape = (-1, *(1 for _ in x.shape[1:]))
@@ -80,7 +80,7 @@ def _whole(x: torch.Tensor) -> torch.Tensor:
 
 
 def _scaled(sums: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    """Sums of products (B, channels, ...) as the numbers that they stand for."""
+    """Real values of integer sums of products (B, channels, ...), with the bias added."""
     shape = (1, -1, *(1 for _ in sums.shape[2:]))
     per_channel = weight.qscheme() != torch.per_tensor_affine
     scales = weight.q_per_channel_scales().double().reshape(shape) if per_channel else weight.q_scale()
@@ -94,4 +94,4 @@ _SUMS = {
     "conv3d.new": _convolution(functional.conv3d),
     "linear": _linear,
 }
-"""Of each operator, with and without its ReLU, what stands before scaling and rounding."""
+"""For each operator, the function that computes its result before ReLU, scaling and rounding."""

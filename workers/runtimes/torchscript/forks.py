@@ -1,10 +1,10 @@
-"""Fresh processes without their start: a process that has only imported torch forks one for each command.
+"""Fresh processes without the start-up time: a server process that has only imported torch forks for each command.
 
 Starting Python and importing torch takes 2.5 s, more than most verifications. A fork of a process that did nothing
-else is as fresh: no model, no engine, no thread of torch. Timings never run in one (the runner sets threads and memory
-before it imports torch).
+else is equally fresh: no model, no engine, no torch threads. Timings never run in a fork, because the runner sets
+threads and memory before it imports torch.
 
-    python -m workers.runtimes.torchscript.forks      reads a JSON line for each command, answers with one
+    python -m workers.runtimes.torchscript.forks      reads one JSON line per command, and replies with one
 """
 
 import ctypes
@@ -25,15 +25,15 @@ _RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
 
 
 class ForkServer:
-    """Runs commands of the Python runner one after the other, each in a fork of its own."""
+    """Runs commands of the Python runner one after the other, each in its own fork."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, argv: list[str], deadline_s: float) -> "subprocess.CompletedProcess[bytes]":
-        """As `subprocess.run(argv, capture_output=True)`; other commands than the runner's are just that.
+        """Like `subprocess.run(argv, capture_output=True)`, which is used for commands other than the runner's.
 
-        Raises `subprocess.TimeoutExpired`, the process ended.
+        Raises `subprocess.TimeoutExpired` after the process was ended.
         """
         if argv[: len(_RUNNER)] != _RUNNER or not hasattr(os, "fork"):
             return subprocess.run(argv, capture_output=True, timeout=deadline_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
@@ -43,11 +43,11 @@ class ForkServer:
             return subprocess.CompletedProcess(argv, exit_code, out.read_bytes(), err.read_bytes())
 
     def start(self) -> None:
-        """Have the server running and torch imported in it."""
+        """Start the server, and wait until it has imported torch."""
         self.run([*_RUNNER, "--help"], _START_S)
 
     def close(self) -> None:
-        """End the server and what it runs."""
+        """End the server and its running command."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -75,14 +75,14 @@ class ForkServer:
                 raise ConnectionError("the process that forks verifications ended")
             return int(json.loads(answer)["exit_code"])
         except BaseException:
-            # Late, interrupted or dead: the answer still to come would be taken for the next command's.
+            # Timeout, interrupt or crash: a late reply would be taken for the reply to the next command.
             self.close()
             raise
 
 
 def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
-    """Until the other end goes away."""
-    import torch  # what every fork starts with
+    """Run commands until `commands` is closed."""
+    import torch  # once, so that forks have it
 
     _die_with_parent()
     torch.set_num_threads(1)
@@ -97,7 +97,7 @@ def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def _die_with_parent() -> None:
-    """A builder that is killed must not leave a verification running beside what is measured next. Linux only."""
+    """End with the parent: a killed builder must not leave a verification that disturbs measurements. Linux only."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -112,7 +112,7 @@ def _run(command: dict[str, object]) -> int:
         from workers.runtimes.torchscript.runner.main import main
 
         exit_code = main([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
-    except BaseException:  # noqa: BLE001  # nothing may return into the server's loop
+    except BaseException:  # noqa: BLE001  # a fork must never return into the server's loop
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stdout.flush()

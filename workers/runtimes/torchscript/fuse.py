@@ -1,4 +1,4 @@
-"""Fusing modules before capture, found in the graph instead of listed by hand."""
+"""Fuses modules before capture. The modules are found in the graph, not listed by hand."""
 
 import copy
 
@@ -13,7 +13,7 @@ from workers.runtimes.torchscript.failures import first_words
 
 
 def symbolic(model: torch.nn.Module) -> GraphModule:
-    """The model's graph. Raises `BuildError("not_traceable")` where its control flow depends on its input."""
+    """The model's graph. Raises `BuildError("not_traceable")` if its control flow depends on its input."""
     try:
         graph = torch.fx.symbolic_trace(model)
     except Exception as error:
@@ -24,16 +24,16 @@ def symbolic(model: torch.nn.Module) -> GraphModule:
         ) from error
     for node in graph.graph.nodes:
         if node.op == "output":
-            # GoogLeNet is annotated with what it returns in training; of the graph, which is eval mode, that is wrong.
+            # GoogLeNet's annotated return type holds only in training; the graph is in eval mode.
             node.type = None
     _unshare(graph)
-    _spell_alike(graph)
+    _normalize_calls(graph)
     graph.recompile()
     return graph
 
 
-def _spell_alike(graph: GraphModule) -> None:
-    """Write what torch's patterns do not know in the way that they do: `torch.relu(x)`, `x.relu()`, `x.flatten(1)`."""
+def _normalize_calls(graph: GraphModule) -> None:
+    """Replace calls that torch's patterns do not know by equivalents: `torch.relu(x)`, `x.relu()`, `x.flatten(1)`."""
     for node in graph.graph.nodes:
         spelled = (node.op, node.target)
         alone = bool(node.all_input_nodes) and len(node.all_input_nodes[0].users) == 1
@@ -46,10 +46,10 @@ def _spell_alike(graph: GraphModule) -> None:
 
 
 def _unshare(graph: GraphModule) -> None:
-    """Give each further call of a module with weights a module of its own, on the same tensors.
+    """If a module with weights is called several times, give each further call its own module with the same tensors.
 
-    fuse_fx and prepare_fx put what they make of a call in the module's place: of two calls, the second would get what
-    was fused for the first (torch 2.12.1; the answers differ, without an error).
+    fuse_fx and prepare_fx replace the module itself: a second call would use the module that was fused for the first
+    one (torch 2.12.1; wrong outputs, without an error).
     """
     called: set[str] = set()
     for node in graph.graph.nodes:
@@ -65,14 +65,14 @@ def _unshare(graph: GraphModule) -> None:
 
 
 def fuse(graph: GraphModule) -> tuple[GraphModule, tuple[str, ...]]:
-    """Fuse Conv+BN, Conv+BN+ReLU, Conv+ReLU, Linear+ReLU (in eval mode), each where nothing else reads in between.
+    """Fuse Conv+BN, Conv+BN+ReLU, Conv+ReLU, Linear+ReLU (in eval mode) if nothing else reads a value in between.
 
-    Returns the new graph and, in order, what was fused: `features.0.0 + features.0.1`; a function goes by its
-    name in the graph.
+    Returns the new graph and the fused groups in order: `features.0.0 + features.0.1`; a function has its name in the
+    graph.
     """
     check_foldable(graph)
     try:
-        graph = torch.fx.symbolic_trace(graph)  # as fuse_fx does first: both graphs then name their nodes alike
+        graph = torch.fx.symbolic_trace(graph)  # as in fuse_fx, so that both graphs have equal node names
         fused = fuse_fx(graph)
     except Exception as error:
         raise BuildError(
@@ -82,7 +82,7 @@ def fuse(graph: GraphModule) -> tuple[GraphModule, tuple[str, ...]]:
 
 
 def check_foldable(graph: GraphModule) -> None:
-    """Raises `BuildError("not_fusable")` for a batch norm that torch 2.12.1 would fold wrong, or not at all."""
+    """Raises `BuildError("not_fusable")` for a batch norm that torch 2.12.1 folds incorrectly or cannot fold."""
     for node in graph.graph.nodes:
         norm = _module(graph, node)
         before = _module(graph, node.all_input_nodes[0]) if node.all_input_nodes else None
@@ -96,7 +96,7 @@ def check_foldable(graph: GraphModule) -> None:
             continue
         raise BuildError(
             "not_fusable",
-            f"{node.target} cannot be folded into what is before it: it {why}",
+            f"{node.target} cannot be folded into the layer before it: it {why}",
             "build it in fp32 with fuse: [false], or put another layer between the two",
         )
 
@@ -106,7 +106,7 @@ def _module(graph: GraphModule, node: Node) -> torch.nn.Module | None:
 
 
 def fused_groups(before: GraphModule, after: GraphModule) -> tuple[str, ...]:
-    """What went into one node, in order, where torch made `after` of `before`: it keeps the first node's name."""
+    """The groups of nodes in `before` that torch fused into one node of `after`, which keeps the first node's name."""
     kept = {node.name for node in after.graph.nodes}
     groups: dict[Node, list[Node]] = {}
     owner: dict[Node, Node] = {}

@@ -1,4 +1,4 @@
-"""What an int8 model takes and answers: float in and out (`core`, `inside`) or quantized in and out (`full`)."""
+"""Inputs and outputs of int8 models: float (`core`, `inside`) or quantized (`full`)."""
 
 import copy
 import operator
@@ -14,7 +14,7 @@ from workers.runtimes.torchscript.quantize.functional_modules import Quantize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QParams:
-    """How a quantized tensor stands for real numbers: real = (stored - zero_point) * scale."""
+    """Quantization parameters of a tensor: real = (stored - zero_point) * scale."""
 
     scale: float
     zero_point: int
@@ -23,10 +23,10 @@ class QParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """An int8 model without the steps at its two ends.
+    """An int8 model without quantize and dequantize at its ends.
 
-    `core` takes a quantized tensor (B, C, H, W) with the parameters `input`. It answers a quantized tensor with the
-    parameters `output`, or floats where `output` is `None`: the model's last operator is not quantized.
+    `core` takes a quantized tensor (B, C, H, W) with the parameters `input`. It returns a quantized tensor with the
+    parameters `output`, or floats if `output` is `None`, because the model's last operator is not quantized.
     """
 
     core: GraphModule
@@ -35,9 +35,9 @@ class Core:
 
 
 class FloatEnds(torch.nn.Module):
-    """A core between quantize and dequantize: floats in and out. Can be traced and scripted.
+    """A core between quantize and dequantize, so with float input and output. Can be traced and scripted.
 
-    The layout of the input is kept: a channels_last tensor is quantized to a channels_last one.
+    Keeps the input's memory format: a channels_last tensor is quantized to a channels_last tensor.
     """
 
     def __init__(self, core: torch.nn.Module, input: QParams, dequantizes: bool) -> None:
@@ -56,17 +56,17 @@ class FloatEnds(torch.nn.Module):
 
 
 def wrap_core(core_module: torch.nn.Module, core: Core) -> torch.nn.Module:
-    """The interface `core` over `core_module`: `core.core` itself, or what it was captured or converted to.
+    """`core_module` with the interface `core`. It is `core.core`, or its captured or converted form.
 
-    Not scripted yet: the caller scripts or traces it. The interface `full` needs no wrapper, it is `core_module`.
+    The result is not scripted: the caller scripts or traces it. The interface `full` needs no wrapper.
     """
     return FloatEnds(core_module, core.input, dequantizes=core.output is not None).eval()
 
 
 def split(graph: GraphModule) -> Core:
-    """Cut the quantize step off the front of an int8 graph with float ends, and the dequantize step off its end.
+    """Remove the quantize step at the start and the dequantize step at the end of an int8 graph.
 
-    `graph` is left as it is. Raises `BuildError("interface_not_possible")` where the input is not quantized at once.
+    Works on a copy of `graph`. Raises `BuildError("interface_not_possible")` if the input is not quantized first.
     """
     cut = with_numbers(graph)
     images = next(node for node in cut.graph.nodes if node.op == "placeholder")
@@ -93,14 +93,14 @@ def split(graph: GraphModule) -> Core:
         quantized = last.all_input_nodes[0]
         end.args = (quantized,)
         cut.graph.erase_node(last)
-        output = _answers(cut, quantized) if quantized is not images else taken
+        output = _output_qparams(cut, quantized) if quantized is not images else taken
     cut.delete_all_unused_submodules()
     cut.recompile()
     return Core(core=cut, input=taken, output=output)
 
 
 def _quantizes(graph: GraphModule, node: Node) -> QParams | None:
-    """The parameters of a step from float to int8, as FX or eager mode writes it; `None` of anything else."""
+    """The parameters of a quantize node of FX or eager mode; `None` for other nodes."""
     if node.target is torch.quantize_per_tensor:
         scale, zero_point, dtype = node.args[1:]
     elif node.op == "call_module" and isinstance(module := graph.get_submodule(str(node.target)), Quantize):
@@ -114,7 +114,7 @@ def _quantizes(graph: GraphModule, node: Node) -> QParams | None:
 
 
 def _reads_shape(node: Node) -> bool:
-    """Which is the same of a quantized tensor."""
+    """Whether `node` reads only the shape, which quantization does not change."""
     if node.op == "call_method":
         return node.target in ("size", "dim")
     return node.target is getattr and node.args[1] in ("shape", "ndim")
@@ -129,7 +129,7 @@ def _dequantizes(graph: GraphModule, node: Node) -> bool:
 def with_numbers(graph: GraphModule) -> GraphModule:
     """A copy of `graph` whose scales and zero points are Python numbers instead of buffers.
 
-    NNAPI's converter asks for numbers, and the parameters of `split` are read from them.
+    NNAPI's converter needs numbers, and `split` reads its parameters from them.
     """
     graph = copy.deepcopy(graph)
     for node in list(graph.graph.nodes):
@@ -149,23 +149,23 @@ def with_numbers(graph: GraphModule) -> GraphModule:
 
 
 def _takes_qparams(user: Node, node: Node) -> bool:
-    """Whether `user` reads `node` as scale or zero point, which stand behind its tensors."""
+    """Whether `user` reads `node` as scale or zero point: these arguments come after its tensors."""
     quantizes = user.target is torch.quantize_per_tensor or str(user.target).startswith("quantized.")
     return quantizes and node in user.args[1:]
 
 
 _FIXED = {
-    # Operators whose answers always have the same parameters (torch's fixed-qparams operators).
+    # Operators whose outputs always have the same parameters (torch's fixed-qparams operators).
     **dict.fromkeys(("sigmoid", "Sigmoid", "hardsigmoid", "Hardsigmoid", "softmax", "Softmax"), (1 / 256, 0)),
     **dict.fromkeys(("tanh", "Tanh"), (2 / 256, 128)),
 }
 
 
-def _answers(graph: GraphModule, node: Node) -> QParams:
-    """The parameters of the quantized tensor that `node` answers: its own, or those that it takes over."""
+def _output_qparams(graph: GraphModule, node: Node) -> QParams:
+    """The parameters of the quantized output of `node`: its own, or those of its input if it keeps them."""
     while True:
         module = graph.get_submodule(str(node.target)) if node.op == "call_module" else None
-        # Eager mode keeps the parameters of arithmetic in a module inside.
+        # Eager mode keeps the parameters of arithmetic in an inner module.
         inner = getattr(module, "functional", module)
         scale, zero_point = getattr(inner, "scale", None), getattr(inner, "zero_point", None)
         name = type(module).__name__ if module is not None else getattr(node.target, "__name__", str(node.target))
@@ -180,7 +180,7 @@ def _answers(graph: GraphModule, node: Node) -> QParams:
         if not node.all_input_nodes:
             raise BuildError(
                 "interface_not_possible",
-                f"the scale of what the model answers is not known: nothing before {node.name} tells it",
+                f"the scale of the model's output is not known: no operator before {node.name} has one",
                 "give interface: [inside] for nnapi, or [core] for cpu",
             )
         node = node.all_input_nodes[0]

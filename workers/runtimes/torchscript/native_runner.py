@@ -1,6 +1,6 @@
 """The C++ runner of PyTorch Mobile (`workers/native/runner.cpp`): its version, and its program on this machine.
 
-It takes the arguments of the Python runner and prints the same events. Torch itself is not imported.
+It takes the arguments of the Python runner and prints the same events. This module does not import torch.
 """
 
 from pathlib import Path
@@ -12,12 +12,12 @@ SOURCE = "runner.cpp"
 
 
 def version() -> str:
-    """The first 12 hex digits of sha256 over its sources: part of every job key, and in every report of it."""
+    """The first 12 hex digits of sha256 over its sources: part of every job key and of every report."""
     return compiler.source_id(SOURCE)
 
 
 def runner() -> str:
-    """Name and version, as its reports say them."""
+    """Name and version, as in its reports."""
     return f"{NAME} {version()}"
 
 

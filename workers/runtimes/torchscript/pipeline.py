@@ -1,4 +1,4 @@
-"""Takes a variant through its stages (see `stage_keys`), each of which runs once for all variants that share it."""
+"""Runs a variant through its stages (see `stage_keys`). Each stage runs once for all variants that share it."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -27,29 +27,29 @@ _CALIBRATION_BATCH = 16
 
 Made = TypeVar("Made")
 Body = tuple[torch.nn.Module, tuple[str, ...]]
-"""A module, and what was fused in it."""
+"""A module, and its fused groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lowered:
-    """A model in the form that its backend takes, not saved yet."""
+    """A model in the form for its backend, not saved yet."""
 
     module: torch.jit.ScriptModule
     fused: tuple[str, ...]
     input: QParams | None
-    """Where the interface is `full`; else floats go in."""
+    """Only for the interface `full`; otherwise the input is float."""
     output: QParams | None
     coverage: Coverage | None
-    """Of NNAPI."""
+    """Only for NNAPI."""
 
 
 def lower(variant: Variant, inputs: BuildInputs, stages: Stages) -> Lowered:
-    """All stages of `variant`, whose engine must be in force. Raises `BuildError` with the step that failed."""
+    """Run all stages of `variant`; its engine must be set. Raises `BuildError` with the step that failed."""
     return _Build(variant, inputs, stages).lowered()
 
 
 def sources(inputs: BuildInputs) -> Sources:
-    """What the stages of all variants of `inputs` depend on."""
+    """The dependencies of the stages of all variants of `inputs`."""
     package = inputs.package
     return Sources(
         model_source=package.model_source,
@@ -63,7 +63,7 @@ def sources(inputs: BuildInputs) -> Sources:
 
 
 class _Build:
-    """One variant on its way. A method per stage; each asks for the stages before it only if it has to run."""
+    """The build of one variant. Each stage is a method, which calls the stages before it only if it is not cached."""
 
     def __init__(self, variant: Variant, inputs: BuildInputs, stages: Stages) -> None:
         self._variant = variant
@@ -129,7 +129,7 @@ class _Build:
         return self._converted() if self._variant.precision == "int8" else self._float()
 
     def _core(self) -> Core | None:
-        """The int8 model without its float ends, where the interface asks for it."""
+        """The int8 model without its float ends, if the interface needs it; else `None`."""
         wanted = ("core", "full") if self._variant.backend == "nnapi" else ("full",)
         if self._variant.interface not in wanted:
             return None
@@ -221,13 +221,13 @@ class _Build:
         if wanted > len(images):
             raise BuildError(
                 "too_few_calibration_images",
-                f"calibration_images asks for {wanted}, data.calibration has {len(images)}",
-                "give fewer, or more data",
+                f"calibration_images is {wanted}, but data.calibration has only {len(images)}",
+                "reduce calibration_images, or give more data",
             )
         return images[:wanted] if wanted else images
 
     def _images(self) -> torch.Tensor:
-        """Calibration images in the batch that the runner hands over; seeded noise where there is none."""
+        """One batch of calibration images, of the size that the runner passes; seeded noise if there are none."""
         shape, images = self._inputs.package.input_shape, self._inputs.calibration
         if len(images) == 0:
             return torch.rand(shape, generator=torch.Generator().manual_seed(0))
@@ -235,7 +235,7 @@ class _Build:
 
 
 def tensor_spec(shape: tuple[int, ...], qparams: QParams | None) -> TensorSpec:
-    """How the manifest says what goes in or comes out."""
+    """An input or output, as described in the manifest."""
     if qparams is None:
         return TensorSpec(shape=shape, dtype="float32")
     dtype = str(qparams.dtype).removeprefix("torch.")
@@ -244,8 +244,8 @@ def tensor_spec(shape: tuple[int, ...], qparams: QParams | None) -> TensorSpec:
 
 def _optimized(module: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
     try:
-        # Frozen first: optimize_for_mobile's own folding of Conv+BN drops the bias that folding makes (pytorch
-        # issue 76807, still in 2.12.1). Traced, or scripted with control flow, such models answered at 1 dB.
+        # Frozen first, because optimize_for_mobile's folding of Conv+BN drops the resulting bias (pytorch issue
+        # 76807, still in 2.12.1). Without that, models that are traced, or scripted with control flow, have 1 dB.
         optimized: torch.jit.ScriptModule = optimize_for_mobile(torch.jit.freeze(module))
     except Exception as error:
         raise BuildError(

@@ -1,4 +1,4 @@
-"""A tensor as PyTorch's C++ prints it (`std::cout << tensor`, aten/src/ATen/core/Formatting.cpp), read back.
+"""Parses a tensor that PyTorch's C++ printed (`std::cout << tensor`, aten/src/ATen/core/Formatting.cpp).
 
     Columns 1 to 100.01 *
      0.3291  0.7182  0.1562  0.3616  0.8385  0.2422  1.0216  0.5169  0.2825  3.6127
@@ -7,7 +7,7 @@
      0.0550  0.3438
     [ CPUFloatType{1,12} ]
 
-Nothing parts the last column's number from the scale, or from the first value: here columns 1 to 10, times 0.01.
+There is no separator between the last column's number and the scale or first value: here columns 1 to 10, times 0.01.
 """
 
 import math
@@ -28,9 +28,9 @@ _NUMBER = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{1,40})?(?:e[+-]?[0-9]{1,3})?|i
 def read_matrix(text: str) -> list[list[float]]:
     """The rows of one printed matrix of real numbers; a quantized one is printed dequantized.
 
-    Four decimals are printed, of the values or, where they are large or small, of what the scale left of them: what is
-    read is within 5e-5 of the tensor, times its largest size if that is more than 1. NaN and infinity stay.
-    Raises `RunnerError`: `bad_output` where it is no such matrix, `garbled` where it is not whole.
+    PyTorch prints four decimals of the values or, if they are large or small, of the values divided by the scale. So
+    parsed values differ from the tensor by at most 5e-5, times its largest absolute value if that is above 1. NaN and
+    infinity stay. Raises `RunnerError`: `bad_output` if the text is not such a matrix, `garbled` if it is incomplete.
     """
     values, newline, footer = text.rstrip().rpartition("\n")
     found = _FOOTER.fullmatch(footer)
@@ -45,7 +45,7 @@ def read_matrix(text: str) -> list[list[float]]:
 
 
 def _blocks(text: str, columns: int) -> list[tuple[str, int]]:
-    """The text of each group of columns without its heading, and how many they are."""
+    """For each group of columns, its text without the heading, and the number of columns."""
     headings = list(_COLUMNS.finditer(text))
     if not headings:
         return [(text, columns)]
@@ -83,4 +83,4 @@ def _number(word: str) -> float:
 
 
 def _garbled(what: str) -> RunnerError:
-    return RunnerError("garbled", f"the printed output makes no sense: {what}")
+    return RunnerError("garbled", f"the printed output is invalid: {what}")

@@ -1,4 +1,4 @@
-"""Which program runs PyTorch Mobile's artifacts on a device that has no Python."""
+"""Finds the programs that run PyTorch Mobile's artifacts on a device without Python."""
 
 import os
 import re
@@ -20,14 +20,14 @@ _ANDROID = "infra/android-runtime.md says how to compile it"
 def programs(facts: DeviceFacts) -> dict[str, Program]:
     """By format (`pt`, `ptl`), the program of this host that runs such artifacts on a device without Python.
 
-    What the user put into the folder `EDGESWEEP_RUNNERS` (else `runners` in the cache) under the ABI's name comes
-    first, of each format our runner before PyTorch's own `speed_benchmark_torch`; else, for a virtual phone, the C++
-    runner, compiled on first use: a phone cannot start what is linked to a host's libraries. Raises `BuildError`:
-    `no_runner`, and what compiling raises.
+    Programs come from the ABI's sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user
+    puts them. For each format, EdgeSweep's runner is preferred to PyTorch's `speed_benchmark_torch`. If there is none,
+    a virtual phone gets the C++ runner, compiled on first use; a real phone cannot run it, because it is linked to the
+    host's libraries. Raises `BuildError`: `no_runner`, and the errors of compiling.
     """
     abi = facts.abi
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", abi):
-        # It comes from the device, and is about to be a folder's name.
+        # The name comes from the device, and is used as a folder's name.
         raise BuildError("no_runner", f"{abi[:100]!r} is no ABI's name", _ANDROID)
     folder = Path(os.environ.get(FOLDER_VARIABLE) or cache_folder() / "runners") / abi
     found: dict[str, Program] = {}

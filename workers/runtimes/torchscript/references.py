@@ -1,4 +1,4 @@
-"""What checks NNAPI and Metal artifacts on this host, in place of the phone. Torch-free."""
+"""Reference libraries that check NNAPI and Metal artifacts on this host instead of a phone. Torch-free."""
 
 import hashlib
 from pathlib import Path
@@ -9,17 +9,17 @@ _LIBRARIES = {
     "nnapi": ("nnapi_reference.cpp", "libneuralnetworks.so"),
     "metal": ("metal_ops.cpp", "edgesweep_metal_ops.so"),
 }
-_ALSO = {"metal": "metal.py"}
-"""Python that takes part: what rounds to fp16 between Metal's operators."""
+_PYTHON_SOURCES = {"metal": "metal.py"}
+"""Python modules that take part in a reference: the fp16 rounding between Metal's operators."""
 
 
 def names() -> dict[str, str]:
-    """By backend, what an accuracy that it yields is signed with: `reference:<backend>@<version of its source>`."""
+    """By backend, the executor of its accuracies: `reference:<backend>@<version of its source>`."""
     return {backend: f"reference:{backend}@{_version(backend)}" for backend in _LIBRARIES}
 
 
 def library(backend: str) -> str:
-    """The path of the library that a runner takes as its reference, compiled if need be.
+    """The path of the library for a runner's `--reference`, compiled if necessary.
 
     Raises `BuildError`: `no_compiler` or `not_compilable`.
     """
@@ -28,7 +28,7 @@ def library(backend: str) -> str:
 
 def _version(backend: str) -> str:
     native = source_id(_LIBRARIES[backend][0])
-    if backend not in _ALSO:
+    if backend not in _PYTHON_SOURCES:
         return native
-    python = Path(__file__).with_name(_ALSO[backend]).read_bytes()
+    python = Path(__file__).with_name(_PYTHON_SOURCES[backend]).read_bytes()
     return hashlib.sha256(native.encode() + python).hexdigest()[: len(native)]

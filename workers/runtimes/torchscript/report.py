@@ -1,13 +1,13 @@
-"""What a PyTorch Mobile runner prints, read strictly: whole and sane, or a `RunnerError`.
+"""Strict parser of a PyTorch Mobile runner's output: a complete and valid report, or a `RunnerError`.
 
-One JSON object per line, told apart by `event`; `error` instead of `end` where the runner gave up:
+One JSON object per line, with its kind in `event`; `error` instead of `end` if the runner failed:
 
     start            runner, runner_version, torch, engines (the C++ runner's), file_version_max, bytecode_version_max
     load             load_ns, rss_before_load_bytes
     first_inference  ns
-    warmup, sample   ns: a list, one entry per iteration; the lines of one event add up
+    warmup, sample   ns: a list, one entry per iteration; several lines are concatenated
     eval             images, classes
-    metrics          values: figures of the runner's own by name (`sweeps.metrics.checked_extra`)
+    metrics          values: additional figures of the runner by name (`sweeps.metrics.checked_extra`)
     ran              backend, reference, engine, threads, cpus, rss_peak_bytes
     nnapi_model      operations: names, in the model's order
     nnapi_device     name, type, version, feature_level, accepts: for each operation, or null
@@ -28,7 +28,7 @@ MAX_BYTES = 64 * 1024 * 1024
 _MAX_INT = 2**63 - 1
 _MAX_TEXT = 200
 _KIND = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_NOT_OF_RUNNERS = (
+_RESERVED_KINDS = (
     ABSENT_KINDS
     | FINAL_KINDS
     | {
@@ -47,19 +47,19 @@ _NOT_OF_RUNNERS = (
         "worker_lost",
     }
 )
-"""Kinds that devices and their hosts give, some of which decide whether the job is tried again, and when: a runner that
-tells one would pass for them."""
+"""Failure kinds of devices and hosts, some of which decide whether and when a job is retried: a runner must not report
+them."""
 _ONCE = ("start", "load", "first_inference", "eval", "metrics", "ran", "nnapi_model", "error", "end")
 _REPEATED = ("warmup", "sample", "nnapi_device")
 
 
 def parse(stdout: bytes) -> RunReport:
-    """The runner's whole output.
+    """The runner's complete output.
 
-    Raises `RunnerError`: the runner's own kind where it told one, else `no_report`, `truncated` (no `end` line) or
-    `garbled` (anything that a whole report cannot hold).
+    Raises `RunnerError`: with the runner's own kind if it reported one, else `no_report`, `truncated` (no `end` line)
+    or `garbled` (invalid content).
     """
-    events = _whole(stdout)
+    events = _complete_events(stdout)
     for name in ("start", "load", "first_inference", "ran"):
         if name not in events:
             _garbled(f"there is no {name} line")
@@ -94,12 +94,12 @@ def parse(stdout: bytes) -> RunReport:
 
 
 def identity(stdout: bytes) -> RunnerIdentity:
-    """Who a runner is, from its start line before `--nnapi-devices`.
+    """A runner's identity, from the start line of its `--nnapi-devices` output.
 
-    What is wrong with the list of accelerators, the device's drivers may be to blame for: then none is known. Raises
-    `RunnerError` as `parse` does.
+    Errors in the list of accelerators may come from the device's drivers: then the list is empty. Raises `RunnerError`
+    like `parse`.
     """
-    start = _introduced(stdout)
+    start = _start_event(stdout)
     engines = start.get("engines")
     if not isinstance(engines, list) or not all(isinstance(name, str) for name in engines):
         _garbled("start without the names of its engines")
@@ -111,15 +111,15 @@ def identity(stdout: bytes) -> RunnerIdentity:
     )
 
 
-def _introduced(stdout: bytes) -> dict[str, Any]:
-    """The start line, whatever follows it."""
+def _start_event(stdout: bytes) -> dict[str, Any]:
+    """The start line; the lines after it may be invalid."""
     first, newline, _ = stdout.lstrip().partition(b"\n")
     try:
         event = _event(first.decode("utf-8"), 1) if newline else {}
     except (UnicodeDecodeError, RunnerError):
         event = {}
     if event.get("event") != "start":
-        _whole(stdout)
+        _complete_events(stdout)  # raises a more precise error, if there is one
         _garbled("there is no start line")
     return event
 
@@ -132,8 +132,8 @@ def _accelerators(stdout: bytes) -> tuple[str, ...]:
 
 
 def listing(stdout: bytes) -> NnapiListing:
-    """The whole output of `--nnapi-devices`. Raises `RunnerError` as `parse` does."""
-    events = _whole(stdout)
+    """The complete output of `--nnapi-devices`. Raises `RunnerError` like `parse`."""
+    events = _complete_events(stdout)
     operations: tuple[str, ...] | None = None
     if "nnapi_model" in events:
         names = events["nnapi_model"][0].get("operations")
@@ -149,24 +149,24 @@ def _device(event: dict[str, Any], operations: tuple[str, ...] | None) -> NnapiD
     if accepts is not None and not (isinstance(accepts, list) and all(type(taken) is bool for taken in accepts)):
         _garbled("accepts is no list of true and false")
     if (None if accepts is None else len(accepts)) != (None if operations is None else len(operations)):
-        _garbled("accepts does not go with the model's operations")
+        _garbled("accepts does not match the model's operations")
     return NnapiDevice(
-        name=_drivers_words(event, "name"),
+        name=_driver_text(event, "name"),
         type=_text(event, "type"),
-        version=_drivers_words(event, "version"),
-        feature_level=_drivers_number(event, "feature_level"),
+        version=_driver_text(event, "version"),
+        feature_level=_driver_number(event, "feature_level"),
         accepts=None if accepts is None else tuple(accepts),
     )
 
 
-def _whole(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
+def _complete_events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
     events = _events(stdout)
     if "error" in events:
-        told = events["error"][0]
-        kind, message = told.get("kind"), told.get("message")
+        error = events["error"][0]
+        kind, message = error.get("kind"), error.get("message")
         if not (isinstance(kind, str) and _KIND.fullmatch(kind) and isinstance(message, str)):
             _garbled("an error without kind and message")
-        if kind in _NOT_OF_RUNNERS:
+        if kind in _RESERVED_KINDS:
             _garbled(f"{kind} is no error of a runner: {message[:200]}")
         raise RunnerError(kind, message[:1000])
     if "end" not in events:
@@ -195,7 +195,7 @@ def _events(stdout: bytes) -> dict[str, list[dict[str, Any]]]:
             _garbled(f"two {name} lines")
         events.setdefault(name, []).append(event)
     if unfinished.strip() and "error" not in events:
-        # Whatever it was to say: a line without its newline was cut off.
+        # A line without its newline was cut off.
         raise RunnerError("truncated", "the runner's report ends inside a line")
     return events
 
@@ -256,16 +256,16 @@ def _text(event: dict[str, Any], name: str) -> str:
     return value
 
 
-def _drivers_words(event: dict[str, Any], name: str) -> str:
-    """What a driver says of itself, which may be nothing or too much."""
+def _driver_text(event: dict[str, Any], name: str) -> str:
+    """A text from a driver; it may be empty, and is cut if it is too long."""
     value = event.get(name)
     if not isinstance(value, str):
         _garbled(f"{name} is no text: {value!r:.40}")
     return value[:_MAX_TEXT]
 
 
-def _drivers_number(event: dict[str, Any], name: str) -> int:
-    """A whole number that a driver says, sensible or not."""
+def _driver_number(event: dict[str, Any], name: str) -> int:
+    """A whole number from a driver, also an implausible one."""
     value = event.get(name)
     if type(value) is not int or not -_MAX_INT - 1 <= value <= _MAX_INT:
         _garbled(f"{name} is no whole number: {value!r:.40}")
@@ -273,4 +273,4 @@ def _drivers_number(event: dict[str, Any], name: str) -> int:
 
 
 def _garbled(what: str) -> NoReturn:
-    raise RunnerError("garbled", f"the runner's report makes no sense: {what}")
+    raise RunnerError("garbled", f"the runner's report is invalid: {what}")

@@ -1,4 +1,4 @@
-"""PyTorch Mobile: builds TorchScript for phones, and runs it with the Python runner. Torch-free but for `build`."""
+"""PyTorch Mobile: builds TorchScript for phones, and runs it with the Python runner. Torch-free except for `build`."""
 
 import sys
 from importlib import metadata
@@ -15,7 +15,7 @@ from workers.runtimes.torchscript.runner.main import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against
 
 BUILDER_VERSION = "2"
-"""Raised with every change that makes another artifact of the same variant."""
+"""Increased with every change that gives another artifact for the same variant."""
 
 
 class TorchScript:
@@ -28,7 +28,7 @@ class TorchScript:
         return reason_against(variant, facts)
 
     def versions(self) -> dict[str, str]:
-        """See `Runtime.versions`. Raises `EdgeSweepError` where torch is not installed."""
+        """See `Runtime.versions`. Raises `EdgeSweepError` if torch is not installed."""
         try:
             libraries = {name: metadata.version(name) for name in ("torch", "torchvision")}
         except metadata.PackageNotFoundError as error:
@@ -62,7 +62,7 @@ class TorchScript:
         return report.identity(stdout)
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """Of the C++ runner, else of the Python runner, for the interpreter that runs now: they take the same."""
+        """Of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same arguments."""
         argv = [sys.executable, "-m", "workers.runtimes.torchscript.runner"] if program is None else [program]
         argv += ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
         argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]

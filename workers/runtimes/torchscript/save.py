@@ -1,4 +1,4 @@
-"""From a captured model to the file that is shipped, and to its sibling with bundled inputs for the stock tools."""
+"""Saves a captured model to the file that is shipped, and to a sibling with bundled inputs for stock tools."""
 
 import warnings
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ Format = Literal["pt", "ptl"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """A saved model, and what a runtime must know to load it."""
+    """A saved model, with what a runtime must support to load it."""
 
     file: Path
     operators: tuple[str, ...]
     """With overload names, sorted: `aten::conv2d`, `aten::add.Tensor`."""
     file_version: int
     bytecode_version: int | None
-    """`None` for `pt`, which holds source."""
+    """`None` for `pt`, which contains source code."""
 
 
 def save(module: torch.jit.ScriptModule, folder: Path, format: Format) -> Saved:
     """Write `model.pt` (full interpreter) or `model.ptl` (lite interpreter) into `folder`.
 
-    One name for every artifact: torch writes the file's name into the archive, and so into its hash. Raises
+    All artifacts have this name, because torch writes it into the archive, so it changes the hash. Raises
     `BuildError("not_savable")`.
     """
     file = folder / f"model.{format}"
@@ -44,7 +44,7 @@ def save(module: torch.jit.ScriptModule, folder: Path, format: Format) -> Saved:
         else:
             operators = torch.jit.export_opnames(module)  # type: ignore[no-untyped-call]  # torch has no types for it
         found = archive.read(file)
-    except Exception as error:  # torch raises anything on what it cannot save
+    except Exception as error:  # torch raises any exception if it cannot save
         raise BuildError("not_savable", f"torch cannot save the model as {format}: {first_words(error)}") from error
     return Saved(
         file=file,
@@ -55,27 +55,27 @@ def save(module: torch.jit.ScriptModule, folder: Path, format: Format) -> Saved:
 
 
 def bundle(model: Path, images: torch.Tensor, folder: Path, spec: TensorSpec, memory_format: str) -> Path:
-    """The sibling `eval.pt` or `eval.ptl` of the saved `model`, which carries inputs and is never timed or shipped.
+    """Write the sibling `eval.pt` or `eval.ptl` of the saved `model`. It contains inputs, and is not timed or shipped.
 
-    `images` are float (N, C, H, W); every whole batch of `spec.shape` becomes one input, laid out and quantized as the
-    manifest says. Stock tools choose one with `--use_bundled_input=i`. The engine of a quantized model must be in
-    force, and a backend's operators registered. Raises `BuildError("not_bundled")`.
+    `images` are float (N, C, H, W); each full batch of `spec.shape` becomes one input, with layout and quantization of
+    the manifest. Stock tools choose one with `--use_bundled_input=i`. Before the call, set the engine of a quantized
+    model, and register a backend's operators. Raises `BuildError("not_bundled")`.
     """
     file = folder / f"eval{model.suffix}"
     batch = spec.shape[0]
     try:
-        # A copy from the file: bundling changes the module that it is given.
+        # Loaded from the file, because bundling changes the module.
         module: torch.jit.ScriptModule = torch.jit.load(str(model), map_location="cpu")  # type: ignore[no-untyped-call]  # torch has no types for it
         inputs = []
         for start in range(0, len(images) - batch + 1, batch):
-            # Cloned: a slice would carry all images into the archive.
+            # Cloned, because saving a slice would save all images.
             x = as_given(images[start : start + batch].clone(), memory_format, spec.scale, spec.zero_point)
             inputs.append((bundled.bundle_large_tensor(x),))  # type: ignore[no-untyped-call]  # as above
         if not inputs:
-            raise ValueError(f"{len(images)} images are less than a batch of {batch}")
+            raise ValueError(f"{len(images)} images are fewer than a batch of {batch}")
         bundled.augment_model_with_bundled_inputs(module, inputs)
         _write(module, file)
-    except Exception as error:  # torch raises anything on what it cannot save
+    except Exception as error:  # torch raises any exception if it cannot save
         raise BuildError("not_bundled", f"inputs cannot be bundled with {model.name}: {first_words(error)}") from error
     return file
 
@@ -83,7 +83,7 @@ def bundle(model: Path, images: torch.Tensor, folder: Path, spec: TensorSpec, me
 def _write(module: torch.jit.ScriptModule, file: Path) -> None:
     if file.suffix == ".ptl":
         with warnings.catch_warnings():
-            # Said to everyone who still uses it; this is what phones have.
+            # Phones run the lite interpreter, so this deprecation is known.
             warnings.filterwarnings("ignore", message="Lite Interpreter is deprecated", category=DeprecationWarning)
             module._save_for_lite_interpreter(str(file))
     else:

@@ -1,4 +1,4 @@
-"""How a model becomes int8. Free of torch, because plans and build keys need it too."""
+"""How a model is quantized to int8. Torch-free, because plans and build keys need it too."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ class Scheme:
     method: str
     """`static_fx`, `static_eager`, `dynamic` or `qat`."""
     engine: str
-    """Whose qconfig and kernels: `qnnpack`, `x86` or `onednn`."""
+    """The engine that gives the qconfig and the kernels: `qnnpack`, `x86` or `onednn`."""
     granularity: str
-    """Of weights: `per_tensor` or `per_channel`. Activations always have one scale."""
+    """Of weights: `per_tensor` or `per_channel`. Activations are always per tensor."""
     reduced_range: bool = False
-    """Weights of 7 bits: the sum of two products with activations of 8 bits then always fits into 16."""
+    """7-bit weights: the sum of two products with 8-bit activations then always fits into 16 bits."""

@@ -1,7 +1,7 @@
-"""PyTorch's own `speed_benchmark_torch`: what to call it with, what it cannot do, what it prints.
+"""PyTorch's own `speed_benchmark_torch`: its arguments, its limits, its output.
 
-It runs a fixed number of iterations on one input, and tells their times and, if asked, one answer. It tells neither
-its version nor its load time, first inference or memory, and it neither sets the quantized engine nor pins to cores.
+It runs a fixed number of iterations on one input, and prints their times and, on request, one output. It reports no
+version, load time, first inference or memory, and it neither sets the quantized engine nor pins to cores.
 Source: pytorch's binaries/speed_benchmark_torch.cc, last in v2.8.0.
 """
 
@@ -31,8 +31,8 @@ NAME = "speed_benchmark_torch"
 _START = "Starting benchmark."
 _TRIAL_ITERATIONS = 5
 _MAX_STDERR = 100_000
-# As the libraries of GNU and LLVM, which phones have, say that nobody caught it.
-_THROWN = re.compile(r"what\(\): |uncaught exception of type [^\s]{1,200}: ")
+# How the C++ libraries of GNU and of LLVM (on phones) report an uncaught exception.
+_UNCAUGHT = re.compile(r"what\(\): |uncaught exception of type [^\s]{1,200}: ")
 _VERSIONS = {
     "file": re.compile(
         r"file with version (?P<version>\d{1,9}), but the maximum supported version for reading is (?P<highest>\d{1,9})"
@@ -49,18 +49,18 @@ class SpeedBenchmark:
 
     runner: str
     engine: str
-    """The quantized engine of its library, which it is told none; `none` where it is not known."""
+    """The default quantized engine of its library, as the tool cannot set one; `none` if it is not known."""
 
     @classmethod
     def of(cls, program: Path, abi: str) -> "SpeedBenchmark":
-        """The program of this host for such devices. It is named by its sha256: it cannot be asked for a version."""
+        """The program of this host for devices of this ABI. Its sha256 is its version, because it reports none."""
         digest = hashlib.sha256(program.read_bytes()).hexdigest()
-        # A library for Arm phones has this one; what one for x86 was compiled with, nothing tells.
+        # Libraries for Arm phones use QNNPACK; for x86, the engine that was compiled in is not known.
         return cls(f"{NAME} {digest[:12]}", "qnnpack" if abi.startswith("arm") else "none")
 
     @property
     def runtime_version(self) -> str:
-        """It is not told; but what another program answers is not what this one does."""
+        """Unknown, but different for each program, because their outputs may differ."""
         return f"unknown ({self.runner.removeprefix(f'{NAME} ')})"
 
     def identity(self) -> RunnerIdentity:
@@ -87,7 +87,7 @@ class SpeedBenchmark:
         return replace(request, warmup_iterations=0, iterations=_TRIAL_ITERATIONS)
 
     def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
-        """By the fastest iteration that was seen: slower ones would end the block too early. Never none."""
+        """Computed from the fastest iteration of the trial: slower ones would end the block too early. At least one."""
         fastest_s = min(seen.samples_ns) / 1e9
         iterations = max(request.iterations, math.ceil(request.min_seconds / fastest_s))
         return replace(
@@ -97,12 +97,12 @@ class SpeedBenchmark:
         )
 
     def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
-        """A timing takes `request.iterations`, and one warm-up more than is asked for: the first inference, which the
-        other runners time apart. Its input is all ones; a quantized one it takes from the file.
+        """A timing runs `request.iterations`, and one more warm-up than requested, for the first inference, which other
+        runners time separately. A float input is all ones; a quantized input comes from the file.
         """
         argv = [program, f"--model={request.model}", f"--pthreadpool_size={request.threads}"]
         if evaluation_image is not None:
-            # Not none: the tool ends with their mean.
+            # At least one iteration, because the tool prints their mean at the end.
             return [*argv, f"--use_bundled_input={evaluation_image}", "--print_output=true", "--warmup=0", "--iter=1"]
         if request.input_dtype == "float":
             dims = ",".join(map(str, request.input_shape))
@@ -112,7 +112,7 @@ class SpeedBenchmark:
         return [*argv, f"--warmup={request.warmup_iterations + 1}", f"--iter={request.iterations}", "--report_pep=true"]
 
     def parse(self, stdout: bytes, request: RunRequest) -> RunReport:
-        """Backend and threads are those that were asked for, as the tool does not tell them.
+        """Backend and threads are those of the request, as the tool does not report them.
 
         Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
         """
@@ -137,12 +137,12 @@ class SpeedBenchmark:
         )
 
     def parse_answer(self, stdout: bytes) -> list[float]:
-        """As far as four printed decimals tell them (see `read_matrix`).
+        """With the precision of four printed decimals (see `read_matrix`).
 
-        Raises `RunnerError`: those of `parse`, and `bad_output` where the model answers something else.
+        Raises `RunnerError`: those of `parse`, and `bad_output` if the output is not such a matrix.
         """
         text = _text(stdout)
-        parse_speed_benchmark(text)  # whole, to its last line
+        parse_speed_benchmark(text)  # checks that the output is complete
         printed, start, _ = text.partition(f"\n{_START}\n")
         if not start:
             raise RunnerError("garbled", f"{NAME} printed no answer")
@@ -150,16 +150,16 @@ class SpeedBenchmark:
 
     def refusal(self, stderr: bytes) -> RunnerError | None:
         """Its kinds: `no_bundled_input`, `bad_arguments`, `runtime_skew`, and `crashed` for any other exception."""
-        told = stderr[:_MAX_STDERR].decode("utf-8", errors="replace")
-        if found := re.search(r"Model has only [0-9]+ bundled inputs\.", told):
+        text = stderr[:_MAX_STDERR].decode("utf-8", errors="replace")
+        if found := re.search(r"Model has only [0-9]+ bundled inputs\.", text):
             return RunnerError("no_bundled_input", found[0])
-        if "Model does not have bundled inputs." in told:
+        if "Model does not have bundled inputs." in text:
             return RunnerError("no_bundled_input", "the model carries no inputs; its eval sibling does")
-        if re.search(r"Failed to parse command[ -]line flags!", told):
-            lines = (line for line in told.splitlines() if line.startswith("C10 flag: "))
+        if re.search(r"Failed to parse command[ -]line flags!", text):
+            lines = (line for line in text.splitlines() if line.startswith("C10 flag: "))
             return RunnerError("bad_arguments", next(lines, f"{NAME} knows another set of flags")[:300])
-        if thrown := _THROWN.search(told):
-            exception = told[thrown.end() :]
+        if thrown := _UNCAUGHT.search(text):
+            exception = text[thrown.end() :]
             if lacks := _lacks(exception):
                 return RunnerError("runtime_skew", f"{lacks}; {WAY_OUT}")
             return RunnerError("crashed", f"{NAME} ended with an exception: {first_words(exception)}")
@@ -173,7 +173,7 @@ class SpeedBenchmark:
 
 
 def _lacks(exception: str) -> str | None:
-    """What this build of the tool lacks, from the exception that it ended with."""
+    """The feature that this build of the tool lacks, from its exception; `None` if it is something else."""
     for what, pattern in _VERSIONS.items():
         if (found := pattern.search(exception)) and int(found["version"]) > int(found["highest"]):
             return f"the artifact has {what} version {found['version']}, this {NAME} reads up to {found['highest']}"

@@ -1,11 +1,11 @@
-"""Which stages a build goes through, and what each depends on. Torch-free, so that keys are known before any load.
+"""The stages of a build and their dependencies. Torch-free, so that keys are known before any model is loaded.
 
     load ─┬─> graph ─┬─> fuse ──────────────────────────────┐
           │          └─> prepare ─> calibrate ─> convert ───┼─> capture ─> lower
           └──────────────────────────────────────────────────┘
 
-A stage's key holds its own flags and the keys of the stages before it, so two variants share exactly the stages that
-nothing tells apart, and a change of any input reaches every stage after it and no other.
+A stage's key is made of its own flags and the keys of the stages before it. So two variants share exactly the stages
+with equal inputs, and a change of an input changes the stages after it and no others.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from sweeps.variant import Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """What all variants of one model are built from."""
+    """The inputs of all variants of one model."""
 
     model_source: str
     arguments: Mapping[str, str | int | float | bool]
@@ -29,12 +29,12 @@ class Sources:
     calibration_id: str
     versions: Mapping[str, str]
     code: str
-    """sha256 over EdgeSweep's own code that builds, and that makes the weights."""
+    """sha256 over EdgeSweep's own code that builds, and that creates random weights."""
 
 
 @cache
 def code_id() -> str:
-    """sha256 over the Python files of this package, and of what random weights are settled by: their id is a seed."""
+    """sha256 over the Python files of this package and of `weights.settle`: the id of random weights is only a seed."""
     digest = hashlib.sha256()
     models = Path(__file__).parents[2] / "models"
     for path in (*sorted(Path(__file__).parent.rglob("*.py")), models / "images.py", models / "weights.py"):
@@ -66,7 +66,7 @@ def stage_keys(variant: Variant, sources: Sources) -> dict[str, str]:
         weights_id=sources.weights_id,
     )
     if variant.fuse or variant.quantization in ("static_fx", "static_eager", "qat"):
-        # A converter that knows few operators gets the graph rewritten first.
+        # NNAPI's converter supports few operators, so the graph is rewritten first.
         last = stage("graph", "load", fit=variant.backend if nnapi else "")
     if variant.precision == "fp32" and variant.fuse:
         last = stage("fuse", "graph")
@@ -96,7 +96,7 @@ def stage_keys(variant: Variant, sources: Sources) -> dict[str, str]:
         last = stage("convert", "prepare", *calibrated)
     shown: dict[str, object] = {"input_shape": list(sources.input_shape)}
     if variant.capture != "script":
-        # What is recorded is one run on calibration images.
+        # A trace records one run on calibration images.
         shown |= {"example": sources.calibration_id}
     if not nnapi:
         last = stage(

@@ -1,7 +1,7 @@
-"""Keeps what the stages of builds made, by key: each runs once for all variants that share it.
+"""Caches the results of build stages by key, so that each stage runs once for all variants that share it.
 
-Modules stay in the memory of the process that builds, the least recently used ones first to go. Calibrations, which
-take longest, are kept on disk as well, as tensors, for every process of this machine and for later runs.
+Modules are cached in the memory of the building process; the least recently used ones are evicted first. Calibrations,
+which take longest, are also stored on disk, as tensors, for all processes of this machine and for later runs.
 """
 
 import io
@@ -21,11 +21,11 @@ Made = TypeVar("Made")
 Tensors = Mapping[str, torch.Tensor]
 
 MEMORY_BYTES = 3 * 2**30
-"""Of weights that are kept: nine stages of ViT-B/16, the largest model of the zoo."""
+"""Limit for cached weights: nine stages of ViT-B/16, the largest model of the zoo."""
 
 
 class Stages:
-    """The cache of one process. `folder` is shared by the processes of one machine; `None` keeps nothing on disk."""
+    """The cache of one process. `folder` is shared by the processes of one machine; with `None` nothing is on disk."""
 
     def __init__(self, folder: Path | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
         self._folder = folder
@@ -33,10 +33,10 @@ class Stages:
         self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         self._copy = 0
         self.ran: Counter[str] = Counter()
-        """How often each stage was really run, by name."""
+        """By name, how often each stage ran instead of coming from the cache."""
 
     def module(self, name: str, key: str, make: Callable[[], Made]) -> Made:
-        """What the stage `name` made under `key`, made now if it is not here. Nobody may change it afterwards."""
+        """The result of the stage `name` for `key`; runs it if it is not cached. Callers must not change the result."""
         if key in self._kept:
             self._kept.move_to_end(key)
             kept: Made = self._kept[key][0]
@@ -49,7 +49,7 @@ class Stages:
         return made
 
     def tensors(self, name: str, key: str, make: Callable[[], Tensors]) -> Tensors:
-        """As `module`, for a stage that makes nothing but tensors: at most one process makes them, the others wait."""
+        """As `module`, for a stage whose result is only tensors: one process computes them, the others wait."""
         folder = self._folder
         if folder is None or key in self._kept:
             return self.module(name, key, make)
@@ -64,14 +64,14 @@ class Stages:
         return stored
 
     def _keep(self, key: str, made: object) -> None:
-        # What is frozen or packed shows no weights: every stage counts as one copy of the float model at least.
+        # Frozen or packed modules list no weights, so each stage counts as at least one copy of the float model.
         self._kept[key] = made, max(_bytes(made), self._copy)
         while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._limit:
             self._kept.popitem(last=False)
 
 
 def _bytes(made: object) -> int:
-    """Of the weights that `made` shows."""
+    """The size of the weights that `made` lists."""
     tensors: list[torch.Tensor] = []
     if isinstance(made, torch.nn.Module):
         tensors = [*made.parameters(), *made.buffers()]
@@ -87,7 +87,7 @@ def _read(path: Path) -> Tensors | None:
         return None
     except OSError as error:
         raise BuildError("os_error", f"{path} cannot be read: {error.strerror}") from error
-    except Exception:  # noqa: BLE001  # torch raises anything on a damaged file: it is made anew
+    except Exception:  # noqa: BLE001  # torch raises any exception on a damaged file: create it again
         path.unlink(missing_ok=True)
         return None
     return stored

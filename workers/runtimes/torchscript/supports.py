@@ -1,4 +1,4 @@
-"""Which variants of PyTorch Mobile are worth building for a device: what the plan knows. Torch-free, pure."""
+"""Decides from device facts which variants of PyTorch Mobile are worth building. Torch-free, pure."""
 
 import re
 
@@ -10,9 +10,9 @@ LAYOUTS = ("nchw", "nhwc")
 CAPTURES = ("script", "trace", "mixed")
 METHODS = ("static_fx", "static_eager", "dynamic", "qat")
 NNAPI_PER_CHANNEL_LEVEL = 29
-"""Weights with a scale per channel came with Android 10 (TENSOR_QUANT8_SYMM_PER_CHANNEL)."""
+"""API level of Android 10, which introduced weights with a scale per channel (TENSOR_QUANT8_SYMM_PER_CHANNEL)."""
 METAL_FROM_A = 9
-"""PyTorch's Metal backend asks for Apple's A9 chip or later."""
+"""PyTorch's Metal backend needs Apple's A9 chip or later."""
 
 
 def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:

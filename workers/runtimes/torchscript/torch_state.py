@@ -1,4 +1,4 @@
-"""What a build changes in torch's process-wide state, and puts back."""
+"""The process-wide torch state of a build, which is restored afterwards."""
 
 import warnings
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import torch
 
 from workers.models.one_thread import one_thread
 
-_ANNOUNCED = (
+_KNOWN_WARNINGS = (
     # torch is pinned to the last release that builds for PyTorch Mobile, so these deprecations are known.
     (DeprecationWarning, r"`torch\.jit\.\w+` is deprecated"),
     (DeprecationWarning, r"torch\.ao\.quantization is deprecated"),
@@ -19,15 +19,15 @@ _ANNOUNCED = (
 
 @contextmanager
 def build_state(engine: str) -> Iterator[None]:
-    """One thread, no gradients, known deprecations silenced, and the quantized engine (`none` leaves it alone).
+    """A context with one thread, no gradients, known deprecations silenced, and the quantized engine set.
 
-    One thread, because sums in another order differ in the last bit, and a calibrated scale with them. Builds with
-    different engines run one after another in one process, so everything is restored. Raises `RuntimeError` where
-    torch does not have the engine.
+    With the engine `none`, it stays unchanged. One thread, because sums in another order differ in the last bit, and so
+    do calibrated scales. Builds with different engines run one after the other in one process, so everything is
+    restored. Raises `RuntimeError` if torch does not have the engine.
     """
     engine_before = torch.backends.quantized.engine
     with warnings.catch_warnings(), torch.no_grad(), one_thread():
-        for category, message in _ANNOUNCED:
+        for category, message in _KNOWN_WARNINGS:
             warnings.filterwarnings("ignore", message=r"\s*" + message, category=category)
         try:
             if engine != "none":

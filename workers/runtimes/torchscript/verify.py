@@ -1,4 +1,4 @@
-"""Every artifact is asked, in a fresh process under its own engine, whether it still is the user's model."""
+"""Verifies each artifact in a fresh process, under its own engine: does it still compute the user's model?"""
 
 import atexit
 import subprocess
@@ -26,17 +26,17 @@ atexit.register(_PROCESSES.close)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standard:
-    """What an artifact is held against."""
+    """The reference that an artifact is compared with."""
 
     logits: Logits
     """(N, classes) on the verification images."""
     against: str
-    """Whose logits: `fp32 eager`, or `fp16-rounded eager`."""
+    """The origin of the logits: `fp32 eager`, or `fp16-rounded eager`."""
     least_sqnr_db: float
 
 
 def least_sqnr_db(variant: Variant, *, settled: bool) -> float:
-    """Below it something is broken. `settled`: random weights, which magnify every rounding."""
+    """The limit below which an artifact is broken. `settled`: random weights, which amplify rounding errors."""
     if variant.precision == "int8":
         return 10.0
     if variant.backend == "metal":
@@ -52,10 +52,10 @@ def verify(
     inputs: BuildInputs,
     standard: Standard,
 ) -> tuple[Verification, int]:
-    """Evaluate the saved model on the verification images with the runner, and compare with `standard`.
+    """Evaluate the saved model on the verification images with the runner, and compare it with `standard`.
 
     Returns the figures and the number of classes. Raises `BuildError`: `low_sqnr` and `accuracy_lost` with the
-    figures, `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner told.
+    figures, `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner reported.
     """
     with tempfile.TemporaryDirectory(prefix="edgesweep-verify-") as folder:
         images, answers = Path(folder, "inputs.bin"), Path(folder, "logits.bin")
@@ -77,7 +77,7 @@ def verify(
 
 
 def warm_up() -> None:
-    """Start what verifications are forked from, which else the first one does."""
+    """Start the process from which verifications are forked. Otherwise the first verification starts it."""
     _PROCESSES.start()
 
 

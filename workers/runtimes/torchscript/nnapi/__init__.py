@@ -1,9 +1,9 @@
-"""Models for Android's NNAPI: converts them, reads them, asks which accelerators take them.
+"""Models for Android's NNAPI: converts and reads them, and lists the accelerators that support them.
 
-rewrite      a graph that NNAPI can take, with the same answers
-lower        the rewritten model as one NNAPI model inside a TorchScript module
+rewrite      rewrites a graph for NNAPI, with the same outputs
+lower        converts it to one NNAPI model inside a TorchScript module
 serializer   PyTorch's serializer, with the converters of `operators`: windows, elements, reductions, shapes, views
-coverage     how much of a model NNAPI computes
-model        reads what was serialized (torch-free)
-devices      asks NNAPI's C API (torch-free)
+coverage     the share of a model that NNAPI computes
+model        reads a serialized model (torch-free)
+devices      lists accelerators through NNAPI's C API (torch-free)
 """

@@ -1,4 +1,4 @@
-"""How much of a model NNAPI computes: its operations, and the share of multiply-adds."""
+"""The coverage of a model by NNAPI: its operations, and the share of multiply-adds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ _PRODUCTS = ("aten::matmul", "aten::mm", "aten::bmm", "quantized::matmul")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What of a model runs through NNAPI.
+    """The part of a model that runs through NNAPI.
 
-    `operations` counts NNAPI's operations by name. Multiply-adds are those of convolutions, linears and products of
-    matrices, at the traced shape; `mult_adds_covered` of them are NNAPI's. `feature_level` is what a phone needs.
+    `operations` counts NNAPI's operations by name. `mult_adds` are those of convolutions, linears and matrix products,
+    at the traced shape; `mult_adds_covered` of them run in NNAPI. `feature_level` is the level that a phone needs.
     """
 
     operations: Mapping[str, int]
@@ -35,12 +35,12 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Of multiply-adds that NNAPI covers, 0 to 1; 1 where there are none."""
+        """The share of multiply-adds that NNAPI covers, 0 to 1; 1 if there are none."""
         return self.mult_adds_covered / self.mult_adds if self.mult_adds else 1.0
 
 
 def coverage(model: NnapiModel, mult_adds: int, mult_adds_covered: int) -> Coverage:
-    """Of a converted model."""
+    """The coverage of a converted model."""
     return Coverage(
         operations=model.counts(),
         mult_adds=mult_adds,
@@ -50,15 +50,15 @@ def coverage(model: NnapiModel, mult_adds: int, mult_adds_covered: int) -> Cover
 
 
 def multiply_adds(node: Node, constant: Callable[[Value], Any]) -> int:
-    """Of one operator of a traced graph, 0 where it multiplies no matrices or its shape is not in the trace.
+    """The multiply-adds of one operator of a traced graph; 0 if it has no matrix product, or without a traced shape.
 
-    `constant` tells the value of a constant (weights), `None` of what is computed.
+    `constant` returns the value of a constant (such as weights), `None` for computed values.
     """
     kind = node.kind()
     if kind in _CONVOLUTIONS:
         weight = _weight(constant(node.inputsAt(1)))
         transposed = kind == "aten::_convolution" and constant(node.inputsAt(6))
-        # Each element of the output (of the input, where transposed) meets one filter over the channels of its group.
+        # Each element of the output (if transposed: of the input) uses one filter over the channels of its group.
         elements = _elements(node.inputsAt(0) if transposed else node.output())
         return 0 if weight is None else elements * weight.numel() // weight.shape[0]
     if kind in _LINEAR:
@@ -71,14 +71,14 @@ def multiply_adds(node: Node, constant: Callable[[Value], Any]) -> int:
         query, key = node.inputsAt(0), node.inputsAt(1)
         return (_elements(query) + _elements(node.output())) * _size(key, -2)
     if kind == "aten::_native_multi_head_attention":
-        # Four products with weights (E, E), then scores and their sum of values.
+        # Four products with weights (E, E), then the scores and the weighted sum of the values.
         query = node.inputsAt(0)
         return _elements(query) * (4 * _size(query, -1) + 2 * _size(query, -2))
     return 0
 
 
 def packed(value: Any) -> tuple[Any, Any, list[int] | None]:
-    """Weight, bias, and the configuration (of convolutions) inside quantized packed parameters."""
+    """Weight, bias and (for convolutions) the configuration from quantized packed parameters."""
     state = value.__getstate__()[0]
     if len(state) == 2:
         return state[0], state[1], None
@@ -87,7 +87,7 @@ def packed(value: Any) -> tuple[Any, Any, list[int] | None]:
 
 
 def sizes_of(value: Value) -> list[int] | None:
-    """The sizes that a tensor had in the trace; `None` of other values, and where the trace does not tell."""
+    """The sizes of a tensor in the trace; `None` for other values, and if the trace does not have them."""
     kind: Any = value.type()  # torch has no types for it
     sizes = kind.sizes() if kind.kind() == "TensorType" else None
     return None if sizes is None else list(sizes)

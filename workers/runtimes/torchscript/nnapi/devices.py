@@ -1,6 +1,6 @@
-"""Which accelerators NNAPI has here, and which operations of a model each of them takes.
+"""Lists NNAPI's accelerators on this device, and the operations of a model that each of them supports.
 
-Asks the C API (NeuralNetworks.h) through ctypes, with the model as PyTorch's own loader builds it
+Calls the C API (NeuralNetworks.h) through ctypes, and builds the model like PyTorch's own loader
 (`aten/src/ATen/nnapi/nnapi_model_loader.cpp`).
 """
 
@@ -27,9 +27,9 @@ class NnapiDevice:
     """`accelerator`, `gpu`, `cpu`, `other` or `unknown`."""
     version: str
     feature_level: int
-    """API level whose operations the driver knows: 27 to 31, from 1000006 on feature levels of their own."""
+    """The supported NNAPI version: an API level (27 to 31), or from 1000006 on a separate feature level."""
     accepts: tuple[bool, ...] | None = None
-    """For each operation of the model, in its order; `None` without a model."""
+    """For each operation of the model, in order, whether it is supported; `None` without a model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class NnapiListing:
 
     devices: tuple[NnapiDevice, ...]
     operations: tuple[str, ...] | None = None
-    """Of the model, in the order in which they were serialized; `None` without a model."""
+    """The model's operations, in serialized order; `None` without a model."""
 
 
 class _OperandType(ctypes.Structure):
@@ -52,13 +52,13 @@ class _OperandType(ctypes.Structure):
 
 
 class _Nnapi:
-    """The C API. Every call that goes wrong ends the run."""
+    """The C API. Every failed call ends the run."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(NNAPI_LIBRARY)
 
     def call(self, name: str, *arguments: object) -> None:
-        """Raises `GiveUp`: `backend_missing` where this Android lacks the function, else `nnapi_compile_failed`."""
+        """Raises `GiveUp`: `backend_missing` if this Android lacks the function, else `nnapi_compile_failed`."""
         try:
             function = getattr(self._library, f"ANeuralNetworks{name}")
         except AttributeError as error:
@@ -74,10 +74,10 @@ class _Nnapi:
 
 
 def listing(model: Any = None, input_dims: tuple[int, ...] | None = None) -> NnapiListing:
-    """Ask the library that is loaded or installed, for `model` (of `torch.jit.load`) if there is one.
+    """The accelerators of the loaded or installed NNAPI library, with their support for `model` (of `torch.jit.load`).
 
-    `input_dims` fill in the sizes of a model with a flexible batch. Raises `GiveUp` also where `model` has no part
-    for NNAPI (`wrong_backend`) or a damaged one (`malformed_nnapi_model`).
+    `input_dims` set the sizes of a model with a flexible batch. Raises `GiveUp` also if `model` has no part for NNAPI
+    (`wrong_backend`) or a damaged one (`malformed_nnapi_model`).
     """
     nnapi = _Nnapi()
     handles = list(_handles(nnapi))
@@ -137,7 +137,7 @@ def _parsed(part: Any, input_dims: tuple[int, ...] | None) -> NnapiModel:
 
 @contextmanager
 def _built(nnapi: _Nnapi, content: NnapiModel, part: Any) -> Iterator[ctypes.c_void_p]:
-    """The model in NNAPI's hands, finished. It points into the part's weights, which live as long as `part`."""
+    """The finished model in NNAPI. It points into the weights of `part`, which must stay alive."""
     weights = [weight.contiguous() for weight in part.weights]
     model = ctypes.c_void_p()
     nnapi.call("Model_create", ctypes.byref(model))

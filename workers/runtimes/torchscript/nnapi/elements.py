@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""Arithmetic, activations and steps between floats and 8 bits, for NNAPI."""
+"""Arithmetic, activations, and conversions between float and 8 bits, for NNAPI."""
 
 from typing import Any
 
@@ -18,22 +18,22 @@ from workers.runtimes.torchscript.nnapi.serializer import (
     Refused,
     Serializer,
     Tensor,
-    answer_sizes,
+    output_sizes,
 )
 
 _HARD_SWISH = 99
-"""An operation that torch's list does not know."""
+"""An operation that is missing in torch's list."""
 _QUINT8 = 13
 """torch.quint8 in a graph (c10::ScalarType)."""
 
 
 def _unary(code: int, **quantized: Any) -> Converter:
-    """`quantized` are the parameters that NNAPI fixes for the answer in 8 bits."""
+    """`quantized`: the quantization parameters that NNAPI prescribes for an 8-bit output."""
 
     def convert(s: Serializer, node: Node) -> None:
         number, operand = s.tensor(node.inputsAt(0))
-        answer = operand._replace(**quantized) if operand.op_type == QUANT8 else operand
-        s.emit(code, [number], answer, node.output())
+        output = operand._replace(**quantized) if operand.op_type == QUANT8 else operand
+        s.emit(code, [number], output, node.output())
 
     return convert
 
@@ -57,16 +57,16 @@ def _quantized_binary(code: int, fused: int = FUSED.FUSED_NONE) -> Converter:
         left, right = _aligned(s, node)
         scale, zero_point = s.constant(node.inputsAt(2)), s.constant(node.inputsAt(3))
         if code == CODE.MUL and scale <= left[1].scale * right[1].scale:
-            raise Refused("its scale is not above the product of its inputs' scales, which NNAPI asks for")
+            raise Refused("its scale is not above the product of its inputs' scales, as NNAPI requires")
         s.combine(code, left, right, fused, node.output(), scale=scale, zero_point=zero_point)
 
     return convert
 
 
 def _aligned(s: Serializer, node: Node) -> tuple[Tensor, Tensor]:
-    """Both inputs with as many dimensions, in one layout."""
+    """Both inputs with the same number of dimensions and the same layout."""
     values = node.inputsAt(0), node.inputsAt(1)
-    rank = len(answer_sizes(node))
+    rank = len(output_sizes(node))
     computed = [s.tensor(value)[1] for value in values if s.constant(value) is None]
     layouts = {operand.dim_order for operand in computed if len(operand.shape) == 4}
     order = NHWC if NHWC in layouts and rank == 4 else NCHW
@@ -81,7 +81,7 @@ def _of_rank(s: Serializer, value: Value, rank: int, order: Any) -> Tensor:
         return s.weight(tensor.reshape((1,) * (rank - tensor.ndim) + tuple(tensor.shape)), order)
     source, view = s.view(value)
     missing = rank - len(view.dimensions)
-    return s.tensor(value, order) if not missing else s.seen(source, view.widened(missing), order)
+    return s.tensor(value, order) if not missing else s.as_operand(source, view.widened(missing), order)
 
 
 def _hardtanh(s: Serializer, node: Node) -> None:
@@ -93,7 +93,7 @@ def _hardtanh(s: Serializer, node: Node) -> None:
 
 
 def _hardsigmoid(s: Serializer, node: Node) -> None:
-    """relu6(x + 3) / 6. In 8 bits too: 1/256 of the answer is 6/256 before the division, so nothing is lost."""
+    """relu6(x + 3) / 6. Also in 8 bits: a step of 1/256 is 6/256 before the division, so no precision is lost."""
     operand = s.tensor(node.inputsAt(0))
     shifted = _shifted_relu6(s, operand, 6 * PROBABILITY_STEP)
     sixth = s.number(1 / 6, shifted[1])
@@ -101,15 +101,15 @@ def _hardsigmoid(s: Serializer, node: Node) -> None:
 
 
 def _hardswish(s: Serializer, node: Node) -> None:
-    """x relu6(x + 3) / 6: for floats of operations that every phone has, in 8 bits HARD_SWISH (feature level 4).
+    """x relu6(x + 3) / 6. Floats use operations that every phone has, 8 bits use HARD_SWISH (feature level 4).
 
-    In 8 bits the three operations round three times: 91 to 99 % of a small network's logits are those of the x86
-    engine then, and 99.7 to 100 % with HARD_SWISH.
+    In 8 bits the three operations round three times: then 91 to 99 % of a small network's logits equal those of the x86
+    engine, with HARD_SWISH 99.7 to 100 %.
     """
     operand = s.tensor(node.inputsAt(0))
     if operand[1].op_type == QUANT8:
-        answer = operand[1]._replace(scale=s.constant(node.inputsAt(1)), zero_point=s.constant(node.inputsAt(2)))
-        s.emit(_HARD_SWISH, [operand[0]], answer, node.output())
+        output = operand[1]._replace(scale=s.constant(node.inputsAt(1)), zero_point=s.constant(node.inputsAt(2)))
+        s.emit(_HARD_SWISH, [operand[0]], output, node.output())
         return
     product = s.combine(CODE.MUL, operand, _shifted_relu6(s, operand, 0.0))
     s.combine(CODE.MUL, product, s.number(1 / 6, product[1]), value=node.output())
@@ -121,7 +121,7 @@ def _shifted_relu6(s: Serializer, operand: Tensor, scale: float) -> Tensor:
 
 
 def _gelu(s: Serializer, node: Node) -> None:
-    """relu(x) - |x| erfc(|x| / sqrt 2) / 2, where erfc is 7.1.26 of Abramowitz and Stegun: within 5e-7 of exact."""
+    """relu(x) - |x| erfc(|x| / sqrt 2) / 2, with erfc by 7.1.26 of Abramowitz and Stegun: the error is at most 5e-7."""
     x = s.tensor(node.inputsAt(0))
     if s.constant(node.inputsAt(1)) == "tanh":
         cube = s.times(s.times(x, x), x)
@@ -143,8 +143,8 @@ def _quantize(s: Serializer, node: Node) -> None:
     scale, zero_point, dtype = (s.constant(node.inputsAt(at)) for at in (1, 2, 3))
     if scale is None or zero_point is None or dtype != _QUINT8:
         raise Refused("quantization with computed parameters, or to another type than quint8")
-    answer = operand._replace(op_type=QUANT8, scale=float(scale), zero_point=int(zero_point))
-    s.emit(CODE.QUANTIZE, [number], answer, node.output())
+    output = operand._replace(op_type=QUANT8, scale=float(scale), zero_point=int(zero_point))
+    s.emit(CODE.QUANTIZE, [number], output, node.output())
 
 
 def _dequantize(s: Serializer, node: Node) -> None:

@@ -1,7 +1,7 @@
-"""The NNAPI backend of PyTorch Mobile: a model as one NNAPI model inside a TorchScript module.
+"""The NNAPI backend of PyTorch Mobile: converts a model to one NNAPI model inside a TorchScript module.
 
-`torch.backends._nnapi` is what the recipe and Arm's article use; this calls its runtime half (`NnapiModule`) as it is
-and replaces its serializer by one that converts more and names all that it cannot convert.
+The recipe and Arm's article use `torch.backends._nnapi`. This module uses its runtime half (`NnapiModule`) unchanged,
+and replaces its serializer by one that converts more operators and lists all that it cannot convert.
 """
 
 from collections import Counter
@@ -26,15 +26,15 @@ PREFERENCES = {
 }
 
 _FLEXIBLE_TRACE = 2
-"""Images that a flexible batch is traced with. Not 1: a dimension of size 1 could be any of them."""
+"""Batch size for tracing a flexible batch. Not 1, because other dimensions may also have the size 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """How a model is converted and compiled.
 
-    `preference` and `relaxed_fp16` are hints to the phone's driver: what to optimize for, and whether float32 may be
-    computed in float16. With `flexible_batch` one artifact takes any batch, and is compiled anew when it changes.
+    `preference` and `relaxed_fp16` are hints to the phone's driver: the goal of optimization, and whether float32 may
+    be computed in float16. With `flexible_batch` an artifact takes any batch size, and is recompiled when it changes.
     """
 
     nhwc: bool
@@ -45,14 +45,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """A scripted module that runs the model through NNAPI, and what of it NNAPI computes."""
+    """A scripted module that runs the model through NNAPI, and its coverage."""
 
     module: torch.jit.ScriptModule
     coverage: Coverage
 
 
 class Nnapi(torch.nn.Module):
-    """The converted model behind one tensor in and one out, NCHW-shaped in either layout. Compiled at its first run."""
+    """The converted model, with one NCHW-shaped input and output tensor in either layout. Compiled at its first run."""
 
     batch: int
 
@@ -67,7 +67,7 @@ class Nnapi(torch.nn.Module):
         if self.channels_last:
             x = x.contiguous(memory_format=torch.channels_last)
         if self.flexible_batch and x.size(0) != self.batch:
-            # PyTorch fills in the shapes when it compiles, and compiles once: another batch needs another compilation.
+            # PyTorch sets the shapes when it compiles, and compiles only once: force it for another batch size.
             self.nnapi.comp = None
             self.batch = x.size(0)
         answers: list[torch.Tensor] = self.nnapi([x])
@@ -81,15 +81,15 @@ def lower(
 
     `example` holds float images (B, C, H, W) for every interface. `interface` is `none` or `inside`, with the whole
     model as `core` (float in and out), or `core` or `full`, with `quantized` and its core. For `full` the module takes
-    and answers quantized tensors, otherwise floats.
+    and returns quantized tensors, otherwise floats.
 
-    Raises `BuildError`: what tracing raises; `unsupported_operator`, with every operator that cannot be converted
-    and why; `invalid_output`; `interface_not_possible`; `nnapi_conversion`.
+    Raises `BuildError`: the errors of tracing; `unsupported_operator` with every operator that cannot be converted and
+    the reason; `invalid_output`; `interface_not_possible`; `nnapi_conversion`.
     """
     if interface == "full" and quantized is not None and quantized.output is None:
         raise BuildError(
             "interface_not_possible",
-            "the model's last operator is not quantized, so it cannot answer quantized tensors",
+            "the model's last operator is not quantized, so the output cannot be a quantized tensor",
             "give interface: [core] or [inside]",
         )
     if options.flexible_batch:
@@ -99,7 +99,7 @@ def lower(
     if quantized is not None:
         ends = quantized.input
         template = torch.quantize_per_tensor(template, ends.scale, ends.zero_point, ends.dtype)
-    template.nnapi_nhwc = options.nhwc  # type: ignore[attr-defined]  # how torch's serializer is told the layout
+    template.nnapi_nhwc = options.nhwc  # type: ignore[attr-defined]  # torch's serializer reads the layout from this
     nnapi, covered = _converted(traced, template, options)
     module: torch.nn.Module = Nnapi(nnapi, channels_last=options.nhwc, flexible_batch=options.flexible_batch)
     if interface == "core" and quantized is not None:
@@ -108,14 +108,14 @@ def lower(
 
 
 def serialized_model(module: torch.jit.ScriptModule) -> bytes:
-    """The serialized NNAPI model inside a module that `lower` made, also after saving and loading it. See `parse`."""
+    """The serialized NNAPI model inside a module from `lower`, also after saving and loading. See `parse`."""
     wrapper = module if hasattr(module, "nnapi") else module.core
     serialized: torch.Tensor = wrapper.nnapi.ser_model
     return serialized.numpy().tobytes()
 
 
 def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None) -> torch.jit.ScriptModule:
-    """The traced model; of an int8 core that part of a trace between floats, which can be compared with eager."""
+    """The traced model. An int8 core is traced with float ends, so that the trace can be compared with eager."""
     if quantized is None:
         return capture.trace(with_numbers(core) if isinstance(core, torch.fx.GraphModule) else core, example)
     traced: torch.jit.ScriptModule = capture.trace(wrap_core(core, quantized), example).core
@@ -125,10 +125,10 @@ def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None
 def _converted(
     traced: torch.jit.ScriptModule, template: torch.Tensor, options: Options
 ) -> tuple[prepare.NnapiModule, Coverage]:
-    answer = traced.graph.return_node().inputsAt(0).type().kind()
-    if answer != "TensorType":
+    output_type = traced.graph.return_node().inputsAt(0).type().kind()
+    if output_type != "TensorType":
         raise BuildError(
-            "invalid_output", f"the model answers with a {answer.removesuffix('Type').lower()} instead of one tensor"
+            "invalid_output", f"the model returns a {output_type.removesuffix('Type').lower()} instead of one tensor"
         )
     serializer = Serializer(CONVERTERS, nhwc=options.nhwc, flexible_batch=options.flexible_batch)
     try:
@@ -153,10 +153,10 @@ def _converted(
 
 
 def _shape_module(lines: list[str]) -> torch.jit.ScriptModule:
-    """TorchScript that fills the flexible shapes into the serialized model at the first run."""
+    """A TorchScript module that writes the flexible shapes into the serialized model at the first run."""
 
     class Shapes(torch.nn.Module):
-        # A class for each model: `define` adds the method to the class.
+        # A new class for each model, because `define` adds the method to the class.
         pass
 
     module = torch.jit.script(Shapes())

@@ -45,7 +45,7 @@ OPERATIONS = {
     99: ("HARD_SWISH", 4),
     102: ("BATCH_MATMUL", 6),
 }
-"""Operations that EdgeSweep's models hold, by code: name, and the NNAPI feature level that brought it.
+"""Operations in EdgeSweep's models, by code: name, and the NNAPI feature level that introduced it.
 
 Feature levels 1 to 5 are the Android API levels 27 to 31 (NeuralNetworks.h); 6 came with updates of Android 12.
 """
@@ -66,14 +66,14 @@ OPERAND_TYPES = {
     12: "TENSOR_QUANT16_ASYMM",
 }
 
-_MOST = 1 << 24
-"""The loader's own bound on every count."""
+_MAX_COUNT = 1 << 24
+"""The loader's own limit for every count."""
 _IMMEDIATE, _BUFFER = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One operand. A dimension of 0 is filled in at the first run (flexible batch)."""
+    """One operand. A dimension of 0 is set at the first run (flexible batch)."""
 
     type: int
     dimensions: tuple[int, ...]
@@ -83,14 +83,14 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A value that stands in the model itself."""
+    """A value that is stored in the model itself."""
 
     content: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A value in one of the weights that lie beside the model."""
+    """A value that is stored in one of the weights, outside the model."""
 
     number: int
     offset: int
@@ -107,13 +107,13 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """As in NeuralNetworks.h, without its prefix; `OPERATION_<code>` of one that is not listed here."""
+        """As in NeuralNetworks.h, without the prefix; `OPERATION_<code>` if it is not in `OPERATIONS`."""
         return OPERATIONS[self.code][0] if self.code in OPERATIONS else f"OPERATION_{self.code}"
 
 
 @dataclass(frozen=True, slots=True)
 class NnapiModel:
-    """A serialized model. `values` holds the operands that are known before a run, by index."""
+    """A serialized model. `values` contains the constant operands, by index."""
 
     operands: tuple[Operand, ...]
     values: dict[int, Immediate | Buffer]
@@ -126,22 +126,22 @@ class NnapiModel:
         return dict(Counter(operation.name for operation in self.operations).most_common())
 
     def feature_level(self) -> int:
-        """The NNAPI feature level that the model needs, at least 3: torch states the layout of every convolution."""
+        """The NNAPI feature level that the model needs, at least 3: torch sets the layout flag of every convolution."""
         levels = (OPERATIONS[operation.code][1] for operation in self.operations if operation.code in OPERATIONS)
         return max([3, *levels])
 
 
 def parse(content: bytes) -> NnapiModel:
-    """Read a serialized model, and check all that a reader could stumble over.
+    """Read a serialized model, and check it completely.
 
-    Raises `BuildError("malformed_nnapi_model")` on anything that torch's loader would refuse, on indices that point
-    at no operand, and on bytes left over.
+    Raises `BuildError("malformed_nnapi_model")` for everything that torch's loader would refuse, for invalid operand
+    indices, and for extra bytes at the end.
     """
     reader = _Reader(content)
     version, *counts = reader.words("6i")
     if version != 1:
         raise _malformed(f"version {version} instead of 1")
-    if not all(0 <= count < _MOST for count in counts):
+    if not all(0 <= count < _MAX_COUNT for count in counts):
         raise _malformed(f"counts out of range: {counts}")
     operand_count, value_count, operation_count, input_count, output_count = counts
     heads = [reader.words("iIfi") for _ in range(operand_count)]
@@ -204,4 +204,6 @@ class _Reader:
 
 
 def _malformed(what: str) -> BuildError:
-    return BuildError("malformed_nnapi_model", f"this is no NNAPI model of PyTorch: {what}", "build the artifact again")
+    return BuildError(
+        "malformed_nnapi_model", f"this is not an NNAPI model of PyTorch: {what}", "build the artifact again"
+    )

@@ -1,7 +1,7 @@
-"""What of a traced graph can become NNAPI operations: the list of all converters, by the operator's kind.
+"""All converters from operators of a traced graph to NNAPI operations, by the operator's kind.
 
-Each takes the serializer and the node. It raises `Refused`, or anything else, where the operator cannot be converted
-as it is used; the serializer names both.
+Each takes the serializer and the node. It raises `Refused`, or any other error, if the operator cannot be converted
+with these arguments; the serializer reports the operator and the reason.
 """
 
 from workers.runtimes.torchscript.nnapi.elements import ELEMENTS

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""Means, normalization, softmax, products of matrices and attention, for NNAPI."""
+"""Means, normalization, softmax, matrix products and attention, for NNAPI."""
 
 from collections.abc import Sequence
 
@@ -16,14 +16,14 @@ from workers.runtimes.torchscript.nnapi.serializer import (
     Refused,
     Serializer,
     Tensor,
-    answer_sizes,
     axis_of,
     like,
+    output_sizes,
 )
 from workers.runtimes.torchscript.nnapi.windows import fully_connected
 
 _BATCH_MATMUL = 102
-"""An operation that torch's list does not know."""
+"""An operation that is missing in torch's list."""
 
 
 def _mean(s: Serializer, node: Node) -> None:
@@ -36,10 +36,10 @@ def _mean(s: Serializer, node: Node) -> None:
     if 0 in collapsed:
         raise Refused("mean over the batch")
     if operand.dim_order is NHWC and not keeps and not collapsed >= {2, 3}:
-        number, operand = s.tensor(node.inputsAt(0), NCHW)  # what is left would lie in another order
-    answer = like(operand, answer_sizes(node), dim_order=operand.dim_order if keeps else NCHW)
+        number, operand = s.tensor(node.inputsAt(0), NCHW)  # the remaining dimensions would have another order
+    output = like(operand, output_sizes(node), dim_order=operand.dim_order if keeps else NCHW)
     axes = s.add_immediate_int_vector(sorted(axis_of(operand, dimension) for dimension in collapsed))
-    s.emit(CODE.MEAN, [number, axes, *s.integers(int(keeps))], answer, node.output())
+    s.emit(CODE.MEAN, [number, axes, *s.integers(int(keeps))], output, node.output())
 
 
 def _batch_norm(s: Serializer, node: Node) -> None:
@@ -61,11 +61,11 @@ def _layer_norm(s: Serializer, node: Node) -> None:
 
 
 def _quantized_layer_norm(s: Serializer, node: Node) -> None:
-    """In floats, between DEQUANTIZE and QUANTIZE, as PyTorch's own computes it."""
+    """Computed in floats, between DEQUANTIZE and QUANTIZE, as in PyTorch's kernel."""
     _, shape, weight, bias, eps, scale, zero_point = (s.constant(value) for value in node.inputs())
     x = s.tensor(node.inputsAt(0), NCHW)
-    answer, _ = _normalized(s, s.floats(x), shape, weight, bias, eps)
-    s.emit(CODE.QUANTIZE, [answer], x[1]._replace(scale=scale, zero_point=zero_point), node.output())
+    output, _ = _normalized(s, s.floats(x), shape, weight, bias, eps)
+    s.emit(CODE.QUANTIZE, [output], x[1]._replace(scale=scale, zero_point=zero_point), node.output())
 
 
 def _normalized(
@@ -80,20 +80,20 @@ def _normalized(
     axes = list(range(rank - len(shape), rank))
     centered = s.combine(CODE.SUB, x, s.mean(x, axes))
     variance = s.mean(s.times(centered, centered), axes)
-    answer = s.times(centered, s.apply(CODE.RSQRT, s.plus(variance, eps)))
+    output = s.times(centered, s.apply(CODE.RSQRT, s.plus(variance, eps)))
     for code, parameter in ((CODE.MUL, weight), (CODE.ADD, bias)):
         if parameter is not None:
             wide = parameter.reshape((1,) * (rank - len(shape)) + tuple(shape))
-            answer = s.combine(code, answer, s.weight(wide))
-    return answer
+            output = s.combine(code, output, s.weight(wide))
+    return output
 
 
 def _softmax(s: Serializer, node: Node) -> None:
     number, operand = s.tensor(node.inputsAt(0))
     axis = axis_of(operand, s.constant(node.inputsAt(1)))
-    answer = operand._replace(scale=PROBABILITY_STEP, zero_point=0) if operand.op_type == QUANT8 else operand
+    output = operand._replace(scale=PROBABILITY_STEP, zero_point=0) if operand.op_type == QUANT8 else operand
     inputs = [number, s.add_immediate_float_scalar(1.0), *s.integers(axis)]
-    s.emit(CODE.SOFTMAX, inputs, answer, node.output())
+    s.emit(CODE.SOFTMAX, inputs, output, node.output())
 
 
 def _matmul(s: Serializer, node: Node) -> None:
@@ -102,18 +102,18 @@ def _matmul(s: Serializer, node: Node) -> None:
     if weight is not None and weight.ndim == 2:
         fully_connected(s, node, left, weight.t().contiguous(), None)
         return
-    s.name(node.output(), _product(s, s.tensor(left, NCHW), s.tensor(right, NCHW), answer_sizes(node)))
+    s.name(node.output(), _product(s, s.tensor(left, NCHW), s.tensor(right, NCHW), output_sizes(node)))
 
 
 def _product(s: Serializer, left: Tensor, right: Tensor, sizes: Sequence[int], *, transposed: bool = False) -> Tensor:
-    """left @ right, or left @ right^T. BATCH_MATMUL is feature level 6, and knows no unsigned 8-bit tensors."""
+    """left @ right, or left @ right^T. BATCH_MATMUL needs feature level 6, and supports no unsigned 8-bit tensors."""
     if len(left[1].shape) != len(right[1].shape) or left[1].shape[:-2] != right[1].shape[:-2]:
         raise Refused("a product of matrices whose batches differ")
     if QUANT8 in (left[1].op_type, right[1].op_type):
         raise Refused("a product of 8-bit matrices")
-    answer = like(left[1], sizes)
+    output = like(left[1], sizes)
     inputs = [left[0], right[0], s.add_immediate_bool_scalar(False), s.add_immediate_bool_scalar(transposed)]
-    return s.emit(_BATCH_MATMUL, inputs, answer), answer
+    return s.emit(_BATCH_MATMUL, inputs, output), output
 
 
 def _attention(s: Serializer, node: Node) -> None:
@@ -125,7 +125,7 @@ def _attention(s: Serializer, node: Node) -> None:
     scores = _product(s, s.times(query, scale), key, (*query[1].shape[:-1], key[1].shape[-2]), transposed=True)
     inputs = [scores[0], s.add_immediate_float_scalar(1.0), *s.integers(len(scores[1].shape) - 1)]
     weights = s.emit(CODE.SOFTMAX, inputs, scores[1]), scores[1]
-    s.name(node.output(), _product(s, weights, value, answer_sizes(node)))
+    s.name(node.output(), _product(s, weights, value, output_sizes(node)))
 
 
 REDUCTIONS: dict[str, Converter] = {

@@ -1,10 +1,10 @@
-"""Rewrites a model's graph into one that NNAPI's converter can take, and that answers the same.
+"""Rewrites a model's graph for NNAPI's converter, with the same outputs.
 
-What it rewrites: operators in place (out of place, with the readers that saw their effect moved), dropout and the like
-(removed), batch norm that cannot be fused (a depthwise 1x1 convolution, which int8 can take as well), SiLU
-(x sigmoid(x)), clamp (hardtanh or ReLU), self-attention modules (linears around the attention itself).
-Hardswish, hardsigmoid, GELU, layer norm, chunks, views and pools stay: the serializer makes them of NNAPI operations,
-and quantization knows them as they are.
+It replaces in-place operators (by out-of-place ones, whose output later readers get), removes dropout and identity, and
+replaces batch norm that cannot be fused (by a depthwise 1x1 convolution, which can also be int8), SiLU (x sigmoid(x)),
+clamp (hardtanh or ReLU) and self-attention modules (linears around the attention itself). Hardswish, hardsigmoid, GELU,
+layer norm, chunks, views and pools stay: the serializer converts them to NNAPI operations, and quantization supports
+them.
 """
 
 import copy
@@ -72,7 +72,7 @@ def _module(graph: GraphModule, node: Node) -> torch.nn.Module | None:
 
 
 def _argument(node: Node, name: str) -> object:
-    """What a function in the graph is given as `name`, or takes by itself."""
+    """The argument `name` of a function call in the graph, or its default."""
     assert callable(node.target)
     bound = inspect.signature(node.target).bind(*node.args, **node.kwargs)
     bound.apply_defaults()
@@ -92,7 +92,7 @@ def _out_of_place(graph: GraphModule) -> None:
             if not hasattr(torch.Tensor, name):
                 raise BuildError(
                     "unsupported_operator",
-                    f"NNAPI takes no in-place operators, and {node.target} has no other form",
+                    f"NNAPI has no in-place operators, and {node.target} has no out-of-place form",
                     "write the model without it, or give backend: [cpu]",
                 )
             node.target = name
@@ -112,12 +112,12 @@ def _out_of_place(graph: GraphModule) -> None:
 def _takes_inplace(node: Node) -> bool:
     try:
         return _argument(node, "inplace") is True
-    except (TypeError, ValueError):  # of a builtin without a signature
+    except (TypeError, ValueError):  # a builtin without a signature
         return False
 
 
 def _move_readers(node: Node) -> None:
-    """What read the changed tensor after `node` saw the change."""
+    """Let all nodes that read the changed tensor after `node` read the output of `node`."""
     changed = node.args[0]
     if not isinstance(changed, Node):
         return
@@ -136,7 +136,7 @@ def _without_dropout(graph: GraphModule, node: Node) -> None:
 
 
 def _batch_norm(graph: GraphModule, node: Node) -> None:
-    """One that a convolution runs into, and nothing else reads, is left to fusing."""
+    """Replace a batch norm, unless it can be fused: it follows a convolution whose output nothing else reads."""
     norm = _module(graph, node)
     if not isinstance(norm, torch.nn.BatchNorm2d) or norm.training or norm.running_var is None:
         return
@@ -186,7 +186,7 @@ def _clamp(graph: GraphModule, node: Node) -> None:
 
 
 def _attention(graph: GraphModule, node: Node) -> None:
-    """Self-attention over (B, S, E), whose weights nobody reads, as two linears and the attention of the heads."""
+    """Replace self-attention over (B, S, E) with unused attention weights by two linears and the heads' attention."""
     attention = _module(graph, node)
     if not isinstance(attention, torch.nn.MultiheadAttention) or not attention.batch_first:
         return

@@ -1,11 +1,11 @@
 # mypy: allow-untyped-calls
-"""PyTorch's NNAPI serializer, with what it lacks: more operators, both layouts, ceil mode, a flexible batch.
+"""PyTorch's NNAPI serializer, extended by more operators, both layouts, ceil mode and a flexible batch.
 
-Torch's own stops at the first operator that it does not know, ignores ceil mode, slices NHWC tensors along the wrong
-dimension, quantizes only NHWC, and computes flexible shapes for a few operators. This one takes each value's shape
-from the trace, works in both layouts, goes on after an operator that it has to refuse, and remembers all of those.
+Torch's serializer stops at the first unknown operator, ignores ceil mode, slices NHWC tensors along the wrong
+dimension, quantizes only NHWC, and computes flexible shapes only for a few operators. This one takes each value's shape
+from the trace, works in both layouts, continues after an unsupported operator, and collects all of these.
 
-NNAPI feature levels beyond the first two: torch states the layout flag of convolutions and pooling (3), EXP, RSQRT,
+NNAPI feature levels beyond the first two: torch sets the layout flag of convolutions and pooling (3), EXP, RSQRT,
 ABS, QUANTIZE, GROUPED_CONV_2D, dilation and SOFTMAX over a chosen dimension (3), HARD_SWISH (4), BATCH_MATMUL (6).
 """
 
@@ -36,26 +36,26 @@ PROBABILITY_STEP = 1 / 256
 """Scale of quantized sigmoid, hardsigmoid and softmax, in PyTorch as in NNAPI."""
 
 _SIZES = ("aten::size", "prim::NumToTensor", "aten::Int", "aten::ScalarImplicit")
-"""Operators on sizes. No converter asks for them: shapes stand in the trace."""
+"""Operators on sizes. Converters do not need them, because shapes are in the trace."""
 
 Tensor = tuple[int, Operand]
-"""The number of an NNAPI operand, and how PyTorch sees it."""
+"""The number of an NNAPI operand, and its type and shape in PyTorch."""
 
 
-class Refused(Exception):  # noqa: N818  # it never leaves this module
-    """Why one operator cannot be converted."""
+class Refused(Exception):  # noqa: N818  # it never leaves this package
+    """The reason why an operator cannot be converted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An operator of the traced graph that NNAPI cannot take."""
+    """An operator of the traced graph that cannot be converted."""
 
     kind: str
     reason: str
 
 
 class Serializer(_NnapiSerializer):
-    """Serializes one traced graph with one tensor in and one out. `refusals` lists what it could not convert."""
+    """Serializes a traced graph with one input and one output tensor. `refusals`: operators that are not converted."""
 
     def __init__(self, converters: Mapping[str, "Converter"], *, nhwc: bool, flexible_batch: bool) -> None:
         super().__init__(config=None)
@@ -71,9 +71,9 @@ class Serializer(_NnapiSerializer):
         self.lists: dict[Value, Node] = {}
 
     def serialize_traced(self, module: torch.jit.ScriptModule, template: torch.Tensor) -> Any:
-        """As `serialize_model`, on the traced graph as it is: freezing it would lose the shapes that the trace saw."""
+        """Like `serialize_model`, but does not freeze the graph, which would lose the traced shapes."""
         traced = _Traced(module)
-        self._answer = traced.graph.return_node().inputsAt(0).debugName()
+        self._output_name = traced.graph.return_node().inputsAt(0).debugName()
         self.images = list(traced.graph.inputs())[1]
         self._batch = (sizes_of(self.images) or [0])[0]
         return self.serialize_model(traced, [template])
@@ -99,15 +99,15 @@ class Serializer(_NnapiSerializer):
                 raise Refused("PyTorch's converter has no NNAPI operation for it")
             else:
                 convert(self, node)
-                self._settle_answer(outputs)
-        except Exception as error:  # noqa: BLE001  # of any kind: it is one operator's reason
+                self._add_graph_output(outputs)
+        except Exception as error:  # noqa: BLE001  # any error becomes the reason of one operator
             self.refusals.append(Refusal(kind, first_words(error)))
             self.mult_adds_refused += cost
             for output in outputs:
-                self._stand_in(output)
+                self._add_placeholder(output)
 
     def _reads_tensor(self, node: Node) -> bool:
-        """Whether `node`, which reads sizes, reads a tensor beside them: view does, arithmetic on sizes does not."""
+        """Whether `node` reads a tensor in addition to sizes: view does, arithmetic on sizes does not."""
         first = node.inputsAt(0)
         return (
             first in self.jitval_operand_map
@@ -122,10 +122,10 @@ class Serializer(_NnapiSerializer):
         else:
             self.add_tensor_sequence(output, values)
 
-    def _settle_answer(self, outputs: list[Value]) -> None:
-        """The graph's answer has to be an operand of its own, in the shape that PyTorch sees."""
+    def _add_graph_output(self, outputs: list[Value]) -> None:
+        """Make the graph's output a separate operand, with PyTorch's shape."""
         for output in outputs:
-            if output.debugName() != self._answer:
+            if output.debugName() != self._output_name:
                 continue
             if output in self._views:
                 number, operand = self.tensor(output)
@@ -133,8 +133,8 @@ class Serializer(_NnapiSerializer):
                     number = self.reshape((number, operand), operand)
                 self.jitval_operand_map[output] = number
 
-    def _stand_in(self, value: Value) -> None:
-        """An operand in place of one that was refused, so that what reads it is still looked at."""
+    def _add_placeholder(self, value: Value) -> None:
+        """Add an operand for the output of a refused operator, so that operators that read it are checked too."""
         sizes = sizes_of(value)
         if not sizes or value in self.jitval_operand_map:
             self._sizes.add(value)
@@ -167,11 +167,11 @@ class Serializer(_NnapiSerializer):
         return self.tensor(jitval)
 
     def get_tensor_operand_by_jitval_fixed_size(self, jitval: Value) -> Tensor:
-        # Only the batch is flexible, and `_batch_computed` takes care of it.
+        # Only the batch is flexible, and `_batch_computed` handles it.
         return self.tensor(jitval)
 
     def tensor(self, value: Value, order: DimOrder | None = None) -> Tensor:
-        """The operand that holds `value`, in the layout `order` (or as it lies)."""
+        """The operand of `value` in the layout `order` (`None`: in any layout)."""
         if value in self.constants:
             return self.weight(self.constant(value), order or NCHW)
         if value in self._views:
@@ -188,9 +188,9 @@ class Serializer(_NnapiSerializer):
         for candidate in orders:
             if (value, candidate) in self._read:
                 return self._read[value, candidate]
-        # The layout that moves no numbers, else the artifact's own.
+        # Prefer a layout without a transpose, then the artifact's own.
         chosen = min(orders, key=lambda o: (_steps(view, o).transposes, o is not self._preferred))
-        self._read[value, chosen] = self.seen(source, view, chosen)
+        self._read[value, chosen] = self.as_operand(source, view, chosen)
         return self._read[value, chosen]
 
     def weight(self, tensor: torch.Tensor, order: DimOrder = NCHW) -> Tensor:
@@ -204,10 +204,10 @@ class Serializer(_NnapiSerializer):
 
     def view_of(self, source: Tensor) -> View:
         shape = tuple(self._batch if size == 0 else size for size in source[1].shape)
-        return View.of(shape, _lying(source[1].dim_order, len(shape)), flexible_batch=0 in source[1].shape)
+        return View.of(shape, _nnapi_order(source[1].dim_order, len(shape)), flexible_batch=0 in source[1].shape)
 
-    def seen(self, source: Tensor, view: View, order: DimOrder) -> Tensor:
-        """`source`, seen as `view`, as an operand in the layout `order`."""
+    def as_operand(self, source: Tensor, view: View, order: DimOrder) -> Tensor:
+        """The `view` of `source` as an operand in the layout `order`."""
         steps = _steps(view, order)
         target = source[1]._replace(shape=view.shape, dim_order=order)
         if not steps.transposes:
@@ -217,28 +217,28 @@ class Serializer(_NnapiSerializer):
         now = source
         before = tuple(0 if size == -1 else size for size in steps.before)
         if _nnapi_shape(now[1]) != before:
-            lying = target._replace(shape=before, dim_order=NCHW)
-            now = self.reshape(now, lying), lying
-        moved = now[1]._replace(shape=tuple(before[index] for index in steps.permutation), dim_order=NCHW)
+            reshaped = target._replace(shape=before, dim_order=NCHW)
+            now = self.reshape(now, reshaped), reshaped
+        transposed = now[1]._replace(shape=tuple(before[index] for index in steps.permutation), dim_order=NCHW)
         permutation = self.add_immediate_int_vector(list(steps.permutation))
-        if moved.shape == _nnapi_shape(target):
+        if transposed.shape == _nnapi_shape(target):
             return self.emit(CODE.TRANSPOSE, [now[0], permutation], target), target
-        now = self.emit(CODE.TRANSPOSE, [now[0], permutation], moved), moved
+        now = self.emit(CODE.TRANSPOSE, [now[0], permutation], transposed), transposed
         return self.reshape(now, target), target
 
     def reshape(self, source: Tensor, target: Operand, value: Value | None = None) -> int:
-        """The same numbers in the shape of `target`."""
+        """The same values in the shape of `target`."""
         sizes = [-1 if size == 0 else size for size in _nnapi_shape(target)]
         return self.emit(CODE.RESHAPE, [source[0], self.add_immediate_int_vector(sizes)], target, value)
 
     def emit(self, code: int, inputs: list[int], like: Operand, value: Value | None = None) -> int:
-        """Add an operation whose one answer is an operand `like`, for `value` or an intermediate one."""
+        """Add an operation with one output operand like `like`, for `value` or as an intermediate result."""
         number = self.add_anonymous_tensor_operand(like) if value is None else self.add_tensor_operand(value, like)
         self.add_operation(code, inputs, [number])
         return number
 
     def emit_rows(self, code: int, inputs: list[int], like: Operand, rows: int) -> int:
-        """Add an operation that answers all but the last dimension of `like` as one: `rows` for each image."""
+        """Add an operation whose output joins all but the last dimension of `like`: `rows` for each image."""
         batch, features = like.shape[0], like.shape[-1]
         number = self.emit(code, inputs, like._replace(shape=(batch * rows, features), dim_order=NCHW))
         if batch == 0:
@@ -248,7 +248,7 @@ class Serializer(_NnapiSerializer):
     def integers(self, *values: int) -> list[int]:
         return [self.add_immediate_int_scalar(value) for value in values]
 
-    # Operations that several operators are made of
+    # Operations that several converters use
 
     def combine(
         self,
@@ -261,15 +261,15 @@ class Serializer(_NnapiSerializer):
         scale: float = 0.0,
         zero_point: int = 0,
     ) -> Tensor:
-        """ADD, SUB, MUL or DIV, broadcast; `scale` and `zero_point` are the answer's, of 8-bit tensors."""
+        """ADD, SUB, MUL or DIV with broadcasting; `scale` and `zero_point` are those of an 8-bit output."""
         shape = tuple(map(_broadcast, left[1].shape, right[1].shape))
-        answer = left[1]._replace(shape=shape)
-        if answer.op_type == QUANT8:
-            answer = answer._replace(scale=scale, zero_point=zero_point)
-        return self.emit(code, [left[0], right[0], *self.integers(fused)], answer, value), answer
+        output = left[1]._replace(shape=shape)
+        if output.op_type == QUANT8:
+            output = output._replace(scale=scale, zero_point=zero_point)
+        return self.emit(code, [left[0], right[0], *self.integers(fused)], output, value), output
 
     def number(self, number: float, like: Operand) -> Tensor:
-        """A constant of one element, ready to be combined with `like`. In 8 bits it is exact."""
+        """A constant of one element with the type and rank of `like`. It is exact in 8 bits too."""
         one = torch.full((1,) * len(like.shape), number)
         if like.op_type == QUANT8:
             one = torch.quantize_per_tensor(one, number / 255, 0, torch.quint8)
@@ -286,54 +286,54 @@ class Serializer(_NnapiSerializer):
         return self.emit(code, [x[0]], x[1]), x[1]
 
     def mean(self, x: Tensor, axes: list[int]) -> Tensor:
-        """Over `axes`, which stay as dimensions of one element."""
+        """The mean over `axes`, which stay as dimensions of size 1."""
         shape = tuple(1 if index in axes else size for index, size in enumerate(x[1].shape))
-        answer = x[1]._replace(shape=shape)
+        output = x[1]._replace(shape=shape)
         inputs = [x[0], self.add_immediate_int_vector(axes), *self.integers(1)]
-        return self.emit(CODE.MEAN, inputs, answer), answer
+        return self.emit(CODE.MEAN, inputs, output), output
 
     def floats(self, x: Tensor, value: Value | None = None) -> Tensor:
-        """What the numbers of an 8-bit tensor mean."""
-        answer = x[1]._replace(op_type=FLOAT32, scale=0.0, zero_point=0)
-        return self.emit(CODE.DEQUANTIZE, [x[0]], answer, value), answer
+        """An 8-bit tensor as floats."""
+        output = x[1]._replace(op_type=FLOAT32, scale=0.0, zero_point=0)
+        return self.emit(CODE.DEQUANTIZE, [x[0]], output, value), output
 
     def cut(self, x: Tensor, dimension: int, begin: int, end: int, step: int) -> Tensor:
         """x[begin:end:step] along PyTorch's `dimension`."""
         number, operand = x
         dimension %= len(operand.shape)
         cut = tuple(len(range(begin, end, step)) if i == dimension else n for i, n in enumerate(operand.shape))
-        lying = _lying(operand.dim_order, len(cut))
-        begins = [begin if index == dimension else 0 for index in lying]
-        ends = [end if index == dimension else operand.shape[index] for index in lying]
-        steps = [step if index == dimension else 1 for index in lying]
+        order = _nnapi_order(operand.dim_order, len(cut))
+        begins = [begin if index == dimension else 0 for index in order]
+        ends = [end if index == dimension else operand.shape[index] for index in order]
+        steps = [step if index == dimension else 1 for index in order]
         open_ends = sum(1 << at for at, size in enumerate(ends) if size == 0)
         inputs = [number, *map(self.add_immediate_int_vector, (begins, ends, steps)), *self.integers(0, open_ends, 0)]
-        answer = operand._replace(shape=cut)
-        return self.emit(CODE.STRIDED_SLICE, inputs, answer), answer
+        output = operand._replace(shape=cut)
+        return self.emit(CODE.STRIDED_SLICE, inputs, output), output
 
     # Views
 
     def name(self, value: Value, tensor: Tensor) -> None:
-        """`value` is what `tensor` holds."""
+        """Register `tensor` as the operand of `value`."""
         self.add_view(value, tensor, self.view_of(tensor))
 
     def view(self, value: Value) -> tuple[Tensor, View]:
-        """The operand that `value` lies in, and how it is seen."""
+        """The operand that contains `value`, and the view of it."""
         if value in self._views:
             return self._views[value]
         source = self.tensor(value)
         return source, self.view_of(source)
 
     def add_view(self, value: Value, source: Tensor, view: View) -> None:
-        """`value` is `source`, seen otherwise. Costs nothing before something else than a view reads it."""
+        """Register `value` as a view of `source`. Adds no operation until an operator other than a view reads it."""
         self._views[value] = source, view
 
 
 Converter = Callable[[Serializer, Node], None]
 
 
-def answer_sizes(node: Node) -> list[int]:
-    """The traced shape of what an operator answers."""
+def output_sizes(node: Node) -> list[int]:
+    """The traced shape of an operator's output."""
     return traced_sizes(node.output())
 
 
@@ -345,18 +345,18 @@ def traced_sizes(value: Value) -> list[int]:
 
 
 def like(operand: Operand, shape: Sequence[int], **changes: Any) -> Operand:
-    """`operand` in the traced `shape`, its batch as flexible as before."""
+    """`operand` with the traced `shape`, but its own batch size, which may be flexible."""
     return operand._replace(shape=(operand.shape[0], *shape[1:]), **changes)
 
 
 def axis_of(operand: Operand, dimension: int) -> int:
-    """PyTorch's dimension as NNAPI counts it."""
+    """The index of PyTorch's `dimension` in NNAPI."""
     dimension %= len(operand.shape)
     return (0, 3, 1, 2)[dimension] if operand.dim_order is NHWC else dimension
 
 
 class _Traced:
-    """A traced module that keeps one inlined graph: `ScriptModule.inlined_graph` makes a new one at every look."""
+    """A traced module with one inlined graph: `ScriptModule.inlined_graph` creates a new one at every access."""
 
     def __init__(self, module: torch.jit.ScriptModule) -> None:
         self._module = module
@@ -367,26 +367,26 @@ class _Traced:
 
 
 def _computed(node: Node, inputs: Iterable[Any]) -> Any:
-    """The answer of an operator that reads nothing but constants."""
+    """The result of an operator that reads only constants."""
     space, _, name = node.kind().partition("::")
     return getattr(getattr(torch.ops, space), name)(*inputs)
 
 
-def _lying(order: DimOrder, dimensions: int) -> tuple[int, ...]:
-    """PyTorch's dimensions in the order in which NNAPI sees them."""
+def _nnapi_order(order: DimOrder, dimensions: int) -> tuple[int, ...]:
+    """PyTorch's dimensions in NNAPI's order."""
     return (0, 2, 3, 1) if order is NHWC else tuple(range(dimensions))
 
 
 def _steps(view: View, order: DimOrder) -> Steps:
-    return view.steps(_lying(order, len(view.dimensions)))
+    return view.steps(_nnapi_order(order, len(view.dimensions)))
 
 
 def _nnapi_shape(operand: Operand) -> tuple[int, ...]:
-    return tuple(operand.shape[index] for index in _lying(operand.dim_order, len(operand.shape)))
+    return tuple(operand.shape[index] for index in _nnapi_order(operand.dim_order, len(operand.shape)))
 
 
 def _broadcast(left: int, right: int) -> int:
-    """One dimension; 0 is the flexible batch."""
+    """The broadcast size of one dimension; 0 is the flexible batch."""
     if left != right and 1 not in (left, right):
         raise Refused("tensors of a flexible and of a fixed batch together")
     return right if left == 1 else left

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""Slices, concatenations and views, for NNAPI. Views cost nothing before an operation reads their numbers."""
+"""Slices, concatenations and views, for NNAPI. A view costs nothing until an operation reads its values."""
 
 import torch
 from torch._C import Node
@@ -12,9 +12,9 @@ from workers.runtimes.torchscript.nnapi.serializer import (
     Converter,
     Refused,
     Serializer,
-    answer_sizes,
     axis_of,
     like,
+    output_sizes,
     traced_sizes,
 )
 
@@ -23,18 +23,18 @@ def _cat(s: Serializer, node: Node) -> None:
     values = s.tensor_sequences[node.inputsAt(0)]
     dimension = s.constant(node.inputsAt(1))
     layouts = {s.tensor(value)[1].dim_order for value in values if s.constant(value) is None}
-    order = NHWC if NHWC in layouts and len(answer_sizes(node)) == 4 else NCHW
+    order = NHWC if NHWC in layouts and len(output_sizes(node)) == 4 else NCHW
     tensors = [s.tensor(value, order) for value in values]
     first = tensors[0][1]
     if len({operand.op_type for _, operand in tensors}) > 1:
         raise Refused("a concatenation of 8-bit and float tensors")
-    answer = like(first, answer_sizes(node))
-    if dimension % len(answer.shape) == 0:
+    output = like(first, output_sizes(node))
+    if dimension % len(output.shape) == 0:
         raise Refused("a concatenation along the batch")
-    if 0 in answer.shape and not all(0 in operand.shape for _, operand in tensors):
+    if 0 in output.shape and not all(0 in operand.shape for _, operand in tensors):
         raise Refused("a concatenation of a constant with a flexible batch")
-    inputs = [number for number, _ in tensors] + s.integers(axis_of(answer, dimension))
-    s.emit(CODE.CONCATENATION, inputs, answer, node.output())
+    inputs = [number for number, _ in tensors] + s.integers(axis_of(output, dimension))
+    s.emit(CODE.CONCATENATION, inputs, output, node.output())
 
 
 def _slice(s: Serializer, node: Node) -> None:
@@ -55,14 +55,14 @@ def _select(s: Serializer, node: Node) -> None:
     operand = s.tensor(node.inputsAt(0))
     dimension %= len(operand[1].shape)
     if dimension == 0:
-        raise Refused("one image of the batch")
+        raise Refused("the selection of one image of the batch")
     index %= operand[1].shape[dimension]
     cut = s.cut(operand, dimension, index, index + 1, 1)
-    s.add_view(node.output(), cut, s.view_of(cut).reshaped(tuple(answer_sizes(node))))
+    s.add_view(node.output(), cut, s.view_of(cut).reshaped(tuple(output_sizes(node))))
 
 
 def _parts(s: Serializer, node: Node) -> None:
-    """chunk and split, whose answers are lists that ListUnpack takes apart."""
+    """chunk and split, which return lists that ListUnpack unpacks."""
     s.lists[node.output()] = node
 
 
@@ -89,26 +89,26 @@ def _same(s: Serializer, node: Node) -> None:
 
 def _expand(s: Serializer, node: Node) -> None:
     constant = s.constant(node.inputsAt(0))
-    if constant is None and traced_sizes(node.inputsAt(0)) == answer_sizes(node):
+    if constant is None and traced_sizes(node.inputsAt(0)) == output_sizes(node):
         _same(s, node)
     elif constant is None:
         raise Refused("a tensor that is repeated to a larger size")
     elif s.flexible_batch:
         _for_each_image(s, node, constant)
     else:
-        s.add_constant_value(node.output(), node.output().type(), constant.expand(answer_sizes(node)))
+        s.add_constant_value(node.output(), node.output().type(), constant.expand(output_sizes(node)))
 
 
 def _for_each_image(s: Serializer, node: Node, constant: torch.Tensor) -> None:
-    """A constant (1, ...) as often as there are images: added to 0 for each, made of the images themselves."""
+    """Repeat a constant (1, ...) for each image of a flexible batch: it is added to zeros computed from the images."""
     rank = constant.ndim
-    if list(constant.shape[1:]) != answer_sizes(node)[1:]:
+    if list(constant.shape[1:]) != output_sizes(node)[1:]:
         raise Refused("a constant that is repeated for a flexible batch, and along another dimension")
     images = s.tensor(s.images)
     if images[1].op_type == QUANT8:
         images = s.floats(images)
     zeros = s.times(s.mean(images, list(range(1, len(images[1].shape)))), 0.0)
-    flat = s.seen(zeros, s.view_of(zeros).reshaped((answer_sizes(node)[0],) + (1,) * (rank - 1)), NCHW)
+    flat = s.as_operand(zeros, s.view_of(zeros).reshaped((output_sizes(node)[0],) + (1,) * (rank - 1)), NCHW)
     s.name(node.output(), s.combine(CODE.ADD, flat, s.weight(constant)))
 
 
@@ -126,7 +126,7 @@ def _dropout(s: Serializer, node: Node) -> None:
 
 def _reshape(s: Serializer, node: Node) -> None:
     source, view = s.view(node.inputsAt(0))
-    s.add_view(node.output(), source, view.reshaped(tuple(answer_sizes(node))))
+    s.add_view(node.output(), source, view.reshaped(tuple(output_sizes(node))))
 
 
 def _permute(s: Serializer, node: Node) -> None:
@@ -147,7 +147,7 @@ def _transpose(s: Serializer, node: Node) -> None:
 def _channel_shuffle(s: Serializer, node: Node) -> None:
     source, view = s.view(node.inputsAt(0))
     groups = s.constant(node.inputsAt(1))
-    sizes = answer_sizes(node)
+    sizes = output_sizes(node)
     apart = view.reshaped((sizes[0], groups, sizes[1] // groups, *sizes[2:]))
     order = (0, 2, 1, *range(3, len(sizes) + 1))
     s.add_view(node.output(), source, apart.permuted(order).reshaped(tuple(sizes)))

@@ -1,8 +1,8 @@
-"""Reshapes and permutations of a tensor, kept as algebra until an operation needs the numbers.
+"""Reshapes and permutations of a tensor, represented symbolically until an operation needs the values.
 
-NNAPI knows RESHAPE, and TRANSPOSE of at most four dimensions. A chain of view, permute, flatten and the like becomes at
-most one TRANSPOSE between two RESHAPEs, mostly less: dimensions that stay neighbours move as one. So ShuffleNet's
-five-dimensional channel shuffle fits, and ConvNeXt's permutations vanish in NHWC.
+NNAPI has RESHAPE, and TRANSPOSE of at most four dimensions. A chain of view, permute and flatten becomes at most one
+TRANSPOSE between two RESHAPEs, usually less: dimensions that stay adjacent are moved together. So ShuffleNet's
+five-dimensional channel shuffle is possible, and ConvNeXt's permutations disappear in NHWC.
 """
 
 from dataclasses import dataclass, replace
@@ -11,12 +11,12 @@ from math import prod
 from sweeps.errors import BuildError
 
 MOST_DIMENSIONS = 4
-"""Of an NNAPI tensor, for nearly every operation."""
+"""The limit of NNAPI tensors for almost all operations."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """A piece of a dimension that is never torn apart; told from others by identity. Pieces of size 1 do not exist."""
+    """An indivisible factor of a dimension, compared by identity. There are no factors of size 1."""
 
     size: int
     flexible: bool = False
@@ -34,7 +34,7 @@ class Steps:
 
     @property
     def transposes(self) -> bool:
-        """Whether numbers move at all."""
+        """Whether values change their order in memory."""
         return list(self.permutation) != sorted(self.permutation)
 
 
@@ -63,11 +63,11 @@ class View:
         return replace(self, dimensions=tuple(self.dimensions[index] for index in order))
 
     def widened(self, dimensions: int) -> "View":
-        """With so many dimensions of size 1 in front."""
+        """With this number of additional dimensions of size 1 in front."""
         return replace(self, dimensions=((),) * dimensions + self.dimensions)
 
     def reshaped(self, shape: tuple[int, ...]) -> "View":
-        """Raises `BuildError` where `shape` cuts a dimension unevenly, or joins or cuts the flexible batch."""
+        """Raises `BuildError` if `shape` splits a dimension unevenly, or joins or splits the flexible batch."""
         memory = list(self.memory)
         left = [factor for dimension in self.dimensions for factor in dimension]
         dimensions: list[Dimension] = []
@@ -90,9 +90,9 @@ class View:
         return View(tuple(memory), tuple(dimensions))
 
     def steps(self, order: tuple[int, ...]) -> Steps:
-        """What makes of the memory a tensor whose dimensions lie in the order `order`, outermost first.
+        """The steps from the memory to a tensor with its dimensions in the order `order`, outermost first.
 
-        Raises `BuildError` where that takes a TRANSPOSE of more than four dimensions.
+        Raises `BuildError` if they need a TRANSPOSE of more than four dimensions.
         """
         wanted = [factor for index in order for factor in self.dimensions[index]]
         positions = [self.memory.index(factor) for factor in wanted]

@@ -18,8 +18,8 @@ from workers.runtimes.torchscript.nnapi.serializer import (
     Refused,
     Serializer,
     Tensor,
-    answer_sizes,
     like,
+    output_sizes,
 )
 
 
@@ -67,7 +67,7 @@ def _conv2d(s: Serializer, node: Node) -> None:
 def _quantized_convolution(fused: int) -> Converter:
     def convert(s: Serializer, node: Node) -> None:
         weight, bias, config = packed(s.constant(node.inputsAt(1)))
-        # Torch's format 2: dimensions; stride, padding, dilation, output padding (a pair each); groups; transposed.
+        # Torch's format 2: dimensions; pairs for stride, padding, dilation, output padding; groups; transposed.
         assert config is not None
         stride, padding, dilation, output_padding = (_pair(config[at : at + 2]) for at in (1, 3, 5, 7))
         groups, transposed = config[9], bool(config[10])
@@ -84,7 +84,7 @@ def _quantized_convolution(fused: int) -> Converter:
 def _quantized(
     s: Serializer, node: Node, image: Operand, weight: torch.Tensor, bias: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
-    """Weight as unsigned bytes, bias in units of input scale times weight scale, and the answer's parameters."""
+    """Weight as unsigned bytes, bias in units of input scale times weight scale, and the output's parameters."""
     if weight.qscheme() != torch.per_tensor_affine:
         raise Refused("weights with a scale per channel: PyTorch's loader hands NNAPI one scale for each tensor")
     scale, zero_point = s.constant(node.inputsAt(2)), s.constant(node.inputsAt(3))
@@ -113,7 +113,7 @@ def _convolve(
     fused: int,
 ) -> None:
     number, image = s.tensor(node.inputsAt(0))
-    sizes = answer_sizes(node)
+    sizes = output_sizes(node)
     if len(sizes) != 4:
         raise Refused(f"a convolution over {len(sizes) - 2} dimensions")
     dilated = window.dilation != (1, 1)
@@ -180,17 +180,17 @@ def _connect(
     fused: int,
 ) -> None:
     number, operand = features
-    answer = like(operand, answer_sizes(node), **changes)
+    output = like(operand, output_sizes(node), **changes)
     inputs = [number, s.weight(weight.contiguous())[0], s.weight(bias)[0], *s.integers(fused)]
-    if len(answer.shape) == 2:
-        s.emit(CODE.FULLY_CONNECTED, inputs, answer, node.output())
+    if len(output.shape) == 2:
+        s.emit(CODE.FULLY_CONNECTED, inputs, output, node.output())
         return
-    # NNAPI takes more dimensions, and answers two.
+    # NNAPI's input may have more dimensions, its output has always two.
     rows = 1
-    for size in answer_sizes(node)[1:-1]:
+    for size in output_sizes(node)[1:-1]:
         rows *= size
-    flat = s.emit_rows(CODE.FULLY_CONNECTED, inputs, answer, rows)
-    s.reshape((flat, answer), answer, node.output())
+    flat = s.emit_rows(CODE.FULLY_CONNECTED, inputs, output, rows)
+    s.reshape((flat, output), output, node.output())
 
 
 def _max_pool(s: Serializer, node: Node) -> None:
@@ -204,31 +204,31 @@ def _max_pool(s: Serializer, node: Node) -> None:
 def _avg_pool(s: Serializer, node: Node) -> None:
     _, kernel, stride, padding, _, counts_padding, divisor = (s.constant(value) for value in node.inputs())
     if divisor:
-        raise Refused("average pooling with a divisor of its own")
+        raise Refused("average pooling with divisor_override")
     if counts_padding and any(padding):
         raise Refused("average pooling that counts its padding; NNAPI leaves padding out (count_include_pad=False)")
     _pool(s, node, CODE.AVERAGE_POOL_2D, Window(_pair(kernel), _pair(stride or kernel), _pair(padding), (1, 1)))
 
 
 def _adaptive_avg_pool(s: Serializer, node: Node) -> None:
-    size, answer = s.tensor(node.inputsAt(0))[1].shape[2:], answer_sizes(node)[2:]
-    if size[0] % answer[0] or size[1] % answer[1]:
+    size, output = s.tensor(node.inputsAt(0))[1].shape[2:], output_sizes(node)[2:]
+    if size[0] % output[0] or size[1] % output[1]:
         raise Refused(
-            f"adaptive pooling from {size[0]}x{size[1]} to {answer[0]}x{answer[1]}, which is no even division"
+            f"adaptive pooling from {size[0]}x{size[1]} to {output[0]}x{output[1]}, which is no even division"
         )
-    step = size[0] // answer[0], size[1] // answer[1]
+    step = size[0] // output[0], size[1] // output[1]
     _pool(s, node, CODE.AVERAGE_POOL_2D, Window(step, step, (0, 0), (1, 1)))
 
 
 def _pool(s: Serializer, node: Node, code: int, window: Window) -> None:
     number, image = s.tensor(node.inputsAt(0))
-    sizes = answer_sizes(node)
+    sizes = output_sizes(node)
     if len(sizes) != 4:
         raise Refused("pooling of a tensor without batch")
-    # In ceil mode the last window reaches beyond the padding: NNAPI, which rounds down, gets that as padding.
+    # In ceil mode the last window exceeds the padding. NNAPI rounds down, so the padding is enlarged.
     after = [
-        max(pad, (answer - 1) * stride + kernel - size - pad)
-        for pad, answer, stride, kernel, size in zip(
+        max(pad, (output - 1) * stride + kernel - size - pad)
+        for pad, output, stride, kernel, size in zip(
             window.padding, sizes[2:], window.stride, window.kernel, image.shape[2:], strict=True
         )
     ]

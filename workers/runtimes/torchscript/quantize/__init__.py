@@ -1,9 +1,9 @@
-"""int8 in three separate steps: `prepare` (quick), `calibrate` (expensive) and `convert`.
+"""Quantization to int8 in three separate steps: `prepare` (fast), `calibrate` (expensive) and `convert`.
 
 Scheme      method x engine x granularity: one way to quantize (torch-free, in `torchscript.scheme`)
-prepare     the user's model with observers, and what was fused
-calibrate   the tensors that the observers (and the fine-tune of qat) found
-convert     the int8 model, float in and out, from what `prepare` and `calibrate` gave
+prepare     the user's model with observers, and its fused groups
+calibrate   the tensors from the observers (and from fine-tuning in qat)
+convert     the int8 model with float input and output, from the results of `prepare` and `calibrate`
 """
 
 from workers.runtimes.torchscript.quantize.prepared import Prepared

@@ -1,4 +1,4 @@
-"""QNNPACK's limits on additions, kept by moving scales."""
+"""Adjusts the scales of additions to QNNPACK's limits."""
 
 import operator
 
@@ -10,14 +10,14 @@ from workers.runtimes.torchscript.quantize.functional_modules import Add, AddReL
 
 _ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
 _LEAST, _MOST = 2.0**-13, 2.0**7
-"""Of an addend's scale over the sum's: QNNPACK refuses ratios outside of 2^-14 to 2^8 (qnnpack/src/add.c)."""
+"""Bounds of an addend's scale divided by the sum's: QNNPACK refuses ratios outside 2^-14 to 2^8 (qnnpack/src/add.c)."""
 
 
 def widen(graph: GraphModule) -> None:
-    """Make every addition in `graph`, calibrated but not converted, one that QNNPACK takes, in place.
+    """Raise scales in the calibrated (not converted) `graph`, in place, so that QNNPACK accepts every addition.
 
-    ConvNeXt starts its branches at a millionth: an addend so small does not move the sum by one unit of the sum's
-    scale, at either scale of its own.
+    ConvNeXt initialises its branches with a millionth. So small an addend changes the sum by less than one unit of the
+    sum's scale, with its old scale and with the raised one.
     """
     modules = dict(graph.named_modules())
     for node in graph.graph.nodes:
@@ -41,12 +41,12 @@ def _observer_of_sum(node: Node, modules: dict[str, torch.nn.Module]) -> Calibra
         found = _calibrated(modules.get(str(readers[0].target)))
         if found is not None:
             return found
-        readers = list(readers[0].users)  # of a ReLU that will be fused
+        readers = list(readers[0].users)  # the reader is a ReLU that will be fused
     return None
 
 
 def _observer_of(node: Node, modules: dict[str, torch.nn.Module]) -> Calibrated | None:
-    """The one of the value itself, or of the value that it was cut out of."""
+    """The observer of the node's value, or of the value that it is a part or a view of."""
     while True:
         module = modules.get(str(node.target)) if node.op == "call_module" else None
         if isinstance(module, Add | AddReLU | Multiply | Concatenate):

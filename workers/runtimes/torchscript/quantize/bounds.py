@@ -1,8 +1,8 @@
-"""ReLU6, Hardtanh and clamp, rewritten so that no engine gets to run them.
+"""Rewrites ReLU6, Hardtanh and clamp, so that no engine runs their quantized kernels.
 
-QNNPACK scrambles quantized relu6, hardtanh and clamp on channels_last tensors (torch 2.12.1: up to 120 units off), and
-FX quantization leaves them as operators of their own. A ReLU with its output's scale fixed to 6/255 and zero point 0
-cannot answer more than 6, is fused into the convolution before it, and is faster on x86 as well.
+QNNPACK's quantized relu6, hardtanh and clamp are wrong on channels_last tensors (torch 2.12.1: up to 120 units off),
+and FX quantization keeps them as separate operators. A ReLU whose output has the fixed scale 6/255 and zero point 0
+cannot exceed 6, is fused into the convolution before it, and is also faster on x86.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from torch.ao.quantization import FixedQParamsObserver
 from torch.fx import GraphModule, Node
 
 _BOUND = "edgesweep_bound"
-"""Attribute of a ReLU that stands for a ReLU6: the node's name, and its upper bound, kept by its output's scale."""
+"""Attribute of a ReLU that replaces a ReLU6: the node's name and the upper bound, which the output's scale enforces."""
 
 _LEVELS = 255
-"""Of an activation, above its zero."""
+"""The number of quantized levels of an activation above 0."""
 
 
 class FloatOnly(torch.nn.Module):
-    """An operator that must not meet quantized tensors, behind a type that no pattern of torch's looks into."""
+    """Wraps an operator that must stay float in a type that torch's patterns do not match."""
 
     def __init__(self, operator: torch.nn.Module) -> None:
         super().__init__()
@@ -31,10 +31,10 @@ class FloatOnly(torch.nn.Module):
 
 
 def rewrite_bounds(graph: GraphModule, keep: set[str]) -> None:
-    """Replace each operator that bounds values, as module or function, in place.
+    """Replace each module or function that bounds values, in place.
 
-    From 0 up, it becomes a marked ReLU, if its node is not named in `keep`; without an upper bound a plain ReLU. All
-    others stay float.
+    If the lower bound is 0, it becomes a marked ReLU, unless its node's name is in `keep`; without an upper bound it
+    becomes a plain ReLU. All others stay float.
     """
     for node in list(graph.graph.nodes):
         bounds = _bounds_of(graph, node)
@@ -53,7 +53,7 @@ def rewrite_bounds(graph: GraphModule, keep: set[str]) -> None:
 
 
 def replace_by_module(graph: GraphModule, node: Node, name: str, module: torch.nn.Module) -> None:
-    """Let `module`, called `name`, compute what `node` computes from its first input."""
+    """Replace `node` by a call of `module`, added as `name`, on the node's first input."""
     graph.add_submodule(name, module.eval())
     with graph.graph.inserting_after(node):
         replacement = graph.graph.call_module(name, (node.all_input_nodes[0],))
@@ -62,12 +62,12 @@ def replace_by_module(graph: GraphModule, node: Node, name: str, module: torch.n
 
 
 def mark(module: torch.nn.Module, name: str, bound: float) -> None:
-    """Let `module` stand for the node `name`, which answers from 0 to `bound`."""
+    """Mark `module` as the replacement of the node `name`, whose output is between 0 and `bound`."""
     setattr(module, _BOUND, (name, bound))
 
 
 def mark_of(module: torch.nn.Module) -> tuple[str, float] | None:
-    """What `mark` was told: of the module itself, or of the ReLU that was fused into it."""
+    """The arguments of `mark` for the module or for the ReLU that was fused into it; `None` if it is not marked."""
     for part in (module, *module.children()):
         found: tuple[str, float] | None = getattr(part, _BOUND, None)
         if found is not None:
@@ -76,7 +76,7 @@ def mark_of(module: torch.nn.Module) -> tuple[str, float] | None:
 
 
 def fixed_to(bound: float) -> FixedQParamsObserver:
-    """The observer of values from 0 to `bound`."""
+    """An observer with the fixed range 0 to `bound`."""
     return FixedQParamsObserver(  # type: ignore[no-untyped-call]  # torch has no types for it
         scale=bound / _LEVELS, zero_point=0, dtype=torch.quint8, quant_min=0, quant_max=_LEVELS
     )
@@ -92,7 +92,7 @@ _FUNCTIONS: dict[Callable[..., object] | str, tuple[str, str, float | None, floa
     "clamp_": ("min", "max", None, None),
     "clip": ("min", "max", None, None),
 }
-"""Functions and methods that bound values: the names of their bounds, and the defaults of these."""
+"""Functions and methods that bound values: the names of their bounds, and the default values."""
 
 
 def _bounds_of(graph: GraphModule, node: Node) -> tuple[float, float] | None:

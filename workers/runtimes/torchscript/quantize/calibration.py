@@ -1,4 +1,4 @@
-"""Running calibration images through observers, and keeping what the observers found as plain tensors."""
+"""Runs calibration images through observers, and stores the observers' results as plain tensors."""
 
 from collections.abc import Mapping
 
@@ -15,10 +15,10 @@ _SCALE, _ZERO_POINT = ".scale", ".zero_point"
 
 
 class Calibrated(ObserverBase):
-    """An observer that has seen what it had to see.
+    """Replaces an observer after calibration, with a fixed result.
 
-    Histograms are searched for their best range in every call of `calculate_qparams`: with the result in its place,
-    converting takes no time and cannot differ from one time to the next.
+    A histogram observer searches its best range in every call of `calculate_qparams`. With the stored result,
+    converting takes no time and is deterministic.
     """
 
     def __init__(self, of: ObserverBase, scale: torch.Tensor, zero_point: torch.Tensor) -> None:
@@ -36,16 +36,16 @@ class Calibrated(ObserverBase):
         return self.get_buffer("scale"), self.get_buffer("zero_point")
 
     def scale_of_one(self) -> float:
-        """The scale of a value that has one for all channels."""
+        """The scale of a value that is quantized per tensor."""
         return float(self.get_buffer("scale"))
 
     def raise_scale(self, least: float) -> None:
-        """Let the scale be at least so much; 0 stays 0."""
+        """Raise the scale to `least` if it is smaller; with `least` 0 it stays unchanged."""
         self.get_buffer("scale").clamp_(min=least)
 
 
 def check_images(images: Images, example: torch.Tensor) -> None:
-    """Raises `BuildError("bad_calibration")` where `images` cannot calibrate a model that takes `example`."""
+    """Raises `BuildError("bad_calibration")` if `images` cannot calibrate a model that takes `example`."""
     wanted = tuple(example.shape[1:])
     if images.ndim != example.ndim or images.shape[1:] != wanted:
         raise BuildError(
@@ -65,13 +65,13 @@ def check_images(images: Images, example: torch.Tensor) -> None:
 
 
 def observe(module: torch.nn.Module, images: Images, batch: int) -> None:
-    """Show all images to the observers of `module`, in batches; the last one may be smaller."""
+    """Run `module` with its observers on all images, in batches; the last batch may be smaller."""
     for start in range(0, len(images), batch):
         module(torch.from_numpy(images[start : start + batch]))
 
 
 def observers_of(module: torch.nn.Module) -> dict[ObserverBase, list[str]]:
-    """Every observer of values between operators, with all the names that it goes by: some operators share one."""
+    """Every observer of activations, with all its names in `module`: some operators share an observer."""
     found: dict[ObserverBase, list[str]] = {}
     for name, part in module.named_modules(remove_duplicate=False):
         if isinstance(part, ObserverBase) and ".weight_fake_quant" not in name:
@@ -87,7 +87,7 @@ def state_of(module: torch.nn.Module) -> dict[str, torch.Tensor]:
             raise BuildError(
                 "not_quantizable",
                 f"no calibration image reaches {names[0].removesuffix('.activation_post_process')}",
-                "take the part of the model that never runs out of it",
+                "remove the part of the model that never runs",
             )
         scale, zero_point = observer.calculate_qparams()  # type: ignore[no-untyped-call]  # torch has no types for it
         state[names[0] + _SCALE] = scale.detach().clone()
@@ -101,7 +101,7 @@ def _has_seen(observer: ObserverBase) -> bool:
 
 
 def install(module: torch.nn.Module, state: State) -> None:
-    """Put what `state_of` kept in the place of the observers of `module`."""
+    """Replace the observers of `module` by the stored results of `state_of`."""
     for observer, names in observers_of(module).items():
         calibrated = Calibrated(observer, state[names[0] + _SCALE], state[names[0] + _ZERO_POINT])
         for name in names:

@@ -1,4 +1,4 @@
-"""Dynamic int8: the weights of linears, with activations scaled as they come."""
+"""Dynamic int8: quantized weights of linears, with the scales of activations computed at run time."""
 
 import copy
 
@@ -14,24 +14,24 @@ _LINEARS = (torch.nn.Linear, LinearReLU)
 
 
 def prepare_dynamic(model: torch.nn.Module, example: torch.Tensor) -> Prepared:
-    """The model as it is, traceable or not. Raises `BuildError("nothing_to_quantize")`."""
+    """The unchanged model, which need not be traceable. Raises `BuildError("nothing_to_quantize")`."""
     if not any(type(module) in _LINEARS for module in model.modules()):
         raise BuildError(
             "nothing_to_quantize",
-            f"dynamic quantization takes linears, and {type(model).__name__} has none",
+            f"dynamic quantization changes only linears, and {type(model).__name__} has none",
             "use quantization: [static_fx]",
         )
     return Prepared(module=model, fused=(), example=example)
 
 
 def convert_dynamic(prepared: Prepared, scheme: Scheme) -> torch.nn.Module:
-    """The model with int8 linears. The engine must be in force."""
+    """The model with int8 linears. The engine must be set."""
     qconfig = per_channel_dynamic_qconfig if scheme.granularity == "per_channel" else default_dynamic_qconfig
     model: torch.nn.Module = quantize_dynamic(  # type: ignore[no-untyped-call]  # torch has no types for it
         copy.deepcopy(prepared.module), dict.fromkeys(_LINEARS, qconfig)
     )
     for module in model.modules():
-        # torch's encoder reads the weights of its linears as tensors where it takes its fast path.
+        # The fast path of torch's encoder reads the weights of its linears as tensors, so it is disabled.
         if isinstance(module, torch.nn.TransformerEncoderLayer):
             module.activation_relu_or_gelu = 0
         elif isinstance(module, torch.nn.TransformerEncoder):

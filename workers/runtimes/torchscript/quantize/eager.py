@@ -1,7 +1,7 @@
-"""Static int8 in eager mode, on the user's own network: what one writes into the model by hand, found in its graph.
+"""Static int8 in eager mode, for an unchanged network: the usual manual changes are made in its graph.
 
-torch's recipe for eager mode asks for `QuantStub` and `DeQuantStub` around what is to be int8, for `FloatFunctional`
-in the place of `+`, `*` and `torch.cat`, and for a list of what to fuse
+torch's recipe for eager mode requires `QuantStub` and `DeQuantStub` around int8 parts, `FloatFunctional` instead of
+`+`, `*` and `torch.cat`, and a list of modules to fuse
 (https://docs.pytorch.org/docs/stable/quantization.html, "Eager Mode Quantization").
 """
 
@@ -36,7 +36,7 @@ _INT8: tuple[type[nn.Module], ...] = (
     *(intrinsic.ConvReLU1d, intrinsic.ConvReLU2d, intrinsic.ConvReLU3d, intrinsic.LinearReLU),
     *(nn.BatchNorm2d, nn.BatchNorm3d, intrinsic.BNReLU2d, intrinsic.BNReLU3d, nn.Hardswish),
 )
-"""Modules that torch swaps for int8 ones."""
+"""Modules that torch replaces by int8 modules."""
 
 _EITHER_MODULES: tuple[type[nn.Module], ...] = (
     *(nn.ReLU, nn.Hardsigmoid, nn.Sigmoid, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
@@ -51,14 +51,14 @@ _EITHER: frozenset[Callable[..., object] | str] = frozenset(
         *("size", "dim", getattr, operator.getitem),
     )
 )
-"""Operators that answer in the kind of tensor that they are given; sigmoids have a fixed scale for int8."""
+"""Operators whose output is int8 if their input is, else float; sigmoids have a fixed scale for int8."""
 
 _ADD = frozenset((operator.add, operator.iadd, torch.add, "add", "add_"))
 _MULTIPLY = frozenset((operator.mul, operator.imul, torch.mul, "mul", "mul_"))
 
 
 def prepare_eager(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
-    """Fuse, put stubs where float meets int8, and let torch insert observers."""
+    """Fuse, insert stubs between float and int8 parts, and let torch insert observers."""
     graph = copy.deepcopy(symbolic(model))
     check_foldable(graph)
     rewrite_bounds(graph, set())
@@ -75,7 +75,7 @@ def prepare_eager(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
 
 
 def convert_eager(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.Module:
-    """The int8 model. The engine must be in force."""
+    """The int8 model. The engine must be set."""
     module = copy.deepcopy(prepared.module)
     assert isinstance(module, GraphModule)
     install(module, state)
@@ -89,7 +89,7 @@ def convert_eager(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.
 
 
 class _Stubs:
-    """One walk over a graph in its order, that knows of every value whether it is int8 by then."""
+    """Inserts stubs in one pass over a graph, in order, and records which values are int8."""
 
     def __init__(self, graph: GraphModule, scheme: Scheme) -> None:
         self.graph = graph
@@ -99,15 +99,15 @@ class _Stubs:
         self.qconfig = default
         self.transposed = QConfig(activation=default.activation, weight=default_weight_observer)  # type: ignore[no-untyped-call]  # torch has no types for it
         self.int8: set[Node] = set()
-        self.other: dict[Node, Node] = {}
-        """Of a value, the same value on the other side of a stub."""
-        self.gone: set[Node] = set()
-        """ReLUs that went into the addition before them."""
+        self.behind_stub: dict[Node, Node] = {}
+        """By value, the same value after its stub."""
+        self.fused: set[Node] = set()
+        """ReLUs that were fused into the addition before them."""
 
     def insert(self) -> GraphModule:
         """Raises `BuildError("not_quantizable")`."""
         for node in list(self.graph.graph.nodes):
-            if node in self.gone:
+            if node in self.fused:
                 continue
             kind = self._kind(node)
             if kind == "either":
@@ -122,7 +122,7 @@ class _Stubs:
         return self.graph
 
     def _kind(self, node: Node) -> str:
-        """Which tensors the operator takes: `int8`, `float` or `either`."""
+        """The input type of the operator: `int8`, `float` or `either`."""
         if has_wrong_kernel(self.graph, node, self.engine) or self._becomes_bounded(node):
             return "float"
         if node.op in ("call_function", "call_method") and self._becomes_module(node):
@@ -136,7 +136,7 @@ class _Stubs:
         return "either" if type(module) in _EITHER_MODULES else "float"
 
     def _becomes_bounded(self, node: Node) -> bool:
-        """A marked ReLU that was fused into nothing has no scale of its own: it becomes what it stands for."""
+        """Replace a marked ReLU that was not fused by the original operator, as it has no scale of its own."""
         module = self.graph.get_submodule(str(node.target)) if node.op == "call_module" else None
         if type(module) is not nn.ReLU or (bounded := mark_of(module)) is None:
             return False
@@ -144,9 +144,9 @@ class _Stubs:
         return True
 
     def _becomes_module(self, node: Node) -> bool:
-        """Arithmetic between int8 tensors.
+        """Replace arithmetic between int8 tensors by a module.
 
-        Where one is float by then, the result stays float: rounding the residual stream of a transformer, which comes
+        If one of them is float, the result stays float: rounding the residual stream of a transformer, which comes
         from LayerNorm and attention, costs 12 dB on a small ViT and saves no time.
         """
         tensors = node.all_input_nodes
@@ -180,11 +180,11 @@ class _Stubs:
             mark(fused, *bounded)
         user.replace_all_uses_with(node)
         self.graph.graph.erase_node(user)
-        self.gone.add(user)
+        self.fused.add(user)
         return fused
 
     def _feed(self, node: Node, source: Node, int8: bool) -> None:
-        """Let `node` read `source` in the kind of tensor that it takes."""
+        """Let `node` read `source` as int8 or float, through a stub if necessary."""
         if (source in self.int8) == int8:
             return
         if not _is_tensor(source):
@@ -195,19 +195,19 @@ class _Stubs:
                     "use quantization: [static_fx]",
                 )
             return
-        if source not in self.other:
+        if source not in self.behind_stub:
             stub, name = (QuantStub, "quantize") if int8 else (DeQuantStub, "dequantize")
             self.graph.add_submodule(f"{name}_{source.name}", stub(self.qconfig))
             with self.graph.graph.inserting_after(source):
-                self.other[source] = self.graph.graph.call_module(f"{name}_{source.name}", (source,))
-            self.other[source].meta = dict(source.meta)
+                self.behind_stub[source] = self.graph.graph.call_module(f"{name}_{source.name}", (source,))
+            self.behind_stub[source].meta = dict(source.meta)
             if int8:
-                self.int8.add(self.other[source])
-        node.replace_input_with(source, self.other[source])
+                self.int8.add(self.behind_stub[source])
+        node.replace_input_with(source, self.behind_stub[source])
 
 
 def _observe(module: nn.Module, qconfig: QConfig) -> None:
-    """As torch asks for it: an attribute that `prepare` hands down to what is inside."""
+    """Set the qconfig as torch expects it: an attribute that `prepare` passes to inner modules."""
     module.__dict__["qconfig"] = qconfig
 
 

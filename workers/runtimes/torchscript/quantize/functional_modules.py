@@ -1,4 +1,4 @@
-"""What eager mode takes modules for: arithmetic between tensors, so that it is observed, and the step to int8."""
+"""Modules for eager mode: arithmetic between tensors, which can then be observed, and quantization."""
 
 import torch
 from torch.ao.nn.quantized import FloatFunctional
@@ -42,7 +42,7 @@ class Concatenate(torch.nn.Module):
 
 
 class Quantize(torch.nn.Module):
-    """torch's own keeps scale and zero point as tensors, which a trace reads as decisions by data."""
+    """Quantizes with Python numbers. torch's module uses tensors, so a trace reports data-dependent control flow."""
 
     def __init__(self, scale: float, zero_point: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""int8 in FX graph mode: static, and the graph that quantization-aware training works on."""
+"""int8 in FX graph mode: static quantization, and the graph for quantization-aware training."""
 
 import copy
 from collections import defaultdict
@@ -23,7 +23,7 @@ _LEAVES = PrepareCustomConfig().set_non_traceable_module_classes([FloatOnly])
 
 
 def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
-    """Insert observers into the model's graph; what no kernel does right stays float."""
+    """Insert observers into the model's graph. Operators without a correct kernel stay float."""
     graph = symbolic(model)
     check_foldable(graph)
     keep: set[str] = set()
@@ -33,9 +33,9 @@ def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
         if scheme.method == "qat":
             rewritten, folded = fold(rewritten)
         keep_float(rewritten, scheme.engine)
-        # Traced as prepare_fx does first: both graphs then name their nodes alike.
+        # Traced as in prepare_fx, so that both graphs have equal node names.
         before = GraphModule(rewritten, QuantizationTracer([], [FloatOnly]).trace(rewritten))
-        # It fuses by itself, and cannot take what is fused already (it looks into ConvReLU2d).
+        # It fuses by itself, and cannot process modules that are already fused (it traces into ConvReLU2d).
         insert = prepare_qat_fx if scheme.method == "qat" else prepare_fx
         prepared = insert(copy.deepcopy(rewritten), qconfig_mapping(scheme), (example,), _LEAVES)
         refused = _fix_scales(prepared, _marks(before, prepared))
@@ -46,7 +46,7 @@ def prepare_graph(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor)
 
 
 def convert_graph(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.Module:
-    """The int8 graph. The engine must be in force."""
+    """The int8 graph. The engine must be set."""
     graph = copy.deepcopy(prepared.module)
     assert isinstance(graph, GraphModule)
     install(graph, state)
@@ -58,9 +58,9 @@ def convert_graph(prepared: Prepared, state: State, scheme: Scheme) -> torch.nn.
 
 
 def _marks(before: GraphModule, prepared: GraphModule) -> dict[str, tuple[str, float]]:
-    """What marked ReLUs stand for, by the name of the node in `prepared` that answers for them.
+    """The marks of ReLUs, by the name of the node in `prepared` that computes their output.
 
-    The ReLU itself, or what it was fused into; the module there may be a new one, which knows nothing of the ReLU.
+    It is the ReLU itself, or the node that it was fused into, whose module may be a new one without the mark.
     """
     there = {node.name for node in prepared.graph.nodes}
     marks: dict[str, tuple[str, float]] = {}
@@ -76,8 +76,8 @@ def _marks(before: GraphModule, prepared: GraphModule) -> dict[str, tuple[str, f
 def _fix_scales(prepared: GraphModule, marks: dict[str, tuple[str, float]]) -> set[str]:
     """Fix the observers of marked ReLUs to their bound. Returns the ReLUs for which that is not possible.
 
-    Operators such as concatenation and pooling share one observer between input and output. Its range may be cut to
-    0 ... bound only if nothing else could notice.
+    Operators such as concatenation and pooling share one observer for input and output. Its range may be reduced to
+    0 ... bound only if that changes no other value.
     """
     modules = dict(prepared.named_modules(remove_duplicate=False))
     slots = observers_of(prepared)
@@ -101,13 +101,13 @@ def _fix_scales(prepared: GraphModule, marks: dict[str, tuple[str, float]]) -> s
         for name in slots[observer]:
             prepared.set_submodule(name, fixed_to(bound))
     every = {name for name, _ in marks.values()}
-    return refused | (every - seen)  # a ReLU that nothing observes would lose its bound
+    return refused | (every - seen)  # a ReLU without an observer would lose its bound
 
 
 def _range_is_free(
     node: Node, bound: float, marks: dict[str, tuple[str, float]], modules: dict[str, torch.nn.Module]
 ) -> bool:
-    """Whether cutting the range of what `node` observes to 0 ... bound changes no answer."""
+    """Whether the range of the value that `node` observes can be reduced to 0 ... bound without changing outputs."""
     value = node.all_input_nodes[0]
     if value.name in marks:
         return True

@@ -1,4 +1,4 @@
-"""What `prepare` hands on."""
+"""The result of `prepare`."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ import torch
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Prepared:
-    """A model with observers. Calibrating and converting leave it as it is, so that variants can share it."""
+    """A model with observers. Calibrating and converting do not change it, so variants can share it."""
 
     module: torch.nn.Module
     fused: tuple[str, ...]
-    """What was fused, in order: `features.0.0 + features.0.1`."""
+    """The fused groups, in order: `features.0.0 + features.0.1`."""
     example: torch.Tensor
-    """(B, C, H, W), float: what the converted model is tried on."""
+    """(B, C, H, W), float: the input for a test run of the converted model."""

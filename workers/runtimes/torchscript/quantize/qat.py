@@ -1,12 +1,13 @@
-"""Quantization-aware training: a short fine-tune of what static int8 gives, towards the fp32 model's own answers.
+"""Quantization-aware training: fine-tunes the static int8 model for a few steps towards the fp32 model's logits.
 
-* Batch norms are folded before the first step, so their statistics never move: with a few steps on a few images they
-  would only get worse. Nagel et al., "A White Paper on Neural Network Quantization" (arXiv 2106.08295), 4.2.1.
-* It starts from the scales of the static calibration, which stay fixed: the white paper's 4.4 finds that a good
-  post-training start is worth many steps, and Krishnamoorthi (arXiv 1806.08342, 3.2) fine-tunes from the float model.
-* The loss is the distance from the logits of the fp32 model: it takes no labels, and it is what a build is judged by
+* Batch norms are folded before the first step, so their statistics do not change: with a few steps on a few images
+  they would only get worse. Nagel et al., "A White Paper on Neural Network Quantization" (arXiv 2106.08295), 4.2.1.
+* It starts with the scales of the static calibration, which stay fixed: the white paper's 4.4 finds that a good
+  post-training start saves many steps, and Krishnamoorthi (arXiv 1806.08342, 3.2) fine-tunes from the float model.
+* The loss is the distance from the logits of the fp32 model: it needs no labels, and it is the criterion for builds
   (SQNR). Distilling into a quantized network: Polino et al. (arXiv 1802.05668), Mishra and Marr (arXiv 1711.05852).
-* Rounding passes gradients straight through, as Jacob et al. (arXiv 1712.05877) do; the learning rate falls to 0.
+* Gradients of rounding use the straight-through estimator, as in Jacob et al. (arXiv 1712.05877); the learning rate
+  falls to 0.
 """
 
 import numpy as np
@@ -21,16 +22,16 @@ from workers.runtimes.torchscript.fuse import fuse
 from workers.runtimes.torchscript.quantize.calibration import State, observers_of
 
 _LEARNING_RATE = 3e-5
-"""Adam's. MobileNetV2 on digits gains 2.0 dB with it, 1.5 with 1e-4, and loses 1 to 8 with more."""
+"""Of Adam. MobileNetV2 on digits gains 2.0 dB with it, 1.5 with 1e-4, and loses 1 to 8 with higher rates."""
 _HELD_OUT = 5
 _BATCH = 16
 _STEPS = 100
 _PIXELS = 100 * 16 * 64 * 64
-"""All steps together see at most so many pixels: 100 steps of 16 images of 64x64, 8 of 224x224."""
+"""The maximal number of pixels in all steps: 100 steps of 16 images of 64x64, 8 of 224x224."""
 
 
 class Rounded(torch.nn.Module):
-    """What the kernels do to activations, in float: fixed scale and zero point, 0 to 255."""
+    """Simulates the kernels' rounding of activations in float: fixed scale and zero point, 0 to 255."""
 
     def __init__(self, observer: ObserverBase) -> None:
         super().__init__()
@@ -42,9 +43,9 @@ class Rounded(torch.nn.Module):
 
 
 def fold(graph: GraphModule) -> tuple[GraphModule, tuple[str, ...]]:
-    """Fold batch norms into what is before them; what else was fused is taken apart again, for prepare_qat_fx to fuse.
+    """Fold batch norms into the layers before them, and undo all other fusions, because prepare_qat_fx fuses by itself.
 
-    Returns the new graph and what `fuse` says.
+    Returns the new graph and the fused groups of `fuse`.
     """
     graph, fused = fuse(graph)
     for name, module in list(graph.named_modules()):
@@ -54,15 +55,15 @@ def fold(graph: GraphModule) -> tuple[GraphModule, tuple[str, ...]]:
 
 
 def without_rounding(module: torch.nn.Module) -> None:
-    """Let `module` compute in float while its observers look."""
+    """Let `module` compute in float, with active observers."""
     module.apply(disable_fake_quant)
 
 
 def fine_tune(module: torch.nn.Module, images: Images, reference: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """Parameters of `module`, calibrated, after a few steps towards what `reference` answers to `images` (N, C, H, W).
+    """Parameters of the calibrated `module` after some steps towards the logits of `reference` on `images`.
 
-    Deterministic on one thread. A fifth of the images is not trained on: where the parameters before, those of static
-    int8, answer these better, nothing is changed.
+    Deterministic on one thread. A fifth of the images is held out from training: if the original parameters, those of
+    static int8, are better on these images, they are returned.
     """
     for observer, names in observers_of(module).items():
         rounded = Rounded(observer)
@@ -72,17 +73,17 @@ def fine_tune(module: torch.nn.Module, images: Images, reference: torch.nn.Modul
     inputs = torch.from_numpy(images)
     with torch.no_grad():
         targets = torch.cat([reference(part) for part in torch.split(inputs, _BATCH)])
-        judges = slice(-max(1, len(inputs) // _HELD_OUT), None)
-        before, error_before = _parameters(module), _error(module, inputs[judges], targets[judges])
-    trained = slice(None, judges.start if len(inputs) > 1 else None)
+        held_out = slice(-max(1, len(inputs) // _HELD_OUT), None)
+        before, error_before = _parameters(module), _error(module, inputs[held_out], targets[held_out])
+    trained = slice(None, held_out.start if len(inputs) > 1 else None)
     with torch.enable_grad():
         _train(module, inputs[trained], targets[trained])
     with torch.no_grad():
-        return _parameters(module) if _error(module, inputs[judges], targets[judges]) < error_before else before
+        return _parameters(module) if _error(module, inputs[held_out], targets[held_out]) < error_before else before
 
 
 def load_parameters(module: torch.nn.Module, state: State) -> None:
-    """Put what `fine_tune` found into a module that was prepared alike."""
+    """Load the result of `fine_tune` into an equally prepared module."""
     for name, parameter in module.named_parameters():
         parameter.data.copy_(state[name])
 

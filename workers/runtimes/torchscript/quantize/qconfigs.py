@@ -1,4 +1,4 @@
-"""Which observers an engine asks for, and which of its kernels to keep away from."""
+"""The observers for each engine, and the engine's wrong kernels, which must not be used."""
 
 import warnings
 from typing import Any
@@ -31,19 +31,19 @@ _TRANSPOSED = (
 )
 
 _SEVEN_BITS = {"quant_min": -64, "quant_max": 64}
-"""Of weights: 255 * 64 * 2 fits into 16 bits, whatever the activations are. torch's own reduced range leaves weights as
-they are and gives activations 7 bits, which those of a ReLU6 and those outside of the calibrated range exceed."""
+"""Of weights: 255 * 64 * 2 fits into 16 bits, for all activations. torch's own reduced range does not change weights
+and gives activations 7 bits, which those of a ReLU6 and those outside of the calibrated range exceed."""
 
 
 def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
-    """torch's own mapping of the engine, with weights as the scheme says; `qat` observes weights in every step.
+    """torch's own mapping for the engine, with weights as in the scheme; `qat` observes weights in every step.
 
-    A transposed convolution has one scale for its weights: no engine has more (QNNPACK refuses grouped ones). Only
-    QNNPACK's answers are right (see `has_wrong_kernel`), and only its sums do not saturate whatever the weights are:
-    under the others one that is called as a function stays float, as the modules do.
+    A transposed convolution is quantized per tensor: no engine supports more (QNNPACK refuses grouped ones). Only
+    QNNPACK's results are correct (see `has_wrong_kernel`), and only its sums never saturate. For other engines,
+    transposed convolutions that are called as functions stay float, like the modules.
     """
     with warnings.catch_warnings():
-        # onednn warns of processors without VNNI: the plan gives these a reduced range.
+        # onednn warns on processors without VNNI, for which the plan sets a reduced range.
         warnings.simplefilter("ignore", UserWarning)
         mapping = get_default_qconfig_mapping(scheme.engine)
     default = mapping.global_qconfig
@@ -60,12 +60,12 @@ def qconfig_mapping(scheme: Scheme) -> QConfigMapping:
 
 
 def weight_observer(scheme: Scheme) -> Any:
-    """The observer (of `qat`: the fake quantization) of weights, as a factory."""
+    """A factory for the observer of weights (for `qat`: the fake quantization)."""
     per_channel = scheme.granularity == "per_channel"
     if scheme.method != "qat":
         usual = default_per_channel_weight_observer if per_channel else default_weight_observer
         return usual.with_args(**_SEVEN_BITS) if scheme.reduced_range else usual
-    # The average over one step is the step itself: weights are rounded as `convert` will round them.
+    # With the constant 1 there is no averaging: weights are rounded as in `convert`.
     observer = MovingAveragePerChannelMinMaxObserver if per_channel else MovingAverageMinMaxObserver
     return FakeQuantize.with_args(  # type: ignore[no-untyped-call]  # torch has no types for it
         observer=observer,
@@ -77,7 +77,7 @@ def weight_observer(scheme: Scheme) -> Any:
 
 
 def keep_float(graph: GraphModule, engine: str) -> None:
-    """Put what the engine has no right kernel for behind a type that nothing quantizes, in place."""
+    """Keep operators without a correct kernel of the engine in float, by wrapping them in `FloatOnly`, in place."""
     for node in list(graph.graph.nodes):
         if has_wrong_kernel(graph, node, engine):
             operator = _operator(graph, node)
@@ -88,15 +88,15 @@ def keep_float(graph: GraphModule, engine: str) -> None:
 
 
 def has_wrong_kernel(graph: GraphModule, node: Node, engine: str) -> bool:
-    """Whether the engine's int8 kernel for the operator answers wrong, or does not exist.
+    """Whether the engine's int8 kernel for the operator is wrong or missing.
 
-    Tried with torch 2.12.1 against float arithmetic on the same quantized tensors, in units of the result:
+    Tested with torch 2.12.1 against float arithmetic on the same quantized tensors, in units of the result:
 
     * PReLU: up to 101 off under every engine
     * x86 and onednn, transposed convolution: 201 off with kernel 2 and stride 2; with output padding onednn refuses,
       with a scale per channel x86 does, and in onednn the process dies
-    * QNNPACK, average pooling: counts padding (70 off) and divides by the kernel's size, whatever the pool says
-    * batch norm without statistics: there is none
+    * QNNPACK, average pooling: counts padding (70 off) and divides by the kernel's size, ignoring the arguments
+    * batch norm without statistics: no kernel
     """
     operator = _operator(graph, node)
     match operator:

@@ -1,4 +1,4 @@
-"""The three steps, for every method."""
+"""The three steps of quantization, for every method."""
 
 import copy
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from workers.runtimes.torchscript.scheme import Scheme
 def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Prepared:
     """Put observers into a copy of the fp32 `model` (eval mode), which takes `example` (B, C, H, W).
 
-    Deterministic and quick. Raises `BuildError`: `not_traceable`, `not_fusable`, `nothing_to_quantize`,
+    Deterministic and fast. Raises `BuildError`: `not_traceable`, `not_fusable`, `nothing_to_quantize`,
     `already_quantized` or `not_quantizable`.
     """
     _refuse_quantized(model)
@@ -35,16 +35,16 @@ def prepare(model: torch.nn.Module, scheme: Scheme, example: torch.Tensor) -> Pr
     except BuildError:
         raise
     except Exception as error:
-        raise _failed(scheme, "takes the model apart", error) from error
+        raise _failed(scheme, "cannot prepare the model", error) from error
 
 
 def calibrate(
     prepared: Prepared, calibration: Images, scheme: Scheme, batch: int, reference: torch.nn.Module | None
 ) -> dict[str, torch.Tensor]:
-    """What the model's int8 form takes beside `prepared`: tensors that `torch.load(weights_only=True)` can read.
+    """The tensors that `convert` needs beside `prepared`; `torch.load(weights_only=True)` can read them.
 
-    Static methods show the images (N, C, H, W) to the observers, `batch` at a time; `dynamic` needs nothing; `qat`
-    then fine-tunes the weights towards `reference`, the fp32 eager model, which the others do without.
+    Static methods run the images (N, C, H, W) through the observers in batches of `batch`; `dynamic` needs nothing;
+    `qat` then fine-tunes the weights towards `reference`, the fp32 eager model, which only it needs.
     Raises `BuildError`: `bad_calibration` or `not_quantizable`.
     """
     if scheme.method == "dynamic":
@@ -67,9 +67,9 @@ def calibrate(
 
 
 def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Scheme) -> torch.nn.Module:
-    """The int8 model, float in and out; the same to the bit for the same `state`.
+    """The int8 model with float input and output; bit-identical for the same `state`.
 
-    `scheme.engine` must be in force, for it packs the weights. Raises `BuildError`: `engine_not_in_force` or
+    `scheme.engine` must be set, because it packs the weights. Raises `BuildError`: `engine_not_in_force` or
     `not_quantizable`.
     """
     if torch.backends.quantized.engine != scheme.engine:
@@ -86,7 +86,7 @@ def convert(prepared: Prepared, state: Mapping[str, torch.Tensor], scheme: Schem
                 converted = eager.convert_eager(prepared, state, scheme)
             case _:
                 converted = fx.convert_graph(prepared, state, scheme)
-        converted(prepared.example)  # what has no quantized kernel is found here, and not on a phone
+        converted(prepared.example)  # finds missing quantized kernels here, not on a phone
     except BuildError:
         raise
     except Exception as error:

@@ -1,1 +1,1 @@
-"""The Python runner: a process that loads one artifact, and times or evaluates it. `python -m` it; see `main`."""
+"""The Python runner: a program that loads one artifact, and times or evaluates it. Run with `python -m`; see `main`."""

@@ -1,4 +1,4 @@
-"""Backends other than the CPU: the library that a host evaluates them with, and what they say when they fail."""
+"""Backends other than the CPU: their reference libraries on a host, and the meaning of their errors."""
 
 import ctypes
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.runtimes.torchscript.runner.events import GiveUp
-from workers.runtimes.torchscript.runner.load import last_words
+from workers.runtimes.torchscript.runner.load import main_message
 
 NNAPI_LIBRARY = "libneuralnetworks.so"
 _MEANING = {
@@ -21,14 +21,14 @@ _MEANING = {
     9: "unavailable device",
 }
 """ANEURALNETWORKS_* result codes (NeuralNetworks.h)."""
-# Of our reference library, and of no real one: why its last call failed.
+# Only our reference library has this function: it returns why the last call failed.
 _REFERENCE_REASON = "edgesweep_reference_last_error"
 
 
 def prepare(backend: str, reference: str | None) -> None:
-    """Before the model is loaded: have what `backend` runs on, which `reference` stands in for on a host.
+    """Load the library of `backend`, or on a host its `reference`. Call it before the model is loaded.
 
-    Raises `GiveUp`: `backend_missing` where there is nothing, `bad_reference` where the library cannot be used.
+    Raises `GiveUp`: `backend_missing` if there is no library, `bad_reference` if the reference cannot be used.
     """
     if backend == "cpu":
         return
@@ -58,14 +58,14 @@ def _load_reference(backend: str, reference: str) -> None:
             torch.ops.load_library(reference)  # type: ignore[no-untyped-call]  # torch has no types for it
             return
         ctypes.CDLL(str(Path(reference).resolve()), mode=ctypes.RTLD_GLOBAL)
-        # Torch opens it by name, and finds what is loaded already only under that name.
+        # Torch opens the library by this name, and a loaded library is found only under its own name.
         ctypes.CDLL(NNAPI_LIBRARY)
     except (OSError, RuntimeError) as error:
-        raise GiveUp("bad_reference", f"{reference} can not stand in for {backend}: {last_words(error)}") from error
+        raise GiveUp("bad_reference", f"{reference} can not stand in for {backend}: {main_message(error)}") from error
 
 
 def as_on_device(backend: str, model: Any) -> Any:
-    """The loaded `model` on a host's reference as it answers on the device: Metal computes in fp16."""
+    """The loaded `model` with the arithmetic of the device on a host's reference: Metal computes in fp16."""
     if backend != "metal":
         return model
     from workers.runtimes.torchscript.metal import round_to_half
@@ -74,26 +74,26 @@ def as_on_device(backend: str, model: Any) -> Any:
 
 
 def failure(backend: str, error: Exception) -> tuple[str, str]:
-    """Kind and message of what a `forward` raised."""
-    told, text = str(error), last_words(error)
-    if "can't allocate memory" in told:
+    """Kind and message for an error of `forward`."""
+    full, text = str(error), main_message(error)
+    if "can't allocate memory" in full:
         return "out_of_memory", text
     if backend != "nnapi":
         return "run_failed", text
-    # Compilation happens in the first forward. The lite interpreter shows no source lines, so what failed decides.
-    compiling = re.search(r"nnapi_model_loader|nnapi_\.|\b(?:Model|Compilation)_|comp\w*\)?\.init2?\(", told)
+    # Compilation happens in the first forward. The lite interpreter prints no source lines, so look for class names.
+    compiling = re.search(r"nnapi_model_loader|nnapi_\.|\b(?:Model|Compilation)_|comp\w*\)?\.init2?\(", full)
     if code := re.search(r"(?:NNAPI returned error:|failed with error) (\d+)", text):
         text += f" ({meaning(int(code[1]))})"
     return ("nnapi_compile_failed" if compiling else "nnapi_run_failed"), text
 
 
 def meaning(code: int) -> str:
-    """NNAPI's own word for a result code."""
+    """The meaning of a result code of NNAPI."""
     return _MEANING.get(code, "a code that NeuralNetworks.h does not have") + _reason()
 
 
 def _reason() -> str:
-    """What the reference library says of the last call that failed in this thread; nothing elsewhere."""
+    """The reference library's reason for the last failed call of this thread; empty for other libraries."""
     try:
         last_error = getattr(ctypes.CDLL(NNAPI_LIBRARY), _REFERENCE_REASON)
     except (OSError, AttributeError):

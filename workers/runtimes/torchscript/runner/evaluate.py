@@ -1,4 +1,4 @@
-"""Evaluates an artifact: its logits on every image, written to a file."""
+"""Evaluates an artifact: writes its logits for all images to a file."""
 
 import argparse
 import ctypes
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
-    """All images of `--eval-inputs` in batches of `--input-dims`, the last one filled up with its last image.
+    """All images of `--eval-inputs` in batches of `--input-dims`; the last batch is padded with its last image.
 
-    Without numpy, which an old torch may have none of. Raises `GiveUp`: `bad_eval_inputs`, `bad_output`,
+    Does not use numpy, which may be missing beside an old torch. Raises `GiveUp`: `bad_eval_inputs`, `bad_output`,
     `eval_outputs_not_written`.
     """
     import torch
@@ -30,7 +30,7 @@ def evaluate(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
         kept = len(part)
         if kept < batch:
             part = torch.cat([part, part[-1:].expand(batch - kept, *part.shape[1:])])
-        # Copied: a model may write into its input, and the file is only mapped.
+        # Copied, because a model may write into its input, which is a mapped file.
         x = as_given(part.clone(), given.memory_format, given.input_scale, given.input_zero_point)
         started = time.perf_counter_ns()
         answer = model(x)

@@ -1,10 +1,10 @@
-"""How the runner speaks: one JSON object per line, read by `report`. Standard library only."""
+"""The runner's output: one JSON object per line, parsed by `report`. Standard library only."""
 
 import json
 from typing import IO
 
 
-class GiveUp(Exception):  # noqa: N818  # not an error of ours: the last line of the report
+class GiveUp(Exception):  # noqa: N818  # becomes the last line of the report
     """Ends the run with an `error` line."""
 
     def __init__(self, kind: str, message: str) -> None:

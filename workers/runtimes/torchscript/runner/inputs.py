@@ -1,4 +1,4 @@
-"""What the runner feeds the model."""
+"""The runner's inputs for the model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def as_given(
     x: "torch.Tensor", memory_format: str, scale: float | None = None, zero_point: int | None = None
 ) -> "torch.Tensor":
-    """A float tensor in the model's layout, quantized to quint8 where there are a scale and a zero point."""
+    """A float tensor in the model's layout, quantized to quint8 if a scale and a zero point are given."""
     import torch
 
     x = x.contiguous(memory_format=getattr(torch, memory_format))
@@ -22,7 +22,7 @@ def as_given(
 
 
 def bundled_input(model: Any, index: int) -> tuple["torch.Tensor", ...]:
-    """Arguments number `index` (from 0) of those that the file carries, as `--use_bundled_input` of stock tools.
+    """The input with `index` (from 0) of those bundled in the file, as `--use_bundled_input` of stock tools.
 
     Raises `GiveUp("no_bundled_input")`.
     """
@@ -43,7 +43,7 @@ def bundled_input(model: Any, index: int) -> tuple["torch.Tensor", ...]:
 
 
 def images_of(path: str, shape: tuple[int, ...]) -> "torch.Tensor":
-    """(N, *shape) float32, mapped from a file of little-endian floats. Raises `GiveUp("bad_eval_inputs")`."""
+    """(N, *shape) float32, memory-mapped from a file of little-endian floats. Raises `GiveUp("bad_eval_inputs")`."""
     import torch
 
     count = 1

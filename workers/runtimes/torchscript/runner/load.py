@@ -1,4 +1,4 @@
-"""Loads one artifact, and says why where it cannot: above all, whether the artifact is newer than this runtime."""
+"""Loads one artifact, or reports why that is not possible, above all if the artifact is newer than this runtime."""
 
 import re
 import time
@@ -17,7 +17,7 @@ NO_CLASS = re.compile(r"Unknown type name '__torch__\.torch\.classes\.([\w.]+)'"
 
 
 def choose_engine(engine: str) -> None:
-    """Before loading: the engine in force then decides the kernels. Raises `GiveUp("engine_missing")`."""
+    """Set the quantized engine. Call it before loading, which chooses kernels. Raises `GiveUp("engine_missing")`."""
     import torch
 
     if engine == "none":
@@ -29,7 +29,7 @@ def choose_engine(engine: str) -> None:
 
 
 def versions_known() -> tuple[int, int | None]:
-    """The highest file version and bytecode version that this torch reads; Python cannot ask it for the latter."""
+    """The highest file and bytecode version that this torch reads. The latter is only in its C++ header."""
     import torch
 
     header = Path(torch.__file__).parent / "include" / "caffe2" / "serialize" / "versions.h"
@@ -40,8 +40,8 @@ def versions_known() -> tuple[int, int | None]:
     return torch._C._get_max_operator_version(), int(found[1], 16) if found else None
 
 
-def look(path: str, backend: str) -> Archive:
-    """What the file is. Raises `GiveUp`: `no_model`, `load_failed`, `wrong_format` or `wrong_backend`."""
+def inspect(path: str, backend: str) -> Archive:
+    """The file's checked properties. Raises `GiveUp`: `no_model`, `load_failed`, `wrong_format` or `wrong_backend`."""
     file = Path(path)
     if not file.is_file():
         raise GiveUp("no_model", f"there is no file {path}")
@@ -58,9 +58,9 @@ def look(path: str, backend: str) -> Archive:
 
 
 def load(path: str, found: Archive) -> tuple[Any, int]:
-    """The model in the interpreter of its format, and the nanoseconds that it took.
+    """The model in the interpreter of its format, and its load time in nanoseconds.
 
-    Raises `GiveUp`: `runtime_skew` where this runtime lacks what the artifact needs, else `load_failed`.
+    Raises `GiveUp`: `runtime_skew` if this runtime lacks something that the artifact needs, else `load_failed`.
     """
     import torch
     from torch.jit import mobile
@@ -76,13 +76,13 @@ def load(path: str, found: Archive) -> tuple[Any, int]:
         return model, time.perf_counter_ns() - started
     except MemoryError:
         raise
-    except Exception as error:  # a damaged file makes torch raise anything
+    except Exception as error:  # torch raises any exception on a damaged file
         skew = _skew(found, str(error))
-        raise GiveUp(*(("runtime_skew", skew) if skew else ("load_failed", last_words(error)))) from error
+        raise GiveUp(*(("runtime_skew", skew) if skew else ("load_failed", main_message(error)))) from error
 
 
-def _skew(found: Archive, told: str) -> str | None:
-    """What this runtime lacks, from what torch said when it refused the artifact; `None` where it lacks nothing."""
+def _skew(found: Archive, message: str) -> str | None:
+    """The feature that this runtime lacks, from torch's error message; `None` for other errors."""
     import torch
 
     runtime = f"this runtime (torch {torch.__version__})"
@@ -91,22 +91,22 @@ def _skew(found: Archive, told: str) -> str | None:
         highest = read[what]
         if version is not None and highest is not None and version > highest:
             return f"the artifact has {what} version {version}, {runtime} reads up to {highest}; {WAY_OUT}"
-    missing = UNKNOWN_OPERATOR.findall(told)
-    for names in OPERATORS_NOT_FOUND.findall(told):
+    missing = UNKNOWN_OPERATOR.findall(message)
+    for names in OPERATORS_NOT_FOUND.findall(message):
         missing += [name.strip() for name in names.split(",")]
     if missing:
         return f"{runtime} has no operator {', '.join(missing)}; {WAY_OUT}, or use another operator in the model"
-    if operators := OTHER_ARGUMENTS.findall(told):
+    if operators := OTHER_ARGUMENTS.findall(message):
         return f"{runtime} knows {operators[0]} with other arguments; {WAY_OUT}, or use another operator in the model"
-    if classes := NO_CLASS.findall(told):
+    if classes := NO_CLASS.findall(message):
         return f"{runtime} has no class {classes[0]}; {WAY_OUT}, or build without it (optimize: [false])"
     return None
 
 
-def last_words(error: Exception) -> str:
-    """torch ends a long story of source lines with what happened; other messages begin with it."""
+def main_message(error: Exception) -> str:
+    """The line with the actual error: in torch's messages after many source lines, in others the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
         return type(error).__name__
-    told = [found[1] for line in lines if (found := re.match(r"[\w.]*(?:Error|Exception): (.*)", line))]
-    return (told[-1] if told else lines[0])[:500]
+    errors = [found[1] for line in lines if (found := re.match(r"[\w.]*(?:Error|Exception): (.*)", line))]
+    return (errors[-1] if errors else lines[0])[:500]

@@ -1,15 +1,15 @@
-"""The Python runner of PyTorch Mobile: loads one artifact and times it, or evaluates it, in a process of its own.
+"""The Python runner of PyTorch Mobile: loads one artifact, and times or evaluates it, in a separate process.
 
     python -m workers.runtimes.torchscript.runner --model model.pt --engine x86 --input-dims 1,3,224,224 --iter 200
 
-Prints the events that `report` reads, on what was stdout at the start; a model that prints, prints on stderr. Ends
-with 0 after an `end` line and with 3 after an `error` line. Only the standard library is imported before the CPUs
-are chosen: threads inherit them from the thread that starts them. Runs under older torch releases too, down to 1.13,
-and without numpy.
+Prints the events that `report` parses on the original stdout; output of the model itself goes to stderr. The exit code
+is 0 after an `end` line and 3 after an `error` line. Only the standard library is imported before the CPUs are set,
+because threads inherit CPUs from the thread that starts them. Also runs under older torch releases, down to 1.13, and
+without numpy.
 
-With `--reference LIB` a library stands in for a backend that this machine does not have: its answers count, its time
-does not, so only `--eval-inputs` goes with it; likewise `--exact-int8`, which computes in place of an engine that
-saturates on this machine and not on the device. `--nnapi-devices` lists accelerators instead of running a model.
+With `--reference LIB` a library replaces a backend that this machine does not have. Its output is valid, its time is
+not, so it needs `--eval-inputs`. The same holds for `--exact-int8`, which replaces an engine that saturates on this
+machine but not on the device. `--nnapi-devices` lists accelerators instead of running a model.
 """
 
 import argparse
@@ -22,34 +22,34 @@ from typing import IO, Any, NamedTuple, NoReturn
 from workers.runtimes.torchscript.runner.backend import as_on_device, failure, prepare
 from workers.runtimes.torchscript.runner.evaluate import evaluate
 from workers.runtimes.torchscript.runner.events import GiveUp, tell
-from workers.runtimes.torchscript.runner.load import choose_engine, load, look, versions_known
+from workers.runtimes.torchscript.runner.load import choose_engine, inspect, load, versions_known
 from workers.runtimes.torchscript.runner.process import (
     cpus_now,
-    forget_peak,
     keep_memory,
     peak_bytes,
     pin,
+    reset_peak,
     resident_bytes,
 )
 from workers.runtimes.torchscript.runner.timing import measure
 
 NAME = "python-torchscript"
 VERSION = "2"
-"""Part of every job key: raised with every change that can move a figure."""
+"""Part of every job key; increased with every change that can change a result."""
 
 ERROR_EXIT = 3
 
 Load = Callable[[], tuple[Any, int]]
-"""The model, and the nanoseconds that its loading took. Raises `GiveUp`."""
+"""Returns the model and its load time in nanoseconds. Raises `GiveUp`."""
 
 
 class Program(NamedTuple):
-    """What tells the runners of two runtimes apart; they share everything that measures."""
+    """The differences between the runners of two runtimes. They share the measuring code."""
 
     name: str
     version: str
     opened: Callable[[argparse.Namespace], Load]
-    """Does all that comes before loading and is no part of its time. Raises `GiveUp`."""
+    """Does the work before loading that must not count as load time. Raises `GiveUp`."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,8 +58,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None, program: Program | None = None) -> int:
-    """Run once, PyTorch Mobile's runner where no other is given. Returns the exit code."""
-    # TorchScript's print() writes to the C stdout: the report goes to a descriptor that no model knows.
+    """Run once; by default as PyTorch Mobile's runner. Returns the exit code."""
+    # TorchScript's print() writes to the C stdout, so the report gets its own descriptor.
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
@@ -136,14 +136,14 @@ def _dims(text: str) -> tuple[int, ...]:
 
 
 def _opened(given: argparse.Namespace) -> Load:
-    found = look(given.model, given.backend)
+    found = inspect(given.model, given.backend)
     prepare(given.backend, given.reference)
     choose_engine(given.engine)
     return lambda: load(given.model, found)
 
 
 def _arithmetic(given: argparse.Namespace) -> AbstractContextManager[None]:
-    """Whose int8 sums are computed: the engine's, or exact ones in their place."""
+    """A context for int8 arithmetic: the engine's own, or exact."""
     if not given.exact_int8:
         return nullcontext()
     from workers.runtimes.torchscript.exact_int8 import exact_int8
@@ -175,7 +175,7 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
         return
     loaded = program.opened(given)
     before = resident_bytes()
-    forget_peak()
+    reset_peak()
     model, load_ns = loaded()
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
     with torch.inference_mode(), _arithmetic(given):
@@ -186,7 +186,7 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
                 evaluate(as_on_device(given.backend, model), given, report)
         except GiveUp:
             raise
-        except Exception as error:  # torch.jit.Error is no RuntimeError
+        except Exception as error:  # torch.jit.Error is not a RuntimeError
             raise GiveUp(*failure(given.backend, error)) from error
     tell(
         report,
@@ -206,8 +206,8 @@ def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
 
     model = None
     if given.model is not None:
-        # The full interpreter reads both formats, and shows what is inside.
-        model, _ = load(given.model, replace(look(given.model, "nnapi"), format="pt"))
+        # The full interpreter reads both formats, and gives access to submodules.
+        model, _ = load(given.model, replace(inspect(given.model, "nnapi"), format="pt"))
     prepare("nnapi", given.reference)
     found = listing(model, given.input_dims)
     if found.operations is not None:

@@ -14,9 +14,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 def pin(cpus: str) -> None:
-    """`all`, `big`, `little` or a list such as `0,1`. Before any thread starts: threads inherit their CPUs.
+    """Set the CPUs: `all`, `big`, `little` or a list such as `0,1`. Call it before threads start, as they inherit CPUs.
 
-    Raises `GiveUp("bad_cpus")`, also where the system gives fewer CPUs than were asked for.
+    Raises `GiveUp("bad_cpus")`, also if the system grants fewer CPUs than requested.
     """
     if cpus == "all":
         return
@@ -40,15 +40,15 @@ def _of_kind(kind: str) -> set[int]:
 
 
 def cpus_now() -> list[int] | None:
-    """The CPUs that this process may run on; `None` where the system does not tell."""
+    """The CPUs that this process may run on; `None` if the system does not report them."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
 def keep_memory() -> None:
-    """Let freed memory stay with the process, as the allocators of phones do.
+    """Keep freed memory in the process, as the allocators of phones do.
 
-    glibc hands it back to the kernel and faults it in again at every iteration, or does not, by what happened to be
-    allocated before: the same fp32 MobileNetV2 took 6.1 to 7.4 ms by that alone, and 15 at its lowest threshold.
+    Depending on earlier allocations, glibc returns it to the kernel and faults it in again at every iteration: this
+    alone changed the time of the same fp32 MobileNetV2 from 6.1 to 7.4 ms, and to 15 ms at the lowest threshold.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -62,12 +62,12 @@ def resident_bytes() -> int | None:
     return _status("VmRSS")
 
 
-def forget_peak() -> None:
-    """Start the peak anew: importing torch has held more than a small model adds."""
+def reset_peak() -> None:
+    """Reset peak memory: importing torch may have used more memory than a small model."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
-        return  # the peak of the import stays in; it is an upper bound then
+        return  # the peak then includes the import, so it is an upper bound
 
 
 def peak_bytes() -> int:
@@ -76,7 +76,7 @@ def peak_bytes() -> int:
 
 
 def _status(field: str) -> int | None:
-    """A line of /proc/self/status, in bytes; `None` where the system has none."""
+    """A field of /proc/self/status in bytes; `None` if the system does not have it."""
     try:
         text = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:

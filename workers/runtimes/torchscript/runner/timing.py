@@ -1,9 +1,9 @@
 """Times an artifact: the first inference, the warm-up and every iteration.
 
-`--reuse-input` is part 5 of the performance recipe: an app allocates its input once and fills it anew for each frame
-(1), or allocates one for each frame (0). Filling is the app's work in both, so it is in neither time: with 1 a time is
-that of `forward` alone, as `speed_benchmark_torch` measures it; with 0 that of the allocation, zeroed as Android's
-`ByteBuffer.allocateDirect` is, and `forward`. What reuse gains is the difference.
+`--reuse-input` is part 5 of the performance recipe: an app allocates its input once and fills it for each frame (1), or
+allocates an input for each frame (0). Filling is the app's work in both cases, so it is not timed. With 1 the time is
+that of `forward` only, as in `speed_benchmark_torch`; with 0 also that of the allocation, zeroed like Android's
+`ByteBuffer.allocateDirect`. The difference is the gain of reuse.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from typing import IO, Any
 from workers.runtimes.torchscript.runner.events import tell
 from workers.runtimes.torchscript.runner.inputs import as_given, bundled_input
 
-_LINE_OF_SAMPLES = 10_000
+_SAMPLES_PER_LINE = 10_000
 
 
 def measure(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
@@ -52,12 +52,12 @@ def measure(model: Any, given: argparse.Namespace, report: IO[str]) -> None:
     gc.collect()
     gc.disable()
     first = once()
-    # A warm-up that is asked for in seconds gets them; one in iterations must not outlast the measurement.
+    # A warm-up in seconds gets its full time; one in iterations must not take longer than the measurement may.
     longest = max(given.max_seconds, given.warmup_seconds)
     warmup = block(given.warmup, given.warmup_seconds, longest) if given.warmup or given.warmup_seconds else []
     samples = block(given.iter, given.min_seconds, given.max_seconds)
     gc.enable()
     tell(report, "first_inference", ns=first)
     for name, taken in (("warmup", warmup), ("sample", samples)):
-        for start in range(0, len(taken), _LINE_OF_SAMPLES):
-            tell(report, name, ns=taken[start : start + _LINE_OF_SAMPLES])
+        for start in range(0, len(taken), _SAMPLES_PER_LINE):
+            tell(report, name, ns=taken[start : start + _SAMPLES_PER_LINE])
