@@ -1,15 +1,15 @@
 # Everything on a fresh machine with Python 3.11 and make:
 #   make demo   set up, train, build, measure, rank
-#   make test          set up, lint, types, every fast test and one path of each real kind
+#   make test          set up, lint, types, every fast test and one test of each real component
 #   make test-system   the other tests: phones, Ray, browser, signals, another torch
-# STRICT=1: what this machine lacks is a failure, not a note.
+# STRICT=1: a test fails, instead of being skipped, if this machine lacks something that it needs.
 
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 WORKSPACE ?= edgesweep-data
 PORT ?= 8501
-# Tests side by side. More than there are cores make each other late.
+# Tests in parallel. More tests than cores slow each other down.
 JOBS ?= 2
 STAMP := $(VENV)/.installed
 

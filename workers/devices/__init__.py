@@ -1,4 +1,4 @@
-"""How each kind of device is reached: this machine, Android phones over adb, simulated ones. A device knows no runtime.
+"""Access to each kind of device: this machine, Android phones over adb, simulated ones. Devices know no runtimes.
 
 Step: measure
 Start: interface

@@ -1,4 +1,4 @@
-"""The seam between EdgeSweep and something that measures. A device knows a transport and no runtime."""
+"""The interface of devices, on which programs are measured. A device knows its transport and no runtime."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from sweeps.errors import DeviceError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """A program that ended on the device. A negative `exit_code` is the signal that ended it."""
+    """The result of a program that has ended on the device. A negative `exit_code` is the signal that ended it."""
 
     exit_code: int
     stdout: bytes
@@ -20,10 +20,10 @@ class Completed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensors:
-    """What the device can tell of its state now; `None` where it has no such sensor."""
+    """The present state of the device; `None` if it lacks the sensor."""
 
     temp_c: float | None = None
-    """Of the battery where `temp_is_battery`, else of the hottest thermal zone."""
+    """Of the battery if `temp_is_battery`, otherwise of the hottest thermal zone."""
     temp_is_battery: bool = False
     thermal_status: int | None = None
     """Android's, from 0 (none) to 6 (shutdown)."""
@@ -32,12 +32,12 @@ class Sensors:
     competing: tuple[str, ...] = ()
     """Other benchmarks that run on the device now, one line each."""
     steal_seconds: float | None = None
-    """CPU time, over all CPUs together, that the hypervisor gave to other machines; only grows."""
+    """Total CPU time of all CPUs that the hypervisor gave to other machines. A counter: it only grows."""
     cpu_mhz: float | None = None
     load: float | None = None
-    """Share of the device's CPU time (0 to 1) that other programs took over a short moment."""
+    """Share of the device's CPU time (0 to 1) that other programs used in a short window."""
     throttle_count: int | None = None
-    """Grows whenever the device throttles."""
+    """A counter that grows whenever the device throttles."""
 
 
 class Device(Protocol):
@@ -46,45 +46,45 @@ class Device(Protocol):
     def facts(self) -> DeviceFacts: ...
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """Run a program to its end. Raises `DeviceError("timeout", ...)` after `deadline_s`, the program ended."""
+        """Run a program to its end. After `deadline_s` it is killed, and `DeviceError("timeout", ...)` is raised."""
         ...
 
     def take_lease(self) -> None:
-        """Let no other process of this host measure on it, until `release()` or the end of this process.
+        """Lock the device against other processes of this host, until `release()` or the end of this process.
 
-        This host itself has no lease: others are seen by their load. Raises `DeviceError("leased", ...)` at once
-        where another one has it.
+        The host's own CPU has no lease: other programs are noticed by their load. Raises `DeviceError("leased", ...)`
+        at once if another process has the lease.
         """
         ...
 
     def release(self) -> None: ...
 
     def end_orphans(self) -> tuple[str, ...]:
-        """End what an earlier driver left running there; returns it, one line each. For who holds the lease.
+        """Kill programs that an earlier driver left running; returns a line for each. Only while holding the lease.
 
-        Raises `DeviceError("orphan", ...)` where something does not end.
+        Raises `DeviceError("orphan", ...)` if a program does not end.
         """
         ...
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
-        """Copy a file to the device's run folder under `name`; returns its path there. Whole or not at all.
+        """Copy a file to the device's run folder under `name`, completely or not at all; returns its path there.
 
-        `sha256`: of the file, in lower-case hex, where the caller knows it: it is not read once more for that.
+        `sha256`: the file's hash in lower-case hex, if the caller knows it; otherwise the file is read to compute it.
 
-        Raises `DeviceError`: `bad_name` where `name` is no plain file name, `no_space`, `os_error`.
+        Raises `DeviceError`: `bad_name` if `name` is no plain file name, `no_space`, `os_error`.
         """
         ...
 
     def pull(self, path: str, target: Path) -> None:
-        """Copy a file of the device here. Raises `DeviceError("no_output", ...)` where there is none."""
+        """Copy a file from the device to `target`. Raises `DeviceError("no_output", ...)` if it does not exist."""
         ...
 
     def remove(self, path: str) -> None:
-        """Delete one file in the device's run folder; a missing one is fine. Raises `bad_name` for one elsewhere."""
+        """Delete one file in the device's run folder, if it exists. Raises `bad_name` for other folders."""
         ...
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        """Without `load`, which takes a short moment to see, that of others is `None`."""
+        """The present values. Measuring the load of other programs takes a short time; without `load` it is `None`."""
         ...
 
     def now_s(self) -> float:
@@ -92,31 +92,32 @@ class Device(Protocol):
         ...
 
     def rest(self, seconds: float) -> None:
-        """Leave the device alone for so long."""
+        """Do not use the device for this time."""
         ...
 
     def set_fixed_performance(self, on: bool) -> bool:
-        """Switch the mode in which the device keeps a speed that it can hold. `False` where it has none, or refuses.
+        """Switch the fixed-performance mode, in which the device keeps a sustainable speed.
 
-        Off where it is off already is fine. Raises `DeviceError` where the device did not answer.
+        Returns `False` if the device lacks the mode or refuses. Switching it off twice is no error. Raises
+        `DeviceError` if the device does not answer.
         """
         ...
 
 
 class Discovery(Protocol):
-    """A module that finds the units of one transport that hang on this host."""
+    """A module that finds the devices of one transport that are attached to this host."""
 
     NEXT_STEP: str
-    """What to do where there is none."""
+    """What to do if none is attached."""
 
     def attached(self) -> tuple[list[str], list[DeviceError]]:
-        """Those that can be measured on, as sweep files name them, each once; and why others cannot."""
+        """The names of usable devices, as in sweep files, each device once; and an error for each unusable one."""
         ...
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:
-        """Whether two names, whose facts tell the same unit, really are one. Raises `DeviceError`."""
+        """Whether two names with the same device id mean the same device. Raises `DeviceError`."""
         ...
 
     def clean(self, name: str) -> None:
-        """Delete all of EdgeSweep's files there. Raises `DeviceError`."""
+        """Delete all of EdgeSweep's files on the device. Raises `DeviceError`."""
         ...

@@ -1,4 +1,4 @@
-"""The machine that EdgeSweep runs on, as a device that measures."""
+"""The machine that EdgeSweep runs on, as a device."""
 
 import errno
 import functools
@@ -19,9 +19,9 @@ from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
 from workers.cores import clusters
 from workers.devices.interface import Completed, Sensors
-from workers.devices.linux.sensors import look
+from workers.devices.linux.sensors import read_sensors
 
-# More than any runner prints; what is beyond it is a program gone wild.
+# More than any runner prints: a program that prints more is faulty.
 _OUTPUT_LIMIT_BYTES = 64 * 2**20
 _ABIS = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64-v8a", "arm64": "arm64-v8a", "armv7l": "armeabi-v7a"}
 # The instruction sets that decide which kernels run.
@@ -29,13 +29,13 @@ _FEATURES = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp"
 
 
 def from_os_error(error: OSError) -> DeviceError:
-    """What the host's system refused, as the end of one job."""
+    """An error of this host's operating system, as the failure of one job."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return DeviceError("no_space" if full else "os_error", f"{type(error).__name__}: {error}"[:500])
 
 
 class LocalDevice:
-    """The host CPU. Programs run as processes of their own session, ended as a whole."""
+    """The host CPU. Each program runs in its own session, so that it is killed with its child processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "run"
@@ -50,7 +50,7 @@ class LocalDevice:
             raise from_os_error(error) from error
 
     def _run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        # Without it a runner would outlive a driver that is killed, and heat the next sweep's measurements.
+        # Otherwise a runner would outlive a killed driver and disturb the next sweep's measurements.
         die_with_parent = ["setpriv", "--pdeathsig", "KILL", "--"] if shutil.which("setpriv") else []
         self._folder.mkdir(parents=True, exist_ok=True)
         with (
@@ -68,10 +68,10 @@ class LocalDevice:
                 exit_code = process.wait(timeout=deadline_s)
             except subprocess.TimeoutExpired as error:
                 raise DeviceError(
-                    "timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was ended"
+                    "timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was killed"
                 ) from error
             finally:
-                # Also on Ctrl-C: nothing that was started here goes on.
+                # Also on Ctrl-C: no program may continue.
                 if process.poll() is None:
                     with suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
@@ -84,10 +84,10 @@ class LocalDevice:
             )
 
     def take_lease(self) -> None:
-        """Nothing to take."""
+        """Does nothing: the host's CPU has no lease."""
 
     def release(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: the host's CPU has no lease."""
 
     def end_orphans(self) -> tuple[str, ...]:
         return ()  # they end with their driver
@@ -126,7 +126,7 @@ class LocalDevice:
             raise from_os_error(error) from error
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        return look(load=load)
+        return read_sensors(load=load)
 
     def now_s(self) -> float:
         return time.monotonic()
@@ -135,18 +135,18 @@ class LocalDevice:
         time.sleep(seconds)
 
     def set_fixed_performance(self, on: bool) -> bool:
-        return False  # Linux has none that needs no root
+        return False  # Linux has no such mode without root
 
 
 def host_abi() -> str:
-    """Of this machine, as Android calls it."""
+    """The ABI of this machine, by Android's name."""
     machine = platform.machine().lower()
     return _ABIS.get(machine, machine)
 
 
 @functools.cache
 def local_facts() -> DeviceFacts:
-    """Facts of this machine. Imports torch (1.5 s) to ask it for its quantized engines."""
+    """Facts of this machine. Imports torch (1.5 s) for the list of quantized engines."""
     flags = set(_cpuinfo("flags", "Features").split())
     runtimes: tuple[tuple[str, str], ...] = ()
     engines: tuple[str, ...] = ()
@@ -174,7 +174,7 @@ def local_facts() -> DeviceFacts:
 
 
 def _unit() -> str:
-    """Which machine this is, without telling its id."""
+    """A hash that identifies this machine without revealing its id."""
     machine_id = _first_line("/etc/machine-id") or platform.node()
     return canonical_key({"machine": machine_id})[:8]
 

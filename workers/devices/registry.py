@@ -1,4 +1,4 @@
-"""The kinds of device that the catalog has, and the devices that a sweep file names."""
+"""Connects to the devices that sweep files name, by the transports of the catalog."""
 
 import importlib
 from pathlib import Path
@@ -11,14 +11,14 @@ from workers.devices.interface import Device, Discovery
 
 
 def connect(name: str, folder: Path) -> Device:
-    """The device that a sweep file calls `name`; `folder` is where it may keep files on this host.
+    """The device that a sweep file calls `name`. `folder` is for its files on this host.
 
-    Raises `DeviceError`: `unknown_device`, and `broken_transport` where another package's cannot be loaded.
+    Raises `DeviceError`: `unknown_device`, and `broken_transport` if another package's transport cannot be loaded.
     """
     kind, colon, unit = name.partition(":")
     entry = catalog.devices().get(kind)
     if entry is None or bool(entry.unit) != bool(colon):
-        # Those that are there by themselves first.
+        # Devices that are always present come first.
         known = sorted(catalog.devices().values(), key=lambda entry: bool(entry.unit))
         raise DeviceError(
             "unknown_device",
@@ -31,25 +31,25 @@ def connect(name: str, folder: Path) -> Device:
 
 
 def discovery(entry: DeviceEntry) -> Discovery:
-    """What finds the units of a transport that has such a module. Raises `DeviceError`."""
+    """The module that finds the devices of this transport; it must have one. Raises `DeviceError`."""
     found: Discovery = _loaded(entry, entry.discovery)
     return found
 
 
 def units() -> tuple[list[str], list[DeviceError]]:
-    """All that hang on this host, of every transport that finds its own; and why others cannot be measured on."""
+    """The names of all attached devices, of every transport with discovery; and an error for each unusable one."""
     names: list[str] = []
     refused: list[DeviceError] = []
     for entry in catalog.devices().values():
         if not entry.discovery:
             continue
         try:
-            found, troubles = discovery(entry).attached()
-        except DeviceError as error:  # no adb server: the other devices are there all the same
+            found, errors = discovery(entry).attached()
+        except DeviceError as error:  # for example no adb server: devices of other transports still work
             refused.append(error)
         else:
             names += found
-            refused += troubles
+            refused += errors
     return names, refused
 
 
@@ -64,5 +64,5 @@ def _loaded(entry: DeviceEntry, target: str) -> Any:
         raise DeviceError(
             "broken_transport",
             f"the transport {entry.name} cannot be loaded: {in_one_line(error)}",
-            "repair or uninstall the package that brings it",
+            "repair or uninstall the package that provides it",
         ) from error

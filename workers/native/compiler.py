@@ -1,6 +1,6 @@
-"""Compiles the C++ in this folder against the installed torch on first use, and keeps what it made.
+"""Compiles the C++ in this folder against the installed torch on first use, and caches the results.
 
-Torch itself is not imported: a plan asks whether there is a compiler, and a device host compiles without a model.
+Torch itself is not imported: a plan only checks for a compiler, and a device host compiles without a model.
 """
 
 import hashlib
@@ -35,39 +35,39 @@ _PROGRAM_LINK = ("-Wl,--no-as-needed", "-ltorch_cpu", "-lc10", "-Wl,--as-needed"
 
 
 def compiler() -> str | None:
-    """The C++ compiler of this machine: `CXX`, else the first of c++, g++, clang++ on PATH; `None` without one."""
-    # `CXX` may hold more than the program, as in `ccache g++`: the last word is the compiler.
+    """The C++ compiler of this machine: `CXX`, else the first of c++, g++, clang++ on PATH; `None` if there is none."""
+    # `CXX` may have several words, as in `ccache g++`: the last one is the compiler.
     named = shlex.split(os.environ.get("CXX", ""))
     candidates = named[-1:] or ["c++", "g++", "clang++"]
     return next((found for name in candidates if (found := shutil.which(name))), None)
 
 
 def source_id(source: str) -> str:
-    """The first 12 hex digits of sha256 over `source` in this folder and what it includes: its version, in results."""
+    """The version of `source` in results: the first 12 hex digits of a sha256 of the file and of those it includes."""
     return _digest(source)[:12]
 
 
 def shared_library(source: str, soname: str) -> Path:
-    """The shared library of the file `source` in this folder, compiled if this machine has not done so yet.
+    """The shared library of the file `source` in this folder, compiled if it is not cached.
 
-    Kept in `cache_folder()` by all that goes into it: source, flags, compiler and torch. Raises `BuildError`:
-    `no_compiler`, `no_torch` or `not_compilable`.
+    Cached in `cache_folder()`, by a key of source, flags, compiler and torch. Raises `BuildError`: `no_compiler`,
+    `no_torch` or `not_compilable`.
     """
-    return _made(source, soname, (*_FLAGS, *_LIBRARY, f"-Wl,-soname,{soname}"), _LIBRARY_LINK)
+    return _cached(source, soname, (*_FLAGS, *_LIBRARY, f"-Wl,-soname,{soname}"), _LIBRARY_LINK)
 
 
 def program(source: str, name: str, flags: tuple[str, ...] = ()) -> Path:
-    """The program of the file `source`, in this folder or anywhere, under `name`: made, kept and refused alike."""
-    return _made(source, name, (*_FLAGS, *_PROGRAM, *flags), _PROGRAM_LINK)
+    """The program of the file `source`, in this folder or elsewhere, as `name`. Cache and errors as above."""
+    return _cached(source, name, (*_FLAGS, *_PROGRAM, *flags), _PROGRAM_LINK)
 
 
-def _made(source: str, name: str, flags: tuple[str, ...], link: tuple[str, ...]) -> Path:
+def _cached(source: str, name: str, flags: tuple[str, ...], link: tuple[str, ...]) -> Path:
     found = compiler()
     if found is None:
         raise BuildError("no_compiler", f"there is no C++ compiler to compile {source} with", INSTALL)
     target = cache_folder() / "native" / _key(source, found, (*flags, *link)) / name
     if not target.is_file():
-        # Compiling takes a core for half a minute: whoever comes second waits for the first.
+        # Compiling occupies a core for half a minute: a second process waits for the first.
         with locked(target.parent / "lock"):
             if not target.is_file():
                 _log.warning("compiling %s for this machine, once: about half a minute", source)
@@ -76,7 +76,7 @@ def _made(source: str, name: str, flags: tuple[str, ...], link: tuple[str, ...])
 
 
 def _make(found: str, flags: tuple[str, ...], link: tuple[str, ...], source: Path, target: Path) -> None:
-    # Under another name first: what is there under its own is whole.
+    # Under a temporary name first, so that the target is always complete.
     descriptor, partial = tempfile.mkstemp(dir=target.parent)
     os.close(descriptor)
     try:
@@ -100,22 +100,22 @@ def _key(source: str, program: str, flags: tuple[str, ...]) -> str:
             "flags": list(flags),
             "compiler": _version(program),
             "torch": metadata.version("torch"),
-            "torch_at": str(_torch()),  # what is made finds torch's libraries by this path
+            "torch_at": str(_torch()),  # the rpath of torch's libraries
         }
     )[:16]
 
 
 def _digest(source: str) -> str:
-    """Sha256 over `source` and every file of this folder that it includes, directly or not."""
+    """Sha256 of `source` and of every file of this folder that it includes, directly or not."""
     digest = hashlib.sha256()
-    waiting, seen = [source], {source}
-    while waiting:
-        content = (FOLDER / waiting.pop()).read_bytes()
+    pending, seen = [source], {source}
+    while pending:
+        content = (FOLDER / pending.pop()).read_bytes()
         digest.update(content)
         for name in re.findall(r'^#include "([^"]+)"', content.decode(), re.MULTILINE):
             if name not in seen:
                 seen.add(name)
-                waiting.append(name)
+                pending.append(name)
     return digest.hexdigest()
 
 
@@ -144,9 +144,9 @@ def _compile(program: str, flags: tuple[str, ...], link: tuple[str, ...], source
     except OSError as error:
         raise BuildError("not_compilable", f"{program} cannot be started: {error}", INSTALL) from error
     if ended.returncode != 0:
-        told = next((line for line in ended.stderr.splitlines() if "error" in line), ended.stderr[-300:])
+        reason = next((line for line in ended.stderr.splitlines() if "error" in line), ended.stderr[-300:])
         raise BuildError(
             "not_compilable",
-            f"{program} refuses {source.name}: {told[:300]}",
+            f"{program} cannot compile {source.name}: {reason[:300]}",
             "a C++17 compiler such as g++ 9 or newer is needed",
         )

@@ -1,4 +1,4 @@
-"""One process at a time, of all on this machine."""
+"""A lock between processes of this machine."""
 
 import fcntl
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Inside, no other process that locks the same `path` is inside. A process that dies lets go of it."""
+    """Hold an exclusive lock on `path` in the `with` block. The kernel releases it if the process dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -136,7 +136,7 @@ def test_a_program_that_hangs_is_ended_and_tried_again(
         [attempt] = [event for event in events if isinstance(event, AttemptFailed)]
         assert (attempt.failed.kind, attempt.final) == ("timeout", False)
         assert first.serial in attempt.failed.message
-        assert "was ended" in attempt.failed.message
+        assert "was killed" in attempt.failed.message
         assert not running_on(first, "84.5")
         assert [timed(phone) for phone in pair] == [3, 2]
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)

@@ -1,4 +1,4 @@
-"""An Android phone behind the adb server of this host. All its files lie under `/data/local/tmp/edgesweep/`."""
+"""An Android phone at the adb server of this host. All our files on it are in `/data/local/tmp/edgesweep/`."""
 
 import secrets
 import time
@@ -11,7 +11,7 @@ from workers.devices.adb.attempt import BOOT_ID, Attempt
 from workers.devices.adb.files import AdbFiles
 from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import HeldError, Hold
-from workers.devices.adb.link import FOLDER, AdbLink, quoted, told
+from workers.devices.adb.link import FOLDER, AdbLink, outcome_text, quoted
 from workers.devices.adb.orphans import end_orphans
 from workers.devices.adb.questions import ask_facts, ask_sensors
 from workers.devices.adb.wire import Deadline, DeadlineError
@@ -19,12 +19,12 @@ from workers.devices.interface import Completed, Sensors
 
 
 class AdbDevice:
-    """One phone, by adb's serial number of it; of the network, it is `ADDRESS:PORT`, reached again where it is lost.
+    """One phone, by its serial number in adb. A network phone is `ADDRESS:PORT`; if it is lost, it is reconnected.
 
-    All methods raise `DeviceError` with the serial number in its message. Its kind is `offline`, `unauthorized`,
-    `no_permissions`, `ambiguous_serial`, `disconnected`, `unresponsive` or `rebooted` where the phone is to be looked
-    after, `adb_server` or `adb_version` where this host is, `timeout` where a program or a file took too long,
-    `no_exit_code` where a program's end is not known, and what `Device` says.
+    All methods raise `DeviceError` with the serial number in its message. The kind is `offline`, `unauthorized`,
+    `no_permissions`, `ambiguous_serial`, `disconnected`, `unresponsive` or `rebooted` for a problem of the phone,
+    `adb_server` or `adb_version` for one of this host, `timeout` if a program or a file takes too long,
+    `no_exit_code` if it is not known how a program ended, or one that `Device` documents.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class AdbDevice:
         answer_s: float = 30.0,
         backoff_s: Sequence[float] = (0.2, 1.0, 3.0),
     ) -> None:
-        """`folder` is not used: nothing of a phone is kept here. `answer_s` is the deadline of everything but programs;
-        `backoff_s` are the pauses before each try to reach a phone of the network again."""
+        """`folder` is not used: a phone needs no files on this host. `answer_s` is the deadline of everything but
+        programs; `backoff_s` are the pauses before each attempt to reconnect a network phone."""
         self.serial = name
         self._link = AdbLink(name, host or AdbHost(), answer_s=answer_s, backoff_s=backoff_s)
         self._files = AdbFiles(self._link)
@@ -46,34 +46,34 @@ class AdbDevice:
         self._lease: Hold | None = None
         self._series = secrets.token_hex(8)
         self._attempts = 0
-        self._unended: Attempt | None = None
-        """What was started, and is not known to have ended."""
+        self._unfinished: Attempt | None = None
+        """An attempt that was started and may still run."""
 
     def facts(self) -> DeviceFacts:
-        """Asked once per boot of the phone: what `run` finds started anew is asked again."""
+        """Read once per boot of the phone: again after `run` has detected a reboot."""
         if self._facts is None:
             try:
                 self._facts = self._read_facts()
             except DeviceError:
                 raise
-            except Exception as error:  # of any kind: what one phone says must not end the others
+            except Exception as error:  # any error: one phone must not stop the others
                 raise DeviceError(
                     "worker_error",
-                    f"adb:{self.serial}: what it says of itself cannot be read: {in_one_line(error)}",
-                    "take it out of the sweep",
+                    f"adb:{self.serial}: the facts that it reports cannot be read: {in_one_line(error)}",
+                    "remove it from the sweep",
                 ) from error
         return self._facts
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """A connection that breaks meanwhile costs no result: it waits on the phone, and is collected from there.
+        """A lost connection loses no result: it is kept on the phone, and collected after reconnecting.
 
-        Raises `too_much_output` beyond `OUTPUT_LIMIT_BYTES` of stdout; of stderr, the last MiB is kept.
+        Raises `too_much_output` beyond `OUTPUT_LIMIT_BYTES` of stdout. Of stderr, the last MiB is kept.
         """
         attempt = Attempt(self._link, self._series, self._attempts + 1, quoted(argv), _shown(argv))
         self._attempts += 1
-        self._link.meet()
+        self._link.ensure_contact()
         self._end_leftover()
-        self._unended = attempt
+        self._unfinished = attempt
         try:
             report = attempt.run(Deadline(deadline_s))
         except DeadlineError as error:
@@ -81,27 +81,25 @@ class AdbDevice:
             raise DeviceError(
                 "timeout",
                 f"adb:{self.serial}: {_shown(argv)} ran longer than {deadline_s:.0f} s and "
-                + ("it is not known whether it ended" if words is None else "was ended")
-                + (f"; it last said: {words}" if words else ""),
-                "reach the phone again: what still runs is ended before anything else is started"
-                if words is None
-                else "",
+                + ("it is not known whether it ended" if words is None else "was killed")
+                + (f"; its last output: {words}" if words else ""),
+                "reconnect the phone: the program is killed before anything else is started" if words is None else "",
             ) from error
         except DeviceError as error:
             if error.kind == "rebooted":
-                # This is the one run that it costs: the next is compared with the boot that is now.
+                # Only this run fails: the next one is compared with the new boot.
                 self._boot_id, self._facts = "", None
             raise
         except BaseException:
-            # Ctrl-C: nothing that was started here goes on.
+            # Ctrl-C: no program may continue.
             self._end_leftover(fails=False)
             raise
-        self._unended = None
+        self._unfinished = None
         self._same_boot(report.boot_id, argv)
         return report.completed
 
     def push(self, source: Path, name: str, *, sha256: str | None = None) -> str:
-        """`sha256`: of the file, in lower-case hex, where the caller knows it; what arrives is checked against it."""
+        """`sha256`: the file's hash in lower-case hex, if the caller knows it. The pushed file is verified with it."""
         return self._files.push(source, name, sha256)
 
     def pull(self, path: str, target: Path) -> None:
@@ -111,16 +109,16 @@ class AdbDevice:
         self._files.remove(path)
 
     def sensors(self, *, load: bool = True) -> Sensors:
-        """`load` of others takes a look of 0.2 s; without it, it is `None`.
+        """The present values. Measuring the load of other programs takes 0.2 s; without `load` it is `None`.
 
-        A program of ours that was lost with its connection is ended first: it is no benchmark of others.
+        First kills a program of ours whose connection was lost, so that it does not count as another benchmark.
         """
         self._end_leftover()
         return ask_sensors(self._link, load=load)
 
     def now_s(self) -> float:
-        # Not the phone's clock: that begins anew with each boot, cannot be asked while the phone is away, and costs
-        # an exchange. Runners time themselves with it.
+        # Not the phone's clock, which the runners use: it restarts with each boot, cannot be read while the phone is
+        # away, and reading it costs a round trip.
         return time.monotonic()
 
     def rest(self, seconds: float) -> None:
@@ -129,24 +127,26 @@ class AdbDevice:
     def set_fixed_performance(self, on: bool) -> bool:
         done = self._link.shell(f"cmd power set-fixed-performance-mode-enabled {'true' if on else 'false'}")
         words = (done.stdout + done.stderr).lower()
-        # The service did not answer, which says nothing of the mode.
+        # The service did not answer, so whether the phone has the mode is not known.
         if b"failure calling service" in words:
-            raise DeviceError("os_error", f"adb:{self.serial}: the fixed-performance mode was not switched{told(done)}")
-        # Before Android 11, or without the service. Where the phone's Power HAL lacks the mode, or its maker keeps it
-        # from the shell, each phone has words of its own, but none of them ends well.
+            raise DeviceError(
+                "os_error", f"adb:{self.serial}: the fixed-performance mode was not switched{outcome_text(done)}"
+            )
+        # Before Android 11, or without the service. If the phone's Power HAL lacks the mode, or its maker forbids it to
+        # the shell, the message differs between phones, but the exit code is never 0.
         unknown = any(one in words for one in (b"unknown command", b"can't find service", b"not found"))
         return done.exit_code == 0 and not unknown
 
     def boot_id(self) -> str:
-        """Another one after each start of the phone; empty where the phone does not tell."""
+        """It changes with each boot of the phone; empty if the phone does not report it."""
         return self._link.shell(f"cat {BOOT_ID}").stdout.decode("ascii", "replace").strip()
 
     def take_lease(self) -> None:
-        """Let no other process of this host measure on this phone, whatever way it reaches it. Until `release()`, or
-        the end of this process, however that comes.
+        """Lock the phone, over USB and network, against other processes of this host. The lock lasts until `release()`
+        or the end of this process, however it ends.
 
-        Nothing is ended on the phone: another host may measure on it. Raises `DeviceError("leased", ...)` at once where
-        another process of this one does.
+        No program on the phone is killed: another host may measure on it. Raises `DeviceError("leased", ...)` at once
+        if another process of this host has the lease.
         """
         if self._lease is not None:
             return
@@ -157,29 +157,28 @@ class AdbDevice:
             raise DeviceError(
                 "leased",
                 f"adb:{self.serial} is being measured by another EdgeSweep{process}",
-                "wait until that ends, or take this phone out of the sweep",
+                "wait until that ends, or remove this phone from the sweep",
             ) from error
 
     def release(self) -> None:
-        # Where one of several phones ends a run, the others may be in the middle of a program.
+        # If an error of one phone ends the run, a program may still run on the others.
         self._end_leftover(fails=False)
         if self._lease is not None:
             self._lease.release()
             self._lease = None
 
     def end_orphans(self) -> tuple[str, ...]:
-        """End the programs of ours that an earlier driver left behind, and forget their reports; returns them, one
-        line each.
+        """Kill our programs that an earlier driver left running, and delete their reports; returns a line for each.
 
-        For whoever holds the phone's lease and has started nothing on it. Raises `DeviceError("orphan", ...)` where
-        one does not end.
+        Only while holding the phone's lease, and before starting a program. Raises `DeviceError("orphan", ...)` if one
+        does not end.
         """
         return end_orphans(self._link)
 
     def clean(self) -> None:
-        """Delete all files of EdgeSweep on the phone, with its lease held meanwhile.
+        """Delete all files of EdgeSweep on the phone, while holding its lease.
 
-        Raises `DeviceError("leased", ...)` where another process of this host measures on it.
+        Raises `DeviceError("leased", ...)` if another process of this host has it.
         """
         held = self._lease is not None
         self.take_lease()
@@ -198,13 +197,12 @@ class AdbDevice:
         before, self._boot_id = self._boot_id, boot_id
         if before and self._boot_id != before:
             self._facts = None
-            raise DeviceError(
-                "rebooted", f"adb:{self.serial} was started anew: what {_shown(argv)} gave is not comparable"
-            )
+            raise DeviceError("rebooted", f"adb:{self.serial} rebooted: the result of {_shown(argv)} is not comparable")
 
     def _end_leftover(self, *, fails: bool = True) -> str | None:
-        """Returns the last words of what was ended; `None` where it did not end, which is an error if `fails`."""
-        attempt = self._unended
+        """Kill the attempt that may still run; returns the end of its output. If that fails, raises `DeviceError`, or
+        returns `None` without `fails`."""
+        attempt = self._unfinished
         if attempt is None:
             return ""
         try:
@@ -213,7 +211,7 @@ class AdbDevice:
             if fails:
                 raise
             return None
-        self._unended = None
+        self._unfinished = None
         return words
 
 

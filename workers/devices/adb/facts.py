@@ -1,6 +1,6 @@
-"""What a phone prints about itself, read. Pure but for a temporary folder; whatever it prints, text stays text.
+"""Parsers of what a phone prints about itself. Pure but for a temporary folder; the phone's text is never executed.
 
-Formats differ between Android versions and makers: what is missing or nonsense becomes empty or `None`, never an error.
+Formats differ between Android versions and makers: missing or invalid values become empty or `None`, never an error.
 """
 
 import re
@@ -37,7 +37,7 @@ grep '' /dev/null "$PWD"/cpu[0-9]*/online "$PWD"/cpu[0-9]*/cpu_capacity "$PWD"/c
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """What `getprop` prints: `[name]: [value]`, where a value may have lines of its own."""
+    """Parse the output of `getprop`: `[name]: [value]`, where a value may have several lines."""
     found: dict[str, str] = {}
     name: str | None = None
     lines: list[str] = []
@@ -62,7 +62,7 @@ def read_facts(
     cpu_files: str,
     has_nnapi: bool,
 ) -> DeviceFacts:
-    """`serial` is the phone's own, or else adb's."""
+    """`serial`: the phone's own, or adb's if the phone has none."""
 
     def get(*names: str) -> str:
         return next((value for one in names if (value := properties.get(one, ""))), "")
@@ -88,13 +88,13 @@ def read_facts(
         cpu_features=tuple(one for one in _FEATURES if one in flag_words),
         nnapi_level=level if level >= _FIRST_NNAPI_SDK else None,
         core_clusters=kinds,
-        # Its times are those of the host that plays it, never a phone's.
+        # The times of a virtual phone are those of its host's CPU.
         exec_context="virtual phone" if properties.get("ro.build.fingerprint", "").startswith(_VIRTUAL) else "shell",
     )
 
 
 def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
-    """Of what `CPU_FILES` prints, laid out again as files for `workers.cores`."""
+    """Parse the output of `CPU_FILES`: write it to files again, for `workers.cores`."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         for match in filter(None, map(_CPU.fullmatch, cpu_files.splitlines())):
@@ -107,7 +107,7 @@ def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
 def read_sensors(
     *, battery: str, thermal: str, zones: str, mhz: str, stat_before: str, stat_after: str, processes: str
 ) -> Sensors:
-    """`stat_after` is empty where nobody asked for the load."""
+    """`stat_after` is empty if the load was not requested."""
     present, percent, temp_c = parse_battery(battery)
     status = re.search(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", thermal, re.MULTILINE)
     hottest = max((value / 1000 for value in _numbers(zones) if 0 < value < 150_000), default=None)
@@ -129,17 +129,18 @@ def read_sensors(
 
 
 def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
-    """Of `dumpsys battery`: whether there is one, its charge in percent, its temperature in °C (told in tenths)."""
-    told = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
-    if told.get("present") == "false" or not told.keys() & {"level", "temperature", "present"}:
+    """Parse `dumpsys battery`: whether there is a battery, its charge in percent, its temperature in °C (printed in
+    tenths)."""
+    values = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
+    if values.get("present") == "false" or not values.keys() & {"level", "temperature", "present"}:
         return False, None, None
-    level, scale, tenths = (_number(told.get(key, "")) for key in ("level", "scale", "temperature"))
+    level, scale, tenths = (_number(values.get(key, "")) for key in ("level", "scale", "temperature"))
     percent = None if level is None else 100 * level / (scale or 100)
     temp_c = None if tenths is None else tenths / 10
     return (
         True,
         percent if percent is not None and 0 <= percent <= 100 else None,
-        # 0 is what a phone without this sensor tells.
+        # A phone without this sensor reports 0.
         temp_c if temp_c is not None and temp_c != 0 and -30 <= temp_c <= 150 else None,
     )
 
@@ -147,22 +148,22 @@ def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
 def parse_processes(processes: str) -> list[tuple[int, str]]:
     """Id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
 
-    A word may hold such lines too: before a process is ended, its command line is asked by itself.
+    A word may contain such lines too: before a process is killed, its command line is read separately.
     """
     lines = (re.fullmatch(r"/proc/([0-9]{1,9})/cmdline:(.*)", line) for line in processes.split("\n"))
     return [(int(match[1]), match[2]) for match in lines if match]
 
 
 def parse_benchmarks(processes: str) -> list[tuple[int, str]]:
-    """Id and name of each benchmark in what `parse_processes` reads."""
-    told = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
-    return [(pid, found[0]) for pid, found in told if found]
+    """Id and name of each benchmark in the input of `parse_processes`."""
+    benchmarks = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
+    return [(pid, found[0]) for pid, found in benchmarks if found]
 
 
 def benchmark(cmdline: str) -> tuple[str, bool] | None:
-    """Name and whether it is ours, if the command line, a NUL behind each word, is a benchmark's.
+    """Its name and whether it is ours, if the command line, with a NUL after each word, is a benchmark's.
 
-    Whatever was brought to the phone is ours, whoever wrote it.
+    Every program that EdgeSweep pushed to the phone is ours, whoever wrote it.
     """
     words, nul, _ = cmdline.rpartition("\0")
     argv = words.split("\0")

@@ -1,4 +1,4 @@
-"""Files of ours on a phone: each whole, with the bytes that were sent, or not there."""
+"""Our files on a phone. Each is complete and verified, or missing."""
 
 import hashlib
 import os
@@ -6,7 +6,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.link import FOLDER, AdbLink, quoted, told
+from workers.devices.adb.link import FOLDER, AdbLink, outcome_text, quoted
 from workers.devices.adb.wire import receive_file, send_file
 from workers.devices.local import from_os_error
 
@@ -14,18 +14,18 @@ _RUN = FOLDER / "run"
 _PART = FOLDER / "part"
 _KEPT_FREE_BYTES = 2**20
 _WRONG_HASH, _NO_HASH = 44, 45
-_UNTOLD = "untold"
-"""Instead of a file's hash: Android 7 has no program for it, so the bytes are fetched and hashed here."""
+_UNHASHED = "untold"
+"""Printed instead of a file's hash: Android 7 has no `sha256sum`, so the file is pulled and hashed on this host."""
 
 
 class AdbFiles:
-    """In the run folder of one phone. Methods raise `DeviceError`, as `Device` and `AdbDevice` say."""
+    """The files in the run folder of one phone. Methods raise `DeviceError` as in `Device` and `AdbDevice`."""
 
     def __init__(self, link: AdbLink) -> None:
         self._link = link
 
     def push(self, source: Path, name: str, sha256: str | None) -> str:
-        """Under a temporary name, and put in place once the phone says that its hash is this."""
+        """Push under a temporary name, and rename the file when the phone reports the expected hash."""
         target = _RUN / name
         if target.parent != _RUN or not name.strip(". ") or "\0" in name:
             raise DeviceError("bad_name", f"{name!r} is no plain file name")
@@ -44,7 +44,7 @@ class AdbFiles:
     def pull(self, path: str, target: Path) -> None:
         counted = self._link.shell(f"wc -c <{quoted([path])}")
         if counted.exit_code != 0 or not re.fullmatch(rb"[0-9]{1,15}", size := counted.stdout.strip()):
-            raise DeviceError("no_output", f"adb:{self._link.serial}: {path} was not written{told(counted)}")
+            raise DeviceError("no_output", f"adb:{self._link.serial}: {path} was not written{outcome_text(counted)}")
         part = target.with_name(target.name + ".part")
         try:
             with part.open("wb") as file:
@@ -61,17 +61,19 @@ class AdbFiles:
         self._link.checked(f"rm -f -- {quoted([path])}")
 
     def _room_for(self, target: PurePosixPath, size: int, digest: str) -> bool:
-        """Make the run folder; `False` where the very same file is there. Raises `no_space`."""
+        """Create the run folder; `False` if it already has this file. Raises `no_space`."""
         file = quoted([str(target)])
         there, space = self._link.sections(
-            f"[ -e {file} ] && {{ sha256sum <{file} || {{ echo {_UNTOLD}; wc -c <{file}; }}; }}",
+            f"[ -e {file} ] && {{ sha256sum <{file} || {{ echo {_UNHASHED}; wc -c <{file}; }}; }}",
             f"{{ [ -d {_RUN} ] || mkdir -p {_RUN}; }} && {{ [ ! -e {_PART} ] || rm -f {_PART}; }} && df -k {_RUN}",
         )
-        if there[:64] == digest or (there.split() == [_UNTOLD, str(size)] and self._hash(target, size) == digest):
+        if there[:64] == digest or (there.split() == [_UNHASHED, str(size)] and self._hash(target, size) == digest):
             return False
         columns = re.search(r"\s[0-9]+\s+[0-9]+\s+([0-9]{1,15})\s+[0-9]+%", space)
         if columns is None:
-            raise DeviceError("os_error", f"adb:{self._link.serial}: {_RUN} cannot be made or its space not be told")
+            raise DeviceError(
+                "os_error", f"adb:{self._link.serial}: {_RUN} cannot be created, or its free space is not known"
+            )
         have = int(columns[1]) * 1024
         if have < size + _KEPT_FREE_BYTES:
             raise self._link.no_space(
@@ -89,12 +91,12 @@ class AdbFiles:
         if placed.exit_code == _WRONG_HASH:
             raise DeviceError(
                 "corrupt_push",
-                f"adb:{self._link.serial}: {target.name[:100]} arrived with other bytes than were sent",
+                f"adb:{self._link.serial}: {target.name[:100]} arrived with a different checksum than it was sent with",
                 "try another cable or port",
             )
         if placed.exit_code != 0:
             raise DeviceError(
-                "os_error", f"adb:{self._link.serial}: {target.name[:100]} was not put in place{told(placed)}"
+                "os_error", f"adb:{self._link.serial}: {target.name[:100]} could not be renamed{outcome_text(placed)}"
             )
 
     def _hash(self, path: PurePosixPath, size: int) -> str:

@@ -1,4 +1,4 @@
-"""This host's adb server: which phones it sees, and connections to them. The only module that imports adbutils."""
+"""This host's adb server: lists phones and opens connections to them. The only module that imports adbutils."""
 
 import os
 import re
@@ -20,16 +20,16 @@ _START_S = 20.0
 _ANSWER_S = 10.0
 _CONNECT_S = 5.0
 _OTHERS_START_S = 5.0
-"""How long after ours could not be started a server may come up that another process started meanwhile."""
+"""If our server could not be started: time to wait for one that another process is starting."""
 _LOOPBACK = "127.0.0.1"
 _DEFAULT_PORT = 5037
 _NO_SERIAL = r"\?+|\(no serial number\)"
-"""What adb lists where a phone tells none; it takes no such name for a phone."""
+"""adb's entry for a phone without a serial number. adb does not accept it as a phone's name."""
 _LINE = re.compile(rf"(?P<serial>{_NO_SERIAL}|\S+)\s+(?P<state>.*?)(?P<about>(?:\s+[a-z_]+:\S+)*)\s*")
 
 
 class NoTransportError(RefusedError):
-    """The adb server has no way to this phone; nothing was sent to it."""
+    """The adb server cannot reach this phone; nothing was sent to the phone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,12 +38,12 @@ class Attached:
 
     serial: str
     state: str
-    """adb's word: `device` is a phone that takes commands."""
+    """adb's term: `device` is a phone that accepts commands."""
     usb: bool
 
 
 def parse_devices(text: str) -> tuple[Attached, ...]:
-    """What `adb devices -l` says. Pure."""
+    """Parse the output of `adb devices -l`. Pure."""
     found = []
     for line in text.splitlines():
         if match := _LINE.fullmatch(line):
@@ -52,14 +52,14 @@ def parse_devices(text: str) -> tuple[Attached, ...]:
     return tuple(found)
 
 
-def trouble(attached: Attached, others: tuple[Attached, ...]) -> DeviceError | None:
-    """Why this phone takes no commands, with what to do; `None` where it does. `others` may include it. Pure."""
+def problem(attached: Attached, others: tuple[Attached, ...]) -> DeviceError | None:
+    """Why this phone accepts no commands, with the next step; `None` if it does. `others` may include it. Pure."""
     serial, state = attached.serial, attached.state
     nameless = re.fullmatch(_NO_SERIAL, serial) is not None
     if not nameless and Counter(one.serial for one in others)[serial] > 1:
         return DeviceError(
             "ambiguous_serial",
-            f"adb:{serial} does not name one phone: several that are attached have this serial number",
+            f"adb:{serial} is ambiguous: several attached phones have this serial number",
             "attach only one of them at a time",
         )
     match state.split(" ")[0]:
@@ -67,7 +67,7 @@ def trouble(attached: Attached, others: tuple[Attached, ...]) -> DeviceError | N
             return DeviceError(
                 "ambiguous_serial",
                 f"adb:{serial} does not name a phone: it has no serial number",
-                "reach it over the network: with it alone on a cable, adb -d tcpip 5555, then adb connect ADDRESS:5555",
+                "use the network: with only this phone on a cable, adb -d tcpip 5555, then adb connect ADDRESS:5555",
             )
         case "device":
             return None
@@ -86,24 +86,25 @@ def trouble(attached: Attached, others: tuple[Attached, ...]) -> DeviceError | N
         case _:
             return DeviceError(
                 "offline",
-                f"adb:{serial} is attached and does not answer (adb says: {state[:200]})",
+                f"adb:{serial} is attached but does not answer (adb says: {state[:200]})",
                 "plug it in again, or switch USB debugging off and on",
             )
 
 
 class AdbHost:
-    """The adb server on a port of this host, started with our own adb where there is none.
+    """The adb server on a port of this host. If none runs, it is started with our adb.
 
-    `port` is `ANDROID_ADB_SERVER_PORT` or 5037. Ours is the adb that adbutils brings, or what `ADBUTILS_ADB_PATH`
-    names: two versions on one host would keep ending each other's servers. Methods raise `DeviceError` of the kinds
-    in `sweeps.errors.HOST_KINDS`.
+    `port` is `ANDROID_ADB_SERVER_PORT` or 5037. Our adb is the one in adbutils, or the one that `ADBUTILS_ADB_PATH`
+    names. Two versions on one host would keep ending each other's servers. Methods raise `DeviceError` of the kinds in
+    `sweeps.errors.HOST_KINDS`.
     """
 
     def __init__(self, port: int | None = None) -> None:
-        # A bare descriptor: a socket that is forgotten together with this one may be the first to go, and then warns.
+        # A bare descriptor: a socket object could be garbage-collected before this object, and would then warn.
         self._lifeline = -1
-        self.met = 0
-        """How many servers were met on the port: one more after each that ended."""
+        """A connection that the server closes only when it ends; -1 if there is none."""
+        self.server_count = 0
+        """The number of servers contacted on the port so far: one more after each that ended."""
         self.port = port or int(os.environ.get("ANDROID_ADB_SERVER_PORT") or _DEFAULT_PORT)
         own = Path(adbutils.__file__).parent / "binaries" / "adb"
         self.adb = Path(os.environ.get("ADBUTILS_ADB_PATH") or own)
@@ -111,10 +112,10 @@ class AdbHost:
     def __del__(self) -> None:
         self.close()
 
-    def meet(self) -> None:
-        """See that there is a server of our version. To start one may take longer than any answer of it."""
-        if self._lifeline < 0 or not self._lives():
-            self._greet()
+    def ensure_server(self) -> None:
+        """Ensure that a server of our version runs. Starting one may take longer than any of its answers."""
+        if self._lifeline < 0 or not self._is_alive():
+            self._contact_server()
 
     def devices(self) -> tuple[Attached, ...]:
         try:
@@ -126,7 +127,7 @@ class AdbHost:
         return next((one for one in self.devices() if one.serial == serial), None)
 
     def features(self, serial: str, deadline: Deadline) -> frozenset[str]:
-        """What the phone's adb can do. Raises `NoTransportError`."""
+        """The features of the phone's adb. Raises `NoTransportError`."""
         with self._wire(deadline) as wire:
             try:
                 wire.ask(f"host-serial:{serial}:features")
@@ -135,7 +136,7 @@ class AdbHost:
             return frozenset(wire.text().split(","))
 
     def connect(self, address: str) -> bool:
-        """Reach a phone over the network; `False` where there is none now, which adb tells in words only."""
+        """Connect a phone over the network; `False` if it cannot be reached, which adb reports only as text."""
         with suppress(WireError):
             words = self._text(f"host:connect:{address}", _CONNECT_S)
             return words.startswith(("connected to", "already connected"))
@@ -146,7 +147,7 @@ class AdbHost:
             self._text(f"host:disconnect:{address}", _ANSWER_S)
 
     def open(self, serial: str, service: str, deadline: Deadline) -> Wire:
-        """A service of one phone. Raises `NoTransportError`, and `WireError` for the rest of the way."""
+        """Open a service of one phone. Raises `NoTransportError`, and `WireError` for other failures."""
         wire = self._wire(deadline)
         try:
             try:
@@ -160,8 +161,8 @@ class AdbHost:
         return wire
 
     def gone(self) -> bool:
-        """Whether the server that was there has ended since, even if another one runs now."""
-        return self._lifeline >= 0 and not self._lives()
+        """Whether the server of the last contact has ended, even if another one runs now."""
+        return self._lifeline >= 0 and not self._is_alive()
 
     def close(self) -> None:
         lifeline, self._lifeline = self._lifeline, -1
@@ -169,23 +170,23 @@ class AdbHost:
             os.close(lifeline)
 
     def _text(self, service: str, seconds: float) -> str:
-        self.meet()
+        self.ensure_server()
         with self._wire(Deadline(seconds)) as wire:
             wire.ask(service)
             return wire.text()
 
     def _wire(self, deadline: Deadline) -> Wire:
-        self.meet()
+        self.ensure_server()
         try:
             connection = self._connection()
         except DeviceError:
-            # It is ending just now: it closes its port before what its tracker of phones is told by.
-            self._greet()
+            # The server is ending: it closes its port before the lifeline.
+            self._contact_server()
             connection = self._connection()
         return Wire(connection, deadline)
 
-    def _lives(self) -> bool:
-        """The server writes to a tracker of phones whenever one comes or goes, and closes it only with its end."""
+    def _is_alive(self) -> bool:
+        """The lifeline tracks phones: the server writes to it on each change, and closes it only when it ends."""
         try:
             while os.read(self._lifeline, 65536):
                 pass
@@ -195,8 +196,8 @@ class AdbHost:
             return False
         return False
 
-    def _greet(self) -> None:
-        """Start the server where there is none, and see that it is of our version."""
+    def _contact_server(self) -> None:
+        """Start the server if none runs, and check its version."""
         self.close()
         try:
             socket.create_connection((_LOOPBACK, self.port), _ANSWER_S).close()
@@ -207,7 +208,7 @@ class AdbHost:
                 wire.ask("host:version")
                 theirs = int(wire.text(), 16)
         except (WireError, ValueError) as error:
-            raise self._no_server(f"does not answer as one ({error})") from error
+            raise self._no_server(f"does not answer like an adb server ({error})") from error
         if theirs != (ours := self._version()):
             raise DeviceError(
                 "adb_version",
@@ -219,17 +220,17 @@ class AdbHost:
             Wire(lifeline, Deadline(_ANSWER_S)).ask("host:track-devices")
         except WireError as error:
             lifeline.close()
-            raise self._no_server(f"does not answer as one ({error})") from error
+            raise self._no_server(f"does not answer like an adb server ({error})") from error
         lifeline.setblocking(False)
         self._lifeline = lifeline.detach()
-        self.met += 1
+        self.server_count += 1
 
     def _start(self) -> None:
         try:
             ended = self._run("start-server")
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._no_server(f"could not be started ({error})") from error
-        # Of several that start one at once, all but one fail, before that one's answers.
+        # If several processes start a server at once, all but one fail, before the server of that one answers.
         if ended.returncode != 0 and not self._comes_up():
             raise self._no_server(f"could not be started ({ended.stdout.strip()[-500:]})")
 
@@ -243,17 +244,17 @@ class AdbHost:
         return False
 
     def _version(self) -> int:
-        """The last number of `1.0.41`, which is all that the two sides compare."""
+        """The last number of `1.0.41`. Client and server compare only this number."""
         try:
             match = re.search(r"version 1\.0\.(\d+)", self._run("version").stdout)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise self._no_server(f"has no adb of ours beside it ({error})") from error
+            raise self._no_server(f"cannot be checked, because our adb does not start ({error})") from error
         if match is None:
-            raise self._no_server(f"has no adb of ours beside it ({self.adb} tells no version)")
+            raise self._no_server(f"cannot be checked, because {self.adb} reports no version")
         return int(match[1])
 
     def _run(self, word: str) -> "subprocess.CompletedProcess[str]":
-        # Not a pipe: the server that it starts would hold it open.
+        # Not a pipe: a started server would keep it open.
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             ended = subprocess.run(  # noqa: S603  # a fixed program and word
                 [str(self.adb), "-P", str(self.port), word],
@@ -269,7 +270,7 @@ class AdbHost:
             return ended
 
     def _connection(self) -> socket.socket:
-        # Not adbutils' own: where there is no server, that starts one on the default port and leaks a socket.
+        # Not the one of adbutils: if no server runs, that starts one on the default port and leaks a socket.
         try:
             return socket.create_connection((_LOOPBACK, self.port), _ANSWER_S)
         except OSError as error:
@@ -279,5 +280,5 @@ class AdbHost:
         return DeviceError(
             "adb_server",
             f"the adb server of this host (port {self.port}) {why}",
-            f"look what uses the port, or start it: {self.adb} -P {self.port} start-server",
+            f"find out what uses the port, or start the server: {self.adb} -P {self.port} start-server",
         )

@@ -1,4 +1,4 @@
-"""What one process of this host holds at a time, whatever user or workspace it works for."""
+"""Locks between processes of this host, across users and workspaces."""
 
 import errno
 import fcntl
@@ -10,23 +10,23 @@ from pathlib import Path
 
 from sweeps.errors import DeviceError
 
-_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not a cache of one user: the phones hang on the host
+_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not in a user's cache: all users of the host share its phones
 _MODE_OF_ALL = 0o666
 
 
 class HeldError(Exception):
-    """Another process holds it."""
+    """Another process has the lock."""
 
     def __init__(self, process: str) -> None:
         super().__init__(process)
         self.process = process
-        """Its id; empty where it is not known."""
+        """The id of that process; empty if it is not known."""
 
 
 class Hold:
-    """Of a name, until `release()` or the end of this process, however that comes.
+    """A lock on a name, until `release()` or the end of this process, however it ends.
 
-    Raises `HeldError` at once where the name is held, be it by this very process, and `DeviceError("os_error", ...)`.
+    Raises `HeldError` at once if the name is locked, even by this process, and `DeviceError("os_error", ...)`.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,14 +37,14 @@ class Hold:
             raise DeviceError(
                 "os_error",
                 f"{path} cannot be opened ({error})",
-                f"see that {_FOLDER} is a folder that every user may write to, and delete {path} if it is a link",
+                f"make {_FOLDER} a folder that every user may write to, and delete {path} if it is a link",
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            told = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
+            process = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
             self.release()
-            raise HeldError(told if told.isdecimal() else "") from error
+            raise HeldError(process if process.isdecimal() else "") from error
         os.truncate(self._file, 0)
         os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
 
@@ -52,7 +52,7 @@ class Hold:
         self.release()
 
     def release(self) -> None:
-        # The file stays: whoever opened it before it went away would hold another one than who made it anew.
+        # The file stays. If it were deleted, a process that has it open and one that creates it again could both lock.
         file, self._file = getattr(self, "_file", -1), -1
         if file >= 0:
             fcntl.flock(file, fcntl.LOCK_UN)
@@ -60,7 +60,7 @@ class Hold:
 
 
 def _opened(path: Path) -> int:
-    """Raises `OSError`. Never by a link: any user may lay one there, to a file that only this one may write."""
+    """Raises `OSError`. Links are refused: another user could place one to a file that only this user may write."""
     path.parent.mkdir(exist_ok=True)
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -70,15 +70,15 @@ def _opened(path: Path) -> int:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
         os.close(file)
-        raise OSError(errno.EEXIST, "another's, or no plain file")
+        raise OSError(errno.EEXIST, "it is a link, or no plain file")
     return file
 
 
 def _opened_in(folder: int, name: str) -> int:
-    # Nor does it wait for the other end of a pipe.
+    # `O_NONBLOCK`: do not wait for the other end of a pipe.
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK
     with suppress(FileNotFoundError):
-        # In a folder of all users the kernel lets nobody ask to create what another has.
+        # Without `O_CREAT`: in a world-writable folder the kernel forbids it for another user's file.
         return os.open(name, flags, dir_fd=folder)
     with suppress(PermissionError):
         os.fchmod(folder, 0o1777)

@@ -1,4 +1,4 @@
-"""What a phone is asked in one exchange each: its facts, its sensors."""
+"""Reads the facts and the sensors of a phone, each in one round trip."""
 
 import hashlib
 import re
@@ -14,9 +14,9 @@ _PLAIN = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 
 
 def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
-    """With the boot id, which is empty where the phone does not tell. Raises `DeviceError`."""
+    """The facts and the boot id, which is empty if the phone does not report it. Raises `DeviceError`."""
     libraries = "ls -d /system/lib*/libneuralnetworks.so /apex/com.android.neuralnetworks/lib*/libneuralnetworks.so"
-    # The serial number by itself: in the list, another property could hold a line that looks like it.
+    # The serial number separately: in the list, another property could contain a line that looks like it.
     serialno, properties, cpuinfo, meminfo, cpu_files, nnapi, boot_id = link.sections(
         "getprop ro.serialno",
         "getprop",
@@ -39,7 +39,7 @@ def ask_facts(link: AdbLink) -> tuple[DeviceFacts, str]:
 
 
 def ask_sensors(link: AdbLink, *, load: bool) -> Sensors:
-    """Without `load`, the look of 0.2 s at other programs is left out. Raises `DeviceError`."""
+    """Measuring the load of other programs takes 0.2 s; without `load` it is left out. Raises `DeviceError`."""
     stat = "grep '^cpu ' /proc/stat"
     battery, thermal, zones, mhz, before, after, processes = link.sections(
         "dumpsys battery",
@@ -62,7 +62,7 @@ def ask_sensors(link: AdbLink, *, load: bool) -> Sensors:
 
 
 def _unit(serialno: str) -> str:
-    """The id of the phone that calls itself so: a short word, whatever a phone tells."""
+    """The device id for a serial number: always a short word, whatever the phone reports."""
     if _PLAIN.fullmatch(serialno):
         return serialno
     return f"phone-{hashlib.sha256(serialno.encode()).hexdigest()[:16]}"

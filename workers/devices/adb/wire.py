@@ -1,7 +1,7 @@
-"""What is said on a connection to a phone: shell_v2 packets and file transfer, each byte under a deadline.
+"""The protocol on a connection to a phone: shell_v2 packets and file transfer, each byte under a deadline.
 
 Source: AOSP, packages/modules/adb, `docs/dev/services.md`, `shell_protocol.h`, `file_sync_protocol.h`.
-Whatever goes wrong on the way is a `WireError`; what it means is known to who knows the host and the phone.
+Every failure of the connection is a `WireError`. The caller, which knows the host and the phone, finds out the cause.
 """
 
 import socket
@@ -20,7 +20,7 @@ _FAIL_WORDS_BYTES = 65536
 
 
 class WireError(Exception):
-    """The connection ended or is not what it should be."""
+    """The connection ended or broke the protocol."""
 
 
 class DeadlineError(WireError):
@@ -28,11 +28,11 @@ class DeadlineError(WireError):
 
 
 class RefusedError(WireError):
-    """The phone or the adb server said no; its words are the message."""
+    """The phone or the adb server refused the request; the message is its text."""
 
 
 class Deadline:
-    """A moment to be done by, handed down instead of a timeout that begins anew at each step."""
+    """A point in time, passed down instead of a timeout, which would restart at each step."""
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
@@ -49,12 +49,12 @@ class Deadline:
 
 
 class Wire:
-    """A connection; use it in a `with`, which closes it without adbutils' 20 ms of sleep."""
+    """A connection, closed by its `with` block without adbutils' 20 ms of sleep."""
 
     def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._connection = connection
         self._deadline = deadline
-        # Small requests, each waiting for its answer.
+        # The requests are small, and each waits for its answer.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> "Wire":
@@ -68,7 +68,7 @@ class Wire:
             self._connection.sendall(data)
 
     def receive(self, count: int) -> bytes:
-        """Exactly so many bytes."""
+        """Receive exactly `count` bytes."""
         parts = []
         while count > 0:
             with self._translated():
@@ -81,7 +81,7 @@ class Wire:
         return b"".join(parts)
 
     def ask(self, service: str) -> None:
-        """Name a service. Raises `RefusedError` where there is none."""
+        """Request a service. Raises `RefusedError` if there is no such service."""
         named = service.encode("utf-8", "surrogateescape")
         if len(named) > 0xFFFF:
             raise RefusedError(f"the command has {len(named)} bytes, and adb takes {0xFFFF}")
@@ -93,7 +93,7 @@ class Wire:
             raise WireError(f"adb answered {status!r}")
 
     def text(self) -> str:
-        """A block of text with its length before it."""
+        """Receive a text that is preceded by its length."""
         size = self.receive(4)
         try:
             return self.receive(int(size, 16)).decode("utf-8", "replace")
@@ -101,7 +101,7 @@ class Wire:
             raise WireError(f"adb answered {size!r}") from error
 
     def _acknowledge_at_once(self) -> None:
-        # The adb server holds back a small packet until the one before is acknowledged: 40 ms, where that waits.
+        # The adb server delays a small packet until the previous one is acknowledged: 40 ms with delayed ACKs.
         if hasattr(socket, "TCP_QUICKACK"):
             self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
@@ -118,7 +118,7 @@ class Wire:
 
 @dataclass(slots=True)
 class Output:
-    """What a program has written so far, of each no more than the limit; the rest is thrown away."""
+    """The output of a program so far. Each stream is cut at the limit."""
 
     limit_bytes: int
     stdout: bytearray
@@ -128,7 +128,7 @@ class Output:
 def read_shell(wire: Wire, output: Output) -> int:
     """Read a `shell,v2,raw:` service to its end into `output`; returns adbd's exit status, 128 + n for signal n.
 
-    Raises `WireError` where it ends without a status: then nothing that was printed is the whole of it.
+    Raises `WireError` if it ends without a status: then the output may be incomplete.
     """
     wire.send(_PACKET.pack(_CLOSE_STDIN, 0))
     while (status := _read_packet(wire, output)) is None:
@@ -137,7 +137,7 @@ def read_shell(wire: Wire, output: Output) -> int:
 
 
 def read_until(wire: Wire, output: Output, mark: bytes) -> int | None:
-    """Read a `shell,v2,raw:` service until its stdout ends with `mark`; its exit status where it ends before."""
+    """Read a `shell,v2,raw:` service until its stdout ends with `mark`; if the service ends before, its exit status."""
     status = None
     while status is None and not output.stdout.endswith(mark):
         status = _read_packet(wire, output)
@@ -145,7 +145,7 @@ def read_until(wire: Wire, output: Output, mark: bytes) -> int | None:
 
 
 def acknowledge(wire: Wire) -> None:
-    """A line on the stdin of a `shell,v2,raw:` service."""
+    """Send an empty line to the stdin of a `shell,v2,raw:` service."""
     wire.send(_PACKET.pack(_STDIN, 1) + b"\n")
 
 
@@ -163,7 +163,7 @@ def _read_packet(wire: Wire, output: Output) -> int | None:
 
 
 def send_file(wire: Wire, source: BinaryIO, path: str, mode: int) -> None:
-    """Over a `sync:` service. Raises `RefusedError` with the phone's words."""
+    """Send over a `sync:` service. Raises `RefusedError` with the phone's message."""
     target = f"{path},{mode}".encode("utf-8", "surrogateescape")
     try:
         wire.send(_SYNC.pack(b"SEND", len(target)) + target)
@@ -173,14 +173,14 @@ def send_file(wire: Wire, source: BinaryIO, path: str, mode: int) -> None:
     except DeadlineError:
         raise
     except WireError:
-        # A phone that refuses hangs up on who still sends: its words may have come before that.
+        # A phone that refuses closes the connection while we send: its message may have arrived before.
         _sync_answer(wire, b"OKAY")
         raise
     _sync_answer(wire, b"OKAY")
 
 
 def receive_file(wire: Wire, path: str, write: Callable[[bytes], object]) -> None:
-    """Over a `sync:` service. Raises `RefusedError` with the phone's words."""
+    """Receive over a `sync:` service. Raises `RefusedError` with the phone's message."""
     source = path.encode("utf-8", "surrogateescape")
     wire.send(_SYNC.pack(b"RECV", len(source)) + source)
     while (size := _sync_answer(wire, b"DATA")) is not None:

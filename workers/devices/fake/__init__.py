@@ -1,1 +1,1 @@
-"""Simulated phones: real files and answers, simulated time."""
+"""Simulated phones: real files and evaluations, simulated time."""

@@ -1,7 +1,7 @@
-"""A simulated phone as a device: real files, real answers, simulated time. Nothing that it measures is a phone's time.
+"""A simulated phone as a device: real files, real evaluations, simulated time. Its times say nothing of a real phone.
 
-Whatever times an artifact here waits for nobody: the clock is the phone's own, and what is slow on it takes no time on
-this host. An evaluation is really run on this host, so accuracy is real. Both warm the phone.
+Blocks run on the phone's virtual clock and take no time on this host. Evaluations run on this host, so accuracy is
+real. Both warm the phone.
 """
 
 import argparse
@@ -25,38 +25,38 @@ from workers.devices.local import LocalDevice, from_os_error, local_facts
 
 _MEDIAN_MS = 10.0
 _SIGMA = 0.35
-"""Latencies of artifacts nobody gave a table for are lognormal, and spread as those of real variants are."""
+"""Latencies of artifacts that are not in `true_ms` are lognormal, with the spread of real variants."""
 _THREADS_GAIN = 0.7
 """n threads are n ** 0.7 times as fast; judged."""
 _COMMAND_DEADLINE_S = 30.0
-"""For everything but programs."""
+"""Deadline of everything but programs."""
 _FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faults:
-    """What goes wrong with a simulated phone, by its own clock. By default nothing."""
+    """Faults of a simulated phone, in time of its own clock. None by default."""
 
     gone_from_s: float = math.inf
-    """It does not answer from here ..."""
+    """Start of the time in which it does not answer."""
     gone_until_s: float = math.inf
-    """... to here."""
+    """End of the time in which it does not answer."""
     hangs_from_s: float = math.inf
-    """Nothing that is asked of it ends from here on."""
+    """From this time on, no request to it ends."""
     never_cools: bool = False
-    """It lies in the sun, at 45 °C."""
+    """The ambient temperature is 45 °C."""
     unreadable_battery: bool = False
     daemon: bool = False
-    """A daemon is awake a third of the time, and takes half of the speed."""
+    """A daemon is awake a third of the time, and halves the speed then."""
     times: Literal["", "nan", "zero", "negative"] = ""
-    """One sample of every block is such."""
+    """Replaces one sample of every block by this value."""
     clock_jumps_back_s: float = 0.0
-    """So far after every program."""
+    """How far the clock jumps back after every program."""
     sensors: Callable[[float, Sensors], Sensors] | None = None
-    """Anything else that its sensors show, by the time."""
+    """Changes the sensor values at a given time."""
 
     def on(self, phone: Phone) -> Phone:
-        """The phone in these circumstances."""
+        """The phone with these faults."""
         if self.never_cools:
             phone = replace(phone, ambient_c=45.0)
         if self.daemon:
@@ -65,10 +65,10 @@ class Faults:
 
 
 class FakeDevice:
-    """The phone of that name in `PHONES`, at rest and cool, at time 0. Its fixed-performance mode outlives the host.
+    """The phone `name` of `PHONES`, cool and idle at time 0. Its fixed-performance mode stays on after this process.
 
-    An artifact's true latency follows from its bytes and the phone's name, or stands in `true_ms` (ms of one thread)
-    by the sha256 of the file.
+    An artifact's true latency is taken from `true_ms` (ms with one thread, by the sha256 of the file), or derived from
+    the file's hash and the phone's name.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class FakeDevice:
 
     @property
     def fixed_performance(self) -> bool:
-        """Whether the mode is on now; real phones do not tell."""
+        """Whether the mode is on now; real phones do not report it."""
         return self._phone.fixed_performance
 
     def facts(self) -> DeviceFacts:
@@ -111,7 +111,7 @@ class FakeDevice:
             model=f"simulated phone {self._name}",
             soc=phone.soc,
             os_build=f"simulation {fake_runner.VERSION}",
-            # What the host can run, as evaluations are run there.
+            # The host's, because evaluations run there.
             abi=host.abi,
             cpu_features=host.cpu_features,
             runtime_versions=host.runtime_versions,
@@ -122,7 +122,7 @@ class FakeDevice:
         )
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """A runner's block is simulated; its evaluation, and every other program, is run on this host."""
+        """A runner's block is simulated. Its evaluation, and every other program, runs on this host."""
         self._answer(deadline_s)
         started_s = self._phone.now_s
         completed = self._runner(argv, deadline_s) if is_runner(argv) else self._on_host(argv, deadline_s)
@@ -130,14 +130,14 @@ class FakeDevice:
         self._clock_ahead_s -= self._faults.clock_jumps_back_s
         self._answer(deadline_s - taken_s)
         if taken_s > deadline_s:
-            raise DeviceError("timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was ended")
+            raise DeviceError("timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was killed")
         return completed
 
     def take_lease(self) -> None:
-        """Nothing to take: it is of this process alone."""
+        """Does nothing: only this process has this phone."""
 
     def release(self) -> None:
-        """Nothing to give back."""
+        """Does nothing: only this process has this phone."""
 
     def end_orphans(self) -> tuple[str, ...]:
         return ()  # they end with their driver
@@ -195,15 +195,15 @@ class FakeDevice:
         return True
 
     def _answer(self, deadline_s: float = _COMMAND_DEADLINE_S) -> None:
-        """Raises `DeviceError` where it does not; a phone that hangs takes its time for that."""
+        """Raises `DeviceError` if a fault prevents an answer. A hanging phone uses up the deadline first."""
         if self._faults.gone_from_s <= self._phone.now_s < self._faults.gone_until_s:
             raise DeviceError("offline", f"fake:{self._name} does not answer", "connect it again")
         if self._phone.now_s >= self._faults.hangs_from_s:
             self._phone.rest(max(deadline_s, 0.0))
-            raise DeviceError("timeout", f"fake:{self._name} hangs: it was given up", "start the phone anew")
+            raise DeviceError("timeout", f"fake:{self._name} hangs: the deadline passed", "restart the phone")
 
     def _on_host(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """The phone idles meanwhile."""
+        """The simulated phone is idle for the time that the program takes."""
         began = time.monotonic()
         try:
             return self._host.run(argv, deadline_s)
@@ -250,7 +250,7 @@ class FakeDevice:
         return completed
 
     def _latency_ms(self, model: str, threads: int) -> float:
-        """Of one inference at the ambient temperature, noise left out."""
+        """Latency of one inference at the ambient temperature, without noise."""
         try:
             with Path(model).open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()

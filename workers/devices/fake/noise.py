@@ -1,4 +1,4 @@
-"""The noise of a simulated phone: factors on the latency of samples and processes. Pure."""
+"""The noise of a simulated phone, as factors on the latency of samples and processes. Pure."""
 
 import math
 from functools import lru_cache
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 from workers.devices.fake.phones import Phone
 
 _TRUTH_DRAWS: Final = 1_000_000
-"""The median of so many draws is within 0.02 % of the distribution's at a coefficient of variation of 10 %."""
+"""With this many draws, the median is within 0.02 % of the true one at a coefficient of variation of 10 %."""
 
-_FORGOTTEN = 1e-4
-"""The autoregression is summed until a past sample's weight is under this."""
+_SMALLEST_WEIGHT = 1e-4
+"""The autoregression is summed until a past sample's weight is below this."""
 
 _SLOWEST_SAMPLE = 20.0
-"""The heaviest of heavy tails ends here: no sample takes longer than so many times the median."""
+"""Limit of heavy tails: no sample takes longer than this multiple of the median."""
 
 
 @lru_cache
 def median_factor(phone: Phone) -> float:
-    """The median of process x sample x spike x daemon, over everything; found by drawing, with a seed of its own."""
+    """The median of process x sample x spike x daemon, over all samples of all processes; drawn with its own seed."""
     random = np.random.Generator(np.random.SFC64(0))
-    # Neighbours are not asked for here, so the draws may be independent.
+    # The correlation of neighbouring samples does not change the median, so the draws are independent.
     factors = sample_factors(phone, random, past_weights(0.0), sigma_of(phone.sample_cv), _TRUTH_DRAWS)
     factors *= np.exp(sigma_of(phone.process_cv) * random.standard_normal(_TRUTH_DRAWS))
     factors[random.random(_TRUTH_DRAWS) < phone.little_share] *= phone.little_slower
@@ -53,7 +53,7 @@ def sample_factors(
 
 def past_weights(ar1: float) -> NDArray[np.float64]:
     """Weights of the past shocks in an AR(1) of variance 1, the newest first."""
-    terms = 1 if ar1 == 0.0 else math.ceil(math.log(_FORGOTTEN) / math.log(abs(ar1)))
+    terms = 1 if ar1 == 0.0 else math.ceil(math.log(_SMALLEST_WEIGHT) / math.log(abs(ar1)))
     weights: NDArray[np.float64] = ar1 ** np.arange(terms, dtype=np.float64)
     return weights / math.sqrt(float((weights**2).sum()))
 

@@ -1,13 +1,13 @@
-"""What simulated phones are like: heat, noise, the scheduler. Named sets of figures, from cool to hot."""
+"""Parameters of simulated phones: heat, noise, the scheduler. Named sets, from cool to hot."""
 
 from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phone:
-    """What one kind of phone is like. Shares and factors are plain numbers: 0.03 is 3 %.
+    """Parameters of one kind of phone. Shares and factors are plain numbers: 0.03 is 3 %.
 
-    The figures of the named sets are judged, not measured: they span what published measurements complain of.
+    The figures of the named sets are judged, not measured: they cover the problems in published measurements.
     """
 
     name: str
@@ -16,9 +16,9 @@ class Phone:
     ram_bytes: int = 6_000_000_000
     ambient_c: float = 25.0
     cooling_s: float = 240.0
-    """Newton's time constant: after so long at rest 37 % of the excess temperature is left."""
+    """Time constant of Newton's law: after this time at rest, 37 % of the excess temperature is left."""
     heating_c_per_s: float = 0.0
-    """How fast a busy phone warms, cooling apart; it ends `heating_c_per_s * cooling_s` above the ambient."""
+    """How fast a busy phone warms without cooling; it settles at `heating_c_per_s * cooling_s` above the ambient."""
     drift_per_c: float = 0.0
     """Latency grows by this share per degree above the ambient."""
     throttles_at_c: float = 100.0
@@ -32,7 +32,7 @@ class Phone:
     """Correlation of the logarithms of neighbouring samples."""
     spike_share: float = 0.0
     spike_slower: tuple[float, float] = (2.0, 5.0)
-    """A spike's factor lies evenly between these."""
+    """A spike's factor is uniform between these."""
     process_cv: float = 0.004
     """Spread between processes of the same artifact."""
     little_share: float = 0.0
@@ -49,7 +49,7 @@ class Phone:
     load_s: float = 0.05
     first_inference_slower: float = 3.0
     cold_slower: float = 1.3
-    """A process starts with the clocks down; the factor decays ..."""
+    """Factor on latency at the start of a process, because the clocks are low; it decays ..."""
     cold_s: float = 0.04
     """... with this time constant."""
     push_bytes_per_s: float = 30e6
@@ -69,7 +69,7 @@ PHONES: dict[str, Phone] = {
         replace(_BASE, name="steady", sample_cv=0.01, process_cv=0.002, has_fixed_performance=True),
         replace(_BASE, name="noisy", sample_cv=0.10, process_cv=0.02),
         replace(_BASE, name="correlated", sample_cv=0.05, process_cv=0.01, ar1=0.5),
-        # 25 to 55 °C when always busy: the gate at 37 °C opens and shuts within a sweep.
+        # 25 to 55 °C when always busy: the gate at 37 °C opens and closes within a sweep.
         replace(_BASE, name="drifting", sample_cv=0.05, process_cv=0.01, heating_c_per_s=0.125, drift_per_c=0.003),
         replace(_BASE, name="spiky", sample_cv=0.05, process_cv=0.01, spike_share=0.03),
         replace(
@@ -81,7 +81,7 @@ PHONES: dict[str, Phone] = {
             drift_per_c=0.0005,
             throttles_at_c=39.0,
         ),
-        # The methods were tuned on none of these.
+        # No method was tuned on the following phones.
         replace(_BASE, name="holdout_heavy_tails", sample_cv=0.05, tail_degrees=2.5, process_cv=0.015),
         replace(
             _BASE,

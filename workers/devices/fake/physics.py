@@ -1,12 +1,12 @@
-"""The physics of a simulated phone: heat, noise and time, by a seed and on a virtual clock. Pure, no I/O.
+"""The physics of a simulated phone: heat, noise and time, from a seed and on a virtual clock. Pure, no I/O.
 
-One temperature stands for the phone. It follows Newton's law of cooling, towards the ambient temperature at rest and
-towards a higher one while the phone is busy. An inference takes
+The phone has one temperature. It follows Newton's law of cooling, towards the ambient temperature at rest and towards a
+higher one while the phone is busy. An inference takes the true time, multiplied by factors of
 
-    true time x how warm it is x the process x the sample x a spike x a daemon x a cold start
+    temperature x process x sample x spike x daemon x cold start
 
 where the sample's factor is lognormal with median 1 and, in its logarithm, an autoregression of order one (AR(1)).
-Everything random comes from one generator, so a phone's story is a function of its parameters, its seed and the calls.
+All random numbers come from one generator: the results depend only on the parameters, the seed and the calls.
 """
 
 import math
@@ -19,18 +19,18 @@ from workers.devices.fake.noise import median_factor, past_weights, sample_facto
 from workers.devices.fake.phones import Phone
 
 _DEGREES_PER_STATUS = 3.0
-"""Android's thermal status rises by one for every so many degrees above where throttling begins."""
+"""Android's thermal status rises by one for each such step above the temperature at which throttling begins."""
 _SHUTDOWN = 6
 
 FIXED_PERFORMANCE_SLOWER = 1.25
-"""Android's fixed-performance mode holds clocks that the phone can keep up: slower, by a judged quarter, ..."""
+"""Factor on latency in Android's fixed-performance mode, which uses sustainable clocks; judged."""
 FIXED_PERFORMANCE_HEAT = 0.5
-"""... and at half the heat, so that it never throttles."""
+"""Factor on heating in that mode. The phone never throttles in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedBlock:
-    """One process: what its runner reports, what the sensors show, and (last two) what only the simulator knows."""
+    """One process: its runner's report, the sensor values, and in the last two fields what only the simulator knows."""
 
     samples_ns: NDArray[np.int64]
     warmup_ns: NDArray[np.int64]
@@ -38,7 +38,7 @@ class SimulatedBlock:
     first_inference_ns: int
     load_ns: int
     started_s: float
-    """On the phone's clock, when the process was started."""
+    """Start of the process, on the phone's clock."""
     ended_s: float
     temp_start_c: float
     temp_end_c: float
@@ -47,11 +47,11 @@ class SimulatedBlock:
     throttled: bool
     """Whether any timed sample was throttled."""
     true_p50_ms: float
-    """The p50 at the temperatures at which the timed samples ran, noise left out."""
+    """The p50 at the temperature of the timed samples, without noise."""
 
     @property
     def median_ms(self) -> float:
-        # As np.median, which would take as long as the rest of a block.
+        # Equals np.median, which would take as long as the rest of a block.
         ordered = np.sort(self.samples_ns)
         half = ordered.size // 2
         return float(ordered[half] + ordered[-half - 1]) / 2e6
@@ -89,7 +89,7 @@ class SimulatedPhone:
 
     @property
     def thermal_status(self) -> int:
-        """Android's, from 0 (none) to 6 (shutdown): above 0 exactly where the phone throttles."""
+        """Android's, from 0 (none) to 6 (shutdown): above 0 exactly while the phone throttles."""
         above = self._temp_c - self.phone.throttles_at_c
         if self.fixed_performance or above < 0:
             return 0
@@ -104,11 +104,11 @@ class SimulatedPhone:
         self._pass(seconds, busy=False)
 
     def push(self, size_bytes: int) -> None:
-        """Receive a file; costs time, and no heat worth counting."""
+        """Receive a file; takes time, and no noticeable heat."""
         self._pass(size_bytes / self.phone.push_bytes_per_s, busy=False)
 
     def seconds_to_cool(self, temp_c: float) -> float:
-        """How long to rest until the phone is at `temp_c`; infinite where the ambient is not below it."""
+        """Rest needed until the phone is at `temp_c`; infinite if the ambient temperature is not below that."""
         if self._temp_c <= temp_c:
             return 0.0
         if temp_c <= self.phone.ambient_c:
@@ -117,7 +117,7 @@ class SimulatedPhone:
         return self.phone.cooling_s * math.log(excess)
 
     def true_p50_ms(self, true_ms: float, temp_c: float | None = None) -> float:
-        """The median of all samples of all processes at a temperature (the ambient by default), spikes included."""
+        """The median of all samples of all processes at a temperature (default: the ambient), with spikes."""
         temp_c = self.phone.ambient_c if temp_c is None else temp_c
         slower = 1.0 + self.phone.drift_per_c * (temp_c - self.phone.ambient_c)
         if not self.fixed_performance and temp_c >= self.phone.throttles_at_c:
@@ -182,9 +182,9 @@ class SimulatedPhone:
         )
 
     def _inferences(self, base_s: float, busy_s: float, count: int) -> NDArray[np.float64]:
-        """How long each of `count` inferences takes, from `busy_s` after the model was loaded.
+        """The durations of `count` inferences, the first of them `busy_s` after the model was loaded.
 
-        Heat and daemons are looked up at the times at which the inferences would start without them.
+        Heat and daemons are taken at the times at which the inferences would start without them.
         """
         phone = self.phone
         taken_s = sample_factors(phone, self._random, self._past, self._sample_sigma, count)
@@ -222,7 +222,7 @@ class SimulatedPhone:
         self._awake_s = (wakes_s, wakes_s + self._random.exponential(self.phone.daemon_s))
 
     def _process(self) -> float:
-        """This process's own factor."""
+        """Draw the factor of one process."""
         factor = math.exp(self._process_sigma * self._random.standard_normal())
         if self.phone.little_share and self._random.random() < self.phone.little_share:
             factor *= self.phone.little_slower
@@ -232,7 +232,7 @@ class SimulatedPhone:
         return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0
 
     def _ends_at_c(self, *, busy: bool) -> float:
-        """The temperature that the phone would settle at."""
+        """The temperature at which the phone would settle."""
         heating = self.phone.heating_c_per_s * busy * (FIXED_PERFORMANCE_HEAT if self.fixed_performance else 1.0)
         return self.phone.ambient_c + heating * self.phone.cooling_s
 

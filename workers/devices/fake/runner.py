@@ -1,4 +1,4 @@
-"""What the runner on a simulated phone is asked and prints: the words of the runner contract, and nothing is run."""
+"""Arguments and report of the runner on a simulated phone, as in the runner contract. It runs nothing."""
 
 import argparse
 import json
@@ -10,12 +10,12 @@ from workers.devices.fake.physics import SimulatedBlock
 
 NAME = "simulated"
 VERSION = "1"
-"""Raised with every change that can move a figure."""
+"""Increased with every change that can change a figure."""
 
 ERROR_EXIT = 3
 
 
-class GiveUp(Exception):  # noqa: N818  # not an error of ours: the last line of the report
+class GiveUp(Exception):  # noqa: N818  # no error of this program: it becomes the last line of the report
     """Ends the run with an `error` line."""
 
     def __init__(self, kind: str, message: str) -> None:
@@ -33,7 +33,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def arguments(argv: Sequence[str], cores: int) -> argparse.Namespace:
-    """The flags that a simulation depends on; `cpus` becomes the CPUs by number. Raises `GiveUp`."""
+    """Parse the flags that the simulation needs; `cpus` becomes a list of CPU numbers. Raises `GiveUp`."""
     parser = _Parser(allow_abbrev=False, add_help=False)
     parser.add_argument("--model", required=True)
     parser.add_argument("--backend", default="cpu")
@@ -49,7 +49,7 @@ def arguments(argv: Sequence[str], cores: int) -> argparse.Namespace:
     parser.add_argument("--eval-inputs")
     given, _ = parser.parse_known_args(argv)
     if given.iter < 1 or given.threads < 1 or given.warmup < 0:
-        parser.error("--iter and --threads are at least 1, --warmup at least 0")
+        parser.error("--iter and --threads must be at least 1, --warmup at least 0")
     if given.backend != "cpu":
         raise GiveUp("backend_missing", f"a simulated phone has no backend {given.backend}")
     given.cpus = _cpus(given.cpus, cores)
@@ -57,7 +57,7 @@ def arguments(argv: Sequence[str], cores: int) -> argparse.Namespace:
 
 
 def report(given: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequence[float], torch: str) -> bytes:
-    """A whole report of this block, but with these samples."""
+    """The complete report of this block, with `samples_ns` as its samples."""
     return _lines(
         [
             {"event": "start", "runner": NAME, "runner_version": VERSION, "torch": torch},
@@ -83,7 +83,7 @@ def _cpus(asked: str, cores: int) -> list[int]:
         return list(range(cores))
     chosen = sorted({int(word) for word in asked.split(",")}) if re.fullmatch(r"\d+(,\d+)*", asked) else []
     if not chosen or chosen[-1] >= cores:
-        raise GiveUp("bad_cpus", f"the CPUs {asked!r} can not be had: a simulated phone has {cores} of one kind")
+        raise GiveUp("bad_cpus", f"the CPUs {asked!r} are not available: a simulated phone has {cores} of one kind")
     return chosen
 
 

@@ -1,4 +1,4 @@
-"""What a Linux host tells of its state. Folders that are not there, as in most containers, are sensors it has not."""
+"""Sensors of a Linux host. If a folder of the system is missing, as in most containers, so is its sensor."""
 
 import os
 import time
@@ -12,14 +12,14 @@ import psutil
 from workers.devices.interface import Sensors
 from workers.devices.linux.competing import benchmark_name
 
-# A virtual machine's ticks are 10 ms: shorter looks at the load see nothing.
+# A virtual machine's ticks are 10 ms: a shorter window shows no load.
 _LOAD_WINDOW_S = 0.2
 _NO_DEMAND = ("idle", "iowait", "steal")
 _COUNTED_ELSEWHERE = ("guest", "guest_nice")
 
 
-def look(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
-    """The sensors now; takes 0.02 to 0.05 s for a hundred processes, and 0.2 s for the load of others."""
+def read_sensors(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
+    """The present values. Takes 0.02 to 0.05 s for a hundred processes, and 0.2 s for the load of other programs."""
     programs = _programs()
     own = _own(programs)
     before = after = _cpu_seconds(own)
@@ -47,7 +47,7 @@ def host_temperature(folder: Path = Path("/sys/class/thermal")) -> float | None:
 
 
 def _battery(folder: Path) -> tuple[bool, float | None]:
-    """Whether the machine runs on batteries, and their mean charge in percent: `None` where one cannot be read."""
+    """Whether the machine has batteries, and their mean charge in percent, `None` if one cannot be read."""
     batteries = [supply for supply in sorted(folder.glob("*")) if _is_battery(supply)]
     levels = [level for level in _numbers([supply / "capacity" for supply in batteries]) if 0 <= level <= 100]
     known = bool(batteries) and len(levels) == len(batteries)
@@ -55,9 +55,9 @@ def _battery(folder: Path) -> tuple[bool, float | None]:
 
 
 def _is_battery(supply: Path) -> bool:
-    # Scope `Device`: a mouse's or a keyboard's. Not `present`: an empty bay.
-    named_so = supply.name.startswith("BAT") or _text(supply / "type") == "Battery"
-    return named_so and _text(supply / "scope") != "Device" and _text(supply / "present") != "0"
+    # Scope `Device`: the battery of a mouse or a keyboard. `present` 0: an empty bay.
+    is_battery = supply.name.startswith("BAT") or _text(supply / "type") == "Battery"
+    return is_battery and _text(supply / "scope") != "Device" and _text(supply / "present") != "0"
 
 
 def _mean_mhz(folder: Path) -> float | None:
@@ -66,19 +66,19 @@ def _mean_mhz(folder: Path) -> float | None:
 
 
 def _throttle_count(folder: Path) -> int | None:
-    """Of all cores and packages; each core tells its package's, so those come in more than once."""
+    """The sum over cores and packages. Each core reports its package's count too, so that is added several times."""
     counts = _numbers(sorted(folder.glob("cpu[0-9]*/thermal_throttle/*_throttle_count")))
     return sum(counts) if counts else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuSeconds:
-    """CPU time since the machine, or the process, was started."""
+    """CPU time since the start of the machine or the process."""
 
     of_all: Mapping[str, float]
-    """By what it went to, as `/proc/stat` has it."""
+    """Of the machine, by the categories of `/proc/stat`."""
     of_own: Mapping[int, float]
-    """By the id of each process of ours."""
+    """Of each of our processes, by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +88,17 @@ class _Program:
 
 
 def _programs() -> dict[int, _Program]:
-    """All processes that this one may see, by id."""
-    # psutil would leave out whoever has the id of one that it remembers.
+    """All visible processes, by id."""
+    # Otherwise psutil leaves out a new process that has the id of a cached one.
     psutil.process_iter.cache_clear()
     found = (process.info for process in psutil.process_iter(["pid", "ppid", "cmdline"]))
     return {info["pid"]: _Program(info["ppid"] or 0, tuple(info["cmdline"] or ())) for info in found}
 
 
 def _own(programs: dict[int, _Program]) -> set[int]:
-    """This process, those that it comes from and those that come from it: a driver waits for its runner.
+    """This process, its ancestors and its descendants: a driver waits for its runner.
 
-    Not its siblings: whoever loads the machine on purpose may have started both.
+    Not its siblings: the same parent may have started a program that loads the machine.
     """
     me = os.getpid()
     own = {me}
@@ -107,8 +107,8 @@ def _own(programs: dict[int, _Program]) -> set[int]:
         ancestor = programs[ancestor].parent
         own.add(ancestor)
     descendants = {me}
-    while young := {pid for pid, one in programs.items() if one.parent in descendants} - descendants:
-        descendants |= young
+    while children := {pid for pid, one in programs.items() if one.parent in descendants} - descendants:
+        descendants |= children
     return own | descendants
 
 
@@ -118,7 +118,7 @@ def _competing(programs: dict[int, _Program], own: Collection[int]) -> tuple[str
 
 
 def load_of_others(before: CpuSeconds, after: CpuSeconds) -> float | None:
-    """Their share (0 to 1) of all CPU time between two looks; what the hypervisor took is nobody's. Pure."""
+    """The share (0 to 1) of CPU time that other programs used between two readings, without steal time. Pure."""
     passed = {name: after.of_all[name] - seconds for name, seconds in before.of_all.items()}
     total = sum(passed.values())
     if total <= 0:

@@ -1,4 +1,4 @@
-"""The real adb daemon, from Debian, and whether virtual phones can run on this machine at all."""
+"""Fetches the real adb daemon from Debian, and checks whether virtual phones can run on this machine."""
 
 import os
 import platform
@@ -15,13 +15,13 @@ _INSTALL_DEADLINE_S = 300.0
 
 
 def missing() -> DeviceError | None:
-    """Why no virtual phone can run on this machine, with what to do about it; `None` where they can."""
+    """Why no virtual phone can run on this machine, with the next step; `None` if they can."""
     if platform.system() != "Linux":
         return DeviceError("not_linux", "virtual phones run on Linux only")
     if os.geteuid() != 0:
         return DeviceError(
             "needs_root",
-            "virtual phones need root: each has mounts, processes and a network of its own",
+            "virtual phones need root: each has its own namespaces of mounts, processes and network",
             "run it as root or in a privileged container; phones on a cable need no root",
         )
     lacking = [program for program in _PROGRAMS if shutil.which(program) is None]
@@ -39,11 +39,11 @@ def missing() -> DeviceError | None:
 def adbd() -> Path:
     """The folder with Debian's unpacked adbd, fetched on first use (8 s, 7 MB; 26 MB unpacked).
 
-    Kept in `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`; the system stays as it is.
-    Raises `DeviceError`: what `missing()` says, or `no_adbd` with apt's last words.
+    Kept in `EDGESWEEP_CACHE`, else `XDG_CACHE_HOME/edgesweep`, else `~/.cache/edgesweep`; installs nothing in the
+    system. Raises `DeviceError`: the result of `missing()`, or `no_adbd` with the end of apt's output.
     """
-    if (lack := missing()) is not None:
-        raise lack
+    if (error := missing()) is not None:
+        raise error
     folder = _whole().parent
     with locked(folder.with_suffix(".lock")):
         if not _whole().is_file():
@@ -53,13 +53,13 @@ def adbd() -> Path:
                 ended = subprocess.run(  # noqa: S603  # our own script
                     argv, capture_output=True, text=True, timeout=_INSTALL_DEADLINE_S, check=False
                 )
-                words, good = ended.stderr.strip().splitlines()[-3:], ended.returncode == 0
-            except (OSError, subprocess.TimeoutExpired) as error:
-                words, good = [str(error)], False
-            if not good:
+                lines, ok = ended.stderr.strip().splitlines()[-3:], ended.returncode == 0
+            except (OSError, subprocess.TimeoutExpired) as failure:
+                lines, ok = [str(failure)], False
+            if not ok:
                 raise DeviceError(
                     "no_adbd",
-                    f"adbd could not be fetched: {' '.join(words) or 'apt ended without a word'}",
+                    f"adbd could not be fetched: {' '.join(lines) or 'apt printed nothing'}",
                     "give apt a Debian mirror that has trixie (apt-get update), then try again",
                 )
             _whole().touch()
@@ -67,7 +67,7 @@ def adbd() -> Path:
 
 
 def _whole() -> Path:
-    """Written last: a fetch that was cut short is made anew."""
+    """The marker of a complete fetch, written last: an interrupted fetch is repeated."""
     named = os.environ.get("EDGESWEEP_CACHE")
     cache = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "edgesweep"
     return cache / f"adbd-trixie-{platform.machine()}" / "whole"

@@ -1,4 +1,4 @@
-"""What a virtual phone tells of itself: properties, battery, heat. They are files that the programs in `bin/` print."""
+"""The answers of a virtual phone about its properties, battery and heat: files that the programs in `bin/` print."""
 
 import platform
 import uuid
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class Answers:
-    """The files in a phone's folder. Each method changes what the phone answers from now on."""
+    """The files in a phone's folder. Each method changes the phone's answers from now on."""
 
     def __init__(self, folder: Path, serialno: str, *, has_fixed_performance: bool) -> None:
         self.serialno = serialno
-        """What the phone calls itself: `ro.serialno`."""
+        """The phone's own serial number: `ro.serialno`."""
         self._folder = folder
         self._has_fixed_performance = has_fixed_performance
         self._temp_c, self._percent, self._status = 25.0, 80, 0
@@ -21,7 +21,7 @@ class Answers:
         return (self._folder / "fixed_performance").read_text().strip() == "true"
 
     def write_all(self) -> None:
-        """As of a phone that was just switched on. The folder must not exist."""
+        """Write the answers of a phone that was just switched on. The folder must not exist."""
         for part in ("properties", "dumpsys"):
             (self._folder / part).mkdir(parents=True)
         for name, value in _properties(self.serialno).items():
@@ -32,7 +32,7 @@ class Answers:
         self.heat(self._temp_c)
 
     def set_property(self, name: str, value: str | None) -> None:
-        """What `getprop` tells of `name`; `None` takes the property away."""
+        """Set the value that `getprop` prints for `name`; `None` removes the property."""
         path = self._folder / "properties" / name
         if value is None:
             path.unlink(missing_ok=True)
@@ -40,17 +40,17 @@ class Answers:
             path.write_text(value, encoding="utf-8")
 
     def heat(self, temp_c: float, thermal_status: int = 0) -> None:
-        """To a battery temperature and a thermal status, from 0 (none) to 6 (shutdown)."""
+        """Set the battery temperature and the thermal status, from 0 (none) to 6 (shutdown)."""
         self._temp_c, self._status = temp_c, thermal_status
-        self._tell()
+        self._write_services()
 
     def drain(self, percent: int) -> None:
-        """The battery to so much of its charge."""
+        """Set the battery's charge."""
         self._percent = percent
-        self._tell()
+        self._write_services()
 
     def say(self, service: str, text: str | None) -> None:
-        """What `dumpsys service` prints, until the next `heat` or `drain`; `None`: there is no such service."""
+        """Set the output of `dumpsys service`, until the next `heat` or `drain`; `None` removes the service."""
         path = self._folder / "dumpsys" / service
         if text is None:
             path.unlink(missing_ok=True)
@@ -58,17 +58,17 @@ class Answers:
             path.write_text(text, encoding="utf-8")
 
     def refuse_fixed_performance(self, words: str | None) -> None:
-        """With these, from now on, whatever is asked of the mode; `None`: it is switched again."""
+        """Answer every request to switch the mode with this text; `None`: switch it again."""
         path = self._folder / "power_says"
         path.write_text(words, encoding="utf-8") if words is not None else path.unlink(missing_ok=True)
 
     def boot(self) -> None:
-        """A new boot id."""
-        # In place: it is mounted over the phone's own.
+        """Set a new boot id."""
+        # Overwrite the file in place: it is bind-mounted in the phone.
         with (self._folder / "boot_id").open("r+" if (self._folder / "boot_id").exists() else "w") as file:
             file.write(f"{uuid.uuid4()}\n")
 
-    def _tell(self) -> None:
+    def _write_services(self) -> None:
         lines = ["Current Battery Service state:", "  AC powered: false", "  USB powered: true", "  present: true"]
         lines += [f"  level: {self._percent}", "  scale: 100", f"  temperature: {round(10 * self._temp_c)}"]
         self.say("battery", "\n".join([*lines, "  technology: Li-ion", ""]))
@@ -76,7 +76,7 @@ class Answers:
 
 
 def _properties(serialno: str) -> Mapping[str, str]:
-    """Of a phone that makes no secret of being virtual. ABI: the host's, whose programs it runs."""
+    """Properties that say openly that the phone is virtual. The ABI is the host's, whose programs it runs."""
     abi = {"x86_64": "x86_64", "aarch64": "arm64-v8a"}.get(platform.machine(), platform.machine())
     return {
         "ro.serialno": serialno,

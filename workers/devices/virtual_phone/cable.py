@@ -1,4 +1,4 @@
-"""The way into a virtual phone: what a test can pull, slow down and plug in again."""
+"""The connection to a virtual phone, which tests can unplug, slow down and plug in again."""
 
 import contextlib
 import ctypes
@@ -16,18 +16,18 @@ _BLOCK_BYTES = 65536
 
 
 class Cable:
-    """From a port on this host's loopback into the network of a phone, which has no other way out."""
+    """Forwards a port of this host's loopback into a phone's network namespace, which has no other connection."""
 
     def __init__(self) -> None:
         self.port = 0
-        """The same whenever it is plugged in again; 0 until it was for the first time."""
+        """It stays the same when the cable is plugged in again; 0 before the first time."""
         self.bytes_per_s: float | None = None
         self.passing = threading.Event()
         self.passing.set()
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._port_kept: socket.socket | None = None
-        """Bound, and never listening: the port is nobody else's, and whoever asks an unplugged phone is refused."""
+        """Bound but never listening: it reserves the port, and connections to an unplugged phone are refused."""
         self._ends: set[socket.socket] = set()
         self._cut_after: int | None = None
         self._network = -1
@@ -50,7 +50,7 @@ class Cable:
             return
         listener, self._listener = self._listener, None
         if listener is not None:
-            # Only this wakes whoever waits in `accept`.
+            # Only this wakes the thread that waits in `accept`.
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             listener.close()
@@ -70,25 +70,26 @@ class Cable:
             self._network = -1
 
     def reaches(self, pid: int) -> bool:
-        """Whether the daemon listens in the network of this process, which is the phone's from now on."""
+        """Whether the daemon listens in the network namespace of this process. The first call makes it the phone's."""
         if self._network < 0:
             self._network = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
         found: list[bool] = []
 
-        def look() -> None:
+        def try_connect() -> None:
             try:
                 self._to_phone().close()
                 found.append(True)
             except OSError:
                 found.append(False)
 
-        looker = threading.Thread(target=look)
-        looker.start()
-        looker.join()
+        # `setns` changes the thread for good, so use a new one.
+        thread = threading.Thread(target=try_connect)
+        thread.start()
+        thread.join()
         return found[0]
 
     def _to_phone(self) -> socket.socket:
-        """Takes the calling thread into the phone's network, for good."""
+        """Connect to the daemon. Moves the calling thread into the phone's network namespace, for good."""
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.setns(self._network, _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), "setns")
@@ -118,7 +119,7 @@ class Cable:
                 continue
             with self._lock:
                 if self._listener is not listener:
-                    # The cable was pulled meanwhile.
+                    # The cable was unplugged meanwhile.
                     near.close()
                     far.close()
                     return
@@ -145,7 +146,7 @@ class Cable:
 
 
 def _bound(port: int) -> socket.socket:
-    """To a port of loopback, without listening yet; 0: any that is free."""
+    """A socket bound to a port of loopback, not yet listening; 0: any free port."""
     bound = socket.socket()
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
-"""Virtual phones: the real adb daemon on this host, behind the real adb server. Everything but the silicon is real.
+"""Virtual phones: the real adb daemon on this host, behind the real adb server. Only the hardware is not a phone's.
 
-Each has namespaces of its own for mounts, processes and network, so its `/data`, its boot id and its programs are its
-own and end with it. Its CPU facts and its other files are the host's. The programs in `bin/` give its answers. It is
-reached through a cable that listens on loopback only: adbd itself would open a root shell to the whole network.
+Each phone has its own namespaces for mounts, processes and network. So it has its own `/data`, boot id and programs,
+which end with it. CPU facts and other files are the host's. The programs in `bin/` give its answers. It is reached
+through a `Cable` that listens on loopback only: adbd itself would open a root shell to the whole network.
 """
 
 import contextlib
@@ -29,9 +29,9 @@ _START_DEADLINE_S = 20.0
 
 
 class VirtualPhone(Answers):
-    """One phone: a context manager, or `start()` and `stop()`. What it is and does meanwhile is set by its methods.
+    """One phone: a context manager, or `start()` and `stop()`. Its other methods change its state while it runs.
 
-    `folder` holds its state and must not exist. It ends with the thread that started it.
+    `folder` is for its state and must not exist. The phone ends with the thread that started it.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class VirtualPhone(Answers):
         number = 0
         if serialno is None:
             number, self._number = _free_number()
-        # Where it is not given, no other phone of this host has it.
+        # A default serial number is unique on this host.
         super().__init__(folder, serialno or f"VIRTUAL{number:04}", has_fixed_performance=has_fixed_performance)
         self._storage_mb = storage_mb
         self._process: subprocess.Popen[bytes] | None = None
@@ -62,16 +62,16 @@ class VirtualPhone(Answers):
 
     @property
     def serial(self) -> str:
-        """By which the adb server knows it, once it was told `connect`."""
+        """Its name in the adb server, after `adb connect`."""
         return f"127.0.0.1:{self._cable.port}"
 
     @property
     def data(self) -> Path:
-        """The phone's `/data`, as this host sees it while the phone runs."""
+        """The path of the phone's `/data` on this host, while the phone runs."""
         return Path(f"/proc/{self._running().pid}/root/data")
 
     def start(self) -> None:
-        """Raises `DeviceError`: what `adbd()` raises, or `not_started` with the end of the phone's log."""
+        """Raises `DeviceError`: the errors of `adbd()`, or `not_started` with the end of the phone's log."""
         unpacked = adbd()
         self.write_all()
         self._cable.plug()
@@ -95,7 +95,7 @@ class VirtualPhone(Answers):
             raise
 
     def stop(self) -> None:
-        """End it with all its programs. Its folder stays, for whoever wants its log."""
+        """Stop the phone and all its programs. Its folder is kept, because it contains the log."""
         self._cable.close()
         if self._process is not None:
             self._process.kill()
@@ -108,37 +108,37 @@ class VirtualPhone(Answers):
             self._number.release()
 
     def fill_storage(self, leave_bytes: int) -> None:
-        """With files that are not ours, until so much is free, or less where others write beside it."""
+        """Fill the storage with a foreign file until only `leave_bytes` are free, or less if others write meanwhile."""
         with (self.data / "local" / "others").open("ab") as file:
             while (more := shutil.disk_usage(self.data).free - leave_bytes) > 0:
                 try:
                     os.posix_fallocate(file.fileno(), file.tell(), more)
                     return
                 except OSError as error:
-                    # Somebody else took some of it after the look.
+                    # Another writer took some space after it was computed.
                     if error.errno != errno.ENOSPC:
                         raise
 
     def slow_down(self, answer_after_s: float = 0.0, bytes_per_s: float | None = None) -> None:
-        """Its system services answer so much later, and no more than so many bytes pass each way of the cable."""
+        """Delay the answers of the system services, and limit the bandwidth of the cable in each direction."""
         path = self._folder / "answer_after_s"
         path.write_text(f"{answer_after_s}\n") if answer_after_s else path.unlink(missing_ok=True)
         self._cable.bytes_per_s = bytes_per_s
 
     def reboot(self) -> None:
-        """A new boot id, and every program gone. The phone's files stay."""
+        """Set a new boot id and kill every program. The phone's files stay."""
         self.boot()
         self._end_programs()
         self._wait_for_daemon()
 
     def stop_daemon(self) -> None:
-        # Where nobody listens, a network says so at once.
+        # Unplugged, so that connections are refused at once.
         self._cable.unplug()
         (self._folder / "serving").unlink(missing_ok=True)
         self._end_programs()
 
     def restart_daemon(self) -> None:
-        """Its connections end; its programs go on."""
+        """End the daemon's connections. The phone's programs continue."""
         for program in self._running().children():
             with contextlib.suppress(psutil.Error):
                 if any(word.endswith("/adbd") for word in program.cmdline()[-1:]):
@@ -152,14 +152,14 @@ class VirtualPhone(Answers):
         self._wait_for_daemon()
 
     def unplug(self, after_bytes: int = 0) -> None:
-        """Pull the cable: now, or once so many more bytes have gone to the phone."""
+        """Unplug the cable: now, or after `after_bytes` more bytes to the phone."""
         self._cable.unplug(after_bytes)
 
     def plug(self) -> None:
         self._cable.plug()
 
     def hang(self) -> None:
-        """Nothing passes the cable any more, and nobody is told so."""
+        """Stop all traffic on the cable, without closing connections."""
         self._cable.passing.clear()
 
     def go_on(self) -> None:
@@ -171,7 +171,7 @@ class VirtualPhone(Answers):
         return self._init
 
     def processes(self) -> list[psutil.Process]:
-        """All that run on the phone, its daemon among them."""
+        """All processes on the phone, with its daemon."""
         return self._running().children(recursive=True)
 
     def _end_programs(self) -> None:
@@ -185,31 +185,31 @@ class VirtualPhone(Answers):
         deadline = time.monotonic() + _START_DEADLINE_S
         assert self._process is not None
         while self._process.poll() is None and time.monotonic() < deadline:
-            # It may have just ended, and has said why.
+            # The process may have just ended; its log says why.
             with contextlib.suppress(psutil.Error, FileNotFoundError):
                 if self._init is None:
                     self._init = next(iter(psutil.Process(self._process.pid).children()), None)
-                # Before it is a process of the phone, its network is still the host's.
+                # While it is still `unshare`, its network is the host's.
                 elif self._init.name() != "unshare" and self._cable.reaches(self._init.pid):
                     return
             time.sleep(0.02)
-        words = (self._folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
+        lines = (self._folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
         raise DeviceError(
             "not_started",
-            f"the virtual phone {self.serialno} did not start: {' '.join(words) or 'it said nothing'}",
-            "a container must be privileged: the phone mounts a storage of its own",
+            f"the virtual phone {self.serialno} did not start: {' '.join(lines) or 'its log is empty'}",
+            "a container must be privileged, because the phone mounts its own storage",
         )
 
 
 @contextlib.contextmanager
 def up(count: int, folder: Path) -> Iterator[list[VirtualPhone]]:
-    """So many phones until the end of the block, each of a serial number that no other one of this host has."""
+    """`count` phones until the end of the `with` block, with serial numbers that are unique on this host."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(VirtualPhone(folder / f"phone-{place}")) for place in range(1, count + 1)]
 
 
 def _free_number() -> tuple[int, Hold]:
-    """The lowest, so that phones of today are those of yesterday."""
+    """The lowest free number, so that the same phones reappear in later runs."""
     for number in itertools.count(1):
         with contextlib.suppress(HeldError):
             return number, Hold(f"virtual phone {number}")

@@ -32,8 +32,8 @@ class ScriptedHost(AdbHost):
         while ends := getattr(self, "_ends", None):
             os.close(ends.pop())
 
-    def meet(self) -> None:
-        self.met = 1
+    def ensure_server(self) -> None:
+        self.server_count = 1
 
     def gone(self) -> bool:
         return False

@@ -50,7 +50,7 @@ from tests.workers.phone_sweep import (
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.discovery import attached
 from workers.devices.adb.facts import parse_battery, parse_properties
-from workers.devices.adb.host import AdbHost, parse_devices, trouble
+from workers.devices.adb.host import AdbHost, parse_devices, problem
 from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.measure.fixed_performance import FixedPerformance
 
@@ -197,7 +197,7 @@ def test_what_still_runs_after_a_drop_ends_at_its_deadline(patient: AdbDevice, p
     error = failure(lambda: patient.run(["sh", "-c", f"echo here; {PAUSE}; sleep 79.5; echo"], 20.0))
     anew.join()
     assert error.kind == "timeout"
-    assert "was ended" in error.message
+    assert "was killed" in error.message
     assert "here" in error.message
     assert not running_on(phone, "79.5")
 
@@ -371,7 +371,7 @@ locked no permissions (user in plugdev group; are your udev rules wrong?); see [
 
 def test_each_state_of_a_phone_has_its_own_advice() -> None:
     seen = parse_devices(LISTED)
-    found = [trouble(one, seen) for one in seen]
+    found = [problem(one, seen) for one in seen]
     kinds = [None if one is None else one.kind for one in found]
     ambiguous = "ambiguous_serial"
     assert kinds == [None, ambiguous, ambiguous, ambiguous, "unauthorized", "offline", "no_permissions", None]
@@ -391,7 +391,7 @@ def test_a_program_that_hangs_is_ended_with_its_children(device: AdbDevice, phon
     began = time.monotonic()
     error = failure(lambda: device.run(["sh", "-c", "echo here; sleep 71.5 & sleep 71.5; echo"], 8.0))
     assert error.kind == "timeout"
-    assert "was ended" in error.message
+    assert "was killed" in error.message
     assert "here" in error.message
     assert not running_on(phone, "71.5")
     assert time.monotonic() - began < 30, "the sleep takes longer"

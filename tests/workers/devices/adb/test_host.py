@@ -11,7 +11,7 @@ from sweeps.errors import DeviceError
 from tests.workers.adb_server import kill_server
 from workers.devices.adb import host as adb_host
 from workers.devices.adb.device import AdbDevice
-from workers.devices.adb.host import AdbHost, Attached, parse_devices, trouble
+from workers.devices.adb.host import AdbHost, Attached, parse_devices, problem
 from workers.devices.virtual_phone.phone import VirtualPhone
 
 SLOW_ADB = """#!/bin/sh
@@ -74,9 +74,9 @@ def test_a_server_that_closed_its_port_and_not_yet_the_rest_is_replaced(
     assert host.devices() == ()
     kill_server(port)
     living = iter([True, True])
-    monkeypatch.setattr(host, "_lives", lambda: next(living, False))
+    monkeypatch.setattr(host, "_is_alive", lambda: next(living, False))
     assert host.devices() == ()
-    assert host.met == 2
+    assert host.server_count == 2
 
 
 def test_a_server_that_does_not_come_up_is_named_with_what_adb_said(
@@ -97,7 +97,7 @@ def test_a_server_that_does_not_come_up_is_named_with_what_adb_said(
 
 def found(listed: str) -> list[DeviceError | None]:
     seen = parse_devices(listed)
-    return [trouble(one, seen) for one in seen]
+    return [problem(one, seen) for one in seen]
 
 
 @pytest.mark.parametrize("serial", ["0123456789ABCDEF", "0123456789abcdef", "000000000000", "0"])
@@ -116,7 +116,7 @@ def test_a_number_that_many_phones_have_is_good_enough_where_one_has_it(serial: 
 def test_a_phone_without_a_serial_number_is_refused_and_told_the_way_over_the_network(serial: str) -> None:
     (one,) = parse_devices(f"{serial}     device usb:1-2 product:a transport_id:1\n")
     assert one == Attached(serial=serial, state="device", usb=True)
-    error = trouble(one, (one,))
+    error = problem(one, (one,))
     assert error is not None
     assert error.kind == "ambiguous_serial"
     assert "no serial number" in error.message

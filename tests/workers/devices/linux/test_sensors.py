@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.devices.linux.sensors import CpuSeconds, host_temperature, load_of_others, look
+from workers.devices.linux.sensors import CpuSeconds, host_temperature, load_of_others, read_sensors
 
 
 def write(sys_folder: Path, files: dict[str, str]) -> Path:
@@ -26,7 +26,7 @@ def battery(name: str, **files: str) -> dict[str, str]:
 
 
 def test_a_machine_without_sensors_tells_nothing(tmp_path: Path) -> None:
-    found = look(tmp_path)
+    found = read_sensors(tmp_path)
     assert (found.temp_c, found.temp_is_battery, found.thermal_status) == (None, False, None)
     assert (found.has_battery, found.battery_percent) == (False, None)
     assert (found.cpu_mhz, found.throttle_count) == (None, None)
@@ -58,16 +58,16 @@ def test_a_missing_temperature_is_unknown_and_a_silly_one_is_left_out(tmp_path: 
 def test_a_battery_is_read_told_unreadable_or_not_there(
     tmp_path: Path, files: dict[str, str], has: bool, percent: float | None
 ) -> None:
-    found = look(write(tmp_path, files))
+    found = read_sensors(write(tmp_path, files))
     assert (found.has_battery, found.battery_percent) == (has, percent)
 
 
 def test_throttling_of_cores_and_packages_counts(tmp_path: Path) -> None:
     cores = {f"devices/system/cpu/cpu{core}/thermal_throttle/core_throttle_count": "3" for core in range(2)}
-    before = look(write(tmp_path, cores)).throttle_count
+    before = read_sensors(write(tmp_path, cores)).throttle_count
     package = {"devices/system/cpu/cpu0/thermal_throttle/package_throttle_count": "4"}
     assert before == 6
-    assert look(write(tmp_path, package)).throttle_count == 10
+    assert read_sensors(write(tmp_path, package)).throttle_count == 10
 
 
 def test_the_frequency_is_the_mean_over_cores(tmp_path: Path) -> None:
@@ -75,14 +75,14 @@ def test_the_frequency_is_the_mean_over_cores(tmp_path: Path) -> None:
         f"devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq": clock
         for core, clock in enumerate(("1800000", "2400000"))
     }
-    assert look(write(tmp_path, files)).cpu_mhz == 2100.0
+    assert read_sensors(write(tmp_path, files)).cpu_mhz == 2100.0
 
 
 def test_steal_time_is_in_seconds_over_all_cpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = "100 0 100 800 0 0 0 250 0 0"
     write(tmp_path / "proc", {"stat": f"cpu  {ticks}\ncpu0 {ticks}", "999999/cmdline": "gone by now"})
     monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path / "proc"))
-    assert look(tmp_path).steal_seconds == pytest.approx(250 / os.sysconf("SC_CLK_TCK"))
+    assert read_sensors(tmp_path).steal_seconds == pytest.approx(250 / os.sysconf("SC_CLK_TCK"))
 
 
 def test_the_load_of_others_is_what_is_in_use_and_not_ours() -> None:
@@ -119,7 +119,7 @@ def test_another_program_that_works_is_load(tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     try:
         # In a look of 0.2 s the hypervisor may have had the core.
-        while (load := look(tmp_path).load) is not None and load < half_a_core:
+        while (load := read_sensors(tmp_path).load) is not None and load < half_a_core:
             assert time.monotonic() < deadline
     finally:
         psutil.Process(pid).kill()
@@ -133,7 +133,7 @@ def test_a_foreign_benchmark_is_named_and_one_of_ours_is_not(tmp_path: Path) -> 
     foreign = orphan("/data/local/tmp/benchmark_model", "60", executable=sleep)
     with subprocess.Popen(["executor_runner", "60"], executable=sleep) as own:
         try:
-            found = look(tmp_path).competing
+            found = read_sensors(tmp_path).competing
         finally:
             own.kill()
             psutil.Process(foreign).kill()
@@ -142,8 +142,8 @@ def test_a_foreign_benchmark_is_named_and_one_of_ours_is_not(tmp_path: Path) -> 
 
 
 def test_a_look_is_short() -> None:
-    look()
+    read_sensors()
     began = time.monotonic()
-    look()
+    read_sensors()
     # The load window is 0.2 s; the rest is for a slow and busy machine.
     assert time.monotonic() - began < 20
