@@ -38,7 +38,7 @@ class Figures:
     best_named: int
     """Sweeps whose best is within 2 % of the true best."""
     best_eliminated: int | None
-    """Sweeps in which the true best left the race; `None` where nobody leaves."""
+    """Sweeps in which the true best left the race; `None` without elimination."""
     intervals: int
     """95 % intervals given ..."""
     intervals_with_truth: int

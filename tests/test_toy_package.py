@@ -119,7 +119,7 @@ def test_a_sweep_file_may_name_its_metric_only_where_it_is_installed_and_by_its_
     wrong = home / "wrong.yaml"
     wrong.write_text(SWEEP.replace("minimize: toy", "maximize: toy"))
     refused = edgesweep("plan", wrong, "--workspace", home / "data")
-    assert "toy_multiplications is better when lower; maximize would look for the worst" in refused.stderr
+    assert "toy_multiplications is better when lower; maximize would find the worst" in refused.stderr
     usual = SWEEP.replace(TOYS, "precision: [fp32]")
     wrong.write_text(usual.replace("toybox:red", "local"))
     alone = edgesweep("plan", wrong, "--workspace", home / "data", path=home / "nowhere")

@@ -23,7 +23,7 @@ from sweeps.spec.sweep import SweepSpec
 from sweeps.surveys import Cell, Row, SupportTable, table_order
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.events import AttemptFailed, Building, Preparing
-from workers.driver.sweep import JUDGED_KINDS
+from workers.driver.sweep import VERIFICATION_KINDS
 from workers.executors.interface import BuildRequest, Executor
 from workers.models.code import check_torchvision_name
 from workers.models.prepared import PreparedModel
@@ -261,7 +261,7 @@ class Survey:
         self._outcomes[job.build_key] = failed
         # The next survey retries temporary failures. Failures on evaluation images hold only for these images.
         if failed.kind not in TRANSIENT_KINDS:
-            on_images = failed.kind in JUDGED_KINDS
+            on_images = failed.kind in VERIFICATION_KINDS
             self._journal.add_failure(build_failure_keys(job, evaluation_id)[on_images], failed)
 
 

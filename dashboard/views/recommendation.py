@@ -31,7 +31,7 @@ def show(device: DeviceRanking, objective: str, table: pd.DataFrame) -> None:
             st.caption(f"Objective: {inert(objective)}")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
-        verdict = "SHIP THIS ON" if winner.timed else "BEST BY ACCURACY, ONLY CHECKED, NOT TIMED ON"
+        verdict = "SHIP THIS ON" if winner.timed else "BEST BY THE OBJECTIVE, ONLY CHECKED, NOT TIMED ON"
         st.caption(f"{verdict} {inert(device.device)}")
         st.subheader(inert(row["variant"]), anchor=False)
         _headline(device, winner, row)
@@ -59,7 +59,7 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
 def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
     """The recommended variant's figures, with the objective's metric if it is not among them."""
     accuracy = METRICS[rows.accuracy_metric(device)]
-    source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "computed on the device"
+    source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "from the device's outputs"
     spread = f"95 % interval: {row['interval_text']}" if winner.timed else "only a phone can tell"
     against = "Against your own fp32 eager model, on the same images."
     figures = [

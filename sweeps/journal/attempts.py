@@ -82,9 +82,11 @@ class AttemptTables(ChangeTables):
         return int(count)
 
     def last_session(self) -> int:
-        """The number of the run that the last accepted block is from (`Block.session`); 0 where there is none."""
-        row = self._row("SELECT record FROM attempts WHERE kind = 'block' ORDER BY id DESC LIMIT 1")
-        return 0 if row is None else from_json(Block, row[0]).session
+        """The largest session number (`Block.session`) of all accepted blocks; 0 if there is none."""
+        [largest] = self._row(
+            "SELECT max(json_extract(record, '$.session')) FROM attempts WHERE kind = 'block' AND json_valid(record)"
+        )
+        return int(largest or 0)
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Record an accuracy. The newest one counts for each build, evaluation, engine and executor."""

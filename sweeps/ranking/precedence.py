@@ -32,5 +32,5 @@ def _on_front(row: ResultRow, metric: str) -> float:
     value = row.figure(metric)
     if value is None:
         return _UNKNOWN
-    # A race takes finite values only; a build that is equal to the bit has endless SQNR.
+    # A race accepts only finite values; the SQNR of a bit-identical build is infinite.
     return max(-_MOST, min(_MOST, value if catalog.metric(metric).better == "higher" else -value))

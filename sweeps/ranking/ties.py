@@ -4,9 +4,10 @@ Two latencies are told apart (`told_apart`) if their ratio, paired over common r
 from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is compared with the spread that
 was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
 
-Metrics with another kind of interval (accuracy drop) are told apart if their intervals do not overlap. All other
-metrics do not vary from run to run, and are told apart if they differ by more than 2 %. Each comparison has 95 %
-confidence by itself.
+Metrics with another kind of interval (accuracy drop) are told apart if their intervals do not overlap. Metrics of other
+packages have no interval, and may vary from run to run: they are compared with the same spread as unrepeated times. All
+other metrics do not vary, and are told apart if they differ by more than 2 %. Each comparison has 95 % confidence by
+itself.
 """
 
 import math
@@ -17,6 +18,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import stdtrit
 
+from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import interval
 from sweeps.results import ResultRow
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, ratio_by_rounds
@@ -87,7 +89,7 @@ def worse(row: ResultRow, best: ResultRow, metric: str, smaller: bool) -> bool:
             return told_apart(ratio) == "slower"
     if (value < top) == smaller:
         return False
-    if metric in UNREPEATED_TIMES:
+    if metric in UNREPEATED_TIMES or metric not in METRICS:
         return _beyond_spread(value, top)
     ends, best_ends = interval(row.figures, metric), interval(best.figures, metric)
     if ends is not None and best_ends is not None:

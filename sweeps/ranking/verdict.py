@@ -59,7 +59,7 @@ def objective_text(objective: ObjectiveSpec) -> str:
 
 
 def needs_time(objective: ObjectiveSpec) -> bool:
-    """Whether the objective, or a bound of it, can be told only of what a device timed."""
+    """Whether the objective, or one of its constraints, needs a metric that only a timed variant has."""
     return any(map(catalog.is_timed, (direction(objective)[0], *(bound.metric for bound in objective.constraints))))
 
 
@@ -120,10 +120,10 @@ def interval(figures: dict[str, float | None], metric: str) -> tuple[float, floa
 
 
 def in_words(figures: dict[str, float | None], metric: str) -> str:
-    """`7.81 ms (7.50–8.10)`: three significant figures, the interval where there is one."""
+    """`7.81 ms (7.50–8.10)`: three significant digits, with the interval if there is one."""
     value, ends = figures.get(metric), interval(figures, metric)
     if value is None:
-        return "endless" if metric == "sqnr_db" else "not known"
+        return "infinite" if metric == "sqnr_db" else "not known"
     text = f"{_short(value)} {catalog.metric(metric).unit}".rstrip()
     return text if ends is None else f"{text} ({_short(ends[0])}–{_short(ends[1])})"
 
@@ -160,7 +160,7 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
             result, why = "fail", f"{why}, not {_bound(constraint)}"
         else:
             more = "more rounds" if metric == "latency_p50_ms" else "more evaluation images"
-            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would tell"
+            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would decide it"
     shown = row.figures.get(metric)
     return ConstraintResult(metric=metric, bound=_bound(constraint), value=shown, result=result, why=why)
 

@@ -54,7 +54,7 @@ class ObjectiveSpec(Part):
             raise wrong(f"give one of minimize and maximize, not {have}")
         for key, metric, worse in (("minimize", self.minimize, "higher"), ("maximize", self.maximize, "lower")):
             if metric is not None and catalog.metric(metric).better == worse:
-                raise wrong(f"{metric} is better when {worse}; {key} would look for the worst", key)
+                raise wrong(f"{metric} is better when {worse}; {key} would find the worst", key)
         if self.front is not None and self.front in (self.minimize, self.maximize):
             raise wrong(f"{self.front} is the objective already; a front needs another metric", "front")
         return self

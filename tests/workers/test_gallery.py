@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from sweeps.records import Variant
+from sweeps.variant import Variant
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs
 from workers.models.package import BuildInputs

@@ -28,7 +28,7 @@ from workers.models.prepared import PreparedModel
 
 # Not every job must wait for the timeout of a tracking server that is down.
 _PUBLISH_AGAIN_S = 60.0
-JUDGED_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
+VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
 """Build failures that depend on the evaluation images: with other images the build may succeed."""
 
 
@@ -179,7 +179,7 @@ class Driver:
         if failed.kind in TRANSIENT_KINDS:
             return [job.key for job in self._plan.jobs if job.build_key == build_key]
         planned = [self._outcomes.planned(job) for job in self._plan.jobs if job.build_key == build_key]
-        on_images = failed.kind in JUDGED_KINDS
+        on_images = failed.kind in VERIFICATION_KINDS
         return sorted({build_failure_keys(one.job, one.evaluation_id)[on_images] for one in planned})
 
     def _can_run(self, job: Job) -> bool:

@@ -247,12 +247,22 @@ def test_a_job_is_measured_once_its_blocks_and_its_accuracy_are_there(journal, r
     assert measured.timing.latency_p50_ms == pytest.approx(5, rel=1e-2)
 
 
-def test_the_last_session_is_that_of_the_block_that_came_last_on_whatever_job(journal, records):
+def test_the_last_session_is_the_largest_of_all_jobs_even_if_the_clock_was_set_back(journal, records):
     assert journal.last_session() == 0
-    for number, session in enumerate((0, 7, 9)):
+    for number, (session, last) in enumerate(((0, 0), (9, 9), (7, 9))):
         journal.add_block(records.block(records.job(number), 0, session=session))
         journal.add_accuracy(records.accuracy(records.job(number)))
-        assert journal.last_session() == session
+        assert journal.last_session() == last
+
+
+def test_an_unreadable_block_of_another_sweep_stops_no_run(path, records):
+    with Journal.open(path) as journal:
+        journal.add_block(records.block(records.job(0), 0, session=9))
+        journal.add_block(records.block(records.job(1), 0, session=10))
+    with closing(sqlite3.connect(path)) as db, db:
+        assert db.execute("UPDATE attempts SET record = '{' WHERE key = ?", (records.job(1).key,)).rowcount == 1
+    with Journal.open(path) as journal:
+        assert journal.last_session() == 9
 
 
 def test_without_an_evaluation_the_blocks_are_enough(journal, records):

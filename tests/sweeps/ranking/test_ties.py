@@ -1,12 +1,13 @@
 """What it would take to settle a tie."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from sweeps.ranking.ties import settling
+from sweeps.ranking.ties import settling, worse
 
 
 def with_ratios(logs):
@@ -64,3 +65,9 @@ def test_the_text_names_the_rounds_and_what_they_would_show():
 @pytest.mark.parametrize("rounds", [{}, {1: 10.0}, {7: 10.0, 8: 10.0}])
 def test_without_two_common_rounds_nothing_can_be_said(rounds):
     assert settling(rounds, {1: 10.0, 2: 10.0}) is None
+
+
+@pytest.mark.parametrize(("value", "is_worse"), [(1.0, False), (1.03, False), (1.4, False), (1.6, True)])
+def test_a_metric_of_another_package_has_no_interval_so_runs_may_differ_as_unrepeated_times_do(value, is_worse):
+    row, best = (SimpleNamespace(figure=lambda _, one=one: one, medians_ms={}, figures={}) for one in (value, 1.0))
+    assert worse(row, best, "toy_energy_mj", smaller=True) is is_worse
