@@ -1,7 +1,7 @@
 """A double of MLflow's client: as much as the store asks for, on a plain sqlite file.
 
 It passes the tests of tests/sweeps/store/test_mlflow.py that MLflow passes. Tests of commands take it where MLflow is
-not their subject. What it does not know it refuses.
+not their subject. It refuses methods and filters that it does not know, and has no limit on the size of a batch.
 """
 
 import json
