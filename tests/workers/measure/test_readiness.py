@@ -76,7 +76,7 @@ def test_a_wait_ends_at_its_limit_although_the_clock_rounds(tmp_path: Path) -> N
 
 
 def test_a_limit_that_is_no_number_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no number"):
+    with pytest.raises(ValueError, match="is not a number"):
         await_ready(FakeDevice(tmp_path, "cool"), gate(), math.nan)
 
 
