@@ -58,6 +58,7 @@ def test_its_linears_quantize_dynamically(model: torch.nn.Module) -> None:
         assert noise.abs().max() < 0.1 * model(_images(4)).abs().max()
 
 
+@pytest.mark.system
 def test_it_learns_the_digits(tmp_path: Path) -> None:
     spec = ModelSpec(source="workers.small_vit:small_vit", weights="demo", input_shape=SHAPE)
     packed = package(spec, Workspace.open(tmp_path), lambda *_: None)

@@ -92,6 +92,7 @@ def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path, recipe:
     assert "All steps: 7-input-reuse over 1-eager" in again.stdout
 
 
+@pytest.mark.system
 @pytest.mark.usefixtures("unscriptable_net")
 def test_a_model_that_can_not_be_scripted_keeps_its_eager_step_and_says_why(recipe: Command) -> None:
     done = recipe("sweep.yaml", "--json")
