@@ -57,7 +57,7 @@ def test_it_has_ended_after_the_block(tmp_path: Path) -> None:
         connection.request("GET", "/")
 
 
-def test_a_server_that_can_not_start_says_why(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(EdgeSweepError, match=r"missing\.py"), launch.serving(tmp_path, tmp_path / "missing.py"):
         pass
 

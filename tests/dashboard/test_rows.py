@@ -72,7 +72,7 @@ def test_a_clear_winner_is_first_alone() -> None:
     assert table["label"][0].startswith("1  ")
 
 
-def test_what_can_not_win_has_no_place() -> None:
+def test_what_cannot_win_has_no_place() -> None:
     far = {"accuracy_drop_points": 9.0, "accuracy_drop_low_points": 8.0, "accuracy_drop_high_points": 10.0}
     near = {"accuracy_drop_points": 0.9, "accuracy_drop_low_points": 0.4, "accuracy_drop_high_points": 1.4}
     throttled = replace(row("d", 0.5), trust=("throttled",))

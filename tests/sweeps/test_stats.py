@@ -66,7 +66,7 @@ def test_block_medians_that_are_no_times_are_refused(bad):
         p50_estimate(bad)
 
 
-def test_an_estimate_outside_its_interval_can_not_be_made():
+def test_an_estimate_outside_its_interval_cannot_be_made():
     with pytest.raises(ValueError, match="not in its interval"):
         Estimate(1.0, 2.0, 3.0)
     with pytest.raises(ValueError, match="not in its interval"):

@@ -36,7 +36,7 @@ def test_the_folder_is_made_with_its_parents(tmp_path):
     assert Workspace.open(tmp_path / "a" / "b").root.is_dir()
 
 
-def test_a_folder_that_can_not_be_made_is_an_error_with_the_next_step(tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error_with_the_next_step(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(WorkspaceError, match=r"cannot be created: .*\n.*--workspace"):
         Workspace.open(tmp_path / "file" / "workspace")

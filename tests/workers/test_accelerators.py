@@ -124,7 +124,7 @@ def test_a_runner_that_dies_or_lies_costs_an_answer_and_no_more(
     assert answer.accelerators == ()
 
 
-def test_a_model_that_nnapi_can_not_have_says_why(phones: list[VirtualPhone], tmp_path: Path) -> None:
+def test_a_model_that_nnapi_cannot_have_says_why(phones: list[VirtualPhone], tmp_path: Path) -> None:
     (tmp_path / "sorts.py").write_text(
         "import torch\n"
         "class Sorts(torch.nn.Module):\n"

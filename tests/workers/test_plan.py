@@ -67,7 +67,7 @@ def test_a_phone_that_was_asked_for_by_name_and_says_nonsense_is_an_error_that_n
     assert caught.value.next_step
 
 
-def test_a_runner_that_can_not_be_read_is_an_error_that_names_the_phone_and_the_file(
+def test_a_runner_that_cannot_be_read_is_an_error_that_names_the_phone_and_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runner = tmp_path / "edgesweep_runner_full"  # a folder, which nobody can read as a file

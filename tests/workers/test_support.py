@@ -166,7 +166,7 @@ def test_four_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(des
     assert again.table() == table
 
 
-def test_a_model_that_can_not_be_used_or_captured_leaves_the_others_alone(desk: _Desk) -> None:
+def test_a_model_that_cannot_be_used_or_captured_leaves_the_others_alone(desk: _Desk) -> None:
     subjects = [
         _subject("own_nets:broken"),
         _subject("no_such_module:net"),
@@ -235,7 +235,7 @@ def test_ctrl_c_loses_nothing_and_the_same_command_goes_on(tmp_path: Path) -> No
     assert "| plain | " in (tmp_path / "infra" / "support.md").read_text()
 
 
-def test_what_can_not_be_meant_is_answered_with_what_to_write(tmp_path: Path) -> None:
+def test_what_cannot_be_meant_is_answered_with_what_to_write(tmp_path: Path) -> None:
     never_made = tmp_path / "never-made"
     for named, options, exit_code, message in (
         (["mobilenet_v2", "sweep.yaml"], [], 2, "is a sweep file"),

@@ -271,7 +271,7 @@ def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Pa
 @pytest.mark.system
 @pytest.mark.usefixtures("database")
 @pytest.mark.usefixtures("unscriptable_net")
-def test_a_variant_that_can_not_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
+def test_a_variant_that_cannot_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
     sweep = folder / "sweep.yaml"
     sweep.write_text(
         SWEEP.replace("precision: [fp32, int8]", "precision: [fp32]\n    fuse: [false]\n    capture: [script, trace]")

@@ -151,7 +151,7 @@ def test_a_log_that_is_none_is_refused_in_a_line_and_nothing_is_stored(
         assert journal.imported("phones") == ()
 
 
-def test_a_log_that_can_not_be_read_is_named(command, tmp_path) -> None:
+def test_a_log_that_cannot_be_read_is_named(command, tmp_path) -> None:
     done = command(*importing(str(tmp_path / "missing.txt")))
     assert done.exit_code == 1
     assert "missing.txt' cannot be read" in done.output

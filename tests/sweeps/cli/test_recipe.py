@@ -94,7 +94,7 @@ def test_a_model_of_one_s_own_goes_through_the_recipe_once(folder: Path, recipe:
 
 @pytest.mark.system
 @pytest.mark.usefixtures("unscriptable_net")
-def test_a_model_that_can_not_be_scripted_keeps_its_eager_step_and_says_why(recipe: Command) -> None:
+def test_a_model_that_cannot_be_scripted_keeps_its_eager_step_and_says_why(recipe: Command) -> None:
     done = recipe("sweep.yaml", "--json")
     assert done.returncode == 0, done.stderr
     steps = json.loads(done.stdout)["recipes"][0]["steps"]

@@ -601,7 +601,7 @@ def test_a_reader_does_not_make_a_journal(path):
     assert not path.exists()
 
 
-def test_a_reader_can_not_write_and_sees_what_is_written_beside_it(journal, path, records):
+def test_a_reader_cannot_write_and_sees_what_is_written_beside_it(journal, path, records):
     with Journal.open(path, read_only=True) as reader:
         journal.save_plan(records.plan(records.job(0)))
         assert reader.latest_sweep() == "phones"

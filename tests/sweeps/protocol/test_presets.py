@@ -209,7 +209,7 @@ def test_ordinary_noise_is_seldom_called_outliers():
 
 
 @pytest.mark.parametrize("samples", [(), (5, 0), (5, -3), (5, float("nan")), (5, float("inf"))])
-def test_times_that_can_not_be_end_the_job(samples):
+def test_times_that_cannot_be_end_the_job(samples):
     with pytest.raises(RunnerError) as caught:
         block_labels(block(samples_ns=samples), "cpu", "x86", QUICK)
     assert caught.value.kind == "invalid_samples"

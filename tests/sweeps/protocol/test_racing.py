@@ -228,7 +228,7 @@ def test_a_round_in_which_every_block_failed_changes_nothing_but_the_count():
     assert race.rounds == 4
 
 
-def test_what_can_not_be_raced_is_refused():
+def test_what_cannot_be_raced_is_refused():
     with pytest.raises(ValueError, match="needs candidates"):
         Race({})
     with pytest.raises(ValueError, match="finite precedence"):

@@ -91,7 +91,7 @@ def test_a_race_says_who_lost_to_whom_and_by_how_much(records):
     assert not rounds.contending
 
 
-def test_whoever_can_not_win_has_ended_however_few_rounds_it_had(records):
+def test_whoever_cannot_win_has_ended_however_few_rounds_it_had(records):
     rounds = contest(RACE, "late", "good", precedence={"late": 0.0, "good": 2.0})
     assert rounds.take(blocks(records, 0, good=10.0)) == []
     found = {one.job_key: one for one in rounds.take(blocks(records, 1, late=1.0, good=10.0))}

@@ -98,7 +98,7 @@ def test_a_manifest_is_comparable_with_the_row_that_it_came_from(export, tmp_pat
 
 
 @pytest.mark.parametrize("missing", ["protocol", "block_medians_ms"])
-def test_a_manifest_of_an_older_version_can_not_be_compared_and_says_what_to_do(
+def test_a_manifest_of_an_older_version_cannot_be_compared_and_says_what_to_do(
     export, tmp_path: Path, missing: str
 ) -> None:
     export()
@@ -111,7 +111,7 @@ def test_a_manifest_of_an_older_version_can_not_be_compared_and_says_what_to_do(
     assert "edgesweep export" in caught.value.next_step
 
 
-def test_what_was_only_checked_can_not_be_compared_by_time(export, tmp_path: Path) -> None:
+def test_what_was_only_checked_cannot_be_compared_by_time(export, tmp_path: Path) -> None:
     export("net · nnapi fp32 nchw")
     path = tmp_path / "out/manifest.json"
     with pytest.raises(EdgeSweepError, match="holds no time"):

@@ -572,7 +572,7 @@ def test_what_would_settle_a_tie_is_said_of_each_that_is_tied_in_latency():
     assert document["devices"][0]["tied"][0]["settling"].keys() == {"rounds", "outcome", "text"}
 
 
-def test_a_tie_in_size_can_not_be_settled_by_rounds():
+def test_a_tie_in_size_cannot_be_settled_by_rounds():
     ranked = entry([measured("a"), measured("b")], ObjectiveSpec(minimize="artifact_mb", constraints=()))
     assert names(ranked.tied) == ["b"]
     assert (ranked.tied[0].settling, ranked.rounds_to_settle) == (None, None)

@@ -247,7 +247,7 @@ def test_no_change_is_not_below_zero() -> None:
     assert "+0.00 (-0.46 to +0.46)" in text
 
 
-def test_text_from_outside_can_not_steer_the_terminal() -> None:
+def test_text_from_outside_cannot_steer_the_terminal() -> None:
     assert "\x1b" not in render("s", waterfall_of(row("1-eager", (1.0,), device="\x1b[31mred")))
 
 

@@ -100,7 +100,7 @@ def test_without_anything_checked_nothing_is_said_of_it(printed, records) -> Non
     assert not any("reference" in line for line in lines)
 
 
-def test_text_of_a_store_can_not_move_the_cursor(printed, records) -> None:
+def test_text_of_a_store_cannot_move_the_cursor(printed, records) -> None:
     evil = "reference:nnapi\x1b[2J@\x07[red]"
     lines = printed([records.row(records.checked_job(1), ms=None, executor=evil, name="net · \x1b[1Aevil")])
     text = "\n".join(lines)
@@ -268,7 +268,7 @@ def test_units_of_one_class_have_a_table_of_their_own(printed, records) -> None:
     ]
 
 
-def test_text_of_a_race_can_not_move_the_cursor(printed, records) -> None:
+def test_text_of_a_race_cannot_move_the_cursor(printed, records) -> None:
     evil = replace(LEFT, by="net · \x1b[2Jquick")
     late = replace(LEFT, reason="out_of_time", message="\x1b[1A gone")
     rows = [records.row(records.job(0), settled=late), records.row(records.job(2), 12.0, settled=evil)]

@@ -140,7 +140,7 @@ def test_reasons_stand_beneath_once_for_all_cells_that_share_them(table: Support
     assert text.count("Metal has no quantized operators") == 2  # once for each model
 
 
-def test_what_comes_from_outside_can_not_steer_the_terminal(table: SupportTable) -> None:
+def test_what_comes_from_outside_cannot_steer_the_terminal(table: SupportTable) -> None:
     assert "\x1b" not in terminal_text(table) + markdown(table, "edgesweep support")
 
 

@@ -843,7 +843,7 @@ def test_results_of_another_workspace_in_the_same_sweep_are_left_alone(
     }
 
 
-def test_artifacts_that_can_not_be_stored_are_sent_later(file_uri, name, journal, workspace, new_store, records):
+def test_artifacts_that_cannot_be_stored_are_sent_later(file_uri, name, journal, workspace, new_store, records):
     job = records.job(0)
     journal.save_plan(records.plan(job, name=name))
     measure(journal, records, job)

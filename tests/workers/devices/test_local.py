@@ -63,7 +63,7 @@ def test_pushed_files_come_back_and_can_be_removed(device: LocalDevice, tmp_path
     assert caught.value.kind == "no_output"
 
 
-def test_a_folder_that_can_not_be_written_is_a_device_error(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_device_error(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("in the way")
     device = LocalDevice(tmp_path)
     with pytest.raises(DeviceError) as pushed:

@@ -347,7 +347,7 @@ def test_without_a_gate_nothing_is_waited_for_and_every_block_says_so(tmp_path: 
 
 
 @pytest.mark.parametrize("times", ["zero", "negative", "nan"])
-def test_times_that_can_not_be_fail_the_attempt(tmp_path: Path, times: str) -> None:
+def test_times_that_cannot_be_fail_the_attempt(tmp_path: Path, times: str) -> None:
     sweep = sweep_of(tmp_path, "cool", protocol=ProtocolSpec(preset="quick"))
     faults = Faults(times=times)  # type: ignore[arg-type]  # one of the parameters
     with Journal.open(sweep.workspace.journal) as journal:

@@ -248,7 +248,7 @@ def test_a_phone_that_is_started_anew_between_two_runs_is_measured_on(pair: Pair
 # Rows 17 and 18
 
 
-def test_a_phone_that_throttles_in_a_block_is_marked_and_can_not_win(pair: Pair, built: Path, tmp_path: Path) -> None:
+def test_a_phone_that_throttles_in_a_block_is_marked_and_cannot_win(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     sweep = PhoneSweep(tmp_path, built, pair[:1])
     with Journal.open(sweep.workspace.journal) as journal:
@@ -325,9 +325,7 @@ def test_a_phone_of_low_or_unreadable_battery_is_not_measured(
 # Row 19
 
 
-def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_can_not_win(
-    pair: Pair, built: Path, tmp_path: Path
-) -> None:
+def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_cannot_win(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     system = first.data.parent / "system" / "lib64"
     system.mkdir(parents=True)

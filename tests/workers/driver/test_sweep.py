@@ -137,7 +137,7 @@ def dict_maker(home: Path) -> ModelSpec:
     return ModelSpec(source="odd_net:Odd", weights="random", input_shape=(1, 3, 16, 16), name="odd")
 
 
-def test_a_model_that_can_not_be_used_fails_its_own_jobs_and_no_others(tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_used_fails_its_own_jobs_and_no_others(tmp_path: Path) -> None:
     tiny = Sweep(tmp_path, TWO).spec.models
     sweep = BuiltSweep(tmp_path, TWO, models=(dict_maker(tmp_path), *tiny))
     with Journal.open(sweep.workspace.journal) as journal:
@@ -155,7 +155,7 @@ def test_a_model_that_can_not_be_used_fails_its_own_jobs_and_no_others(tmp_path:
         assert sweep.run(journal) == []
 
 
-def test_a_calibration_set_that_can_not_be_used_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
+def test_a_calibration_set_that_cannot_be_used_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
     told: list[str] = []
     synthetic = SyntheticData(source="synthetic", images=8)
     data = DataSpec(calibration=FolderData(source="folder", path=tmp_path / "nowhere"), evaluation=synthetic)

@@ -52,7 +52,7 @@ def test_a_build_that_dies_is_one_failure_and_the_next_one_is_built(executor: In
     assert isinstance(third, PackedArtifact), third
 
 
-def test_a_folder_that_can_not_be_written_is_a_failure_that_may_pass(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_a_failure_that_may_pass(tmp_path: Path) -> None:
     (tmp_path / "artifacts").write_text("in the way")
     executor = InlineExecutor(tmp_path)
     try:

@@ -72,7 +72,7 @@ def test_a_device_that_is_not_the_planned_one_is_not_measured(tmp_path: Path) ->
     assert there.kind == "no_artifact"
 
 
-def test_a_device_that_can_not_be_attached_is_left_alone_for_as_long_as_was_asked(tmp_path: Path) -> None:
+def test_a_device_that_cannot_be_attached_is_left_alone_for_as_long_as_was_asked(tmp_path: Path) -> None:
     lane = Lane(replace(attach("fake:steady", tmp_path).facts, name="fake:gone"), tmp_path)
     began = time.monotonic()
     lane.rest(0.3)
@@ -97,7 +97,7 @@ def test_a_phone_whose_nonsense_nobody_expected_fails_its_own_job(
     assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed), "it is as usable as before"
 
 
-def test_a_phone_that_can_not_be_attached_for_a_reason_that_nobody_expected_fails_its_own_job(
+def test_a_phone_that_cannot_be_attached_for_a_reason_that_nobody_expected_fails_its_own_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = attach("fake:steady", tmp_path).facts

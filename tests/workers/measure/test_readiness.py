@@ -88,7 +88,7 @@ def test_no_sensor_lacks_nothing_but_is_not_known_to_be_cool() -> None:
     assert Conditions(thermal_status_start=0).heat_known
 
 
-def test_a_battery_that_can_not_be_read_is_too_low(tmp_path: Path) -> None:
+def test_a_battery_that_cannot_be_read_is_too_low(tmp_path: Path) -> None:
     phone = FakeDevice(tmp_path, "cool", faults=Faults(unreadable_battery=True))
     found = await_ready(phone, gate(), 60)
     assert found.lacking == ("battery level cannot be read, 30 % is asked for",)

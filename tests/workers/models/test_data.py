@@ -161,7 +161,7 @@ def test_two_equal_folders_leave_nothing_to_calibrate_with(animals: Path, tmp_pa
 
 
 @pytest.mark.parametrize("damage", ["no folder", "no images", "no image"])
-def test_a_calibration_set_that_can_not_be_used_is_empty_and_says_why(
+def test_a_calibration_set_that_cannot_be_used_is_empty_and_says_why(
     animals: Path, tmp_path: Path, damage: str
 ) -> None:
     broken = tmp_path / "broken"

@@ -113,7 +113,7 @@ def test_operations_run_in_the_order_that_their_values_ask_for(library: ctypes.C
         (Kind(Type.TENSOR_FLOAT32, (65536, 65536, 65536)), "larger than 2 GB"),
     ],
 )
-def test_operands_that_can_not_be_are_refused(model: Model, kind: Kind, told: str) -> None:
+def test_operands_that_cannot_be_are_refused(model: Model, kind: Kind, told: str) -> None:
     refused(BAD_DATA, told, lambda: model.operand(kind))
 
 

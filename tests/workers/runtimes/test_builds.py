@@ -185,7 +185,7 @@ def test_a_transformer_is_traced_and_its_file_version_is_read(
         ("Crash", Variant(), "crashed_on_run", "the runner died of signal 8 while it ran the artifact"),
     ],
 )
-def test_what_can_not_be_built_says_why_in_one_line(
+def test_what_cannot_be_built_says_why_in_one_line(
     make_inputs: Callable[..., BuildInputs], build: Build, net: str, variant: Variant, kind: str, words: str
 ) -> None:
     with pytest.raises(BuildError, match=words) as caught:

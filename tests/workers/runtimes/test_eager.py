@@ -128,7 +128,7 @@ def test_a_model_that_prints_does_not_garble_the_report(tiny: BuildInputs, tmp_p
         ({"source": "nets:Missing"}, "load_failed"),
     ],
 )
-def test_a_package_that_can_not_be_loaded_has_a_kind(
+def test_a_package_that_cannot_be_loaded_has_a_kind(
     tiny: BuildInputs, tmp_path: Path, change: dict[str, object], kind: str
 ) -> None:
     write(replace(tiny.package, **change), tmp_path / "model.zip")

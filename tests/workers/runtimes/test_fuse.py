@@ -55,7 +55,7 @@ def test_a_convolution_that_something_else_reads_is_not_fused() -> None:
     assert fuse(symbolic(Peek().eval()))[1] == ()
 
 
-def test_control_flow_on_the_input_can_not_be_fused_and_says_so(nets: ModuleType) -> None:
+def test_control_flow_on_the_input_cannot_be_fused_and_says_so(nets: ModuleType) -> None:
     with pytest.raises(BuildError, match=r"torch\.fx cannot trace the model, which fusing and int8 need") as caught:
         symbolic(nets.Branch())
     assert caught.value.kind == "not_traceable"
@@ -132,7 +132,7 @@ UNFOLDABLE = {
 
 
 @pytest.mark.parametrize("why", UNFOLDABLE)
-def test_a_batch_norm_that_can_not_be_folded_is_named_with_its_reason(why: str) -> None:
+def test_a_batch_norm_that_cannot_be_folded_is_named_with_its_reason(why: str) -> None:
     with pytest.raises(BuildError, match=f"^1 cannot be folded .*{why}") as caught:
         fuse(symbolic(torch.nn.Sequential(*UNFOLDABLE[why]).eval()))
     assert caught.value.kind == "not_fusable"

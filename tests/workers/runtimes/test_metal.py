@@ -198,7 +198,7 @@ def _assert_rounded(exact: torch.Tensor, answered: torch.Tensor) -> None:
     assert ((answered.double() - rounded).abs() <= unit + near_zero)[finite].all()
 
 
-def test_only_what_fp16_can_not_hold_is_lost_on_the_way_to_the_host() -> None:
+def test_only_what_fp16_cannot_hold_is_lost_on_the_way_to_the_host() -> None:
     x = torch.tensor([[1.0, 1 + 2**-11, 1 + 3 * 2**-11, 65519.0, 65520.0, 2**-24, 2**-26]])
     expected = [[1.0, 1.0, 1 + 2**-9, 65504.0, float("inf"), 2**-24, 0.0]]
     assert torch.ops.metal.copy_to_host(x).tolist() == expected
@@ -393,7 +393,7 @@ class Plus(nn.Module):
         (lambda x: x.view(x.size(0), 2, x.size(1) // 2, 6, 6).transpose(1, 2).contiguous().view(1, 8, 6, 6), []),
     ],
 )
-def test_what_ios_can_not_run_is_named(rest: Callable[[torch.Tensor], torch.Tensor], named: list[str]) -> None:
+def test_what_ios_cannot_run_is_named(rest: Callable[[torch.Tensor], torch.Tensor], named: list[str]) -> None:
     graph = metal.lower(trace(Plus(rest).eval().requires_grad_(False), torch.rand(1, 3, 8, 8)))
     assert metal.unsupported(graph) == named
 
@@ -517,7 +517,7 @@ except BuildError as error:
     assert (kind, "metal_ops.cpp" in message, "g++" in next_step) == ("no_compiler", True, True)
 
 
-def test_a_model_that_can_not_be_optimized_is_a_failed_build() -> None:
+def test_a_model_that_cannot_be_optimized_is_a_failed_build() -> None:
     class Formless(nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -238,7 +238,7 @@ def test_int8_mobilenet_is_the_eager_model_to_10_db(mobilenet: BuildInputs, nhwc
     assert quality >= 10
 
 
-def test_an_answer_in_floats_can_not_be_handed_over_quantized() -> None:
+def test_an_answer_in_floats_cannot_be_handed_over_quantized() -> None:
     class Tail(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -274,7 +274,7 @@ def functional_hardtanh(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("flexible", [False, True])
-def test_every_operator_that_can_not_be_converted_is_named_with_its_reason(flexible: bool) -> None:
+def test_every_operator_that_cannot_be_converted_is_named_with_its_reason(flexible: bool) -> None:
     with pytest.raises(BuildError) as caught:
         lower(float_graph(Unsupported().eval()), images(2), options(flexible=flexible), "none", None)
     assert caught.value.kind == "unsupported_operator"

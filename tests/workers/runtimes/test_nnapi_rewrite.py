@@ -50,7 +50,7 @@ def test_nothing_is_left_in_place_and_no_dropout() -> None:
     assert not any(kind.endswith("_") for kind in kinds)
 
 
-def test_batch_norm_that_can_not_be_folded_becomes_a_depthwise_convolution() -> None:
+def test_batch_norm_that_cannot_be_folded_becomes_a_depthwise_convolution() -> None:
     graph = fit(symbolic(nnapi_nets.settled(nnapi_nets.Norms())))
     assert sum(isinstance(module, nn.BatchNorm2d) for module in graph.modules()) == 1
     assert sum(isinstance(module, nn.Conv2d) and module.groups == 6 for module in graph.modules()) == 2

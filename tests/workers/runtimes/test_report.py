@@ -143,7 +143,7 @@ def test_what_drivers_say_of_themselves_may_be_nothing_or_too_much() -> None:
         b"",
     ],
 )
-def test_a_runner_whose_list_of_accelerators_can_not_be_read_is_one_without_accelerators(rest: bytes) -> None:
+def test_a_runner_whose_list_of_accelerators_cannot_be_read_is_one_without_accelerators(rest: bytes) -> None:
     identity = report.identity(b"\n" + transcript(ENGINES) + rest)
     assert identity.runner == "python-torchscript 1"
     assert (identity.runtime_version, identity.qengines, identity.accelerators) == ("2.12.1+cu130", ("qnnpack",), ())
@@ -171,7 +171,7 @@ def test_samples_on_several_lines_add_up_in_order() -> None:
     assert parsed.samples_ns == (1, 2, 3)
 
 
-def test_what_a_device_can_not_tell_is_none() -> None:
+def test_what_a_device_cannot_tell_is_none() -> None:
     start = without(without(START, "file_version_max"), "bytecode_version_max")
     events = (start, without(LOAD, "rss_before_load_bytes"), FIRST, SAMPLE, without(RAN, "rss_peak_bytes"), END)
     parsed = report.parse(transcript(*events))
@@ -193,7 +193,7 @@ OF_DEVICES = set().union(
 
 
 @pytest.mark.parametrize("kind", sorted(OF_DEVICES | ABSENT_KINDS | FINAL_KINDS))
-def test_a_runner_can_not_pass_for_an_absent_device(kind: str) -> None:
+def test_a_runner_cannot_pass_for_an_absent_device(kind: str) -> None:
     told = {"event": "error", "kind": kind, "message": "the phone is away"}
     with pytest.raises(RunnerError, match="the phone is away") as caught:
         report.parse(transcript(START, told))

@@ -68,7 +68,7 @@ class Gelu(torch.nn.Module):
         return torch.nn.functional.gelu(x)
 
 
-def test_what_torch_can_not_write_is_a_build_error(module: torch.jit.ScriptModule, tmp_path: Path) -> None:
+def test_what_torch_cannot_write_is_a_build_error(module: torch.jit.ScriptModule, tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="cannot save the model as ptl") as caught:
         save(module, tmp_path / "nowhere", "ptl")
     assert caught.value.kind == "not_savable"

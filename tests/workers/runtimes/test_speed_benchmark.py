@@ -153,7 +153,7 @@ def test_iterations_are_counted_by_the_fastest_that_was_seen(
         (replace(FLOAT, reuse_input=False), "has one input for all iterations"),
     ],
 )
-def test_what_the_tool_can_not_do_is_refused_with_the_reason(request_: RunRequest, reason: str) -> None:
+def test_what_the_tool_cannot_do_is_refused_with_the_reason(request_: RunRequest, reason: str) -> None:
     assert reason in (TOOL.reason_against(request_) or "")
 
 

@@ -319,7 +319,7 @@ def test_something_else_on_the_server_s_port_is_named() -> None:
     assert error.next_step
 
 
-def test_an_adb_that_can_not_be_started_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_adb_that_cannot_be_started_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ADBUTILS_ADB_PATH", str(tmp_path / "no-adb"))
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -397,7 +397,7 @@ def test_a_program_that_hangs_is_ended_with_its_children(device: AdbDevice, phon
     assert time.monotonic() - began < 30, "the sleep takes longer"
 
 
-def test_a_hang_that_can_not_be_ended_is_said(phone: VirtualPhone, tmp_path: Path) -> None:
+def test_a_hang_that_cannot_be_ended_is_said(phone: VirtualPhone, tmp_path: Path) -> None:
     device = AdbDevice(tmp_path, phone.serial, answer_s=3.0)
     device.run(["true"], 10)
     hung = in_a_pause([phone], phone.hang)
@@ -694,7 +694,7 @@ def test_heat_and_charge_are_told(device: AdbDevice, phone: VirtualPhone) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "Can't find service: battery", "level: \x00\xff\ntemperature: hot", None])
-def test_a_battery_that_can_not_be_read_is_unknown(device: AdbDevice, phone: VirtualPhone, text: str | None) -> None:
+def test_a_battery_that_cannot_be_read_is_unknown(device: AdbDevice, phone: VirtualPhone, text: str | None) -> None:
     phone.say("battery", text)
     found = device.sensors()
     assert found.battery_percent is None

@@ -40,7 +40,7 @@ def sensors(*, thermal: str = "", before: str = STAT, after: str = "") -> Sensor
 
 
 @pytest.mark.parametrize("told", [HUGE, "9" * 16, "٣", "-1", "", "0x10", "1e9"])
-def test_a_number_that_can_not_be_true_is_unknown(told: str) -> None:
+def test_a_number_that_cannot_be_true_is_unknown(told: str) -> None:
     assert facts(meminfo=f"MemTotal:  {told} kB\n").ram_bytes is None
     assert facts(sdk=told).nnapi_level is None
     assert parse_battery(f"  level: {told}\n  temperature: {told}\n  scale: 100\n")[2] in (None, -0.1)

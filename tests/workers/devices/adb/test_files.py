@@ -44,7 +44,7 @@ def file_of(tmp_path: Path, size: int) -> Path:
     return path
 
 
-def test_a_phone_that_can_not_hash_has_its_files_read_back(
+def test_a_phone_that_cannot_hash_has_its_files_read_back(
     device: AdbDevice, phone: VirtualPhone, tmp_path: Path
 ) -> None:
     source = file_of(tmp_path, 300_000)
@@ -59,7 +59,7 @@ def test_a_phone_that_can_not_hash_has_its_files_read_back(
     assert (phone.data / FILE).read_bytes() == other.read_bytes()
 
 
-def test_bytes_that_arrived_wrong_are_seen_on_a_phone_that_can_not_hash(
+def test_bytes_that_arrived_wrong_are_seen_on_a_phone_that_cannot_hash(
     device: AdbDevice, phone: VirtualPhone, tmp_path: Path
 ) -> None:
     source = file_of(tmp_path, 6_000_000)

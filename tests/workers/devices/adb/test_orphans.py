@@ -60,7 +60,7 @@ def test_only_what_lies_in_our_folder_is_ours() -> None:
     assert [(pid, found[1]) for pid, found in told if found] == [(0, True), (1, False)]
 
 
-def test_a_program_of_ours_that_can_not_be_ended_is_said(port: int, tmp_path: Path) -> None:
+def test_a_program_of_ours_that_cannot_be_ended_is_said(port: int, tmp_path: Path) -> None:
     with VirtualPhone(tmp_path / "phone") as phone:
         device = AdbDevice(tmp_path, phone.serial, answer_s=10.0)
         assert device.end_orphans() == ()

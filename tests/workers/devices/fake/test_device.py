@@ -189,7 +189,7 @@ def test_what_a_runner_would_refuse_is_refused(tmp_path: Path, wrong: dict[str, 
 
 
 @pytest.mark.parametrize("times", ["nan", "zero", "negative"])
-def test_times_that_can_not_be_are_refused_by_the_runtime(tmp_path: Path, times: str) -> None:
+def test_times_that_cannot_be_are_refused_by_the_runtime(tmp_path: Path, times: str) -> None:
     phone = FakeDevice(tmp_path, "cool", faults=Faults(times=times))
     with pytest.raises(RunnerError) as caught:
         run(phone, replace(REQUEST, model=pushed(phone, tmp_path)))
