@@ -131,24 +131,27 @@ def column_of(variant: Variant) -> Column:
     method = variant.precision if variant.precision == "fp32" else f"int8 {variant.quantization}"
     axis = backend.support_columns.get(variant.precision, "")
     value = getattr(variant, axis) if axis else ""
-    apart = value if isinstance(value, str) else axis.replace("_", " ") * value
-    if variant.precision == "fp32" and not variant.fuse and "fuse" not in backend.fixed:
-        apart += ", not fused"
-    return method.removeprefix("int8 ") if backend.support_parts else method, apart
+    words = [value if isinstance(value, str) else axis.replace("_", " ") * value]
+    words += ["not fused"] * (variant.precision == "fp32" and not variant.fuse and "fuse" not in backend.fixed)
+    return method.removeprefix("int8 ") if backend.support_parts else method, ", ".join(filter(None, words))
 
 
 def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
-    """Sorts variants as the table shows them."""
+    """Sorts variants as the table shows them: values that are not known here last."""
     return (
-        catalog.values("backend").index(variant.backend),
-        _PRECISIONS.index(variant.precision),
+        _place(catalog.values("backend"), variant.backend),
+        _place(_PRECISIONS, variant.precision),
         variant.qengine,
-        _METHODS.index(variant.quantization),
-        _INTERFACES.index(variant.interface),
+        _place(_METHODS, variant.quantization),
+        _place(_INTERFACES, variant.interface),
         variant.relaxed_fp16,
         not variant.fuse,
-        _CAPTURES.index(variant.capture),
+        _place(_CAPTURES, variant.capture),
     )
+
+
+def _place(known: tuple[str, ...], value: str) -> int:
+    return known.index(value) if value in known else len(known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

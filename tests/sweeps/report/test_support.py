@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -173,6 +174,22 @@ def test_json_holds_every_cell_with_its_variant(table: SupportTable) -> None:
     assert nnapi["verification"]["sqnr_db"] is None
     assert nnapi["verification"]["executor"] == REFERENCE
     assert next(cell["kind"] for cell in cells if cell["state"] == "failed") == "unsupported_operator"
+
+
+@pytest.mark.parametrize(
+    ("axis", "last_known"),
+    [
+        ("backend", "metal"),
+        ("precision", "int8"),
+        ("quantization", "dynamic"),
+        ("interface", "inside"),
+        ("capture", "mixed"),
+    ],
+)
+def test_a_value_that_only_another_package_has_stands_last(axis: str, last_known: str) -> None:
+    of_another = replace(Variant(), **{axis: "taught"})
+    known = replace(Variant(), **{axis: last_known})
+    assert sorted([of_another, known, Variant()], key=table_order) == [Variant(), known, of_another]
 
 
 def test_states_are_counted(table: SupportTable) -> None:

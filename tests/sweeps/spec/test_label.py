@@ -71,6 +71,24 @@ def test_a_backend_of_another_package_is_called_and_sorted_by_its_entry_alone(mo
     assert table_order(variant) > table_order(Variant(backend="metal"))
 
 
+@pytest.mark.parametrize(
+    ("columns", "fixed", "fuse", "column"),
+    [
+        ({}, {}, False, "not fused"),
+        ({}, {}, True, ""),
+        ({}, {"fuse": False}, False, ""),
+        ({"fp32": "layout"}, {}, False, "nchw, not fused"),
+        ({"fp32": "relaxed_fp16"}, {}, False, "not fused"),
+    ],
+)
+def test_a_column_of_another_package_names_what_there_is(
+    monkeypatch: pytest.MonkeyPatch, columns: dict[str, str], fixed: dict[str, bool], fuse: bool, column: str
+) -> None:
+    backend = BackendEntry(name="npu", fixed=fixed, support_columns=columns)
+    monkeypatch.setitem(catalog.runtimes(), "other", replace(catalog.TORCHSCRIPT, name="other", backends=(backend,)))
+    assert column_of(Variant(runtime="other", backend="npu", fuse=fuse)) == ("fp32", column)
+
+
 def test_a_variant_of_a_package_that_is_gone_has_a_label_that_names_all() -> None:
     variant = Variant(runtime="gone", backend="npu", capture="taught", format="table")
     assert label_of(variant) == "gone npu fp32 nchw taught table"
