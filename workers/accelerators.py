@@ -3,7 +3,7 @@
 One NNAPI artifact of each model and precision is enough: an existing one of the workspace, otherwise a new build.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,16 +33,29 @@ _DEADLINE_S = 120.0
 
 def of_accelerators(spec: SweepSpec) -> SweepSpec:
     """The sweep with nothing but its variants for accelerators: NNAPI's. Raises `SpecError` where it has none."""
-    every = (one for runtime in catalog.runtimes().values() for one in runtime.backends)
-    names = [one.name for one in every if one.lists_accelerators]
-    asked = [(grid, tuple(name for name in grid.backend if name in names)) for grid in spec.grids]
-    grids = tuple(grid.model_copy(update={"backend": backends}) for grid, backends in asked if backends)
+    grids = []
+    for grid in spec.grids:
+        runtimes = tuple(
+            name for name in grid.runtime if any(one in grid.backend for one in _with_accelerators([name]))
+        )
+        backends = tuple(name for name in grid.backend if name in _with_accelerators(runtimes))
+        if backends:
+            grids.append(grid.model_copy(update={"runtime": runtimes, "backend": backends}))
     if not grids:
+        names = _with_accelerators(name for grid in spec.grids for name in grid.runtime) or _with_accelerators(
+            catalog.runtimes()
+        )
         raise SpecError(
             f"{spec.name}: no grid has the backend {' or '.join(names)}",
             f"write backend: [{names[0]}] into one of its grids",
         )
-    return spec.model_copy(update={"grids": grids})
+    return spec.model_copy(update={"grids": tuple(grids)})
+
+
+def _with_accelerators(runtimes: Iterable[str]) -> list[str]:
+    """The backends of these runtimes that list accelerators, each once."""
+    every = (one for name in runtimes for one in catalog.runtimes()[name].backends)
+    return list(dict.fromkeys(one.name for one in every if one.lists_accelerators))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

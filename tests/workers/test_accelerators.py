@@ -5,12 +5,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from sweeps.errors import SpecError
+from sweeps.spec import catalog
+from sweeps.spec.entries import BackendEntry
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.surveys import Answer
@@ -151,6 +153,29 @@ def test_of_a_sweep_only_what_is_for_nnapi_is_asked_about(tmp_path: Path) -> Non
     assert grid.backend == ("nnapi",)
     with pytest.raises(SpecError, match="no grid has the backend nnapi"):
         of_accelerators(spec.model_copy(update={"grids": (GridSpec(),)}))
+
+
+def test_only_runtimes_of_the_grid_are_asked_about_and_each_backend_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = replace(catalog.TORCHSCRIPT, name="other")
+    npu = replace(catalog.EAGER, name="npus", backends=(BackendEntry(name="npu", lists_accelerators=True),))
+    for one in (other, npu):
+        monkeypatch.setitem(catalog.runtimes(), one.name, one)
+    spec = Sweep(tmp_path, GridSpec()).spec
+
+    def only(*grids: dict[str, tuple[str, ...]]) -> tuple[GridSpec, ...]:
+        changed = tuple(GridSpec().model_copy(update=grid) for grid in grids)
+        return of_accelerators(spec.model_copy(update={"grids": changed})).grids
+
+    with pytest.raises(SpecError) as caught:
+        only({"runtime": ("torchscript", "other", "eager")})
+    assert caught.value.message == "tiny: no grid has the backend nnapi"
+    eager = {"runtime": ("eager",), "backend": ("nnapi",)}
+    with pytest.raises(SpecError, match="no grid has the backend nnapi or npu"):
+        only(eager)
+    (grid,) = only(eager, {"runtime": ("eager", "other"), "backend": ("cpu", "npu", "nnapi")})
+    assert (grid.runtime, grid.backend) == (("other",), ("nnapi",))
 
 
 def test_the_command_prints_a_hostile_driver_s_name_to_the_letter_and_harmless(
