@@ -54,8 +54,16 @@ def plan_sweep(
         versions = versions | own_versions[name] if own else own_versions[name] | versions
         references |= runtimes.get(name).references()
 
+    attached: set[str] = set()
+
     def look(name: str) -> DeviceFacts:
-        return device_facts(name, folder, references, used, tell)
+        found = device_facts(name, folder, references, used, tell)
+        attached.add(found.device_id)
+        return found
+
+    def supports(variant: Variant, one: DeviceFacts) -> str | None:
+        lack = no_program(one, variant.runtime, attached=one.device_id in attached)
+        return lack or runtimes.get(variant.runtime).supports(variant, one)
 
     facts = _devices(spec.devices, folder, look, before, tell)
     identities = Identities(
@@ -67,7 +75,7 @@ def plan_sweep(
         runners={name: runtimes.get(name).runner() for name in used},
         references=references,
     )
-    plan = expand(spec, facts, _supports, identities)
+    plan = expand(spec, facts, supports, identities)
     if calibration.count == 0 and any(is_calibrated(job.variant) for job in plan.jobs):
         tell(f"builds that are calibrated will fail, data.calibration is {calibration.source}")
     return plan
@@ -172,8 +180,11 @@ def _all(
         )
 
 
-def no_program(facts: DeviceFacts, runtime: str = Variant().runtime) -> str | None:
-    """Why a device without Python cannot run this runtime, with the next step; `None` if it can."""
+def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached: bool = True) -> str | None:
+    """Why a device without Python cannot run this runtime, with the next step; `None` if it can.
+
+    `attached`: whether its programs were brought there now. Where they were not, one that is missing is no reason.
+    """
     own = runtime in catalog.BUILT_IN_NAMES
     has_python = facts.runtime_versions and not facts.runners
     if catalog.is_host(facts.name) or has_python or (facts.runtime_versions and own) or runtime in dict(facts.runners):
@@ -186,8 +197,4 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime) -> str | No
         if own:
             raise
         return f"the runtime {runtime} cannot be brought to {facts.name}: {in_one_line(error)}"
-    return None if own else f"the runtime {runtime} could not be brought to {facts.name}"
-
-
-def _supports(variant: Variant, facts: DeviceFacts) -> str | None:
-    return no_program(facts, variant.runtime) or runtimes.get(variant.runtime).supports(variant, facts)
+    return None if own or not attached else f"the runtime {runtime} could not be brought to {facts.name}"

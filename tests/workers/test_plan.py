@@ -10,6 +10,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
+from sweeps.variant import Variant
 from tests.workers.tiny_sweep import Sweep
 from workers import plan as planner
 from workers.devices import registry as devices
@@ -99,6 +100,25 @@ class Abacus:
         return {"table": Program(path=__file__, tool=Tool("abacus"))}
 
 
+class Unbringable(Abacus):
+    """One whose program cannot be read."""
+
+    def programs(self, facts: DeviceFacts) -> dict[str, Program]:
+        return {"table": Program(path="/nowhere/at/all", tool=Tool("unbringable"))}
+
+    def versions(self) -> dict[str, str]:
+        return {"builder": "unbringable 1"}
+
+    def runner(self) -> str:
+        return "unbringable-runner 1"
+
+    def references(self) -> dict[str, str]:
+        return {}
+
+    def supports(self, variant: Variant, facts: DeviceFacts) -> None:
+        """Everything."""
+
+
 class Rude(Abacus):
     """One that ends in an error of its own."""
 
@@ -107,6 +127,7 @@ class Rude(Abacus):
 
 
 OTHERS = {"abacus": f"{__name__}:Abacus", "rude": f"{__name__}:Rude", "gone": "library_that_nobody_has:Gone"}
+UNBRINGABLE = f"{__name__}:Unbringable"
 
 
 @pytest.fixture
@@ -145,6 +166,31 @@ def test_what_a_broken_runtime_of_another_package_would_run_is_skipped_with_its_
     assert planner.no_program(facts, "abacus") is None
     assert "RuntimeError: " in str(planner.no_program(facts, "rude"))
     assert "library_that_nobody_has" in str(planner.no_program(facts, "gone"))
+
+
+@pytest.mark.usefixtures("bare_phone")
+def test_a_runtime_that_was_not_brought_is_skipped_on_the_phone_that_is_there_and_waits_for_the_one_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect(name: str, folder: Path) -> Bare:
+        if name == "adb:away":
+            raise DeviceError("offline", "adb:away is away")
+        return Bare(folder, "steady")
+
+    entry = replace(catalog.EAGER, name="new", target=UNBRINGABLE)
+    sweep = Sweep(tmp_path, ONE)
+    away = replace(attach("fake:steady", tmp_path).facts, name="adb:away", device_id="away")
+    monkeypatch.setattr(devices, "connect", connect)
+    monkeypatch.setitem(catalog.runtimes(), "new", entry)
+    grid = ONE.model_copy(update={"runtime": ("new",)})
+    spec = sweep.spec.model_copy(update={"devices": ("adb:away", "fake:steady"), "grids": (grid,)})
+    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), before=[away])
+    assert [job.device_id for job in plan.jobs] == ["away"]
+    (skipped,) = plan.skipped
+    assert (skipped.device_id, skipped.reason) == (
+        "fake-steady",
+        "the runtime new could not be brought to fake:steady",
+    )
 
 
 @pytest.mark.usefixtures("bare_phone")
