@@ -114,7 +114,7 @@ class NoResultsError(StoreError):
     """There is no such sweep in MLflow, or nothing in it yet."""
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """An unexpected error in one line, for people."""
     words = next((line for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {words}"[:500]

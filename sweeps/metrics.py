@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+Better = Literal["lower", "higher", "neither"]
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -14,7 +16,7 @@ class Metric:
     name: str
     title: str
     unit: str
-    better: Literal["lower", "higher", "neither"]
+    better: Better
     digits: int
 
     def format(self, value: float | None) -> str:

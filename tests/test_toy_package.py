@@ -265,13 +265,17 @@ ENTRIES = """
 from dataclasses import replace
 from sweeps.metrics import Metric
 from sweeps.spec.catalog import EAGER
-from sweeps.spec.entries import DeviceEntry
+from sweeps.spec.entries import BackendEntry, DeviceEntry
 
 def box(pattern, name="box", unit="COLOUR", discovery=""):
     return DeviceEntry(name=name, target="box:Box", unit=unit, unit_pattern=pattern, discovery=discovery)
 
-def counts(metric):
-    return replace(EAGER, name="counts", metrics=(Metric(metric, "Odd", "", "lower", 0),))
+def counts(metric, better="lower", title="Odd", name="counts"):
+    return replace(EAGER, name=name, metrics=(Metric(metric, title, "", better, 0),))
+
+def runs(axes=(), values={}, **backend):
+    backends = (BackendEntry(**{"name": "npu"} | backend),)
+    return replace(EAGER, name="runs", axes=frozenset(axes), values=values, backends=backends)
 
 ENTRY = """
 
@@ -288,7 +292,23 @@ ENTRY = """
         ("box(None)", "unit and unit_pattern need each other"),
         ("box(7)", "TypeError: first argument must be string or compiled pattern"),
         ("replace(EAGER, name='odd', values={'colour': ('red',)})", "there is no build axis colour"),
+        ("replace(EAGER, name='odd', backends=())", "its backends are not a tuple of one BackendEntry or more"),
+        ("replace(EAGER, name='odd', backends=('cpu',))", "its backends are not a tuple of one BackendEntry or more"),
+        ("replace(EAGER, name='odd', backends=EAGER.backends[0])", "its backends are not a tuple of one BackendEntry"),
+        ("replace(EAGER, name='odd', backends=None)", "its backends are not a tuple of one BackendEntry or more"),
+        ("runs(values={'format': 'table'})", "the values of format are not a tuple of non-empty text: 'table'"),
+        ("runs(values={'format': ['a', 'b']})", "the values of format are not a tuple of non-empty text: ['a', 'b']"),
+        ("runs(values={'format': ('a', 2)})", "the values of format are not a tuple of non-empty text: ('a', 2)"),
+        ("runs(values={'format': ('a', '')})", "the values of format are not a tuple of non-empty text: ('a', '')"),
+        ("runs(name='N P U')", "the name 'N P U' of a backend is not of small letters, digits and '_' only"),
+        ("runs(name='')", "the name '' of a backend is not of small letters, digits and '_' only"),
+        ("runs(unsaid={'colour'})", "there is no build axis colour"),
+        ("runs(unsaid={'layout'}, axes=['layout'])", "labels of npu cannot leave out layout, which has a choice there"),
+        ("runs(unsaid={'fuse'}, fp32_axes={'fuse'})", "labels of npu cannot leave out fuse, which has a choice there"),
+        ("runs(unsaid={'fuse'}, int8_axes={'fuse'})", "labels of npu cannot leave out fuse, which has a choice there"),
+        ("runs(support_columns={'fp32': 'colour'})", "there is no build axis colour"),
         ("counts('latency_p50_ms')", "'latency_p50_ms' cannot be the name of an extra metric"),
+        ("counts('energy', 'less')", "the metric energy is better when 'less', not one of lower, higher, neither"),
     ],
 )
 def test_an_entry_that_is_wrong_is_left_out_and_sweep_files_are_read_as_without_it(
@@ -302,6 +322,29 @@ def test_an_entry_that_is_wrong_is_left_out_and_sweep_files_are_read_as_without_
     assert reason.startswith(f"odd of broken is left out: {problem}")
     assert list(catalog.runtimes()) == ["torchscript", "eager"]
     assert list(catalog.devices()) == ["local", "fake", "adb"]
+
+
+@pytest.mark.parametrize(
+    ("other", "problems"),
+    [
+        ("counts('energy', name='other')", ()),
+        ("counts('power', 'higher', name='other')", ()),
+        ("counts('energy', 'higher', name='other')", ("counts defines the metric energy in another way",)),
+        ("counts('energy', title='Joule', name='other')", ("counts defines the metric energy in another way",)),
+    ],
+)
+def test_a_metric_of_two_runtimes_has_one_definition(installed: Path, other: str, problems: tuple[str, ...]) -> None:
+    module = f"two_{abs(hash(other))}"
+    (installed.parent / f"{module}.py").write_text(f"{ENTRIES}counts('energy')\nOTHER = {other}\n")
+    (installed / "entry_points.txt").write_text(f"[edgesweep.runtimes]\na = {module}:ENTRY\nb = {module}:OTHER\n")
+    assert catalog.problems() == tuple(f"b of broken is left out: {problem}" for problem in problems)
+    assert list(catalog.runtimes()) == ["torchscript", "eager", "counts", *(["other"] if not problems else [])]
+
+
+def test_a_package_that_ends_the_process_when_it_is_imported_is_left_out(installed: Path) -> None:
+    (installed.parent / "leaves_at_once.py").write_text("raise SystemExit('no licence')\n")
+    (installed / "entry_points.txt").write_text("[edgesweep.runtimes]\nodd = leaves_at_once:ENTRY\n")
+    assert catalog.problems() == ("odd of broken is left out: SystemExit: no licence",)
 
 
 @pytest.mark.parametrize(

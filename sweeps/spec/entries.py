@@ -13,10 +13,10 @@ and the reason is reported.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args
 
 from sweeps.errors import in_one_line
-from sweeps.metrics import Metric, is_extra_name
+from sweeps.metrics import Better, Metric, is_extra_name
 from sweeps.variant import Variant
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
@@ -55,6 +55,23 @@ class BackendEntry:
     builds_apart: bool = False
     """Its builds share no long stage with builds of the runtime's other backends."""
 
+    @property
+    def chosen_axes(self) -> frozenset[str]:
+        """The build axes that have a choice here in some precision, besides those of the runtime."""
+        return self.axes.union(self.fp32_axes, self.int8_axes)
+
+    @property
+    def named_axes(self) -> frozenset[str]:
+        """All that should be build axes."""
+        return self.chosen_axes.union(self.fixed, self.int8_fixed, self.unsaid, self.support_columns.values())
+
+    def wrong(self, axes_of_runtime: frozenset[str]) -> str:
+        if not _NAME.fullmatch(self.name):
+            return f"the name {self.name!r} of a backend is not of small letters, digits and '_' only"
+        # Otherwise two variants would have one label.
+        chosen = sorted(self.unsaid & (axes_of_runtime | self.chosen_axes))
+        return f"labels of {self.name} cannot leave out {chosen[0]}, which has a choice there" if chosen else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeEntry:
@@ -77,12 +94,23 @@ class RuntimeEntry:
         return next((one for one in self.backends if one.name == name), None)
 
     def wrong(self) -> str:
-        axes = self.axes.union(self.values, *({*one.axes, *one.fp32_axes, *one.int8_axes} for one in self.backends))
-        axes = axes.union(*({*one.fixed, *one.int8_fixed} for one in self.backends))
+        if not _all_are(BackendEntry, self.backends) or not self.backends:
+            return "its backends are not a tuple of one BackendEntry or more"
+        axes = self.axes.union(self.values, *(one.named_axes for one in self.backends))
         if unknown := sorted(axes - _AXES):
             return f"there is no build axis {unknown[0]}"
-        taken = [one.name for one in self.metrics if not is_extra_name(one.name)]
-        return f"{taken[0]!r} cannot be the name of an extra metric" if taken else ""
+        for axis, words in self.values.items():
+            if not _all_are(str, words) or "" in words:
+                return f"the values of {axis} are not a tuple of non-empty text: {words!r}"
+        return next(filter(None, (one.wrong(self.axes) for one in self.backends)), "") or self._wrong_metric()
+
+    def _wrong_metric(self) -> str:
+        for one in self.metrics:
+            if not is_extra_name(one.name):
+                return f"{one.name!r} cannot be the name of an extra metric"
+            if one.better not in get_args(Better):
+                return f"the metric {one.name} is better when {one.better!r}, not one of {', '.join(get_args(Better))}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +183,7 @@ def with_others(kind: type[Any], group: str, built_in: Sequence[Any]) -> tuple[d
         try:
             entry = point.load()
             why = _wrong(entry, found) if isinstance(entry, kind) else f"{point.value} is no {kind.__name__}"
-        except Exception as error:  # noqa: BLE001  # another package's code
+        except (Exception, SystemExit) as error:  # noqa: BLE001  # another package's code
             why = in_one_line(error)
         if why:
             package = point.dist.name if point.dist is not None else "a package"
@@ -171,4 +199,17 @@ def _wrong(entry: Any, found: dict[str, Any]) -> str:
     if not _NAME.fullmatch(entry.name):
         return f"the name {entry.name!r} is not of small letters, digits and '_' only"
     wrong: str = entry.wrong()
-    return wrong
+    return wrong or (_metric_of_another(entry, found) if isinstance(entry, RuntimeEntry) else "")
+
+
+def _metric_of_another(entry: RuntimeEntry, found: Mapping[str, RuntimeEntry]) -> str:
+    """Figures of one name are compared with each other, so they have one definition."""
+    for other in found.values():
+        for metric in other.metrics:
+            if any(one.name == metric.name and one != metric for one in entry.metrics):
+                return f"{other.name} defines the metric {metric.name} in another way"
+    return ""
+
+
+def _all_are(kind: type[Any], several: object) -> bool:
+    return isinstance(several, tuple) and all(isinstance(one, kind) for one in several)

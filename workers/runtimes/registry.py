@@ -25,7 +25,7 @@ def get(name: str) -> Runtime:
     module, _, attribute = known[name].target.partition(":")
     try:
         runtime: Runtime = getattr(importlib.import_module(module), attribute)()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if name not in catalog.BUILT_IN_NAMES:
             raise EdgeSweepError(f"the runtime {name} cannot be loaded: {in_one_line(error)}", _REPAIR) from error
         if not isinstance(error, ModuleNotFoundError):

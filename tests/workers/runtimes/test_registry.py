@@ -36,7 +36,7 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     assert caught.value.next_step == "pip install 'edgesweep[workers]'"
 
 
-@pytest.mark.parametrize("target", ["library_that_nobody_has:Other", "workers.runtimes.registry:nothing"])
+@pytest.mark.parametrize("target", ["library_that_nobody_has:Other", "workers.runtimes.registry:nothing", "sys:exit"])
 def test_a_runtime_of_another_package_that_cannot_be_loaded_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
