@@ -32,6 +32,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
     {
         "ambiguous_serial",
         "another_device",
+        "broken_transport",
         "leased",
         "mode_stays",
         "no_permissions",

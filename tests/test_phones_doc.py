@@ -25,6 +25,7 @@ SOURCES = sorted(
         ),
         *(path for folder in ("adb", "virtual_phone") for path in (ROOT / "workers/devices" / folder).glob("*.py")),
         ROOT / "workers" / "devices" / "local.py",
+        ROOT / "workers" / "devices" / "registry.py",
         *(path for name in _TORCHSCRIPT for path in (ROOT / "workers/runtimes/torchscript").glob(f"{name}.py")),
         ROOT / "sweeps" / "cli" / "devices.py",
         ROOT / "sweeps" / "cli" / "virtual_phone.py",

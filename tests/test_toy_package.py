@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweeps.cli.devices import clean
+from sweeps.cli.devices import clean, devices
 from sweeps.errors import DeviceError
 from sweeps.spec import catalog
 from sweeps.store import client as store
 from sweeps.workspace import Workspace
 from tests.workers.tiny_model import SOURCE
+from workers.devices import registry
 from workers.doctor import examine
 
 TOY = Path(__file__).with_name("toy_package")
@@ -208,7 +209,9 @@ def test_its_units_are_cleaned_by_its_own_hands(shelf: Path) -> None:
     assert [file.parent.name for file in shelf.glob("*/*")] == ["blue"]
 
 
-@pytest.mark.parametrize("name", ["adb:", "adb:*", "adb", "local", "fake:steady", "nothing:at_all"])
+@pytest.mark.parametrize(
+    "name", ["adb:", "adb:*", "adb:../x", "adb:a b", "adb", "local", "fake:steady", "nothing:at_all"]
+)
 def test_what_is_no_unit_that_a_transport_finds_is_not_cleaned(name: str) -> None:
     refused = CliRunner().invoke(clean, [name]).exception
     assert isinstance(refused, DeviceError)
@@ -367,6 +370,142 @@ def test_a_pattern_of_units_holds_for_what_stands_behind_the_colon_alone(
     for name in not_there:
         assert catalog.device(name) is None
         assert not schema.fullmatch(name)
+
+
+BOXES = """
+from dataclasses import replace
+from sweeps.spec.entries import DeviceEntry
+from workers.devices.fake.device import FakeDevice
+
+class Good(FakeDevice):
+    def __init__(self, folder, colour):
+        super().__init__(folder, "steady")
+
+    def facts(self):
+        return replace(super().facts(), name="good:red")
+
+class Unmade(Good):
+    def __init__(self, folder, colour):
+        raise KeyError("COLOUR")
+
+class Left(Good):
+    def __init__(self, folder, colour):
+        raise SystemExit("no licence")
+
+class Mute(Good):
+    def facts(self):
+        raise ValueError("no colour")
+
+class Formless(Good):
+    def facts(self):
+        return None
+
+class Clinging(Good):
+    def release(self):
+        raise RuntimeError("mine")
+
+def box(name, target="Good", discovery=__name__):
+    target = target if ":" in target else f"{__name__}:{target}"
+    return DeviceEntry(name=name, target=target, unit="COLOUR", unit_pattern="[a-z]+", discovery=discovery)
+
+def attached():
+    return ["good:red"], []
+
+def are_one(name, other, folder):
+    return True
+
+def clean(name):
+    pass
+
+GOOD = box("good")
+"""
+SHELF = """
+def attached():
+    return %s
+
+def are_one(name, other, folder):
+    raise KeyError("COLOUR")
+
+def clean(name):
+    raise PermissionError("the shelf is locked")
+"""
+
+
+@pytest.fixture
+def boxes(installed: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Two transports of a package, of which one works. The test's parameters are the other's entry and its units."""
+    entry, units = getattr(request, "param", ("box('bad', discovery=SHELF)", "['bad:red'], []"))
+    good, shelf = f"boxes_{abs(hash((entry, units)))}", f"shelf_{abs(hash((entry, units)))}"
+    (installed.parent / f"{good}.py").write_text(f"{BOXES}SHELF = {shelf!r}\nBAD = {entry}\n")
+    (installed.parent / f"{shelf}.py").write_text(SHELF % units)
+    (installed / "entry_points.txt").write_text(f"[edgesweep.devices]\na = {good}:BAD\nb = {good}:GOOD\n")
+    monkeypatch.delitem(catalog.devices(), "adb")  # which would start a server
+    assert catalog.problems() == ()
+
+
+ONE_UNIT = "['bad:red'], []"
+
+
+@pytest.mark.parametrize(
+    ("boxes", "problem"),
+    [
+        (("box('bad', discovery='json')", ONE_UNIT), "AttributeError: module 'json' has no attribute 'attached'"),
+        (("box('bad', discovery='nobody_has_this')", ONE_UNIT), "ModuleNotFoundError: No module named 'nobody_has_thi"),
+        (("box('bad', discovery=SHELF)", "{}['COLOUR']"), "KeyError: 'COLOUR'"),
+        (("box('bad', discovery=SHELF)", "exit(3)"), "SystemExit: 3"),
+        (("box('bad', discovery=SHELF)", "None"), "TypeError: cannot unpack"),
+        (("box('bad', discovery=SHELF)", "[7], []"), "AttributeError: 'int' object has no attribute 'partition'"),
+        (("box('bad', discovery=SHELF)", "['good:red'], []"), "ValueError: 'good:red' is not a name of this transport"),
+        (("box('bad', discovery=SHELF)", "[], ['oh no']"), "TypeError: 'oh no' is not a DeviceError"),
+        (
+            ("box('bad', 'nobody_has_this:Box', SHELF)", ONE_UNIT),
+            "ModuleNotFoundError: No module named 'nobody_has_thi",
+        ),
+        (("box('bad', 'Unmade', SHELF)", ONE_UNIT), "KeyError: 'COLOUR'"),
+        (("box('bad', 'Left', SHELF)", ONE_UNIT), "SystemExit: no licence"),
+        (("box('bad', 'Mute', SHELF)", ONE_UNIT), "ValueError: no colour"),
+        (("box('bad', 'Formless', SHELF)", ONE_UNIT), "AttributeError: 'NoneType' object has no attribute"),
+        (("box('bad', 'Clinging', SHELF)", ONE_UNIT), "RuntimeError: mine"),
+    ],
+    indirect=["boxes"],
+)
+@pytest.mark.usefixtures("boxes")
+def test_a_transport_that_does_not_work_is_listed_with_its_package_and_the_other_devices_too(
+    tmp_path: Path, problem: str
+) -> None:
+    done = CliRunner().invoke(devices, ["--workspace", str(tmp_path / "data"), "--json"])
+    assert done.exit_code == 0, done.exception
+    told = json.loads(done.stdout)
+    assert [device["name"] for device in told["devices"]] == ["local", "good:red"]
+    (refused,) = told["refused"]
+    assert refused["kind"] == "broken_transport"
+    assert refused["message"].startswith(f"the transport bad does not work: {problem}")
+    package = catalog.devices()["bad"].target.partition(":")[0]
+    assert refused["next_step"] == f"repair or uninstall the package {package}, which provides it"
+
+
+@pytest.mark.usefixtures("boxes")
+def test_a_unit_that_its_transport_can_not_clean_is_named_and_the_others_are_cleaned() -> None:
+    done = CliRunner().invoke(clean, ["bad:red", "good:red"])
+    assert (done.exit_code, done.stdout) == (1, "good:red: clean\n")
+    assert "the transport bad does not work: PermissionError: the shelf is locked" in done.stderr
+
+
+@pytest.mark.usefixtures("boxes")
+def test_units_that_a_transport_can_not_tell_apart_are_its_fault(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match="the transport bad does not work: KeyError") as caught:
+        registry.discovery(catalog.devices()["bad"]).are_one("bad:red", "bad:blue", tmp_path)
+    assert caught.value.kind == "broken_transport"
+    assert registry.discovery(catalog.devices()["good"]).are_one("good:red", "good:blue", tmp_path)
+
+
+def test_an_error_in_the_projects_own_transport_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def attached() -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("workers.devices.adb.discovery.attached", attached)
+    with pytest.raises(ZeroDivisionError):
+        registry.units()
 
 
 def test_no_registry_reads_entry_points_before_it_is_used() -> None:

@@ -29,7 +29,6 @@ from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.accelerators import Inquiry, of_accelerators
 from workers.devices import registry
-from workers.devices.interface import Discovery
 from workers.measure.attach import attach
 from workers.models.prepared import PreparedModel
 from workers.plan import no_program
@@ -53,11 +52,12 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
     found = []
     for name in (*(entry.name for entry in catalog.devices().values() if not entry.unit), *phones):
         try:
-            there = attach(name, folder)
+            with registry.faults_of(catalog.devices()[name.partition(":")[0]]):
+                there = attach(name, folder)
+                there.device.release()
         except DeviceError as error:
             refused.append(error)
             continue
-        there.device.release()
         facts = there.facts
         found.append(facts)
         if name in phones and (lack := no_program(facts)) is not None:
@@ -79,15 +79,17 @@ def clean(names: tuple[str, ...]) -> None:
     Results are not stored on phones, so none are lost. Files that are needed again are pushed again.
     Example: edgesweep devices clean adb:R58M12ABCDE
     """
+    for name in names:
+        _check_unit(name)
     wanted: Sequence[str] = names
     refused: list[DeviceError] = []
     if not wanted:
         wanted, refused = registry.units()
         if not wanted:
             click.echo("no phone is attached", err=True)
-    for name, transport in [(name, _transport(name)) for name in wanted]:
+    for name in wanted:
         try:
-            transport.clean(name)
+            registry.discovery(catalog.devices()[name.partition(":")[0]]).clean(name)
         except DeviceError as error:
             refused.append(error)
         else:
@@ -151,9 +153,7 @@ def _tell(refused: Sequence[DeviceError]) -> None:
         click.echo(plain(str(error)), err=True)
 
 
-def _transport(name: str) -> Discovery:
-    kind, _, unit = name.partition(":")
-    entry = catalog.devices().get(kind)
-    if entry is None or not entry.discovery or unit in ("", "*"):
+def _check_unit(name: str) -> None:
+    entry = catalog.device(name)
+    if entry is None or not entry.discovery or name == f"{entry.name}:*":
         raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
-    return registry.discovery(entry)

@@ -1,6 +1,8 @@
 """Connects to the devices that sweep files name, by the transports of the catalog."""
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from workers.devices.interface import Device, Discovery
 def connect(name: str, folder: Path) -> Device:
     """The device that a sweep file calls `name`. `folder` is for its files on this host.
 
-    Raises `DeviceError`: `unknown_device`, and `broken_transport` if another package's transport cannot be loaded.
+    Raises `DeviceError`: `unknown_device`, and `broken_transport` if another package's transport does not work.
     """
     kind, colon, unit = name.partition(":")
     entry = catalog.devices().get(kind)
@@ -25,15 +27,17 @@ def connect(name: str, folder: Path) -> Device:
             f"there is no device called {name!r}{did_you_mean(kind, [entry.name for entry in known])}",
             f"use one of: {', '.join(f'{entry.name}:NAME' if entry.unit else entry.name for entry in known)}",
         )
-    make = _loaded(entry, entry.target)
-    device: Device = make(folder, unit) if entry.unit else make(folder)
-    return device
+    with faults_of(entry):
+        make = _loaded(entry.target)
+        device: Device = make(folder, unit) if entry.unit else make(folder)
+        return device
 
 
 def discovery(entry: DeviceEntry) -> Discovery:
     """The module that finds the devices of this transport; it must have one. Raises `DeviceError`."""
-    found: Discovery = _loaded(entry, entry.discovery)
-    return found
+    with faults_of(entry):
+        found: Discovery = _loaded(entry.discovery)
+        return found if entry in catalog.BUILT_IN_DEVICES else _Foreign(entry, found)
 
 
 def units() -> tuple[list[str], list[DeviceError]]:
@@ -53,16 +57,54 @@ def units() -> tuple[list[str], list[DeviceError]]:
     return names, refused
 
 
-def _loaded(entry: DeviceEntry, target: str) -> Any:
-    module, _, name = target.partition(":")
+@contextmanager
+def faults_of(entry: DeviceEntry) -> Iterator[None]:
+    """Turns any error of another package's transport into a `DeviceError`, so that other devices still work."""
     try:
-        found = importlib.import_module(module)
-        return getattr(found, name) if name else found
-    except Exception as error:
+        yield
+    except DeviceError:
+        raise
+    except (Exception, SystemExit) as error:
         if entry in catalog.BUILT_IN_DEVICES:
             raise
+        package = str(entry.target).partition(":")[0].partition(".")[0]
         raise DeviceError(
             "broken_transport",
-            f"the transport {entry.name} cannot be loaded: {in_one_line(error)}",
-            "repair or uninstall the package that provides it",
+            f"the transport {entry.name} does not work: {in_one_line(error)}",
+            f"repair or uninstall the package {package}, which provides it",
         ) from error
+
+
+class _Foreign:
+    """The discovery of another package. Each method raises only `DeviceError`."""
+
+    def __init__(self, entry: DeviceEntry, found: Discovery) -> None:
+        self._entry = entry
+        self._found = found
+        self.NEXT_STEP: str = getattr(found, "NEXT_STEP", "")
+
+    def attached(self) -> tuple[list[str], list[DeviceError]]:
+        with faults_of(self._entry):
+            found, errors = self._found.attached()
+            names, refused = list(found), list(errors)
+            for name in names:
+                if catalog.device(name) != self._entry:
+                    raise ValueError(f"{name!r} is not a name of this transport")
+            for error in refused:
+                if not isinstance(error, DeviceError):
+                    raise TypeError(f"{error!r} is not a DeviceError")
+            return names, refused
+
+    def are_one(self, name: str, other: str, folder: Path) -> bool:
+        with faults_of(self._entry):
+            return self._found.are_one(name, other, folder)
+
+    def clean(self, name: str) -> None:
+        with faults_of(self._entry):
+            self._found.clean(name)
+
+
+def _loaded(target: str) -> Any:
+    module, _, name = target.partition(":")
+    found = importlib.import_module(module)
+    return getattr(found, name) if name else found

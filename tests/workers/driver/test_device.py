@@ -517,6 +517,27 @@ def test_a_phone_that_no_host_has_today_leaves_its_jobs_pending_and_the_others_g
         assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
 
 
+class Unmade(FakeDevice):
+    """A phone of a package that does not work."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        raise KeyError("COLOUR")
+
+
+def test_jobs_on_a_transport_that_no_longer_works_wait_until_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = sweep_of(tmp_path, "steady")
+    with Journal.open(sweep.workspace.journal) as journal:
+        with monkeypatch.context() as patch:
+            stand_in(patch, "fake", f"{__name__}:{Unmade.__name__}")
+            [away] = [event for event in sweep.run(journal) if isinstance(event, Away)]
+        assert (away.device, away.failed.kind, away.pending) == ("fake:steady", "broken_transport", 2)
+        assert [journal.sweep_outcome("tiny", job) for job in sweep.plan.jobs] == [None, None]
+        sweep.run(journal)
+        assert all(isinstance(journal.sweep_outcome("tiny", job), Measured) for job in sweep.plan.jobs)
+
+
 def test_a_phone_that_stays_away_leaves_its_jobs_pending_and_the_others_go_on(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY)
     only_one = SimulatedPhones(sweep.workspace.root, {"fake:steady": Faults(gone_from_s=1.0)})
