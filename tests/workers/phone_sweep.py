@@ -86,8 +86,21 @@ def as_new(phone: VirtualPhone) -> None:
     phone.drain(80)
     phone.refuse_fixed_performance(None)
     for path in ("local/tmp/edgesweep", *(f"local/{name}" for name in OURS)):
-        shutil.rmtree(phone.data / path, ignore_errors=True)
-        (phone.data / path).unlink(missing_ok=True)
+        _remove(phone.data / path)
+
+
+def _remove(path: Path) -> None:
+    """Also while a program on the phone, which is about to end, writes into it."""
+    deadline = time.monotonic() + 60
+    while True:
+        shutil.rmtree(path, ignore_errors=True)
+        try:
+            path.unlink(missing_ok=True)
+            return
+        except IsADirectoryError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
