@@ -183,7 +183,7 @@ def _all(
 def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached: bool = True) -> str | None:
     """Why a device without Python cannot run this runtime, with the next step; `None` if it can.
 
-    `attached`: whether its programs were brought there now. Where they were not, one that is missing is no reason.
+    `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason.
     """
     own = runtime in catalog.BUILT_IN_NAMES
     has_python = facts.runtime_versions and not facts.runners
@@ -193,8 +193,8 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
         runtimes.get(runtime).programs(facts)
     except EdgeSweepError as error:
         return error.one_line
-    except Exception as error:  # of any kind: it is another package's code
+    except (Exception, SystemExit) as error:  # another package's code
         if own:
             raise
-        return f"the runtime {runtime} cannot be brought to {facts.name}: {in_one_line(error)}"
-    return None if own or not attached else f"the runtime {runtime} could not be brought to {facts.name}"
+        return f"the runtime {runtime} cannot be pushed to {facts.name}: {in_one_line(error)}"
+    return None if own or not attached else f"the runtime {runtime} could not be pushed to {facts.name}"

@@ -169,7 +169,7 @@ def test_what_a_broken_runtime_of_another_package_would_run_is_skipped_with_its_
 
 
 @pytest.mark.usefixtures("bare_phone")
-def test_a_runtime_that_was_not_brought_is_skipped_on_the_phone_that_is_there_and_waits_for_the_one_that_is_away(
+def test_a_runtime_that_could_not_be_pushed_is_skipped_on_the_phone_that_is_there_and_waits_for_the_one_that_is_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(name: str, folder: Path) -> Bare:
@@ -189,7 +189,7 @@ def test_a_runtime_that_was_not_brought_is_skipped_on_the_phone_that_is_there_an
     (skipped,) = plan.skipped
     assert (skipped.device_id, skipped.reason) == (
         "fake-steady",
-        "the runtime new could not be brought to fake:steady",
+        "the runtime new could not be pushed to fake:steady",
     )
 
 

@@ -19,7 +19,7 @@ _INTRODUCTION_DEADLINE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """A device, its facts with what is known of the programs that were brought there, and where they are."""
+    """A device, its facts with the identities of the programs that were pushed to it, and their paths there."""
 
     device: Device
     facts: DeviceFacts
@@ -32,10 +32,10 @@ def attach(
 ) -> Attached:
     """The device that a sweep file calls `name`; `folder` is where it may keep files on this host.
 
-    It is brought the programs of the built-in runtimes, so that its fingerprint is the same in every sweep, and those
-    of the other runtimes that are `used`. Where one of the others cannot be brought, `tell` is told why, and the rest
-    is there without it. Where there is no program for its ABI, its facts name no runtime. A phone is leased from here
-    on: pushing programs would disturb what another process measures there. Raises `DeviceError`.
+    The programs of the built-in runtimes are pushed always, so that the fingerprint is the same in every sweep, those
+    of other packages' runtimes only if they are in `used`. If one of the latter cannot be pushed, `tell` gets the
+    reason, and the others are used. If there is no program for the device's ABI, its facts name no runtime. A phone is
+    leased from here on: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
     """
     device = devices.connect(name, folder)
     facts = device.facts()
@@ -53,21 +53,21 @@ def _with_programs(
     device: Device, facts: DeviceFacts, others: Iterable[str], tell: Callable[[str], object]
 ) -> Attached:
     programs: dict[tuple[str, str], Program] = {}
-    told: dict[str, tuple[RunnerIdentity, ...]] = {}
+    identities: dict[str, tuple[RunnerIdentity, ...]] = {}
     for name in sorted(catalog.BUILT_IN_NAMES):
-        brought, told[name] = _brought(device, facts, name)
-        programs |= brought
-    facts = _with(facts, {name: several for name, several in told.items() if several})
+        pushed, identities[name] = _push_programs(device, facts, name)
+        programs |= pushed
+    facts = _with(facts, {name: several for name, several in identities.items() if several})
     for name in others:
         try:
-            brought, several = _brought(device, facts, name)
-        except Exception as error:  # of any kind: it is another package's code
+            pushed, several = _push_programs(device, facts, name)
+        except (Exception, SystemExit) as error:  # another package's code
             if isinstance(error, DeviceError) and error.kind in ABSENT_KINDS:
                 raise
             why = error.one_line if isinstance(error, EdgeSweepError) else in_one_line(error)
             tell(f"{facts.name}: the runtime {name} is left out: {why}")
             continue
-        programs |= brought
+        programs |= pushed
         if several:
             # Not among the versions that the fingerprint is made from: those say what built-in jobs ran on.
             words = _all(word for one in several for word in (one.runner, one.runtime_version))
@@ -75,10 +75,10 @@ def _with_programs(
     return Attached(device, facts, programs)
 
 
-def _brought(
+def _push_programs(
     device: Device, facts: DeviceFacts, name: str
 ) -> tuple[dict[tuple[str, str], Program], tuple[RunnerIdentity, ...]]:
-    """The programs of one runtime there, by runtime and format, and what they tell of themselves; none without one."""
+    """The programs of one runtime on the device, by runtime and format, and their identities; else empty."""
     runtime = runtimes.get(name)
     try:
         found = runtime.programs(facts)
@@ -98,7 +98,7 @@ def _push(device: Device, file: Path) -> str:
         return device.push(file, f"{file.name}-{digest[:16]}")
     except OSError as error:
         told = from_os_error(error)
-        raise DeviceError(told.kind, f"{device.facts().name} cannot be brought {file.name}: {told.message}") from error
+        raise DeviceError(told.kind, f"{device.facts().name} cannot be sent {file.name}: {told.message}") from error
 
 
 def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerIdentity:

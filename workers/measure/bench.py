@@ -117,12 +117,12 @@ class Bench:
         return self._on_host
 
     def program(self, job: Job) -> Program | None:
-        """`None`: this host's Python. Raises `RunnerError` where programs were brought, but none for this format."""
+        """`None`: this host's Python. Raises `RunnerError` where programs were pushed, but none for this format."""
         found = self._programs.get((job.variant.runtime, job.variant.format))
         if found is None and self._programs:
             raise RunnerError(
                 "not_possible",
-                f"no program that runs {job.variant.format} artifacts was brought to {self.facts.name}",
+                f"no program that runs {job.variant.format} artifacts was pushed to {self.facts.name}",
                 "infra/android-runtime.md says how to compile one",
             )
         return found
