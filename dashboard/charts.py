@@ -14,8 +14,17 @@ import pandas as pd
 Chart = alt.LayerChart | alt.FacetChart
 """The declared return type of `alt.layer`; here a layer chart."""
 
-STATUS = ("recommended", "tied", "ranked behind", "eliminated", "unresolved", "constraint missed", "disqualified")
-"""The statuses of ranked variants, in the order of legends."""
+STATUS = (
+    "recommended",
+    "equal to it",
+    "not told apart",
+    "ranked behind",
+    "eliminated",
+    "unresolved",
+    "constraint missed",
+    "disqualified",
+)
+"""The statuses of ranked variants, in the order of legends. `unresolved`: whether a constraint is kept."""
 
 CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
 """The statuses of variants that were only checked, in the order of legends."""
@@ -29,10 +38,11 @@ STEP_PX = 27
 TOO_CLOSE = (0.12, 0.05)
 """Shares of the chart's width and height. Two ranks closer than this would overlap."""
 
-_COLOURS = ("#0072B2", "#56B4E9", "#8A94A0", "#C3CAD1", "#E69F00", "#D55E00", "#CC79A7")
-_SHAPES = ("diamond", "circle", "circle", "triangle-down", "square", "triangle-up", "cross")
-_CHECK_COLOURS = ("#009E73", *_COLOURS[4:])
-_CHECK_SHAPES = ("circle", *_SHAPES[4:])
+_COLOURS = ("#0072B2", "#56B4E9", "#7FB3D5", "#8A94A0", "#C3CAD1", "#E69F00", "#D55E00", "#CC79A7")
+_SHAPES = ("diamond", "diamond", "circle", "circle", "triangle-down", "square", "triangle-up", "cross")
+_SIZES = (420, 160, 120, 110, 110, 120, 120, 120)
+_CHECK_COLOURS = ("#009E73", *_COLOURS[5:])
+_CHECK_SHAPES = ("circle", *_SHAPES[5:])
 _INK = "#6B7785"
 """Intervals, lines and small print: readable on the light and on the dark background."""
 _TOOLTIP = [
@@ -126,7 +136,7 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, height: int = 340) -> Chart
             shape=alt.Shape("status:N", scale=_scale(shown, STATUS, _SHAPES), legend=None),
             size=alt.Size(
                 "status:N",
-                scale=alt.Scale(domain=list(STATUS), range=[420, 130, 110, 110, 120, 120, 120]),
+                scale=alt.Scale(domain=list(STATUS), range=list(_SIZES)),
                 legend=None,
             ),
             tooltip=_TOOLTIP,
@@ -184,7 +194,7 @@ def backends(rows: pd.DataFrame) -> Chart:
         x=alt.X("p50_ms:Q", title="p50 latency (ms), whisker: 95 % interval", scale=alt.Scale(zero=True)),
         color=alt.Color(
             "backend:N",
-            scale=alt.Scale(domain=list(BACKENDS), range=[_COLOURS[2], _COLOURS[0]]),
+            scale=alt.Scale(domain=list(BACKENDS), range=[_COLOURS[3], _COLOURS[0]]),
             legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=110, offset=6),
         ),
     )

@@ -31,6 +31,7 @@ _STATUS_OF_VERDICT: dict[Verdict, str] = {
     "unresolved": "unresolved",
     "disqualified": "disqualified",
 }
+_STATUS_OF_TIE = {"equal": "equal to it", "unresolved": "not told apart", None: "ranked behind"}
 _STATUS_OF_CHECK: dict[Verdict, str] = {"pass": "constraints kept", **_STATUS_OF_VERDICT}
 
 
@@ -249,7 +250,7 @@ def interval(metric: str, low: float | None, high: float | None) -> str:
 def _place(number: int, candidate: Candidate) -> str:
     if candidate.state != "pass":
         return ""
-    return "1=" if candidate.tied else str(number)
+    return candidate.place or str(number)
 
 
 def _class_place(number: int, entry: ClassEntry, ranking: ClassRanking) -> str:
@@ -262,5 +263,5 @@ def _status(candidate: Candidate, winner: bool) -> str:
     if candidate.state == "eliminated":
         return "eliminated"
     if candidate.verdict == "pass":
-        return "recommended" if winner else "tied" if candidate.tied else "ranked behind"
+        return "recommended" if winner else _STATUS_OF_TIE[candidate.tie]
     return _STATUS_OF_VERDICT[candidate.verdict]

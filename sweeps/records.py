@@ -167,7 +167,7 @@ class Settled:
     device_minutes: float | None = None
     """The limit that was reached, if time ran out."""
     leads: bool = False
-    """Whether a decided race calls it the best."""
+    """Whether the race calls it the best; `reason` says whether the race was decided."""
     question: str = ""
     """`Protocol.question` of the race; otherwise empty."""
 

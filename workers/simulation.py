@@ -1,8 +1,10 @@
 """Simulates one sweep on a simulated phone, in virtual time: its cost and its result. Pure.
 
 The loop is the driver's, without files and failures: rounds in the same shuffled order, a gate before every block, and
-the same `Contest` to decide when a job leaves the rounds. It simulates the variants of one model, because each model
-has its own contest. Blocks that the phone's thermal status marks as throttled count as cost, but not as results.
+the same `Contest` to decide when a job leaves the rounds. The same `first_place` as in a ranking says which variant is
+shipped; accuracies are drawn for it, so that preferring an accurate variant has its price here, too. It simulates the
+variants of one model, because each model has its own contest. Blocks that the phone's thermal status marks as throttled
+count as cost, but not as results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +16,18 @@ import numpy as np
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest, shuffled_order
+from sweeps.ranking.first_place import first_place
+from sweeps.ranking.ties import LATENCY
+from sweeps.records import Settled
 from sweeps.stats import Estimate, median, p50_estimate
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
 Rest = Literal["gate", "none"] | float
 """Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
+
+_TOP1_PERCENT = (94.0, 97.0)
+"""Accuracies are drawn between these."""
 
 _POLL_S = 5.0
 """How often a driver looks at the temperature while it waits."""
@@ -57,13 +65,25 @@ FIXED_REST = Method(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobResult:
-    """One variant's blocks that count, summarized."""
+    """One variant's blocks that count, summarized; a `sweeps.ranking.ties.Contender`."""
 
+    name: str
+    top1_percent: float
+    """Drawn at random: it does not depend on the latency."""
+    settled: Settled | None
+    """Why its rounds ended; `None` if the number of rounds was fixed."""
     p50_ms: Estimate
     true_p50_ms: float
     """At the temperatures at which these blocks were measured: the median over them."""
     medians_ms: Mapping[int, float]
     """By round, counted from 0; means where they are what is asked for."""
+
+    @property
+    def figures(self) -> Mapping[str, float | None]:
+        return {LATENCY: self.p50_ms.value, "top1_percent": self.top1_percent, "artifact_mb": None}
+
+    def figure(self, metric: str) -> float | None:
+        return self.figures[metric]
 
     @property
     def covered(self) -> bool | None:
@@ -78,7 +98,7 @@ class SimulatedSweep:
     """The cost and the result of one sweep. Seconds are on the phone's clock, with waiting."""
 
     named: str | None
-    """The variant that the sweep calls best."""
+    """The variant that `rank` would ship; with the plain method, the one with the smallest mean."""
     best: str
     """The true best."""
     regret: float
@@ -130,16 +150,16 @@ def simulate(
     # Accuracy is not simulated: all have the same precedence.
     contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0))
     round = 0
+    ended: list[Settled] = []
     while contest.contending:
-        contest.count(loop.round(contest.contending, round))
+        ended += contest.count(loop.round(contest.contending, round))
         minutes = protocol.device_minutes
         if minutes is not None and loop.device.now_s - pushed_s >= 60 * minutes:
-            contest.expire()
+            ended += contest.expire()
         round += 1
     race = contest.race
-    jobs, tally = loop.results(), loop.tally
-    smallest = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
-    named = smallest if race is None else race.leader
+    jobs, tally = loop.results({one.job_key: one for one in ended}), loop.tally
+    named = _smallest(jobs) if plain else _shipped(jobs)
     best = min(true_ms, key=lambda key: true_ms[key])
     return SimulatedSweep(
         named=named,
@@ -163,6 +183,16 @@ def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict
     """Variants whose true latencies are lognormal around `base_ms`; `sigma` is their logarithm's standard deviation."""
     drawn = base_ms * np.exp(sigma * np.random.default_rng([seed, 5]).standard_normal(variants))
     return {f"v{number:02d}": float(value) for number, value in enumerate(drawn)}
+
+
+def _shipped(jobs: Mapping[str, JobResult]) -> str | None:
+    """The winner, as `sweeps.ranking.rank` would choose it."""
+    contending = [job for job in jobs.values() if job.settled is None or not job.settled.eliminated]
+    return first_place(contending, LATENCY, smaller=True).winner.name if contending else None
+
+
+def _smallest(jobs: Mapping[str, JobResult]) -> str | None:
+    return min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
 
 
 @dataclass(slots=True)
@@ -218,9 +248,14 @@ class _Loop:
             self._truths_ms[key].append(block.true_p50_ms)
         return found
 
-    def results(self) -> dict[str, JobResult]:
+    def results(self, settled: Mapping[str, Settled]) -> dict[str, JobResult]:
+        accuracies = np.random.default_rng([self._order_seed, 7]).uniform(*_TOP1_PERCENT, len(self.medians_ms))
+        top1_percent = dict(zip(self.medians_ms, accuracies.tolist(), strict=True))
         return {
             key: JobResult(
+                name=key,
+                top1_percent=top1_percent[key],
+                settled=settled.get(key),
                 p50_ms=p50_estimate(list(medians_ms.values())),
                 true_p50_ms=median(self._truths_ms[key]),
                 medians_ms=medians_ms,

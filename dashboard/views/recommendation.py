@@ -1,5 +1,6 @@
 """What to ship on one device, how sure that is, and what it is tied with."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import pandas as pd
@@ -42,18 +43,27 @@ def show(device: DeviceRanking, objective: str, table: pd.DataFrame) -> None:
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
-    others = ", ".join(
-        inert(name) + (f" ({tie.settling.text})" if tie.settling else "")
-        for name, tie in zip(rows.names_in(table, device.tied), device.tied, strict=True)
-    )
-    st.markdown(
-        f"**Tied with {_count(len(device.tied), 'other')}:** {others}. "
-        "The difference is not resolved at 95 %, or is under 2 %; "
-        "higher accuracy comes first, then the smaller file (by 2 % or more)."
-    )
+    if device.equal:
+        st.markdown(
+            f"**Equal to {_count(len(device.equal), 'other')}:** {_named(device.equal, table)}. "
+            "Shown at 95 % to be within 2 % of the best; "
+            "higher accuracy comes first, then the smaller file (by 2 % or more)."
+        )
+    if device.unresolved:
+        st.markdown(
+            f"**Not told apart from {_count(len(device.unresolved), 'other')}:** {_named(device.unresolved, table)}. "
+            "Neither a difference nor equality within 2 % is shown at 95 %."
+        )
     if device.settle_command:
         st.markdown("To measure just these until the tie is settled:")
         st.code(device.settle_command, language=None)
+
+
+def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:
+    return ", ".join(
+        inert(name) + (f" ({tie.settling.text})" if tie.settling and tie.tie == "unresolved" else "")
+        for name, tie in zip(rows.names_in(table, ties), ties, strict=True)
+    )
 
 
 def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:

@@ -6,7 +6,6 @@ always give the same decisions, so an interrupted run continues where it stopped
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
@@ -118,10 +117,7 @@ class Contest:
             return settled
         fewest = min(self._blocks[key] for key in left)
         if self._race.decided and fewest >= self._protocol.rounds:
-            leader = self._race.leader
-            for key in left:
-                end = self._end(key, "best", f"the race is decided: {self._race.why}")
-                settled.append(replace(end, leads=key == leader))
+            settled += [self._end(key, "best", f"the race is decided: {self._race.why}") for key in left]
         elif fewest >= self._protocol.last_round:
             # Not earlier: a job that joined later still has rounds to run together with the others.
             settled += [
@@ -173,6 +169,7 @@ class Contest:
             reason=reason,
             message=message,
             device_minutes=self._protocol.device_minutes,
+            leads=self._race is not None and key == self._race.leader,
             question=self._protocol.question,
         )
 

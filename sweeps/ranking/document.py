@@ -45,7 +45,7 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
 
 
 def explain(entry: DeviceRanking) -> str:
-    """The winner's figure in one line for people: `7.81 ms (7.50–8.10), tied with 2 others`."""
+    """The winner's figure in one line for people: `7.81 ms (7.50–8.10), equal to 1 other, 2 others unresolved`."""
     if entry.winner is None:
         return f"no winner: {entry.no_winner_reason}"
     text = in_words(entry.winner.figures, entry.metric)
@@ -53,9 +53,15 @@ def explain(entry: DeviceRanking) -> str:
         text += " (one block, no interval)"
     if not entry.winner.timed:
         text += " (only checked, not timed)"
-    if entry.tied:
-        text += f", tied with {len(entry.tied)} other{'s' * (len(entry.tied) > 1)}"
+    if entry.equal:
+        text += f", equal to {_others(len(entry.equal))}"
+    if entry.unresolved:
+        text += f", {_others(len(entry.unresolved))} unresolved"
     return text
+
+
+def _others(count: int) -> str:
+    return f"{count} other{'s' * (count > 1)}"
 
 
 def _candidate(candidate: Candidate) -> dict[str, Any]:
@@ -76,7 +82,8 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
         "constraints": [asdict(check) for check in candidate.constraints],
         "verdict": candidate.verdict,
         "why": candidate.why,
-        "tied": candidate.tied,
+        "tied": candidate.tie is not None,
+        "tie": candidate.tie,
         "latency_ratio_to_winner": None if ratio is None else asdict(ratio),
         "settling": None if settling is None else {**asdict(settling), "text": settling.text},
         "eliminated": bool(candidate.eliminated),

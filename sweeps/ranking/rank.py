@@ -1,8 +1,8 @@
 """Which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a `Ranking` out.
 
 Only results measured under the same conditions are compared. Every measured variant gets a verdict. Of the variants
-that pass, the best one is tied with all that cannot be told apart from it (`sweeps.ranking.ties`). The simplest of them
-wins.
+that pass, the best one wins, or one that is shown to be equal to it and has advantages (`sweeps.ranking.first_place`).
+Beside it stand those that are equal, and those that are not told apart from it.
 
 A variant that a race eliminated keeps its place, with its figures and the evidence. It cannot win or be tied: the race
 controls the error over its repeated tests (`sweeps.protocol.racing`), and one interval of a few rounds does not
@@ -16,12 +16,13 @@ verdict on the constraints.
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sweeps.imported import Imported, in_order
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
-from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, leaders, settling, simplicity, worse
+from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
+from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
 from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge, needs_time, objective_text
 from sweeps.results import ResultRow, of_device, read_rows
@@ -123,24 +124,24 @@ def _entry(
     rows = sorted((row for row in group if row not in apart), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
     contending = [row for row in passing if not eliminated[row.job_key]]
-    first = leaders(contending, metric, smaller) if contending else []
-    leading = {row.job_key for row in first}
+    first = first_place(contending, metric, smaller) if contending else None
+    sharing = [] if first is None else [first.winner, *first.equal, *first.unresolved]
+    ties = _ties(first)
     front = None if objective.front is None else _front(rows, contending, objective, objective.front)
 
     def candidate(row: ResultRow, *, ranked: bool = True) -> Candidate:
-        tied = row.job_key in leading and len(first) > 1
-        open_tie = tied and row is not first[0] and metric == LATENCY
         return _candidate(
             row,
             judgements[row.job_key],
-            tied=tied,
-            ratio_to_winner=latency_ratio(row, first[0]) if first and ranked else None,
-            settling=settling(row.medians_ms, first[0].medians_ms) if open_tie else None,
+            tie=ties.get(row.job_key),
+            ratio_to_winner=latency_ratio(row, first.winner) if first and ranked else None,
+            settling=_settling(row, first) if first and metric == LATENCY else None,
             eliminated=eliminated[row.job_key],
             on_front=front.get(row.job_key) if front and ranked else None,
         )
 
-    candidates = tuple(map(candidate, first + [row for row in rows if row.job_key not in leading]))
+    keys = {row.job_key for row in sharing}
+    candidates = tuple(map(candidate, sharing + [row for row in rows if row.job_key not in keys]))
     apart.sort(key=lambda row: (severity(row), *simplicity(row), row.name))
     checked = tuple(candidate(row, ranked=False) for row in apart)
     return DeviceRanking(
@@ -153,7 +154,7 @@ def _entry(
         front=objective.front,
         winner=candidates[0] if first else None,
         no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
-        tied=candidates[1 : len(first)],
+        tied=candidates[1 : len(sharing)],
         ranking=candidates,
         checked=checked,
         not_ranked=others,
@@ -162,6 +163,22 @@ def _entry(
         waited_seconds=sum(row.waited_seconds for row in group),
         imported=imported,
     )
+
+
+def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Literal["equal", "unresolved"]]:
+    """How each row shares the first place, by job key."""
+    if first is None:
+        return {}
+    found: dict[str, Literal["equal", "unresolved"]] = {row.job_key: "unresolved" for row in first.unresolved}
+    if first.equal:
+        found |= {row.job_key: "equal" for row in (first.winner, *first.equal)}
+    return found
+
+
+def _settling(row: ResultRow, first: FirstPlace[ResultRow]) -> Settling | None:
+    if row in first.equal:
+        return Settling(rounds=0, outcome="equal")
+    return settling(row.medians_ms, first.best.medians_ms) if row in first.unresolved else None
 
 
 def _front(
@@ -193,7 +210,7 @@ def _candidate(
     row: ResultRow,
     judgement: Judgement,
     *,
-    tied: bool,
+    tie: Literal["equal", "unresolved"] | None,
     ratio_to_winner: Estimate | None,
     settling: Settling | None,
     eliminated: str,
@@ -212,7 +229,7 @@ def _candidate(
         constraints=judgement.constraints,
         verdict=judgement.verdict,
         why=judgement.why,
-        tied=tied,
+        tie=tie,
         ratio_to_winner=ratio_to_winner,
         settling=settling,
         settled=row.settled,

@@ -1,4 +1,4 @@
-"""Whether two results differ, and how many more rounds would decide it. Pure: rows and block medians in.
+"""Whether two results differ or are equal, and how many more rounds would decide it. Pure: rows, block medians in.
 
 Two latencies are told apart (`told_apart`) if their ratio, paired over common rounds, is resolved at 95 % and differs
 from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is compared with the spread that
@@ -8,19 +8,21 @@ Metrics with another kind of interval (accuracy drop) are told apart if their in
 packages have no interval, and may vary from run to run: they are compared with the same spread as unrepeated times. All
 other metrics do not vary, and are told apart if they differ by more than 2 %. Each comparison has 95 % confidence by
 itself.
+
+Two results that are not told apart may still differ. To be equal is shown separately (`shown_equal`).
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from scipy.special import stdtrit
 
 from sweeps.metrics import METRICS
-from sweeps.ranking.verdict import interval
-from sweeps.results import ResultRow
+from sweeps.ranking.verdict import INTERVALS, interval
+from sweeps.records import Settled
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, ratio_by_rounds
 
 UNREPEATED_SPREAD = 1.5
@@ -33,12 +35,26 @@ MOST_ROUNDS = 1000
 """The largest number of further rounds that is reported: nobody waits for more."""
 
 
+class Contender(Protocol):
+    """What is compared, for example a `sweeps.results.ResultRow`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def settled(self) -> Settled | None: ...
+    @property
+    def medians_ms(self) -> Mapping[int, float]: ...
+    @property
+    def figures(self) -> Mapping[str, float | None]: ...
+    def figure(self, metric: str) -> float | None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settling:
     """How many more rounds would settle a tie in latency, if future rounds are like the past ones."""
 
     rounds: int | None
-    """More rounds of both. 0: already settled, they are equal in practice. `None`: not settled in `MOST_ROUNDS`."""
+    """More rounds of both. 0: shown to be equal already. `None`: not settled in `MOST_ROUNDS`."""
     outcome: Literal["told apart", "equal"]
     """The expected result; `equal`: within 2 %."""
 
@@ -53,7 +69,7 @@ class Settling:
         return f"about {self.rounds} more round{'s' * (self.rounds > 1)} would {found}"
 
 
-def latency_ratio(row: ResultRow, other: ResultRow) -> Estimate | None:
+def latency_ratio(row: Contender, other: Contender) -> Estimate | None:
     """Latency (p50) of `row` divided by that of `other`. With two or more common rounds it is paired by round and has a
     95 % interval, with fewer it has no interval. `None` if one of the two was not timed."""
     paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
@@ -78,7 +94,7 @@ def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", 
     return "slower" if ratio.value > 1.0 else "faster"
 
 
-def worse(row: ResultRow, best: ResultRow, metric: str, smaller: bool) -> bool:
+def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
     """Whether `row` is worse than `best` beyond doubt; the rules are in the module docstring."""
     value, top = row.figure(metric), best.figure(metric)
     if value is None or top is None or value == top:
@@ -97,64 +113,38 @@ def worse(row: ResultRow, best: ResultRow, metric: str, smaller: bool) -> bool:
     return math.isinf(top) or abs(value - top) > NEGLIGIBLE * abs(top)
 
 
-def leaders(rows: Sequence[ResultRow], metric: str, smaller: bool) -> list[ResultRow]:
-    """The rows that share the first place, the preferred one first. `rows` starts with the best estimate.
+def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
+    """Whether `row`, which is not told apart from `best`, is shown to be as good as `best` within 2 %.
 
-    These are the rows that cannot be told apart from the best estimate. The best estimate may be the noisiest row, so a
-    row that is worse than any other of them beyond doubt is left out. Order within the tie: the leader of a decided
-    race (it is within 2 % of the best; the others may not be), then higher accuracy, then smaller file (by 2 % or
-    more), then the better estimate, then the name.
+    For latency the upper end of their paired ratio is at most 1.02. Times without repeated rounds, metrics of other
+    packages and metrics with an interval of their own are equal only if their values are.
     """
-    near = [row for row in rows if not worse(row, rows[0], metric, smaller)]
-    first = [row for row in near if not any(worse(row, other, metric, smaller) for other in near)] or near
-
-    smallest: dict[float, float] = {}
-    for row in first:
-        accuracy, size = simplicity(row)
-        smallest[accuracy] = min(size, smallest.get(accuracy, math.inf))
-
-    def preference(row: ResultRow) -> tuple[bool, float, float, float, str]:
-        value = row.figure(metric)
-        estimate = math.inf if value is None else value if smaller else -value
-        accuracy, size = simplicity(row)
-        # A few bytes are no reason to ship a build with a worse estimate.
-        size = max(size, smallest[accuracy] * (1 + NEGLIGIBLE))
-        raced = metric == LATENCY and row.settled is not None and row.settled.leads
-        return not raced, accuracy, size, estimate, row.name
-
-    return sorted(first, key=preference)
-
-
-def simplicity(row: ResultRow) -> tuple[float, float]:
-    """Sort key of equally good rows: higher accuracy, then smaller file."""
-    accuracy = row.figures["top1_percent"]
-    if accuracy is None:
-        accuracy = row.figures["agreement_percent"]
-    size = row.figures["artifact_mb"]
-    return math.inf if accuracy is None else -accuracy, math.inf if size is None else size
+    if metric == LATENCY:
+        ratio = ratio_by_rounds(row.medians_ms, best.medians_ms)
+        return ratio is not None and ratio.high is not None and ratio.high <= 1.0 + NEGLIGIBLE
+    may_vary = metric in UNREPEATED_TIMES or metric in INTERVALS or metric not in METRICS
+    return not may_vary or row.figure(metric) == best.figure(metric)
 
 
 def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) -> Settling | None:
-    """How many more common rounds would settle whether the two differ. `None` with fewer than two common rounds.
+    """How many more common rounds would settle a tie of the two. `None` with fewer than two common rounds.
 
-    Settled means: Student's 95 % interval of the mean log ratio excludes 0 if the mean ratio is 2 % or more, or lies
-    within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate, and a rough one
+    Settled means: Student's 95 % interval of the mean log ratio excludes 0 if the mean ratio is 2 % or more, or its
+    upper end is within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate, and a rough one
     from few rounds.
     """
     rounds = sorted(medians_ms.keys() & others_ms.keys())
     if len(rounds) < 2:
         return None
     logs = np.log([medians_ms[round_] / others_ms[round_] for round_ in rounds])
-    mean, spread = abs(float(logs.mean())), float(logs.std(ddof=1))
-    counts = len(rounds) + np.arange(MOST_ROUNDS + 1)
+    mean, spread = float(logs.mean()), float(logs.std(ddof=1))
+    # From one more round on: the two are not settled now, be it only because of the median of the ratios.
+    counts = len(rounds) + 1 + np.arange(MOST_ROUNDS)
     half = stdtrit(counts - 1, 0.5 + CONFIDENCE / 2) * spread / np.sqrt(counts)
     limit = math.log1p(NEGLIGIBLE)
-    if mean >= limit:
-        # They are tied now, so at least one more round is needed: the median of the ratios may still be below 2 %.
-        enough = np.flatnonzero(half[1:] < mean) + 1
-        return Settling(rounds=int(enough[0]) if enough.size else None, outcome="told apart")
-    enough = np.flatnonzero(mean + half <= limit)
-    return Settling(rounds=int(enough[0]) if enough.size else None, outcome="equal")
+    apart = abs(mean) >= limit
+    enough = np.flatnonzero(half < abs(mean) if apart else mean + half <= limit)
+    return Settling(rounds=int(enough[0]) + 1 if enough.size else None, outcome="told apart" if apart else "equal")
 
 
 def _beyond_spread(one: float, other: float) -> bool:

@@ -1,6 +1,7 @@
 """The values of a ranking: `sweeps.ranking.rank` makes them; terminal, JSON and pages show them."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sweeps.imported import Imported
 from sweeps.ranking.backends import BackendFigure
@@ -33,12 +34,13 @@ class Candidate:
     verdict: Verdict
     why: str
     """Empty if it passes."""
-    tied: bool = False
-    """Whether it shares the first place with others; also true for the winner."""
+    tie: Literal["equal", "unresolved"] | None = None
+    """How it shares the first place. `equal`: shown to be within 2 % of the best; also for a winner with equals.
+    `unresolved`: neither told apart from the best nor shown to be equal."""
     ratio_to_winner: Estimate | None = None
     """Latency (p50) divided by the winner's, paired by round; for every objective."""
     settling: Settling | None = None
-    """How many more rounds would settle its tie in latency with the winner; `None` without such a tie."""
+    """How many more rounds would settle its tie in latency; `None` without such a tie."""
     settled: Settled | None = None
     """Why its rounds ended; `None` if the number of rounds was fixed."""
     eliminated: str = ""
@@ -50,6 +52,11 @@ class Candidate:
     @property
     def timed(self) -> bool:
         return self.figures[LATENCY] is not None
+
+    @property
+    def place(self) -> str:
+        """What stands in place of the number in the ranking: `1=` equal to the best, `1?` unresolved, or empty."""
+        return {"equal": "1=", "unresolved": "1?", None: ""}[self.tie]
 
     @property
     def state(self) -> str:
@@ -91,10 +98,10 @@ class DeviceRanking:
     no_winner_reason: str
     """Empty if there is a winner."""
     tied: tuple[Candidate, ...]
-    """The candidates that share the first place with the winner, without the winner."""
+    """The candidates that share the first place with the winner, without the winner: the equal ones first."""
     ranking: tuple[Candidate, ...]
-    """In this order: winner, tied with it, others that pass, eliminated, unresolved, failed constraint, disqualified.
-    """
+    """In this order: winner, equal to it, unresolved beside it, others that pass, eliminated, constraint unresolved,
+    constraint failed, disqualified."""
     checked: tuple[Candidate, ...]
     """Candidates without a latency if the objective needs one: by verdict, then the most accurate first."""
     not_ranked: tuple[NotRanked, ...]
@@ -106,6 +113,16 @@ class DeviceRanking:
     """A lower bound of the device time with the preset `full`, without waiting."""
     imported: tuple[Imported, ...] = ()
     """Figures of hand-run tools for this model on this device, under any conditions: not ranked."""
+
+    @property
+    def equal(self) -> tuple[Candidate, ...]:
+        """Those in `tied` that are shown to be within 2 % of the best."""
+        return tuple(candidate for candidate in self.tied if candidate.tie == "equal")
+
+    @property
+    def unresolved(self) -> tuple[Candidate, ...]:
+        """Those in `tied` that are only not told apart from the best."""
+        return tuple(candidate for candidate in self.tied if candidate.tie == "unresolved")
 
     @property
     def rounds_to_settle(self) -> int | None:

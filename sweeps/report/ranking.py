@@ -119,16 +119,19 @@ def _print_imported(console: Console, title: str, figures: Sequence[Imported], *
 
 
 def _print_ties(console: Console, device: DeviceRanking) -> None:
-    if not device.tied:
-        return
-    console.print(Text("Tied with it (not told apart at 95 %, or by less than 2 %):"))
-    for candidate in device.tied:
-        settling = f": {candidate.settling.text}" if candidate.settling else ""
-        console.print(Text(plain(f"  {_short(candidate.name, device)}{settling}")))
+    if device.equal:
+        console.print(Text("Equal to it (shown at 95 % to be within 2 % of the best):"))
+        for candidate in device.equal:
+            console.print(Text(plain(f"  {_short(candidate.name, device)}")))
+        preferred = "Among equals, higher accuracy comes first, then the smaller file (by 2 % or more)."
+        console.print(Text(preferred, style="dim"))
+    if device.unresolved:
+        console.print(Text("Unresolved beside it (not told apart from the best, and not shown to be equal):"))
+        for candidate in device.unresolved:
+            settling = f": {candidate.settling.text}" if candidate.settling else ""
+            console.print(Text(plain(f"  {_short(candidate.name, device)}{settling}")))
     if device.settle_command:
         console.print(Text(f"To measure just these: {device.settle_command}"))
-    preferred = "In a tie, higher accuracy comes first, then the smaller file (by 2 % or more)."
-    console.print(Text(preferred, style="dim"))
 
 
 def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> None:
@@ -238,11 +241,7 @@ def _interval(candidate: Candidate, low: str, high: str) -> str:
 def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> dict[str, object]:
     figures = candidate.figures
     accuracy = "top1_percent" if figures["top1_percent"] is not None else "agreement_percent"
-    place: object = number
-    if candidate.state != "pass":
-        place = ""
-    elif device.winner is not None and candidate.tied:
-        place = "1="
+    place = (candidate.place or str(number)) if candidate.state == "pass" else ""
     ratio = candidate.ratio_to_winner
     return {
         ">#": place,

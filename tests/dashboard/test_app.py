@@ -50,7 +50,7 @@ def test_the_latest_sweep_opens_with_its_recommendation(page: Page, workspace: P
 
 def test_ties_are_named_on_the_card_and_share_a_rank(page: Page, workspace: Path) -> None:
     shown = page(workspace)
-    assert "**Tied with 1 other:** `cpu int8-x86 nhwc trace fused optimized`" in texts(shown)
+    assert "**Equal to 1 other:** `cpu int8-x86 nhwc trace fused optimized`" in texts(shown)
     assert list(table(shown, "Rank")["Rank"])[:3] == ["1=", "1=", "3"]
 
 

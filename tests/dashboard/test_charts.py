@@ -77,7 +77,7 @@ def test_bars_carry_their_intervals_with_the_unit_on_the_axis() -> None:
 
 def test_no_interval_of_an_accuracy_leaves_its_axis() -> None:
     chart = charts.tradeoff(
-        rows(("a", "recommended", 3.0, 99.9), ("b", "tied", 4.0, 99.0)), charts.AccuracyAxis("Top-1 (%)")
+        rows(("a", "recommended", 3.0, 99.9), ("b", "equal to it", 4.0, 99.0)), charts.AccuracyAxis("Top-1 (%)")
     )
     drawn = [row for part in chart.to_dict()["datasets"].values() for row in part if "accuracy_high" in row]
     assert {row["accuracy_high"] for row in drawn} == {99.5, 100.0}
@@ -124,14 +124,14 @@ def test_the_recommended_point_is_drawn_over_the_others() -> None:
 
 
 def test_text_of_the_store_reaches_vega_only_as_data() -> None:
-    evil = rows((EVIL, "recommended", 3.0, 97.4), ("other", "tied", 3.1, 97.0))
+    evil = rows((EVIL, "recommended", 3.0, 97.4), ("other", "not told apart", 3.1, 97.0))
     (bar,) = layers(charts.latency(evil), "bar")
     assert bar["encoding"]["y"].pop("sort") == [EVIL, "other"]
     assert "onerror" not in without_data(charts.tradeoff(evil, charts.AccuracyAxis("Top-1 (%)")))
 
 
 def test_the_front_leaves_out_what_is_slower_and_no_more_accurate() -> None:
-    table = rows(("a", "recommended", 3.0, 97.0), ("b", "tied", 4.0, 97.0), ("c", "tied", 5.0, 98.0))
+    table = rows(("a", "recommended", 3.0, 97.0), ("b", "equal to it", 4.0, 97.0), ("c", "not told apart", 5.0, 98.0))
     assert charts.front_keys(table) == {"a", "c"}
 
 
@@ -152,7 +152,7 @@ def test_the_line_of_best_trade_offs_joins_only_what_may_win(verdict: str) -> No
 
 
 def test_ranks_of_points_that_would_cover_each_other_stand_together() -> None:
-    table = rows(("a", "recommended", 3.0, 97.0), ("b", "tied", 3.1, 97.0), ("c", "ranked behind", 9.0, 97.0)).assign(
+    table = rows(("a", "recommended", 3.0, 97.0), ("b", "equal to it", 3.1, 97.0), ("c", "ranked behind", 9.0, 97.0)).assign(
         place=["1=", "1=", "3"]
     )
     assert charts.places_beside(table) == ["1=", "", "3"]

@@ -63,7 +63,7 @@ def ranking(*entries: ResultRow) -> DeviceRanking:
 def test_ties_share_the_first_place_and_the_next_one_counts_on() -> None:
     table = ranked(ranking(row("a", 3.0), row("b", 3.01), row("c", 9.0)))
     assert list(table["place"]) == ["1=", "1=", "3"]
-    assert list(table["status"]) == ["recommended", "tied", "ranked behind"]
+    assert list(table["status"]) == ["recommended", "equal to it", "ranked behind"]
 
 
 def test_a_clear_winner_is_first_alone() -> None:

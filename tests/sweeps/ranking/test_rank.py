@@ -108,7 +108,7 @@ def names(candidates):
 def test_the_quickest_wins_where_the_difference_is_resolved():
     ranked = entry([measured("slow", (12.0, 12.1, 11.9)), measured("quick", (8.0, 8.1, 7.9))])
     assert ranked.winner.name == "quick"
-    assert not ranked.winner.tied
+    assert ranked.winner.tie is None
     assert ranked.tied == ()
     assert names(ranked.ranking) == ["quick", "slow"]
     assert ranked.ranking[1].ratio_to_winner.value == pytest.approx(1.5, rel=0.01)
@@ -119,14 +119,16 @@ def test_a_difference_under_two_percent_is_a_tie_however_well_it_is_resolved():
     ranked = entry([measured("a", (10.0, 10.0001, 9.9999)), measured("b", (10.15, 10.1501, 10.1499), size=4.0)])
     assert ranked.ranking[0].ratio_to_winner is not None
     assert ranked.winner.name == "b"
-    assert names(ranked.tied) == ["a"]
-    assert all(candidate.tied for candidate in ranked.ranking)
+    assert names(ranked.equal) == ["a"]
+    assert [candidate.place for candidate in ranked.ranking] == ["1=", "1="]
 
 
-def test_a_difference_that_is_not_resolved_is_a_tie_however_large_it_is():
+def test_a_difference_that_is_not_resolved_leaves_the_better_estimate_first_however_accurate_the_other_is():
     ranked = entry([measured("a", (10.0, 10.0, 10.0)), measured("b", (9.0, 14.0, 20.0), top1=97.5)])
-    assert ranked.winner.name == "b"
-    assert names(ranked.tied) == ["a"]
+    assert ranked.winner.name == "a"
+    assert names(ranked.unresolved) == ["b"]
+    assert [candidate.place for candidate in ranked.ranking] == ["", "1?"]
+    assert (ranked.equal, ranked.winner.tie) == ((), None)
 
 
 def test_a_noisy_best_estimate_ties_none_that_are_told_apart_from_each_other():
@@ -137,9 +139,50 @@ def test_a_noisy_best_estimate_ties_none_that_are_told_apart_from_each_other():
     ]
     ranked = entry(rows)
     # Of the three none is told apart from the noisy one; but slow is slower than quick beyond doubt.
-    assert ranked.winner.name == "quick"
-    assert names(ranked.tied) == ["noisy"]
-    assert names(ranked.ranking) == ["quick", "noisy", "slow"]
+    assert ranked.winner.name == "noisy"
+    assert names(ranked.unresolved) == ["quick"]
+    assert names(ranked.ranking) == ["noisy", "quick", "slow"]
+
+
+def decided(reason="best", rounds=3, leads=True):
+    about = {"job_key": "", "budget": "race", "message": "", "reason": reason, "rounds": rounds}
+    return {"settled": Settled(**about, leads=leads)}
+
+
+def test_the_leader_of_a_decided_race_wins_before_a_better_estimate_and_a_more_accurate_equal():
+    rows = [
+        measured("leader", (10.0, 10.1, 9.9), **decided()),
+        measured("smaller", (9.5, 10.3, 9.6), **decided(leads=False)),
+        measured("accurate", (10.0, 10.1, 9.9), top1=98.0, **decided(leads=False)),
+    ]
+    ranked = entry(rows)
+    assert ranked.winner.name == "leader"
+    assert names(ranked.equal) == ["accurate"]
+    assert names(ranked.unresolved) == ["smaller"]
+
+
+def test_the_leader_of_an_undecided_race_stands_for_the_best_estimate():
+    kept = decided("undecided", leads=False)
+    leader = measured("leader", (10.0, 10.1, 9.9), **decided("undecided"))
+    smaller = measured("smaller", (9.5, 10.3, 9.6), top1=98.0, **kept)
+    assert entry([leader, smaller]).winner.name == "leader"
+    accurate = measured("accurate", (10.0, 10.1, 9.9), top1=98.0, **kept)
+    assert entry([leader, smaller, accurate]).winner.name == "accurate"
+
+
+def test_rounds_that_were_added_after_a_race_may_overrule_its_leader():
+    rows = [
+        measured("leader", (10.0, 10.1, 9.9, 10.0, 10.1), **decided(rounds=3)),
+        measured("other", (9.0, 9.1, 8.9, 9.0, 9.1), **decided(rounds=3, leads=False)),
+    ]
+    ranked = entry(rows)
+    assert (ranked.winner.name, ranked.tied) == ("other", ())
+
+
+def test_a_leader_that_cannot_win_any_more_leaves_the_choice_to_the_estimates():
+    rows = [measured("leader", trust=("throttled",), **decided()), measured("a", (9.9, 10.3, 9.8)), measured("b")]
+    ranked = entry(rows)
+    assert (ranked.winner.name, names(ranked.unresolved)) == ("a", ["b"])
 
 
 def test_drift_that_both_share_does_not_hide_a_difference():
@@ -154,7 +197,7 @@ def test_one_variant_entered_twice_ends_tied():
     )
     assert ranked.winner.name == "one"
     assert names(ranked.tied) == ["two"]
-    assert not ranked.ranking[2].tied
+    assert ranked.ranking[2].tie is None
 
 
 @pytest.mark.parametrize(
@@ -171,10 +214,11 @@ def test_inside_a_tie_the_more_accurate_then_the_smaller_then_the_name_goes_firs
 
 
 def test_inside_a_tie_a_file_that_is_hardly_smaller_does_not_go_before_the_better_estimate():
-    rows = [measured("quick", (3.0, 10.0, 4.0), size=1.64), measured("slow", (10.0, 4.0, 9.0), size=1.639)]
+    steady = (10.0, 10.001, 9.999)
+    rows = [measured("quick", steady, size=1.64), measured("slow", [ms + 0.1 for ms in steady], size=1.639)]
     ranked = entry(rows)
     assert ranked.winner.name == "quick"
-    assert names(ranked.tied) == ["slow"]
+    assert names(ranked.equal) == ["slow"]
 
 
 def test_without_labels_agreement_decides_inside_a_tie():
@@ -185,9 +229,9 @@ def test_without_labels_agreement_decides_inside_a_tie():
 def test_one_block_each_is_a_tie_within_what_processes_of_one_artifact_differ_by():
     rows = [measured("a", (10.0,)), measured("b", (14.9,), size=1.0), measured("c", (15.1,), size=1.0)]
     ranked = entry(rows)
-    assert ranked.winner.name == "b"
-    assert names(ranked.tied) == ["a"]
-    assert ranked.ranking[1].ratio_to_winner == Estimate(pytest.approx(10 / 14.9), None, None)
+    assert ranked.winner.name == "a"
+    assert names(ranked.unresolved) == ["b"]
+    assert ranked.ranking[1].ratio_to_winner == Estimate(pytest.approx(14.9 / 10), None, None)
 
 
 def test_rounds_that_are_not_common_are_not_paired():
@@ -291,7 +335,7 @@ def test_what_was_only_checked_stands_apart_and_never_wins_on_latency():
     assert names(ranked.ranking) == ["slow"]
     assert names(ranked.checked) == ["checked"]
     (found,) = ranked.checked
-    assert (found.executor, found.emulated, found.timed, found.tied) == ("reference:nnapi@1", True, False, False)
+    assert (found.executor, found.emulated, found.timed, found.tie) == ("reference:nnapi@1", True, False, None)
     assert found.ratio_to_winner is None
     assert not ranked.winner.emulated
 
@@ -418,7 +462,7 @@ def test_no_results_are_an_empty_ranking():
     [
         ({"minimize": "artifact_mb"}, "a", ["b"]),
         ({"maximize": "top1_percent"}, "c", ["a", "b"]),
-        ({"minimize": "load_ms"}, "c", ["a"]),
+        ({"minimize": "load_ms"}, "a", ["c"]),
         ({"minimize": "accuracy_drop_points"}, "c", ["b"]),
     ],
 )
@@ -483,8 +527,9 @@ def test_the_json_of_a_device_without_a_winner_says_so():
     ("rows", "objective", "text"),
     [
         ([measured("a", (7.8, 7.8, 7.8))], {}, "7.80 ms (7.80–7.80)"),
-        ([measured("a", (0.4123,) * 3), measured("b", (0.4123,) * 3)], {}, "0.412 ms (0.412–0.412), tied with 1 other"),
-        ([measured(n, (1234.0,) * 3) for n in "abc"], {}, "1234 ms (1234–1234), tied with 2 others"),
+        ([measured("a", (0.4123,) * 3), measured("b", (0.4123,) * 3)], {}, "0.412 ms (0.412–0.412), equal to 1 other"),
+        ([measured(n, (1234.0,) * 3) for n in "abc"], {}, "1234 ms (1234–1234), equal to 2 others"),
+        ([measured("a", (10.0,)), measured("b", (11.0,))], {}, "10.0 ms, 1 other unresolved"),
         ([measured("a", (7.8,), trust=("one_block",))], {}, "7.80 ms (one block, no interval)"),
         ([measured("a")], {"minimize": "artifact_mb"}, "5.00 MB"),
         ([failed("a")], {}, "no winner: nothing was measured: 1 failed"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
 
-from sweeps.ranking.ties import settling, worse
+from sweeps.ranking.ties import LATENCY, Settling, settling, shown_equal, worse
 
 
 def with_ratios(logs):
@@ -31,22 +31,51 @@ def test_after_so_many_more_rounds_of_the_same_kind_a_t_test_tells_them_apart_an
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.0, 0.05), (0.01, 0.05), (-0.01, 0.05), (0.015, 0.02)])
-def test_a_difference_under_two_percent_is_settled_once_the_interval_lies_within_two_percent(mean, spread):
+def test_a_difference_under_two_percent_is_settled_once_the_upper_end_lies_within_two_percent(mean, spread):
     found = settling(*with_ratios(scaled(mean, spread, 3)))
     assert found.outcome == "equal"
 
     def lies_within(rounds):
-        low, high = ttest_1samp(scaled(mean, spread, rounds), 0.0).confidence_interval()
-        return -math.log(1.02) <= low and high <= math.log(1.02)
+        return ttest_1samp(scaled(mean, spread, rounds), 0.0).confidence_interval().high <= math.log(1.02)
 
     assert lies_within(3 + found.rounds)
     assert not lies_within(2 + found.rounds)
 
 
-def test_two_that_never_differ_are_equal_for_practice_without_another_round():
-    found = settling(*with_ratios([0.001, 0.001, 0.001]))
-    assert (found.rounds, found.outcome) == (0, "equal")
-    assert found.text == "equal in practice: within 2 % at 95 %"
+@pytest.mark.parametrize(
+    ("blocks", "equal"),
+    [
+        ((10.01, 10.02, 10.01), True),
+        ((10.0, 10.3, 9.8), False),
+        ((10.0,), False),
+        ((9.0, 9.0, 9.0), True),
+        ((), False),
+    ],
+)
+def test_two_latencies_are_shown_to_be_equal_by_the_upper_end_of_their_paired_ratio(blocks, equal):
+    row, best = (
+        SimpleNamespace(medians_ms=dict(enumerate(medians))) for medians in (blocks, (10.0, 10.01, 10.0))
+    )
+    assert shown_equal(row, best, LATENCY) is equal
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "equal"),
+    [
+        ("artifact_mb", 1.01, True),
+        ("load_ms", 1.01, False),
+        ("accuracy_drop_points", 1.01, False),
+        ("toy_energy_mj", 1.01, False),
+        ("toy_energy_mj", 1.0, True),
+    ],
+)
+def test_a_metric_that_may_vary_is_shown_to_be_equal_only_by_the_same_value(metric, value, equal):
+    row, best = (SimpleNamespace(figure=lambda _, one=one: one) for one in (value, 1.0))
+    assert shown_equal(row, best, metric) is equal
+
+
+def test_what_is_shown_already_is_said_to_be_so():
+    assert Settling(rounds=0, outcome="equal").text == "equal in practice: within 2 % at 95 %"
 
 
 def test_what_no_thousand_rounds_would_settle_is_said_to_be_so():

@@ -1,0 +1,85 @@
+"""Who wins among the variants that may win, and who shares the first place. Pure.
+
+The leader of a decided race wins. The race controls the error over its repeated tests, so no second rule picks again.
+
+Otherwise the best estimate wins, unless others are shown to be within 2 % of it. Among those, higher accuracy comes
+first, then the smaller file (by 2 % or more), then the better estimate. A variant that is only not told apart from the
+best estimate never replaces it: after three noisy rounds a variant that is 10 % slower is not told apart.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from sweeps.ranking.ties import LATENCY, Contender, shown_equal, worse
+from sweeps.stats import NEGLIGIBLE
+
+C = TypeVar("C", bound=Contender)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstPlace(Generic[C]):
+    """The candidates that share the first place."""
+
+    winner: C
+    best: C
+    """The leader of the race, or the best estimate. The others are compared with it."""
+    equal: tuple[C, ...]
+    """Shown to be within 2 % of `best`, the preferred one first. Without the winner, which is one of them."""
+    unresolved: tuple[C, ...]
+    """Neither told apart from `best` nor shown to be equal, the best estimate first."""
+
+
+def first_place(rows: Sequence[C], metric: str, smaller: bool) -> FirstPlace[C]:
+    """The first place among `rows`, which may all win; at least one. `smaller`: the smallest `metric` is the best.
+
+    The leader of an undecided race stands for the best estimate. Rounds that were added after a race are not its own:
+    then the estimates decide.
+    """
+
+    def estimate(row: C) -> tuple[float, float, float, str]:
+        value = row.figure(metric)
+        return math.inf if value is None else value if smaller else -value, *simplicity(row), row.name
+
+    leader = _leader(rows) if metric == LATENCY else None
+    decided = leader is not None and leader.settled is not None and leader.settled.reason == "best"
+    first = leader or min(rows, key=estimate)
+    near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
+    # The best estimate may be the noisiest row. A row that is worse than any other of them beyond doubt is left out.
+    kept = [row for row in near if row is leader or not any(worse(row, other, metric, smaller) for other in near)]
+    best, *others = sorted(kept or near, key=lambda row: (row is not leader, *estimate(row)))
+    equal = [row for row in others if shown_equal(row, best, metric)]
+    unresolved = [row for row in others if not shown_equal(row, best, metric)]
+    smallest: dict[float, float] = {}
+    for row in (best, *equal):
+        accuracy, size = simplicity(row)
+        smallest[accuracy] = min(size, smallest.get(accuracy, math.inf))
+
+    def preference(row: C) -> tuple[object, ...]:
+        accuracy, size = simplicity(row)
+        # A few bytes are no reason to ship a build with a worse estimate.
+        size = max(size, smallest[accuracy] * (1 + NEGLIGIBLE))
+        return not (decided and row is leader), accuracy, size, *estimate(row)
+
+    winner, *rest = sorted((best, *equal), key=preference)
+    return FirstPlace(winner=winner, best=best, equal=tuple(rest), unresolved=tuple(unresolved))
+
+
+def simplicity(row: Contender) -> tuple[float, float]:
+    """Sort key of equally good rows: higher accuracy, then smaller file."""
+    accuracy = row.figures["top1_percent"]
+    if accuracy is None:
+        accuracy = row.figures["agreement_percent"]
+    size = row.figures["artifact_mb"]
+    return math.inf if accuracy is None else -accuracy, math.inf if size is None else size
+
+
+def _leader(rows: Sequence[C]) -> C | None:
+    """The leader of the race that these rows were in, unless it has rounds that the race did not see."""
+    leaders = [row for row in rows if row.settled is not None and row.settled.leads]
+    if len(leaders) != 1:
+        return None
+    (leader,) = leaders
+    assert leader.settled is not None
+    return leader if len(leader.medians_ms) <= leader.settled.rounds else None
