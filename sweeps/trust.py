@@ -42,8 +42,8 @@ TRUST: dict[str, TrustLabel] = {
         TrustLabel(
             name="device_changed",
             disqualifying=True,
-            advice="the device itself changed speed during the sweep: find the cause; edgesweep run SWEEP.yaml "
-            "--retry-failed measures it again",
+            advice="the device itself changed speed for good while a round was measured: find the cause; "
+            "edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="invalid_output",
@@ -71,6 +71,12 @@ TRUST: dict[str, TrustLabel] = {
             name="unstable",
             disqualifying=False,
             advice="the last rounds differ by more than 5 %: add rounds, stop other programs",
+        ),
+        TrustLabel(
+            name="device_moved",
+            disqualifying=False,
+            advice="the device itself changed speed for good during the race: ratios hold, which are taken within "
+            "rounds, but the time in ms is a mixture of two speeds",
         ),
         TrustLabel(
             name="few_samples",

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
+from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Timing
 from sweeps.stats import mad, median, outliers, p50_estimate
 from sweeps.trust import disqualified, in_order, stored_in_order
@@ -69,7 +71,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
 
     p90 and p99 are over the pooled samples of all blocks (with linear interpolation), if there are enough samples. All
     other figures are medians over the blocks, so that one unusual process does not change them. Blocks with a
-    disqualifying label are left out if enough rounds remain.
+    disqualifying label are left out if enough rounds remain. In a race a shift of the device is only a warning.
     Raises `ValueError` for no blocks, a block of another job, or two blocks of one round.
     """
     import numpy as np  # as in sweeps.stats
@@ -79,6 +81,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     if not blocks or len(set(rounds)) != len(rounds) or any(block.job_key != job_key for block in blocks):
         raise ValueError(f"not the blocks of job {job_key}, one a round: rounds {rounds}")
 
+    if protocol.budget == "race":
+        blocks = [replace(block, labels=in_race(block.labels)) for block in blocks]
     sound = [block for block in blocks if not disqualified(block.labels)]
     if len(sound) >= protocol.rounds:
         blocks = sound

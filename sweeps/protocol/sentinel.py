@@ -1,14 +1,15 @@
 """The sentinel: a small built-in model, timed at intervals, that shows when the device itself changed speed. Pure.
 
-A sweep compares variants within rounds, so drift cancels in the comparison. But figures from before and after a change
-of the device are not comparable. If the sentinel's latency changed by more than 5 %, everything measured since the last
-good check gets the label `device_changed`.
+A sweep compares variants within rounds, so what a whole round shares cancels in the comparison: slow drift, and speeds
+between which the device goes back and forth. Only a shift that lasts cuts a round in two. It is found where all
+checks after it are slower (or all faster) than every check before it, by more than 5 %. What was measured between the
+last check before and the first one after gets the label `device_changed`: on which side of the shift it lies is not
+known. Blocks before and after it keep their rounds.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 
 from sweeps.records import Block
 from sweeps.spec.inputs import ModelSpec
@@ -37,12 +38,11 @@ class PlacedBlock:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The positions between `after` and `until` in one run (session) of the driver: measured on a changed device."""
+    """The positions between `after` and `until` in one run (session) of the driver: the device changed among them."""
 
     session: int
     after: int
-    until: float
-    """Infinite if no later check of that run was good."""
+    until: int
 
     def holds(self, one: PlacedBlock) -> bool:
         return one.block.session == self.session and self.after < one.position < self.until
@@ -57,34 +57,58 @@ def next_check(blocks: Sequence[Block]) -> int:
     return 1 + max((block.round // _ROUNDS_PER_CHECK for block in blocks), default=-1)
 
 
-def moved(blocks: Sequence[Block], first: Sequence[Block]) -> bool:
-    """Whether a check differs from the first check of its run by more than 5 %, and by more than the noise between
-    processes: all its blocks are slower, or all are faster, than all blocks of the first check."""
-    now, then = ([median(block.samples_ns) for block in check] for check in (blocks, first))
-    apart = min(now) > max(then) or max(now) < min(then)
-    return apart and abs(median(now) / median(then) - 1.0) > MOVED
+def moved(blocks: Sequence[Block], known: Sequence[Block]) -> bool:
+    """Whether a check differs by more than 5 % from the median of the `known` blocks, and by more than the noise
+    between processes: all its blocks are slower, or all are faster, than all known ones."""
+    return bool(known) and _apart(_medians_ns(blocks), _medians_ns(known))
 
 
 def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
-    """The spans in which the device differed from the start of its run. `placed`: in the order of measuring.
+    """The spans in which the device changed its speed for good. `placed`: in the order of measuring.
 
-    A span lasts from the last good check to the next good one. Incomplete checks are ignored. Each run (session) of the
-    driver is compared with its own first check; a run without a check has no spans.
+    A span lasts from the last check before the shift to the first one after it. A shift is found in each run (session)
+    of the driver, between two checks that differ by more than 5 %, if that check and all later ones of the run have
+    moved (`moved`) from all known ones: those before it in the run, and those of earlier runs in which the device had
+    not shifted. So speeds between which a device goes back and forth are no shift once they are known. Incomplete
+    checks are ignored. In the last check of a run a shift counts, too: whether it lasts will be seen.
     """
     spans: list[Span] = []
+    known: list[float] = []
     for session, run in groupby(placed, key=lambda one: one.block.session):
         checks = [list(check) for _, check in groupby(run, key=lambda one: one.block.round // _ROUNDS_PER_CHECK)]
         whole = [check for check in checks if len(check) >= CHECK_BLOCKS]
-        changed_after: int | None = None
-        last_good = whole[0][-1].position if whole else 0
-        for check in whole[1:]:
-            if moved([one.block for one in check], [one.block for one in whole[0]]):
-                changed_after = last_good if changed_after is None else changed_after
-                continue
-            if changed_after is not None:
-                spans.append(Span(session, changed_after, check[0].position))
-                changed_after = None
-            last_good = check[-1].position
-        if changed_after is not None:
-            spans.append(Span(session, changed_after, math.inf))
+        medians = [_medians_ns([one.block for one in check]) for check in whole]
+        shifted = [number for number in range(1, len(whole)) if _shifts(medians, number, known)]
+        spans += [Span(session, whole[number - 1][-1].position, whole[number][0].position) for number in shifted]
+        for check in medians[: shifted[0] if shifted else None]:
+            known += check
     return spans
+
+
+def in_race(labels: Iterable[str]) -> tuple[str, ...]:
+    """The labels of a block in a race, where a shift is only a warning: the race pairs blocks within rounds, and one
+    block in which a shift fell cannot decide."""
+    return tuple("device_moved" if label == "device_changed" else label for label in labels)
+
+
+def _shifts(checks: Sequence[Sequence[float]], number: int, known: Sequence[float]) -> bool:
+    """Whether the device changed for good between a check and the one before it; all are medians of blocks."""
+    before = [*known, *chain(*checks[:number])]
+    jumped = _differ(checks[number], checks[number - 1])
+    return jumped and _apart(checks[number], before) and _beyond([*chain(*checks[number:])], before)
+
+
+def _apart(check: Sequence[float], known: Sequence[float]) -> bool:
+    return _beyond(check, known) and _differ(check, known)
+
+
+def _beyond(some: Sequence[float], others: Sequence[float]) -> bool:
+    return min(some) > max(others) or max(some) < min(others)
+
+
+def _differ(some: Sequence[float], others: Sequence[float]) -> bool:
+    return abs(median(some) / median(others) - 1.0) > MOVED
+
+
+def _medians_ns(blocks: Sequence[Block]) -> list[float]:
+    return [median(block.samples_ns) for block in blocks]

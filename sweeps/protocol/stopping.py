@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
+from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Settled, SettledReason
 from sweeps.stats import median, stable
 from sweeps.trust import disqualified
@@ -54,7 +55,7 @@ class Contest:
         """
         return self.count(
             {
-                block.job_key: None if disqualified(block.labels) else median(block.samples_ns) / 1e6
+                block.job_key: None if disqualified(self._labels(block)) else median(block.samples_ns) / 1e6
                 for block in blocks
                 if block.job_key in self._left
             }
@@ -73,6 +74,9 @@ class Contest:
         for one in settled:
             self._left.pop(one.job_key, None)
         return settled
+
+    def _labels(self, block: Block) -> tuple[str, ...]:
+        return block.labels if self._race is None else in_race(block.labels)
 
     def withdraw(self, key: str) -> None:
         """Remove a job that failed too often, or cannot be measured for another reason."""

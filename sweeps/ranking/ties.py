@@ -13,7 +13,7 @@ Two results that are not told apart may still differ. To be equal is shown separ
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -130,8 +130,8 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     """How many more common rounds would settle a tie of the two. `None` with fewer than two common rounds.
 
     Settled means: Student's 95 % interval of the mean log ratio excludes 0 if the mean ratio is 2 % or more, or its
-    upper end is within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate, and a rough one
-    from few rounds.
+    upper end is within 2 % if it is less. Mean and spread are assumed to stay as they are, so this is an estimate, and
+    a rough one from few rounds.
     """
     rounds = sorted(medians_ms.keys() & others_ms.keys())
     if len(rounds) < 2:

@@ -1,5 +1,5 @@
-"""What is shipped when several variants are left: the smallest estimate, unless others are shown to be within 2 % of it,
-against the most accurate of all that are not told apart from it (the rule before 2026-11-23).
+"""What is shipped when several variants are left: the smallest estimate, unless others are shown to be within 2 % of
+it, against the most accurate of all that are not told apart from it (the rule before 2026-11-23).
 
 python tests/benchmarks/bench_shipping.py [--seeds 400]
 
@@ -93,9 +93,8 @@ def main() -> None:
     for (cv, method, spread), values in found.items():
         table = np.array(values)
         means, tenths = table.mean(axis=0), np.quantile(table, 0.9, axis=0)
-        print(
-            f"{cv:9.0%}  {method:14}  {spread:9}  {means[0]:24.2f} / {tenths[0]:5.2f}  {means[1]:9.2f} / {tenths[1]:5.2f}"
-        )
+        ours, rivals = (f"{means[rule]:9.2f} / {tenths[rule]:5.2f}" for rule in (0, 1))
+        print(f"{cv:9.0%}  {method:14}  {spread:9}  {ours:>35}  {rivals}")
     figures = []
     for cv, method in product(PROCESS_CVS, METHODS):
         # All spreads have the same number of seeds, so halves of each are halves of all.

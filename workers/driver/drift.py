@@ -31,7 +31,7 @@ class DriftWatch:
         self._protocol = context.protocol
         self._progress = progress
         self._sentinel = next((job for job in context.plan.sentinels if job.device_id == facts.device_id), None)
-        self._first_check: tuple[Block, ...] = ()
+        self._checked = False
         self._blocks_since = 0
 
     def count_block(self) -> Steps[None]:
@@ -48,10 +48,11 @@ class DriftWatch:
             return
         self._blocks_since = 0
         protocol = replace(self._protocol, **_SENTINEL_BLOCK)
-        check = sentinel.next_check(self._journal.blocks(job.key))
+        earlier = self._journal.blocks(job.key)
+        check = sentinel.next_check(earlier)
         blocks: list[Block] = []
         for number in range(2 * sentinel.CHECK_BLOCKS):
-            if number == sentinel.CHECK_BLOCKS and not self._moved(blocks):
+            if number == sentinel.CHECK_BLOCKS and not self._moved(blocks, earlier):
                 break
             yield self._progress.measuring(max(1, self._progress.done), "sentinel")
             block = yield from self._contact.timed(job, sentinel.round_of(check, number), protocol)
@@ -60,10 +61,10 @@ class DriftWatch:
                 return
             self._journal.add_block(block)
             blocks.append(block)
-        if not self._first_check:
-            self._first_check = tuple(blocks)
-        elif self._moved(blocks):
+        if self._moved(blocks, earlier):
             yield DeviceChanged(self._device)
+        self._checked = True
 
-    def _moved(self, blocks: Sequence[Block]) -> bool:
-        return bool(self._first_check) and sentinel.moved(blocks, self._first_check)
+    def _moved(self, blocks: Sequence[Block], earlier: Sequence[Block]) -> bool:
+        """Not in the first check of a run: what was measured in other runs is not compared with it."""
+        return self._checked and sentinel.moved(blocks, earlier)

@@ -51,7 +51,7 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class DeviceChanged:
-    """The sentinel shows that a device has changed since the start of the run."""
+    """The sentinel shows a speed of the device that it did not have before."""
 
     device: str
 

@@ -24,6 +24,7 @@ from sweeps.spec.sweep import SweepSpec, json_schema
 from sweeps.trust import TRUST, disqualified, in_order
 
 QUICK = resolve(ProtocolSpec(preset="quick"))
+RACE = resolve(ProtocolSpec(), "race")
 RECIPE = resolve(ProtocolSpec(preset="recipe"))
 
 
@@ -130,6 +131,12 @@ def test_the_order_is_the_same_in_processes_with_other_hash_seeds():
     assert json.loads(found.pop()) == shuffled_order(["a", "b", "c", "d", "e"], 3, 1)
 
 
+@pytest.mark.parametrize(("protocol", "label"), [(RACE, "device_moved"), (QUICK, "device_changed")])
+def test_a_shift_of_the_device_is_only_a_warning_in_a_race(protocol, label):
+    timing = summarize("job", [block(round_, labels=("device_changed",)) for round_ in range(3)], protocol)
+    assert [name for name in timing.labels if name.startswith("device_")] == [label]
+
+
 def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
     disqualifying = {name for name, label in TRUST.items() if label.disqualifying}
     assert disqualifying == {
@@ -145,6 +152,7 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
         "virtual_phone",
         "hot_start",
         "unstable",
+        "device_moved",
         "few_samples",
         "one_block",
         "outliers",

@@ -1,10 +1,17 @@
 """What the sentinel's looks say of the blocks between them."""
 
-import math
 from dataclasses import replace
 
 from sweeps.journal.journal import Journal
-from sweeps.protocol.sentinel import CHECK_BLOCKS, PlacedBlock, Span, changed_spans, next_check, round_of
+from sweeps.protocol.sentinel import (
+    CHECK_BLOCKS,
+    PlacedBlock,
+    Span,
+    changed_spans,
+    moved,
+    next_check,
+    round_of,
+)
 
 
 def looks(records, *latencies, session=1, start=0):
@@ -21,14 +28,30 @@ def test_a_steady_device_marks_nothing(records):
     assert changed_spans(looks(records, 5.0, 5.2, 4.9, 5.1)) == []
 
 
-def test_a_moved_sentinel_marks_all_since_the_last_good_look(records):
-    assert changed_spans(looks(records, 5.0, 5.1, 5.6, 5.0)) == [Span(1, 112, 130)]
+def test_a_shift_that_lasts_marks_what_was_measured_between_the_looks_before_and_after_it(records):
+    assert changed_spans(looks(records, 5.0, 5.1, 6.0, 6.1)) == [Span(1, 112, 120)]
+    assert changed_spans(looks(records, 6.0, 6.1, 5.0)) == [Span(1, 112, 120)], "it may get faster, too"
+    assert changed_spans(looks(records, 5.0, 6.0, 7.0)) == [Span(1, 102, 110), Span(1, 112, 120)]
 
 
-def test_a_device_that_stays_changed_marks_all_from_the_last_good_look_on(records):
-    assert changed_spans(looks(records, 5.0, 6.0, 6.0)) == [Span(1, 102, math.inf)]
-    next_run = looks(records, 6.0, session=2, start=3)
-    assert changed_spans([*looks(records, 5.0, 6.0, 6.0), *next_run]) == [Span(1, 102, math.inf)]
+def test_a_device_that_comes_back_has_not_shifted(records):
+    assert changed_spans(looks(records, 5.0, 5.1, 5.6, 5.0)) == []
+    assert changed_spans(looks(records, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0)) == []
+
+
+def test_slow_drift_is_no_shift(records):
+    assert changed_spans(looks(records, 5.0, 5.2, 5.4, 5.6, 5.8, 6.0)) == []
+
+
+def test_speeds_that_were_seen_in_an_earlier_run_are_known(records):
+    flips = looks(records, 5.0, 6.0, 5.0)
+    assert changed_spans([*flips, *looks(records, 5.0, 6.0, 6.0, session=2, start=3)]) == []
+
+
+def test_a_speed_that_a_device_had_only_after_a_shift_is_not_known_in_the_next_run(records):
+    shifted = looks(records, 5.0, 6.0, 6.0)
+    again = looks(records, 5.0, 6.0, session=2, start=3)
+    assert changed_spans([*shifted, *again]) == [Span(1, 102, 110), Span(2, 202, 210)]
 
 
 def test_the_noise_of_processes_is_no_change(records):
@@ -43,6 +66,14 @@ def test_a_look_that_was_broken_off_says_nothing(records):
 
 def test_every_run_is_judged_by_its_own_first_check(records):
     assert changed_spans([*looks(records, 5.0, 5.0), *looks(records, 9.0, 9.1, session=2, start=2)]) == []
+
+
+def test_a_look_has_moved_only_where_it_is_beyond_all_that_is_known(records):
+    first, second, third = ([one.block for one in looks(records, ms)] for ms in (5.0, 6.0, 5.4))
+    assert moved(second, first)
+    assert moved(first, second)
+    assert not moved(third, [*first, *second])
+    assert not moved(second, [])
 
 
 def test_looks_are_numbered_on(records):
@@ -61,7 +92,7 @@ def test_the_journal_labels_what_was_measured_on_a_changed_device(tmp_path, reco
             journal.add_block(records.block(job, round_))
         before, after = journal.blocks(job.key, job.sentinel)
         assert before.labels == ("device_changed", "ungated")
-        assert after.labels == before.labels, "it was changed when it was looked at last"
+        assert after.labels == ("ungated",), "on which side of the shift it lies is known"
         assert replace(before, labels=("ungated",)) == journal.blocks(job.key)[0], "what is stored stays as it is"
 
 
@@ -75,7 +106,7 @@ def test_a_later_run_without_a_sentinel_is_not_marked_with_what_an_earlier_one_f
             journal.add_block(records.block(job, look, session=1))
         journal.add_block(records.block(job, 2, session=2))
         marked = ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
-    assert marked == [True, True, False]
+    assert marked == [True, False, False]
 
 
 def test_a_block_with_a_label_of_another_version_is_marked_too(tmp_path, records):

@@ -131,6 +131,16 @@ def test_a_race_that_is_not_decided_ends_at_its_last_round(records):
     for number, (a, b) in enumerate([(10, 14), (14, 10), (10, 14)]):
         found += rounds.take(blocks(records, number, a=float(a), b=float(b)))
     assert {one.reason for one in found} == {"undecided"}
+    assert [one.job_key for one in found if one.leads] == ["a"], "it was faster in two of three rounds"
+
+
+@pytest.mark.parametrize(("protocol", "counts"), [(RACE, True), (FULL, False)])
+def test_a_block_in_which_a_shift_of_the_device_fell_counts_only_in_a_race(records, protocol, counts):
+    rounds = contest(protocol, "a", "b")
+    for number in range(3):
+        here = [replace(one, labels=("device_changed",)) for one in blocks(records, number, a=10.0, b=20.0)]
+        rounds.take(here)
+    assert (rounds.contending == ()) is counts
 
 
 def test_time_that_is_used_up_settles_all_that_is_left_until_more_is_given(records):

@@ -53,9 +53,7 @@ def test_a_difference_under_two_percent_is_settled_once_the_upper_end_lies_withi
     ],
 )
 def test_two_latencies_are_shown_to_be_equal_by_the_upper_end_of_their_paired_ratio(blocks, equal):
-    row, best = (
-        SimpleNamespace(medians_ms=dict(enumerate(medians))) for medians in (blocks, (10.0, 10.01, 10.0))
-    )
+    row, best = (SimpleNamespace(medians_ms=dict(enumerate(medians))) for medians in (blocks, (10.0, 10.01, 10.0)))
     assert shown_equal(row, best, LATENCY) is equal
 
 
