@@ -101,6 +101,8 @@ class ResultRow:
     samples: int = 0
     device_seconds: float = 0.0
     """Device time of its blocks, with starts and warm-ups, but without waiting."""
+    timed_seconds: float = 0.0
+    """The part of it in timed iterations; 0 in old runs."""
     full_seconds: float = 0.0
     """A lower bound of its device time with the preset `full`, estimated from its blocks."""
     waited_seconds: float = 0.0

@@ -3,8 +3,9 @@
 from dataclasses import asdict, dataclass
 
 from sweeps.journal.journal import Complete, Journal
+from sweeps.protocol.spent import Spent, spent
 from sweeps.protocol.stopping import settles
-from sweeps.records import Failed
+from sweeps.records import Block, Failed
 
 STATES = ("measured", "failed", "pending", "stale")
 """`stale`: measured or planned once, but no longer in the sweep file."""
@@ -34,6 +35,8 @@ class SweepStatus:
     last_round: int
     jobs: tuple[JobStatus, ...]
     skipped: int
+    spent: Spent
+    """Of all blocks of jobs that are not stale."""
 
     def count(self, state: str) -> int:
         return sum(job.state == state for job in self.jobs)
@@ -54,6 +57,7 @@ class SweepStatus:
             "last_round": self.last_round,
             **counts,
             "skipped": self.skipped,
+            "spent": self.spent.document(),
             "jobs": [asdict(job) for job in self.jobs],
         }
 
@@ -62,6 +66,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
     """The status of a sweep that is in the journal."""
     protocol = journal.protocol(sweep)
     jobs = []
+    counted: list[Block] = []
     for job, stale in journal.jobs(sweep):
         ended = journal.sweep_ending(sweep, job)
         state, reason = "pending", ""
@@ -72,16 +77,17 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         elif isinstance(ended, Failed):
             state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.message}"
         settled = None if stale else journal.settled(job.key, protocol)
-        blocks = journal.block_count(job.key)
+        blocks = journal.blocks(job.key)
+        counted += () if stale else blocks
         jobs.append(
             JobStatus(
                 name=job.name,
                 job_key=job.key,
                 state=state,
                 emulated=job.emulated,
-                rounds=blocks,
+                rounds=len(blocks),
                 reason=reason,
-                settled=settled.text_after(blocks) if settled is not None and settles(settled, protocol) else "",
+                settled=settled.text_after(len(blocks)) if settled is not None and settles(settled, protocol) else "",
             )
         )
     return SweepStatus(
@@ -90,4 +96,5 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         last_round=protocol.last_round,
         jobs=tuple(jobs),
         skipped=len(journal.skipped(sweep)),
+        spent=spent(counted),
     )

@@ -159,6 +159,7 @@ def _entry(
         checked=checked,
         not_ranked=others,
         device_seconds=sum(row.device_seconds for row in group),
+        timed_seconds=sum(row.timed_seconds for row in group),
         full_seconds=sum(row.full_seconds for row in group),
         waited_seconds=sum(row.waited_seconds for row in group),
         imported=imported,

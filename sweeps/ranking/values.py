@@ -107,6 +107,8 @@ class DeviceRanking:
     not_ranked: tuple[NotRanked, ...]
     device_seconds: float
     """Device time of everything that was measured here, without waiting."""
+    timed_seconds: float
+    """The part of it in timed iterations; 0 where that was not recorded."""
     waited_seconds: float
     """Time spent waiting for the gate."""
     full_seconds: float
@@ -151,7 +153,9 @@ class DeviceRanking:
         if not self.device_seconds:
             return ""
         gone = sum(bool(candidate.eliminated) for candidate in self.ranking)
-        text = f"device time: {duration(self.device_seconds)}, and {duration(self.waited_seconds)} of waiting"
+        timed = f" ({100 * self.timed_seconds / self.device_seconds:.0f} % of it timed iterations)"
+        text = f"device time: {duration(self.device_seconds)}{timed if self.timed_seconds else ''}, "
+        text += f"and {duration(self.waited_seconds)} of waiting"
         if not gone:
             return text
         return (

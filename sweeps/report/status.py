@@ -16,3 +16,5 @@ def print_status(status: SweepStatus) -> None:
         checked = sum(job.emulated and job.state == state for job in status.jobs)
         counts.append(f"{status.count(state)} {state}" + (f" ({checked} {ONLY_CHECKED})" if checked else ""))
     console.print(f"{', '.join(counts)}, {status.skipped} combinations skipped")
+    if status.spent.text:
+        console.print(status.spent.text)

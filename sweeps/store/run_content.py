@@ -45,7 +45,8 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
-    """One run before it is written. `attempt_key` changes if anything except `stale` changes."""
+    """One run before it is written. `attempt_key` changes if anything changes except `stale` and `timed_seconds`,
+    which runs of earlier versions lack."""
 
     row: ResultRow
     attempt_key: str
@@ -138,6 +139,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "gate": gate_of(blocks),
             "fixed_performance": fixed_performance_of(blocks),
             "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
+            "timed_seconds": round(sum(sum(block.samples_ns) for block in blocks) / 1e9, 3),
             "full_seconds": round(full_seconds(blocks), 3),
             "waited_seconds": round(sum(block.conditions.waited_seconds for block in blocks), 3),
             "rounds": timing.rounds,
@@ -201,7 +203,7 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
     if manifest is not None and manifest.coverage is not None:
         tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
-    lasting = {name: value for name, value in tags.items() if name != STALE}
+    lasting = {name: value for name, value in tags.items() if name not in (STALE, _TAGS["timed_seconds"])}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
     return RunContent(
         row=row,

@@ -152,6 +152,9 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     assert [cells(lines, name)[2] for name in (timed.name, checked.name)] == ["1 of 2", "only checked"]
     assert "1 measured (1 only checked), 0 failed, 2 pending (1 only checked), 0 stale, 0 combinations skipped" in lines
     assert [job["emulated"] for job in status.document()["jobs"]] == [False, True, True]
+    # A block of 100 samples of 5 ms whose whole time was not recorded.
+    assert "device time 1 s: 88 % timed iterations, 8 % warm-up, 4 % loading, 0 % starting processes" in " ".join(lines)
+    assert status.document()["spent"] == status.spent.document()
 
 
 def test_status_tells_the_range_of_rounds_and_why_they_ended(
@@ -231,10 +234,10 @@ def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
 
 
 def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> None:
-    cost = {"device_seconds": 100.0, "waited_seconds": 30.0, "full_seconds": 300.0}
+    cost = {"device_seconds": 100.0, "timed_seconds": 20.0, "waited_seconds": 30.0, "full_seconds": 300.0}
     rows = [records.row(records.job(0), **cost), records.row(records.job(2), 12.0, settled=LEFT, **cost)]
     assert (
-        "device time: 3 min, and 60 s of waiting; 1 of 2 left the race early: "
+        "device time: 3 min (20 % of it timed iterations), and 60 s of waiting; 1 of 2 left the race early: "
         "without elimination (preset full) it would have taken 10 min or more" in printed(rows)
     )
     assert not any("device time" in line for line in printed([records.row(records.job(0))]))

@@ -82,10 +82,10 @@ def test_what_a_stock_tool_does_not_tell_is_no_metric_and_its_name_is_a_tag(run,
 
 def test_device_time_and_waits_are_summed_over_the_blocks(run, records):
     job = records.job(0)
-    blocks = [records.block(job, round_, device_seconds=2.5) for round_ in range(2)]
+    blocks = [records.block(job, round_, device_seconds=2.5, samples_ns=(400_000_000,)) for round_ in range(2)]
     blocks = [replace(one, conditions=replace(one.conditions, waited_seconds=4.0, gate="ready")) for one in blocks]
     row = read(run(blocks=blocks))
-    assert (row.device_seconds, row.waited_seconds, row.gate) == (5.0, 8.0, "gated")
+    assert (row.device_seconds, row.timed_seconds, row.waited_seconds, row.gate) == (5.0, 0.8, 8.0, "gated")
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_one_block_that_waited_for_nothing_makes_a_job_ungated(run, records):
 
 
 def test_runs_from_before_gates_and_races_stay_readable(run):
-    new = ("settled", "device_seconds", "waited_seconds", "gate", "fixed_performance", "protocol")
+    new = ("settled", "device_seconds", "timed_seconds", "waited_seconds", "gate", "fixed_performance", "protocol")
     row = read(run(SETTLED), without=new)
-    assert (row.settled, row.device_seconds, row.waited_seconds) == (None, 0.0, 0.0)
+    assert (row.settled, row.device_seconds, row.timed_seconds, row.waited_seconds) == (None, 0.0, 0.0, 0.0)
     assert (row.gate, row.fixed_performance, row.protocol) == ("none", "", "")
 
 
