@@ -91,6 +91,12 @@ TRUST: dict[str, TrustLabel] = {
             "use 3 rounds or more",
         ),
         TrustLabel(
+            name="coarse_clock",
+            disqualifying=False,
+            advice="all samples are multiples of one tick of the clock, over 1 % of a sample: a block's figure is the "
+            "mean of its samples, p90 and p99 are ticks; raise min_seconds",
+        ),
+        TrustLabel(
             name="outliers",
             disqualifying=False,
             advice="over 10 % of a block's samples are outliers, so its p90 shows them: stop other programs",

@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
+from sweeps.protocol.clock import figure_ns
 from sweeps.ranking.export import read_shipped
-from sweeps.stats import median
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.check import check as measure_again
@@ -46,7 +46,7 @@ def check(manifest: Path, device: str, rounds: int | None, margin_percent: float
             wanted,
             margin_percent,
             tell=lambda block: click.echo(
-                f"  round {block.round + 1}: {median(block.samples_ns) / 1e6:.3f} ms", err=True
+                f"  round {block.round + 1}: {figure_ns(block.samples_ns) / 1e6:.3f} ms", err=True
             ),
         )
     if as_json:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
+from sweeps.protocol.clock import figure_ns, is_coarse, resolution_ns
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Timing
@@ -58,6 +59,7 @@ def block_labels(block: Block, requested_backend: str, requested_engine: str, pr
         "virtual_phone": conditions.exec_context == VIRTUAL_PHONE,
         "hot_start": conditions.started_hot,
         "few_samples": len(samples) < protocol.iterations,
+        "coarse_clock": is_coarse(samples),
         "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and float(outliers(samples).mean()) > OUTLIER_SHARE,
         "busy_host": conditions.gate == "busy"
         or (load is not None and load > BUSY_LOAD)
@@ -87,8 +89,9 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     if len(sound) >= protocol.rounds:
         blocks = sound
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
-    medians_ms = [median(block.samples_ns) / 1e6 for block in blocks]
+    medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in blocks]
     p50 = p50_estimate(medians_ms)
+    exact_ms = median([resolution_ns(block.samples_ns) / 1e6 for block in blocks])
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
     if len(blocks) == 1:
@@ -103,8 +106,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         rounds=len(blocks),
         samples=pooled.size,
         latency_p50_ms=p50.value,
-        latency_ci_low_ms=p50.low,
-        latency_ci_high_ms=p50.high,
+        latency_ci_low_ms=None if p50.low is None else min(p50.low, p50.value - exact_ms),
+        latency_ci_high_ms=None if p50.high is None else max(p50.high, p50.value + exact_ms),
         latency_p90_ms=float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
         latency_p99_ms=float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
         spread_within=median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 
+from sweeps.protocol.clock import figure_ns
 from sweeps.records import Block
 from sweeps.spec.inputs import ModelSpec
 from sweeps.stats import median
@@ -111,4 +112,4 @@ def _differ(some: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def _medians_ns(blocks: Sequence[Block]) -> list[float]:
-    return [median(block.samples_ns) for block in blocks]
+    return [figure_ns(block.samples_ns) for block in blocks]

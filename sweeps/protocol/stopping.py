@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Settled, SettledReason
@@ -55,7 +56,7 @@ class Contest:
         """
         return self.count(
             {
-                block.job_key: None if disqualified(self._labels(block)) else median(block.samples_ns) / 1e6
+                block.job_key: None if disqualified(self._labels(block)) else figure_ns(block.samples_ns) / 1e6
                 for block in blocks
                 if block.job_key in self._left
             }
@@ -189,7 +190,7 @@ def full_seconds(blocks: Sequence[Block]) -> float:
         for block in blocks
         if block.device_seconds
     ]
-    latency_s = median([median(block.samples_ns) for block in blocks]) / 1e9
+    latency_s = median([figure_ns(block.samples_ns) for block in blocks]) / 1e9
     warmup_s = max(full.warmup_seconds, full.warmup_iterations * latency_s)
     timed_s = min(full.max_seconds, max(full.min_seconds, full.iterations * latency_s))
     return full.rounds * (max(0.0, median(starts) if starts else 0.0) + warmup_s + timed_s)
