@@ -18,10 +18,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 from tree_text import tree
 
 from sweeps import stats
-from sweeps.protocol import blocks, racing, sentinel
+from sweeps.protocol import blocks, clock, racing, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.ranking import ties
+from sweeps.ranking import moderated, ties
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
@@ -129,9 +129,19 @@ def figures() -> str:
             "judged: single processes differ by more than the change to detect",
         ),
         (
-            "Unrepeated times are tied within a factor of",
+            "Unrepeated times are unresolved within a factor of",
             f"{ties.UNREPEATED_SPREAD:g}",
             "seen: 17 to 25 ms for one file in different processes",
+        ),
+        (
+            "`coarse_clock`: a tick of more than this share of a sample",
+            f"{100 * clock.COARSE:g} %",
+            "judged: half of the negligible difference",
+        ),
+        (
+            "Variants whose spreads an interval needs to borrow from them",
+            f"{moderated.FEWEST_VARIANTS}",
+            "judged; fewer spreads do not show how alike they are",
         ),
         ("Most further rounds suggested to settle a tie", f"{ties.MOST_ROUNDS:,}", "judged"),
     ]

@@ -17,9 +17,10 @@ from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest, shuffled_order
 from sweeps.ranking.first_place import first_place
+from sweeps.ranking.moderated import moderated
 from sweeps.ranking.ties import LATENCY
 from sweeps.records import Settled
-from sweeps.stats import Estimate, median, p50_estimate
+from sweeps.stats import Estimate, median
 from workers.devices.fake.phones import Phone
 from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 
@@ -251,17 +252,18 @@ class _Loop:
     def results(self, settled: Mapping[str, Settled]) -> dict[str, JobResult]:
         accuracies = np.random.default_rng([self._order_seed, 7]).uniform(*_TOP1_PERCENT, len(self.medians_ms))
         top1_percent = dict(zip(self.medians_ms, accuracies.tolist(), strict=True))
+        measured = {key: medians_ms for key, medians_ms in self.medians_ms.items() if medians_ms}
+        estimates = moderated([list(medians_ms.values()) for medians_ms in measured.values()])
         return {
             key: JobResult(
                 name=key,
                 top1_percent=top1_percent[key],
                 settled=settled.get(key),
-                p50_ms=p50_estimate(list(medians_ms.values())),
+                p50_ms=estimate,
                 true_p50_ms=median(self._truths_ms[key]),
-                medians_ms=medians_ms,
+                medians_ms=measured[key],
             )
-            for key, medians_ms in self.medians_ms.items()
-            if medians_ms
+            for key, estimate in zip(measured, estimates, strict=True)
         }
 
     def _block(self, true_ms: float) -> SimulatedBlock:

@@ -1,8 +1,9 @@
 """Which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a `Ranking` out.
 
-Only results measured under the same conditions are compared. Every measured variant gets a verdict. Of the variants
-that pass, the best one wins, or one that is shown to be equal to it and has advantages (`sweeps.ranking.first_place`).
-Beside it stand those that are equal, and those that are not told apart from it.
+Only results measured under the same conditions are compared. Their intervals come from the spread between processes of
+all of them (`sweeps.ranking.moderated`); the store has each job's own. Every measured variant gets a verdict. Of the
+variants that pass, the best one wins, or one that is shown to be equal to it and has advantages
+(`sweeps.ranking.first_place`). Beside it stand those that are equal, and those that are not told apart from it.
 
 A variant that a race eliminated keeps its place, with its figures and the evidence. It cannot win or be tied: the race
 controls the error over its repeated tests (`sweeps.protocol.racing`), and one interval of a few rounds does not
@@ -16,19 +17,32 @@ verdict on the constraints.
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from sweeps.imported import Imported, in_order
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
+from sweeps.ranking.moderated import moderated
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
-from sweeps.ranking.verdict import VERDICTS, Judgement, direction, evidence, judge, needs_time, objective_text
+from sweeps.ranking.verdict import (
+    INTERVALS,
+    VERDICTS,
+    Judgement,
+    direction,
+    evidence,
+    interval,
+    judge,
+    needs_time,
+    objective_text,
+)
 from sweeps.results import ResultRow, of_device, read_rows
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
+from sweeps.trust import disqualified
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +79,7 @@ def rank(
         measured = [row for row in here if row.outcome == "measured"]
         others = [_not_ranked(row) for row in here if row.outcome != "measured"]
         others.sort(key=lambda other: (other.outcome, other.name))
-        groups = _comparable(measured) or [[]]
+        groups = [_with_moderated_intervals(group) for group in _comparable(measured)] or [[]]
         beneath = tuple(one for one in in_order(imported) if one.place == place)
         entries += [
             _entry(group[0] if group else here[0], group, tuple(others), objective, beneath) for group in groups
@@ -94,6 +108,26 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
         group += [row for row in untimed if row.fingerprint == group[0].fingerprint]
     apart = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
     return groups + [[row for row in untimed if row.fingerprint == fingerprint] for fingerprint in sorted(apart)]
+
+
+def _with_moderated_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
+    """The rows with intervals of their latencies from the spread of all of them. Rows that cannot be trusted neither
+    give nor take. With a coarse clock the stored interval is the least."""
+    medians = {
+        row.job_key: list(row.medians_ms.values()) for row in group if row.medians_ms and not disqualified(row.trust)
+    }
+    found = dict(zip(medians, moderated(list(medians.values())), strict=True))
+    return [_with_interval(row, found[row.job_key]) if row.job_key in found else row for row in group]
+
+
+def _with_interval(row: ResultRow, estimate: Estimate) -> ResultRow:
+    stored = interval(row.figures, LATENCY)
+    value = row.figure(LATENCY)
+    if stored is None or value is None or estimate.low is None or estimate.high is None:
+        return row
+    ends = [estimate.low, value, estimate.high, *(stored if "coarse_clock" in row.trust else ())]
+    low, high = INTERVALS[LATENCY]
+    return replace(row, metrics={**row.metrics, low: min(ends), high: max(ends)})
 
 
 def _not_ranked(row: ResultRow) -> NotRanked:

@@ -213,6 +213,27 @@ def test_inside_a_tie_the_more_accurate_then_the_smaller_then_the_name_goes_firs
     assert entry([measured("second", **second), measured("first", **first)]).winner.name == winner
 
 
+def test_intervals_come_from_the_spread_of_all_variants_that_can_be_trusted():
+    factors = np.exp(0.02 * np.random.default_rng(0).standard_normal((7, 3)))
+    rows = [measured(f"v{number}", (10.0 + number) * factors[number]) for number in range(6)]
+    wild = measured("wild", (10.0, 90.0, 40.0), trust=("throttled",))
+    ranked = {one.name: one.figures for one in entry([*rows, wild]).ranking}
+    widths = [
+        [math.log(figures["latency_ci_high_ms"] / figures["latency_ci_low_ms"]) for figures in several]
+        for several in ([ranked[row["name"]] for row in rows], rows)
+    ]
+    assert sum(widths[0]) < 0.7 * sum(widths[1])
+    assert ranked["wild"]["latency_ci_high_ms"] == wild["latency_ci_high_ms"]
+    assert all(ranked[row["name"]]["latency_p50_ms"] == row["latency_p50_ms"] for row in rows)
+
+
+def test_with_a_coarse_clock_the_stored_interval_is_the_least():
+    rows = [measured(f"v{number}", (10.0, 10.1, 9.9)) for number in range(4)]
+    rows.append(measured("coarse", trust=("coarse_clock",), latency_ci_low_ms=8.0, latency_ci_high_ms=12.0))
+    coarse = next(one.figures for one in entry(rows).ranking if one.name == "coarse")
+    assert (coarse["latency_ci_low_ms"], coarse["latency_ci_high_ms"]) == (8.0, 12.0)
+
+
 def test_inside_a_tie_a_file_that_is_hardly_smaller_does_not_go_before_the_better_estimate():
     steady = (10.0, 10.001, 9.999)
     rows = [measured("quick", steady, size=1.64), measured("slow", [ms + 0.1 for ms in steady], size=1.639)]

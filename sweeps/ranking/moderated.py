@@ -1,0 +1,83 @@
+"""Intervals of latencies from the spread between processes of all variants on a device. Pure.
+
+Three rounds say little about the spread of one variant: Student's t with 2 degrees of freedom makes the interval twice
+as wide as it need be. The variants of a sweep ran on one device, so their spreads are alike. How alike they are is
+estimated from the spreads themselves, and each variant's variance is drawn towards the common one as far as that
+justifies. This is the empirical Bayes method of limma: G. K. Smyth, Linear models and empirical Bayes methods for
+assessing differential expression in microarray experiments, Statistical Applications in Genetics and Molecular Biology
+3(1), 2004. Where the spreads differ, as with bursts, little is drawn.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, polygamma, stdtrit
+
+from sweeps.stats import CONFIDENCE, Estimate, p50_estimate
+
+FEWEST_VARIANTS = 4
+"""With fewer spreads, how alike they are is not known: each variant has its own."""
+
+_SMALLEST_SHARE = 1e-5
+"""Variances are at least this share of their median: the logarithm of 0 would outweigh all others."""
+
+_NEWTON_STEPS = 50
+
+
+def moderated(block_medians: Sequence[Sequence[float]]) -> list[Estimate]:
+    """The p50 of each variant, in the unit of `block_medians`; one entry per variant, each with at least one median.
+
+    The estimate is the median, as of `sweeps.stats.p50_estimate`. Its interval is Student's, over the logarithms of the
+    medians, with the moderated variance. A variant with one block has no interval. Raises `ValueError` for a median
+    that is not a positive number.
+    """
+    own = [p50_estimate(medians) for medians in block_medians]
+    repeated = [number for number, medians in enumerate(block_medians) if len(medians) > 1]
+    if len(repeated) < FEWEST_VARIANTS:
+        return own
+    logs = [np.log(np.asarray(block_medians[number], dtype=np.float64)) for number in repeated]
+    degrees = np.array([one.size - 1.0 for one in logs])
+    variances = np.array([float(one.var(ddof=1)) for one in logs])
+    if not variances.any():
+        return own
+    prior_degrees, prior = _prior(variances, degrees)
+    found = list(own)
+    for number, one, variance, freedom in zip(repeated, logs, variances, degrees, strict=True):
+        if math.isinf(prior_degrees):
+            shrunk, total = prior, math.inf
+        else:
+            total = prior_degrees + float(freedom)
+            shrunk = (prior_degrees * prior + float(freedom) * float(variance)) / total
+        # No more degrees than all variants have together.
+        total = min(total, float(degrees.sum()))
+        half = float(stdtrit(total, 0.5 + CONFIDENCE / 2)) * math.sqrt(shrunk / one.size)
+        low, high = (math.exp(float(one.mean()) + end) for end in (-half, half))
+        value = own[number].value
+        found[number] = Estimate(value, min(low, value), max(high, value))
+    return found
+
+
+def _prior(variances: NDArray[np.float64], degrees: NDArray[np.float64]) -> tuple[float, float]:
+    """Degrees of freedom (infinite: all spreads are one) and variance of the prior, by the moments of log variances."""
+    variances = np.maximum(variances, _SMALLEST_SHARE * float(np.median(variances[variances > 0])))
+    logs = np.log(variances) - digamma(degrees / 2) + np.log(degrees / 2)
+    mean = float(logs.mean())
+    excess = float(logs.var(ddof=1)) - float(polygamma(1, degrees / 2).mean())
+    if excess <= 0:
+        return math.inf, math.exp(mean)
+    half = _trigamma_inverse(excess)
+    return 2 * half, math.exp(mean + float(digamma(half)) - math.log(half))
+
+
+def _trigamma_inverse(value: float) -> float:
+    """The x with trigamma(x) = `value` > 0, by Newton's method on 1 / trigamma, which is convex (Smyth, appendix)."""
+    x = 0.5 + 1 / value
+    for _ in range(_NEWTON_STEPS):
+        trigamma = float(polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
+        x += step
+        if abs(step) < 1e-8 * x:
+            break
+    return x

@@ -1,0 +1,116 @@
+"""Intervals of latencies: from the spread of all variants (as in a ranking), against Student's t of each variant alone.
+
+python tests/benchmarks/bench_intervals.py [--seeds 400]
+
+24 variants on a simulated phone whose processes differ by 2, 10 or 20 %, three rounds; the preset full, whose rounds
+end early where they agree; and phones whose noise is of another kind (holdout). Half-width: of the interval, in percent
+of the estimate. Two halves of the seeds say how far each figure is from itself (A/A). No clock is read.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from report import Figure, at_least, at_most, finish
+
+from sweeps.protocol.presets import PRESETS
+from sweeps.stats import Estimate, p50_estimate
+from workers.devices.fake.phones import PHONES
+from workers.simulation import latencies_ms, simulate
+
+VARIANTS = 24
+QUICK, FULL = PRESETS["quick"], PRESETS["full"]
+
+
+def processes(cv: float):
+    return replace(PHONES["cool"], name=f"processes {cv:.0%}", process_cv=cv)
+
+
+CASES = {
+    **{f"processes {cv:.0%}, 3 rounds": (processes(cv), QUICK) for cv in (0.02, 0.10, 0.20)},
+    **{f"processes {cv:.0%}, full": (processes(cv), FULL) for cv in (0.02, 0.10, 0.20)},
+    "heavy tails, 3 rounds": (replace(processes(0.02), tail_degrees=2.5), QUICK),
+    **{f"{name}, full": (phone, FULL) for name, phone in PHONES.items() if name.startswith("holdout_")},
+}
+
+Row = tuple[float, float, bool, bool]
+"""Half-widths (%) of both intervals, and whether each holds the truth."""
+
+
+def rows(case: str, seeds: range) -> list[Row]:
+    phone, protocol = CASES[case]
+    found = []
+    for seed in seeds:
+        sweep = simulate(phone, latencies_ms(VARIANTS, 10.0, 0.15, seed), protocol, seed=seed)
+        for job in sweep.jobs.values():
+            own = p50_estimate(list(job.medians_ms.values()))
+            if own.low is not None:
+                found.append(
+                    (
+                        _half(job.p50_ms),
+                        _half(own),
+                        _holds(job.p50_ms, job.true_p50_ms),
+                        _holds(own, job.true_p50_ms),
+                    )
+                )
+    return found
+
+
+def _half(estimate: Estimate) -> float:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return 50 * (estimate.high - estimate.low) / estimate.value
+
+
+def _holds(estimate: Estimate, truth: float) -> bool:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.low <= truth <= estimate.high
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=400)
+    seeds = parser.parse_args().seeds
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    halves = (range(0, seeds // 2), range(seeds // 2, seeds))
+    asked = [(case, half) for case in CASES for half in halves]
+    figures = []
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(rows, *zip(*asked, strict=True)))
+    for number, case in enumerate(CASES):
+        first, second = (np.array(part, dtype=np.float64) for part in found[2 * number : 2 * number + 2])
+        every = np.concatenate([first, second])
+        half, own_half = np.median(every[:, :2], axis=0)
+        holds, own_holds = 100 * every[:, 2:].mean(axis=0)
+        what = f"{case}: half-width, median"
+        figures += [
+            at_most(what, float(half), "%", 2.6)
+            if case == "processes 2%, 3 rounds"
+            else Figure(what, float(half), "%"),
+            Figure(f"{case}: half-width of Student's", float(own_half), "%"),
+            _coverage(case, float(holds)),
+            Figure(f"{case}: Student's holds the truth", float(own_holds), "%"),
+            Figure(
+                f"{case}: two halves of the seeds (A/A)",
+                100 * abs(float(first[:, 2].mean() - second[:, 2].mean())),
+                "points",
+            ),
+        ]
+        print(case, file=sys.stderr)
+    finish("intervals of latencies, on simulated phones", figures, seeds=seeds, variants=VARIANTS)
+
+
+def _coverage(case: str, holds: float) -> Figure:
+    what = f"{case}: holds the truth"
+    if case.startswith("processes") and case.endswith("3 rounds"):
+        return Figure(what, holds, "%", "93 to 97 %", 93 <= holds <= 97)
+    return at_least(what, holds, "%", 93) if case.startswith("processes") else Figure(what, holds, "%")
+
+
+if __name__ == "__main__":
+    main()
