@@ -31,18 +31,18 @@ class FirstPlace(Generic[C]):
     """Neither told apart from `best` nor shown to be equal, the best estimate first."""
 
 
-def first_place(rows: Sequence[C], metric: str, smaller: bool) -> FirstPlace[C]:
+def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = False) -> FirstPlace[C]:
     """The first place among `rows`, which may all win; at least one. `smaller`: the smallest `metric` is the best.
 
     The leader of an undecided race stands for the best estimate. Rounds that were added after a race are not its own:
-    then the estimates decide.
+    then the estimates decide. So they do with a Pareto `front`, whose race leads to the fastest of the most accurate.
     """
 
     def estimate(row: C) -> tuple[float, float, float, str]:
         value = row.figure(metric)
         return math.inf if value is None else value if smaller else -value, *simplicity(row), row.name
 
-    leader = _leader(rows) if metric == LATENCY else None
+    leader = _leader(rows) if metric == LATENCY and not front else None
     decided = leader is not None and leader.settled is not None and leader.settled.reason == "best"
     first = leader or min(rows, key=estimate)
     near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]

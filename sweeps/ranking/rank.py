@@ -158,7 +158,7 @@ def _entry(
     rows = sorted((row for row in group if row not in apart), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
     contending = [row for row in passing if not eliminated[row.job_key]]
-    first = first_place(contending, metric, smaller) if contending else None
+    first = first_place(contending, metric, smaller, front=objective.front is not None) if contending else None
     sharing = [] if first is None else [first.winner, *first.equal, *first.unresolved]
     ties = _ties(first)
     front = None if objective.front is None else _front(rows, contending, objective, objective.front)

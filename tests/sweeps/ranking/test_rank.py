@@ -170,6 +170,15 @@ def test_the_leader_of_an_undecided_race_stands_for_the_best_estimate():
     assert entry([leader, smaller, accurate]).winner.name == "accurate"
 
 
+def test_a_race_for_a_front_does_not_say_which_of_it_is_shipped():
+    rows = [
+        measured("accurate", (20.0, 20.1, 19.9), top1=99.0, **decided()),
+        measured("quick", (10.0, 10.1, 9.9), **decided(leads=False)),
+    ]
+    assert entry(rows, ObjectiveSpec(constraints=(), front="top1_percent")).winner.name == "quick"
+    assert entry(rows).winner.name == "accurate"
+
+
 def test_rounds_that_were_added_after_a_race_may_overrule_its_leader():
     rows = [
         measured("leader", (10.0, 10.1, 9.9, 10.0, 10.1), **decided(rounds=3)),
