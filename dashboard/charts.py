@@ -239,7 +239,7 @@ def front_keys(rows: pd.DataFrame) -> frozenset[str]:
 
 
 def _number(place: str) -> int:
-    return int(place.rstrip("="))
+    return int(place.rstrip("=?"))
 
 
 def _scale(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> alt.Scale:

@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.metrics import METRICS
-from sweeps.ranking.ties import LATENCY, latency_ratio, simplicity, worse
+from sweeps.ranking.first_place import simplicity
+from sweeps.ranking.ties import LATENCY, latency_ratio, worse
 from sweeps.ranking.verdict import interval, judge
 from sweeps.results import ResultRow
 from sweeps.spec import catalog

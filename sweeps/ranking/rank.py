@@ -24,7 +24,7 @@ from sweeps.imported import Imported, in_order
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
-from sweeps.ranking.moderated import moderated
+from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
 from sweeps.ranking.verdict import (
@@ -112,10 +112,13 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
 
 def _with_moderated_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
     """The rows with intervals of their latencies from the spread of all of them. Rows that cannot be trusted neither
-    give nor take. With a coarse clock the stored interval is the least."""
+    give nor take. With a coarse clock the stored interval is the least. With too few variants to lend, all keep theirs.
+    """
     medians = {
         row.job_key: list(row.medians_ms.values()) for row in group if row.medians_ms and not disqualified(row.trust)
     }
+    if sum(len(one) > 1 for one in medians.values()) < FEWEST_VARIANTS:
+        return list(group)
     found = dict(zip(medians, moderated(list(medians.values())), strict=True))
     return [_with_interval(row, found[row.job_key]) if row.job_key in found else row for row in group]
 

@@ -19,21 +19,27 @@ from report import Figure, at_least, at_most, finish
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.stats import Estimate, p50_estimate
-from workers.devices.fake.phones import PHONES
+from workers.devices.fake.phones import PHONES, Phone
 from workers.simulation import latencies_ms, simulate
 
 VARIANTS = 24
 QUICK, FULL = PRESETS["quick"], PRESETS["full"]
 
 
-def processes(cv: float):
+def processes(cv: float) -> Phone:
     return replace(PHONES["cool"], name=f"processes {cv:.0%}", process_cv=cv)
+
+
+def daemons(asleep_s: float, awake_s: float, slower: float) -> dict[str, float]:
+    return {"daemon_every_s": asleep_s, "daemon_s": awake_s, "daemon_slower": slower}
 
 
 CASES = {
     **{f"processes {cv:.0%}, 3 rounds": (processes(cv), QUICK) for cv in (0.02, 0.10, 0.20)},
     **{f"processes {cv:.0%}, full": (processes(cv), FULL) for cv in (0.02, 0.10, 0.20)},
     "heavy tails, 3 rounds": (replace(processes(0.02), tail_degrees=2.5), QUICK),
+    "two speeds 12 % apart, 60 s each, full": (replace(processes(0.01), **daemons(60.0, 60.0, 1.12)), FULL),
+    "bursts of 50 % for 10 s every 90 s, full": (replace(processes(0.01), **daemons(90.0, 10.0, 1.5)), FULL),
     **{f"{name}, full": (phone, FULL) for name, phone in PHONES.items() if name.startswith("holdout_")},
 }
 

@@ -81,7 +81,7 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     choose(opened, "Sweep", "raced")
     expect(opened.get_by_role("heading", name="All units of this class")).to_have_count(1)
     expect(opened.get_by_role("heading", name="All units of this class").last).to_be_visible()
-    expect(card).to_contain_text("equal in practice: within 2 % at 95 %")
+    expect(card).to_contain_text("Shown at 95 % to be within 2 % of the best")
     evidence = f"left after 3 rounds: at least 2.01 times as slow as {evil}"
     reasons = opened.get_by_test_id("stExpander").filter(has_text="Why not the others")
     expect(reasons.last).to_contain_text(evidence)

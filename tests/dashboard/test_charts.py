@@ -156,6 +156,7 @@ def test_ranks_of_points_that_would_cover_each_other_stand_together() -> None:
         ("a", "recommended", 3.0, 97.0), ("b", "equal to it", 3.1, 97.0), ("c", "ranked behind", 9.0, 97.0)
     ).assign(place=["1=", "1=", "3"])
     assert charts.places_beside(table) == ["1=", "", "3"]
+    assert charts.places_beside(table.assign(place=["1", "1?", "3"])) == ["1, 1?", "", "3"]
     assert charts.places_beside(table.assign(place=["2", "1", ""])) == ["1, 2", "", ""]
 
 

@@ -224,7 +224,7 @@ def test_inside_a_tie_the_more_accurate_then_the_smaller_then_the_name_goes_firs
 
 def test_intervals_come_from_the_spread_of_all_variants_that_can_be_trusted():
     factors = np.exp(0.02 * np.random.default_rng(0).standard_normal((7, 3)))
-    rows = [measured(f"v{number}", (10.0 + number) * factors[number]) for number in range(6)]
+    rows = [measured(f"v{number}", ((10.0 + number) * factors[number]).tolist()) for number in range(6)]
     wild = measured("wild", (10.0, 90.0, 40.0), trust=("throttled",))
     ranked = {one.name: one.figures for one in entry([*rows, wild]).ranking}
     widths = [

@@ -153,7 +153,8 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     assert "1 measured (1 only checked), 0 failed, 2 pending (1 only checked), 0 stale, 0 combinations skipped" in lines
     assert [job["emulated"] for job in status.document()["jobs"]] == [False, True, True]
     # A block of 100 samples of 5 ms whose whole time was not recorded.
-    assert "device time 1 s: 88 % timed iterations, 8 % warm-up, 4 % loading, 0 % starting processes" in " ".join(lines)
+    spent = "device time 1 s: 86 % timed iterations, 10 % warm-up, 3 % loading, 0 % starting processes"
+    assert spent in " ".join(lines)
     assert status.document()["spent"] == status.spent.document()
 
 
