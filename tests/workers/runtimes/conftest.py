@@ -1,5 +1,6 @@
 """Small real networks as packages that a build can load, with batch norms settled on the images that are used."""
 
+import ctypes
 import importlib.util
 import io
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from sweeps.variant import Variant
 from workers.models.code import construct
 from workers.models.eager import eager_logits, load_eager
 from workers.models.package import BuildInputs, ModelPackage
+from workers.runtimes.torchscript import references
 from workers.runtimes.torchscript.runtime import TorchScript
 
 NETS = Path(__file__).with_name("nets.py")
@@ -100,6 +102,12 @@ def tiny() -> BuildInputs:
 @pytest.fixture(scope="session")
 def mobilenet() -> BuildInputs:
     return inputs_of("mobilenet_v2", 64, width_mult=0.35, num_classes=10)
+
+
+@pytest.fixture(scope="session")
+def reference() -> ctypes.CDLL:
+    """NNAPI's reference library, loaded, so that PyTorch's runtime finds it."""
+    return ctypes.CDLL(references.library("nnapi"), ctypes.RTLD_GLOBAL)
 
 
 @pytest.fixture

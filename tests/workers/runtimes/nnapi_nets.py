@@ -146,8 +146,36 @@ class Constants(nn.Module):
         return torch.softmax(x / (1.0 + self.scale) - 0.5, dim=1)
 
 
+class Resizes(nn.Module):
+    """Nearest pixels by size, by factors, and to the size of another tensor; one slope, and one for each channel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(6, 6, 3, 2, 1)
+        self.slopes, self.slope = nn.PReLU(6), nn.PReLU()
+        nn.init.uniform_(self.slopes.weight, -0.5, 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        small = self.slopes(self.conv(x))
+        x = x + functional.interpolate(small, size=x.shape[-2:])
+        y = functional.interpolate(small, scale_factor=(1.5, 3.0))
+        z = functional.interpolate(y, size=(5, 7))
+        z = functional.interpolate(z, scale_factor=1.3, recompute_scale_factor=True)
+        return self.slope(torch.cat([part.flatten(1) for part in (x, y, z)], 1))
+
+
+class BatchMeans(nn.Module):
+    """Means over the batch, kept and not, alone and with other dimensions; log softmax over channels and over rows."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = functional.log_softmax(x - x.mean(0, keepdim=True), 1)
+        y = y * x.mean(0) + x.mean((0, 2, 3)).reshape(6, 1, 1) + x.mean((0, 1, 2, 3), keepdim=True)
+        return functional.log_softmax(y, -1)
+
+
 FLOAT_NETS: dict[str, type[nn.Module]] = {
-    net.__name__: net for net in (Convolutions, Activations, InPlace, Norms, Pools, Slices, Views, Constants)
+    net.__name__: net
+    for net in (Convolutions, Activations, InPlace, Norms, Pools, Slices, Views, Constants, Resizes, BatchMeans)
 }
 
 
@@ -171,3 +199,17 @@ class Int8(nn.Module):
         x = functional.max_pool2d(torch.cat([self.left(x), self.right(x)], 1), 3, 2, ceil_mode=True)
         x = functional.silu(x).mean((2, 3))
         return self.head(functional.relu(self.hidden(x)))
+
+
+class Int8Resize(nn.Module):
+    """A resize and a mean over the batch, which are int8, and PReLU, which stays float."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.slopes = nn.Conv2d(6, 8, 3, padding=1), nn.PReLU(8)
+        self.conv, self.head = nn.Conv2d(8, 8, 3, 2, 1), nn.Conv2d(8, 4, 1)
+        nn.init.uniform_(self.slopes.weight, -0.5, 0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = functional.interpolate(self.conv(self.slopes(self.stem(x))), scale_factor=2.0)
+        return self.head(x.mean(0, keepdim=True))

@@ -1,6 +1,5 @@
 """Models converted for NNAPI, run through PyTorch's own runtime on the reference."""
 
-import ctypes
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,12 +17,12 @@ from tests.workers.runtimes.int8_cpu import VNNI
 from workers.models.accuracy import sqnr_db
 from workers.models.eager import load_eager
 from workers.models.package import BuildInputs
-from workers.runtimes.torchscript import capture, references
+from workers.runtimes.torchscript import capture
 from workers.runtimes.torchscript.exact_int8 import exact_int8
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.interfaces import Core, split, with_numbers
 from workers.runtimes.torchscript.nnapi.lower import Lowered, Options, lower, serialized_model
-from workers.runtimes.torchscript.nnapi.model import parse
+from workers.runtimes.torchscript.nnapi.model import OPERAND_TYPES, parse
 from workers.runtimes.torchscript.nnapi.rewrite import fit
 from workers.runtimes.torchscript.quantize import Scheme, calibrate, convert, prepare
 from workers.runtimes.torchscript.save import save
@@ -38,11 +37,6 @@ def state() -> Iterator[None]:
     torch.manual_seed(0)
     with build_state("qnnpack"):
         yield
-
-
-@pytest.fixture(scope="session")
-def reference() -> ctypes.CDLL:
-    return ctypes.CDLL(references.library("nnapi"), ctypes.RTLD_GLOBAL)
 
 
 def images(count: int) -> torch.Tensor:
@@ -228,6 +222,26 @@ def test_int8_answers_within_one_unit_of_exact_arithmetic_and_of_the_x86_engine(
 @pytest.mark.compiler
 @pytest.mark.usefixtures("reference")
 @LAYOUTS
+@pytest.mark.parametrize("flexible", [False, True])
+def test_a_resize_and_a_mean_over_the_batch_are_int8_and_prelu_stays_float(
+    flexible: bool, nhwc: bool, tmp_path: Path
+) -> None:
+    x = images(64)
+    graph = int32_biases(int8_graph(nnapi_nets.Int8Resize().eval(), x), x[:1])
+    core = split(graph)
+    assert core.output is not None
+    lowered = lower(core.core, x, options(nhwc=nhwc, flexible=flexible), "core", core)
+    difference = (lowered.module(x) - exactly(graph, x, tmp_path)).abs() / core.output.scale
+    assert float((difference < 1.01).double().mean()) >= 0.995
+    model = parse(serialized_model(lowered.module))
+    types = {operation.name: OPERAND_TYPES[model.operands[operation.inputs[0]].type] for operation in model.operations}
+    assert (types["RESIZE_NEAREST_NEIGHBOR"], types["MEAN"]) == ("TENSOR_QUANT8_ASYMM", "TENSOR_QUANT8_ASYMM")
+    assert types["PRELU"] == "TENSOR_FLOAT32"
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("reference")
+@LAYOUTS
 def test_int8_mobilenet_is_the_eager_model_to_10_db(mobilenet: BuildInputs, nhwc: bool) -> None:
     graph = int8_graph(load_eager(mobilenet.package), torch.from_numpy(mobilenet.calibration))
     core = split(graph)
@@ -266,7 +280,7 @@ class Unsupported(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.erf(self.conv(x)) + torch.erf(x)
         x = self.grouped(functional_hardtanh(x))
-        return torch.cumsum(x, 1).mean(0)
+        return torch.cumsum(x, 1).mean()
 
 
 def functional_hardtanh(x: torch.Tensor) -> torch.Tensor:
@@ -283,7 +297,7 @@ def test_every_operator_that_cannot_be_converted_is_named_with_its_reason(flexib
         "aten::_convolution: a dilated convolution that is grouped",
         "aten::hardtanh: hardtanh from -2.0 to 2.0",
         "aten::cumsum: PyTorch's converter has no",
-        "aten::mean: mean over the batch",
+        "aten::mean: a mean over all dimensions",
         # The pointwise convolution of 144 pixels is left, of 64 pixels the grouped one is refused.
         f"it can take {144 * 36 / (144 * 36 + 64 * 6 * 27):.1%} of the multiply-adds",
     ):

@@ -138,6 +138,17 @@ def _gelu(s: Serializer, node: Node) -> None:
     s.combine(CODE.SUB, s.apply(CODE.RELU, x), tail, value=node.output())
 
 
+def _prelu(s: Serializer, node: Node) -> None:
+    """One slope, or one for each channel. Only on floats: quantization keeps PReLU float (see `has_wrong_kernel`)."""
+    number, operand = s.tensor(node.inputsAt(0))
+    slope = s.constant(node.inputsAt(1))
+    if slope is None:
+        raise Refused("its slope is computed")
+    shape = [1] * len(operand.shape)
+    shape[min(1, len(shape) - 1)] = -1
+    s.emit(CODE.PRELU, [number, s.weight(slope.reshape(shape), operand.dim_order)[0]], operand, node.output())
+
+
 def _quantize(s: Serializer, node: Node) -> None:
     number, operand = s.tensor(node.inputsAt(0))
     scale, zero_point, dtype = (s.constant(node.inputsAt(at)) for at in (1, 2, 3))
@@ -161,6 +172,7 @@ ELEMENTS: dict[str, Converter] = {
     "aten::hardswish": _hardswish,
     "quantized::hardswish": _hardswish,
     "aten::gelu": _gelu,
+    "aten::prelu": _prelu,
     "aten::add": _binary(CODE.ADD),
     "aten::sub": _binary(CODE.SUB),
     "aten::mul": _binary(CODE.MUL),

@@ -27,17 +27,21 @@ _BATCH_MATMUL = 102
 
 
 def _mean(s: Serializer, node: Node) -> None:
-    _, dimensions, keeps, dtype = (s.constant(value) for value in node.inputs())
+    _, *how, dtype = (s.constant(value) for value in node.inputs())
+    dimensions, keeps = how or (None, False)  # torch.mean(x) takes neither
     if dtype is not None:
         raise Refused("mean in another type")
     number, operand = s.tensor(node.inputsAt(0))
     rank = len(operand.shape)
-    collapsed = {dimension % rank for dimension in (range(rank) if dimensions is None else dimensions)}
-    if 0 in collapsed:
-        raise Refused("mean over the batch")
+    collapsed = {dimension % rank for dimension in dimensions or range(rank)}
+    if len(collapsed) == rank and not keeps:
+        raise Refused("a mean over all dimensions; an NNAPI tensor has at least one")
     if operand.dim_order is NHWC and not keeps and not collapsed >= {2, 3}:
         number, operand = s.tensor(node.inputsAt(0), NCHW)  # the remaining dimensions would have another order
-    output = like(operand, output_sizes(node), dim_order=operand.dim_order if keeps else NCHW)
+    shape = tuple(
+        1 if at in collapsed else size for at, size in enumerate(operand.shape) if keeps or at not in collapsed
+    )
+    output = operand._replace(shape=shape, dim_order=operand.dim_order if keeps else NCHW)
     axes = s.add_immediate_int_vector(sorted(axis_of(operand, dimension) for dimension in collapsed))
     s.emit(CODE.MEAN, [number, axes, *s.integers(int(keeps))], output, node.output())
 
@@ -96,6 +100,12 @@ def _softmax(s: Serializer, node: Node) -> None:
     s.emit(CODE.SOFTMAX, inputs, output, node.output())
 
 
+def _log_softmax(s: Serializer, node: Node) -> None:
+    number, operand = s.tensor(node.inputsAt(0))
+    axis = axis_of(operand, s.constant(node.inputsAt(1)))
+    s.emit(CODE.LOG_SOFTMAX, [number, s.add_immediate_float_scalar(1.0), *s.integers(axis)], operand, node.output())
+
+
 def _matmul(s: Serializer, node: Node) -> None:
     left, right = node.inputsAt(0), node.inputsAt(1)
     weight = s.constant(right)
@@ -134,6 +144,7 @@ REDUCTIONS: dict[str, Converter] = {
     "aten::layer_norm": _layer_norm,
     "quantized::layer_norm": _quantized_layer_norm,
     "aten::softmax": _softmax,
+    "aten::log_softmax": _log_softmax,
     "aten::matmul": _matmul,
     "aten::bmm": _matmul,
     "aten::scaled_dot_product_attention": _attention,

@@ -6,7 +6,8 @@ dimension, quantizes only NHWC, and computes flexible shapes only for a few oper
 from the trace, works in both layouts, continues after an unsupported operator, and collects all of these.
 
 NNAPI feature levels beyond the first two: torch sets the layout flag of convolutions and pooling (3), EXP, RSQRT,
-ABS, QUANTIZE, GROUPED_CONV_2D, dilation and SOFTMAX over a chosen dimension (3), HARD_SWISH (4), BATCH_MATMUL (6).
+ABS, QUANTIZE, PRELU, LOG_SOFTMAX, RESIZE_NEAREST_NEIGHBOR, GROUPED_CONV_2D, dilation and SOFTMAX over a chosen
+dimension (3), HARD_SWISH (4), BATCH_MATMUL (6).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

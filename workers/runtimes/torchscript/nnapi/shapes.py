@@ -1,5 +1,5 @@
 # mypy: allow-untyped-calls
-"""Slices, concatenations and views, for NNAPI. A view costs nothing until an operation reads its values."""
+"""Slices, concatenations, upsampling and views, for NNAPI. A view costs nothing until an operation reads its values."""
 
 import torch
 from torch._C import Node
@@ -77,6 +77,35 @@ def _unpack(s: Serializer, node: Node) -> None:
         end = begin + traced_sizes(value)[dimension]
         s.name(value, s.cut(operand, dimension, begin, end, 1))
         begin = end
+
+
+def _upsample_nearest(s: Serializer, node: Node) -> None:
+    number, image = s.tensor(node.inputsAt(0))
+    sizes = output_sizes(node)
+    # Two factors, or one list of them; without factors, PyTorch too goes by the sizes.
+    factors = [s.constant(value) for value in list(node.inputs())[2:]]
+    height, width = factors if len(factors) == 2 else factors[0] or (None, None)
+    for size, target, factor in ((image.shape[2], sizes[2], height), (image.shape[3], sizes[3], width)):
+        if not torch.equal(_pixels_read(size, target, factor), _pixels_read_by_nnapi(size, target)):
+            raise Refused(
+                f"upsampling of {size} pixels to {target} by the factor {factor}: NNAPI goes by the sizes, as PyTorch "
+                "does only with recompute_scale_factor=True, and reads other pixels"
+            )
+    inputs = [number, *s.integers(sizes[3], sizes[2]), s.add_immediate_bool_scalar(image.use_nchw())]
+    s.emit(CODE.RESIZE_NEAREST_NEIGHBOR, inputs, like(image, sizes), node.output())
+
+
+def _pixels_read(size: int, target: int, factor: float | None) -> torch.Tensor:
+    """The index of the pixel that PyTorch reads for each of the `target` pixels."""
+    indices = torch.arange(size, dtype=torch.float32).reshape(1, 1, size)
+    read: torch.Tensor = torch.ops.aten.upsample_nearest1d.default(indices, [target], factor)
+    return read.flatten()
+
+
+def _pixels_read_by_nnapi(size: int, target: int) -> torch.Tensor:
+    """As in Android's CPU implementation, with its precision."""
+    step = torch.tensor(size, dtype=torch.float32) / torch.tensor(target, dtype=torch.float32)
+    return (torch.arange(target, dtype=torch.float32) * step).floor().clamp(max=size - 1)
 
 
 # Views
@@ -161,6 +190,7 @@ SHAPES: dict[str, Converter] = {
     "aten::split": _parts,
     "aten::split_with_sizes": _parts,
     "prim::ListUnpack": _unpack,
+    "aten::upsample_nearest2d": _upsample_nearest,
     "aten::detach": _same,
     "aten::contiguous": _same,
     "aten::clone": _same,

@@ -180,6 +180,8 @@ def _connect(
     fused: int,
 ) -> None:
     number, operand = features
+    if len(operand.shape) < 2:
+        raise Refused("a linear layer on a tensor of one dimension; NNAPI takes two or more")
     output = like(operand, output_sizes(node), **changes)
     inputs = [number, s.weight(weight.contiguous())[0], s.weight(bias)[0], *s.integers(fused)]
     if len(output.shape) == 2:
