@@ -120,6 +120,7 @@ class Block:
     backend_ran: str
     engine_ran: str
     threads_ran: int
+    """As the runner reports it; in a block with the label `threads_unknown`, the number that was asked for."""
     runner: str
     """Name and version of the program that measured, e.g. `python-torchscript 1`."""
     runtime_version: str

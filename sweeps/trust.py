@@ -108,6 +108,12 @@ TRUST: dict[str, TrustLabel] = {
             "process per image: put EdgeSweep's runner on the device, which evaluates all images",
         ),
         TrustLabel(
+            name="threads_unknown",
+            disqualifying=False,
+            advice="it is unknown how many threads ran: PyTorch's own benchmark tool does not report it, and was only "
+            "asked for the job's number: put EdgeSweep's runner on the device, which reports it",
+        ),
+        TrustLabel(
             name="busy_host",
             disqualifying=False,
             advice="other programs used over 15 % of the CPU time just before a block, or the hypervisor over 5 % "

@@ -32,10 +32,13 @@ P90_FROM_SAMPLES = 64
 P99_FROM_SAMPLES = 662
 
 
-def block_labels(block: Block, requested_backend: str, requested_engine: str, protocol: Protocol) -> tuple[str, ...]:
+def block_labels(
+    block: Block, requested_backend: str, requested_engine: str, protocol: Protocol, *, threads_known: bool = True
+) -> tuple[str, ...]:
     """The trust labels of one block, in the order of `TRUST`.
 
-    `requested_engine` is `none` if nothing is quantized: then any engine is accepted.
+    `requested_engine` is `none` if nothing is quantized: then any engine is accepted. `threads_known`: whether the
+    runner reports the number of its threads.
     Raises `RunnerError` of kind `invalid_samples` if there are no samples, or a sample is not a positive number.
     """
     samples = block.samples_ns
@@ -61,6 +64,7 @@ def block_labels(block: Block, requested_backend: str, requested_engine: str, pr
         "few_samples": len(samples) < protocol.iterations,
         "coarse_clock": is_coarse(samples),
         "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and float(outliers(samples).mean()) > OUTLIER_SHARE,
+        "threads_unknown": not threads_known,
         "busy_host": conditions.gate == "busy"
         or (load is not None and load > BUSY_LOAD)
         or (conditions.steal_share is not None and conditions.steal_share > STEAL_SHARE),

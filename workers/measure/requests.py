@@ -100,7 +100,10 @@ class BlockRequest(Request[Block]):
             device_seconds=seconds,
             extra_metrics=report.extra_metrics,
         )
-        return replace(block, labels=block_labels(block, job.variant.backend, job.variant.qengine, protocol))
+        labels = block_labels(
+            block, job.variant.backend, job.variant.qengine, protocol, threads_known=report.threads_known
+        )
+        return replace(block, labels=labels)
 
     def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
         deadline_s = _START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds

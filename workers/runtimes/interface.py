@@ -68,6 +68,8 @@ class RunReport:
     eval_classes: int | None = None
     reference: bool = False
     """A reference library replaced the backend: there are logits and no samples."""
+    threads_known: bool = True
+    """`False` if `threads_ran` is the number that was asked for, because the program does not report what ran."""
     cpus_ran: tuple[int, ...] = ()
     """Empty if the system does not report them."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -117,7 +119,10 @@ class StockTool(Protocol):
         ...
 
     def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
-        """The argument list on the device: for a timing, or to evaluate one of the inputs in the model's file."""
+        """The argument list on the device: for a timing, or to evaluate one of the inputs in the model's file.
+
+        It may start with `env NAME=VALUE`.
+        """
         ...
 
     def parse(self, stdout: bytes, request: RunRequest) -> RunReport:

@@ -159,6 +159,7 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
         "coarse_clock",
         "outliers",
         "part_of_images",
+        "threads_unknown",
         "busy_host",
     }
     assert all(label.name == name and len(label.advice) > 20 for name, label in TRUST.items())
@@ -166,6 +167,12 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
 
 def test_a_block_as_asked_for_is_only_ungated():
     assert block_labels(block(), "cpu", "x86", QUICK) == ("ungated",)
+
+
+def test_threads_that_the_runner_does_not_report_are_labelled_and_may_win():
+    labels = block_labels(block(), "cpu", "x86", QUICK, threads_known=False)
+    assert labels == ("ungated", "threads_unknown")
+    assert disqualified(labels) == []
 
 
 def test_a_sensor_does_not_make_a_gate():

@@ -67,6 +67,7 @@ def runners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 _KEEPS = """#!/bin/sh
 n=$(ls {kept} | wc -l)
 echo "$*" >{kept}/$n.arguments
+echo "$OMP_NUM_THREADS" >{kept}/$n.openmp
 {tool} "$@" >{kept}/$n.stdout
 ended=$?
 cat {kept}/$n.stdout
@@ -101,6 +102,10 @@ def named(runners: Path, form: str = "pt") -> str:
     return SpeedBenchmark.of(runners / programs.STOCK_TOOLS[form], host_abi()).runner
 
 
+def version_of(runners: Path) -> str:
+    return SpeedBenchmark.of(runners / programs.STOCK_TOOLS["pt"], host_abi()).runtime_version
+
+
 def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
     phone: VirtualPhone, runners: Path, kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,9 +119,8 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
     sweep = Sweep(
         tmp_path, *grids, devices=(f"adb:{phone.serial}",), objective=ObjectiveSpec(constraints=()), protocol=PROTOCOL
     )
-    runner = named(runners)
+    runner, version = named(runners), version_of(runners)
     [facts] = sweep.plan.devices
-    version = f"unknown ({runner.split()[1]})"
     assert (facts.runtime_versions, facts.runners) == ((("torchscript", version),), (("torchscript", runner),))
     [int8] = sweep.plan.skipped
     assert int8.reason.endswith("has no quantized engine x86 (known: none)")
@@ -138,12 +142,15 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
         for block in blocks:
             assert (block.runner, block.runtime_version, block.engine_ran) == (runner, version, "none")
             assert (block.load_ns, block.first_inference_ns, block.rss_peak_bytes) == (None, None, None)
+            assert block.threads_ran == 1
+            assert "threads_unknown" in block.labels
         (_, first_glance), first_timing, (_, second_glance), second_timing = timings(kept)
         for glance, (iterations, samples), block in zip(
             (first_glance, second_glance), (first_timing, second_timing), blocks, strict=True
         ):
             enough = math.ceil(PROTOCOL.min_seconds * 1e9 / min(glance))
             assert (iterations, samples) == (max(PROTOCOL.iterations, enough), block.samples_ns)
+        assert {file.read_text() for file in kept.glob("*.openmp")} == {"1\n"}
         outcome = journal.sweep_outcome("tiny", first)
         assert isinstance(outcome, Measured)
         assert outcome.accuracy is not None
@@ -157,7 +164,7 @@ def test_a_phone_is_measured_with_the_tool_and_the_results_say_so(
     assert (row["runner"], row["images"]) == (runner, IMAGES)
     [device] = ranking_document(rank(results.frame, results.spec.objective, "tiny"))["devices"]
     assert device["winner"]["runner"] == runner
-    assert "part_of_images" in device["winner"]["trust"]
+    assert {"part_of_images", "threads_unknown"} <= set(device["winner"]["trust"])
     assert device["winner"]["load_ms"] is None
 
 
@@ -177,7 +184,7 @@ def test_our_own_runner_goes_first_and_a_format_of_its_own_has_a_program_of_its_
     both = f"{named(runners)} and {native_runner.runner()}"
     assert attached.facts.runners == (("torchscript", both),)
     [(_, versions)] = attached.facts.runtime_versions
-    assert versions.startswith(f"unknown ({named(runners).split()[1]}) and 2.")
+    assert versions.startswith(f"{version_of(runners)} and 2.")
     # What ours tells of its engines is not the tool's.
     assert "x86" in attached.facts.qengines
     assert attached.programs["torchscript", "pt"].tool is not None
@@ -199,7 +206,7 @@ def bench(tmp_path: Path, inputs: BuildInputs) -> Callable[[Variant, str], tuple
         ArtifactStore(tmp_path / "artifacts").build(key, variant, inputs)
         program = Program(
             path=str(speed_benchmark("ptl" if form == "ptl" else "pt")),
-            tool=SpeedBenchmark("speed_benchmark_torch 0", "x86"),
+            tool=SpeedBenchmark("0", "x86"),
         )
         device = LocalDevice(tmp_path)
         job = tiny_job(key, variant)

@@ -1,31 +1,36 @@
-// Stands in for PyTorch's speed_benchmark_torch, which is in no wheel: runs the model for real, takes the flags that
-// EdgeSweep uses and prints what the tool prints (binaries/speed_benchmark_torch.cc of v2.8.0). Any other flag is
-// refused, as the tool refuses one that it does not know.
+// Stands in for PyTorch's speed_benchmark_torch, which is in no wheel: runs the model for real. It has the tool's flags,
+// clock and output (binaries/speed_benchmark_torch.cc of v2.8.0), of which it takes one input. As in the tool, c10 reads
+// the flags and refuses unknown ones, libtorch alone decides how many threads run, and nobody catches an exception.
 //
 // As in the tool, one program has one interpreter: STAND_IN_LITE chooses the one that reads ptl.
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/mobile/CPUCachingAllocator.h>
 #include <c10/util/Flags.h>
-#include <caffe2/utils/threadpool/ThreadPool.h>
+#include <caffe2/core/timer.h>
 #include <torch/csrc/jit/mobile/import.h>
 #include <torch/csrc/jit/mobile/module.h>
 #include <torch/script.h>
 
 #include <chrono>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
 C10_DEFINE_string(model, "", "The model's file.");
 C10_DEFINE_string(input_dims, "", "Such as 1,3,224,224.");
-C10_DEFINE_string(input_type, "", "float or uint8_t.");
+C10_DEFINE_string(input_type, "", "float, uint8_t or int64.");
 C10_DEFINE_string(input_memory_format, "contiguous_format", "contiguous_format or channels_last.");
+C10_DEFINE_bool(no_inputs, false, "Whether the model takes no input.");
+C10_DEFINE_bool(use_caching_allocator, false, "Whether to keep memory between iterations.");
 C10_DEFINE_int(use_bundled_input, -1, "Which of the inputs in the file.");
 C10_DEFINE_bool(print_output, false, "Whether to print what the model answers.");
 C10_DEFINE_int(warmup, 0, "Iterations before the timed ones.");
 C10_DEFINE_int(iter, 10, "Timed iterations.");
 C10_DEFINE_bool(report_pep, false, "Whether to print every iteration's time.");
+C10_DEFINE_int(pytext_len, 0, "A second input, if above 0.");
+C10_DEFINE_bool(vulkan, false, "Whether to run on the GPU.");
 
 namespace {
 
@@ -35,24 +40,35 @@ using Module = torch::jit::mobile::Module;
 using Module = torch::jit::Module;
 #endif
 using Inputs = std::vector<c10::IValue>;
-using Clock = std::chrono::steady_clock;
-
-float microseconds_since(Clock::time_point start) {
-  return std::chrono::duration<float, std::micro>(Clock::now() - start).count();
-}
+// The system's clock, which may be set, with GNU's library; a steady one with LLVM's, as on phones.
+using Clock = std::chrono::high_resolution_clock;
 
 at::Tensor ones() {
   std::vector<int64_t> dims;
   std::istringstream words(FLAGS_input_dims);
   for (std::string word; std::getline(words, word, ',');) {
-    dims.push_back(std::stoll(word));
+    dims.push_back(std::stoi(word));
   }
-  TORCH_CHECK(FLAGS_input_type == "float" || FLAGS_input_type == "uint8_t", "Unsupported input type: ", FLAGS_input_type);
+  const bool is_float = FLAGS_input_type == "float", is_byte = FLAGS_input_type == "uint8_t";
+  TORCH_CHECK(is_float || is_byte || FLAGS_input_type == "int64", "Unsupported input type: ", FLAGS_input_type);
   const bool last = FLAGS_input_memory_format == "channels_last";
   TORCH_CHECK(last || FLAGS_input_memory_format == "contiguous_format", "Unsupported input memory format: ",
               FLAGS_input_memory_format);
-  return at::ones(dims, FLAGS_input_type == "float" ? at::kFloat : at::kByte)
-      .contiguous(last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  TORCH_CHECK(!last || dims.size() == 4, "channels_last memory format only available on 4D tensors!");
+  // Asked for as the tool does it. The wheel's libtorch does not listen: the tensor is contiguous.
+  return torch::ones(dims, at::TensorOptions(is_float ? at::kFloat : is_byte ? at::kByte : at::kLong)
+                               .memory_format(last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous));
+}
+
+Inputs created() {
+  if (FLAGS_no_inputs || FLAGS_use_bundled_input >= 0) {
+    return {};
+  }
+  Inputs inputs{ones()};
+  if (FLAGS_pytext_len > 0) {
+    inputs.emplace_back(FLAGS_pytext_len * at::ones({1}, at::kLong));
+  }
+  return inputs;
 }
 
 // Nothing, and a word on stderr, where the file does not carry it.
@@ -72,20 +88,33 @@ std::optional<Inputs> bundled(Module& module) {
   return Inputs(chosen.toTupleRef().elements().vec());
 }
 
+c10::IValue run(Module& module, const Inputs& inputs) {
+  if (!FLAGS_vulkan) {
+    return module.forward(inputs);
+  }
+  Inputs uploaded;
+  for (const auto& input : inputs) {
+    uploaded.emplace_back(at::rand(input.toTensor().sizes()).vulkan());
+  }
+  return module.forward(uploaded).toTensor().cpu();
+}
+
 void benchmark(Module& module, const Inputs& inputs) {
-  std::cout << "Starting benchmark.\nRunning warmup runs.\n";
+  std::cout << "Starting benchmark." << std::endl;
+  std::cout << "Running warmup runs." << std::endl;
   for (int i = 0; i < FLAGS_warmup; ++i) {
-    module.forward(inputs);
+    run(module, inputs);
   }
   std::cout << "Main runs." << std::endl;
   std::vector<float> taken;
-  const auto begin = Clock::now();
+  caffe2::Timer timer;
   for (int i = 0; i < FLAGS_iter; ++i) {
     const auto start = Clock::now();
-    module.forward(inputs);
-    taken.push_back(static_cast<int64_t>(microseconds_since(start)));  // whole ones, as the tool keeps them
+    run(module, inputs);
+    const auto stop = Clock::now();
+    taken.push_back(std::chrono::duration_cast<std::chrono::microseconds>(stop - start).count());
   }
-  const float all = microseconds_since(begin);
+  const float all = timer.MicroSeconds();
   for (size_t i = 0; FLAGS_report_pep && i < taken.size(); ++i) {
     std::cout << R"(PyTorchObserver {"type": "NET", "unit": "us", "metric": "latency", "value": ")" << taken[i]
               << "\"}" << std::endl;
@@ -97,29 +126,17 @@ void benchmark(Module& module, const Inputs& inputs) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 5) {
-    std::cerr << "Insufficient command-line flags!" << std::endl;
-    return 1;
-  }
   if (!c10::ParseCommandLineFlags(&argc, &argv)) {
-    std::cerr << "Failed to parse command-line flags!" << std::endl;
+    std::cerr << "Failed to parse command line flags!" << std::endl;
     return 1;
   }
-  // The library for phones does so itself; the wheel's has OpenMP beside the pool.
-  if (FLAGS_pthreadpool_size > 0) {
-    at::set_num_threads(FLAGS_pthreadpool_size);
-  }
-  Inputs inputs;
-  if (FLAGS_use_bundled_input < 0) {
-    inputs.emplace_back(ones());
-  }
+  Inputs inputs = created();
   const c10::InferenceMode inference;
 #ifdef STAND_IN_LITE
   auto module = torch::jit::_load_for_mobile(FLAGS_model);
 #else
   const torch::jit::GraphOptimizerEnabledGuard no_optimizer(false);
   auto module = torch::jit::load(FLAGS_model);
-  module.eval();
 #endif
   if (FLAGS_use_bundled_input >= 0) {
     auto carried = bundled(module);
@@ -128,8 +145,16 @@ int main(int argc, char** argv) {
     }
     inputs = std::move(*carried);
   }
+#ifndef STAND_IN_LITE
+  module.eval();
+#endif
   if (FLAGS_print_output) {
-    std::cout << module.forward(inputs) << std::endl;
+    std::cout << run(module, inputs) << std::endl;
+  }
+  c10::CPUCachingAllocator allocator;
+  std::optional<c10::WithCPUCachingAllocatorGuard> kept;
+  if (FLAGS_use_caching_allocator) {
+    kept.emplace(&allocator);
   }
   benchmark(module, inputs);
   return 0;

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
 
+from sweeps.errors import RunnerError
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from tests.workers.native.stand_in import speed_benchmark
@@ -19,8 +21,9 @@ from tests.workers.runtimes.test_skew import plain, rewritten
 from workers.models.package import BuildInputs, Logits
 from workers.runtimes.interface import RunRequest
 from workers.runtimes.torchscript.bundled import MAX_IMAGES, eval_sibling
+from workers.runtimes.torchscript.capture import script
 from workers.runtimes.torchscript.runtime import TorchScript
-from workers.runtimes.torchscript.save import Format
+from workers.runtimes.torchscript.save import Format, save
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 from workers.runtimes.torchscript.torch_state import build_state
 
@@ -28,7 +31,7 @@ pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
 ENGINE = "x86"
 """The default of the library that the stand-in is linked to."""
-TOOL = SpeedBenchmark("speed_benchmark_torch 0123", ENGINE)
+TOOL = SpeedBenchmark("0123", ENGINE)
 FP32 = Variant(fuse=True, optimize=True, layout="nhwc")
 CORE = replace(FP32, precision="int8", quantization="static_fx", interface="core", qengine=ENGINE, layout="nchw")
 FULL = replace(CORE, interface="full", layout="nhwc")
@@ -133,14 +136,97 @@ def test_what_the_tool_refuses_is_told(case: Callable[[str], Case]) -> None:
     made = case("int8 full pt")
     none = ended(TOOL.command(replace(made.timing, model=_plain(made)), made.program))
     few = ended(TOOL.command(made.evaluation, made.program, 6))
-    flag = ended([*TOOL.command(made.timing, made.program), "--vulkan=true"])
-    kinds = []
-    for found in (none, few, flag):
-        told = TOOL.refusal(found.stderr)
-        assert told is not None
-        assert found.returncode == 1
-        kinds.append(told.kind)
-    assert kinds == ["no_bundled_input", "no_bundled_input", "bad_arguments"]
+    assert [found.returncode for found in (none, few)] == [1, 1]
+    assert [refusal(found).kind for found in (none, few)] == ["no_bundled_input", "no_bundled_input"]
+
+
+def refusal(found: subprocess.CompletedProcess[bytes]) -> RunnerError:
+    told = TOOL.refusal(found.stderr)
+    assert told is not None
+    return told
+
+
+def test_a_flag_that_the_tool_does_not_know_is_named_and_vulkan_is_one_that_it_knows(
+    case: Callable[[str], Case],
+) -> None:
+    made = case("fp32 pt")
+    unknown, known = (
+        ended([*TOOL.command(made.timing, made.program), flag]) for flag in ("--threads=1", "--vulkan=true")
+    )
+    assert (unknown.returncode, refusal(unknown).kind) == (1, "bad_arguments")
+    assert refusal(unknown).message == "C10 flag: unrecognized commandline argument: --threads=1"
+    # The wheel has no Vulkan.
+    assert (known.returncode, refusal(known).kind) == (-6, "crashed")
+    assert "vulkan" in refusal(known).message.lower()
+
+
+def asked(file: Path, *shape: int) -> RunRequest:
+    return RunRequest(
+        model=str(file),
+        backend="cpu",
+        engine="none",
+        threads=1,
+        cpus="all",
+        input_shape=shape,
+        memory_format="contiguous_format",
+    )
+
+
+@pytest.mark.parametrize("form", ["pt", "ptl"])
+def test_an_operator_that_fails_is_told_in_its_own_words(tmp_path: Path, form: Format) -> None:
+    with build_state("none"):
+        model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4)).eval()
+        file = save(script(model), tmp_path, form).file
+    found = ended(TOOL.command(asked(file, 1, 3, 5, 5), str(speed_benchmark(form))))
+    assert found.returncode == -6
+    told = refusal(found)
+    assert told.kind == "run_failed"
+    assert told.message.startswith("mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)")
+    assert "\n" not in told.message
+
+
+class Tells(torch.nn.Module):
+    """Raises with the layout of its input."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        assert bool(x.max() < 0), f"given channels_last: {x.is_contiguous(memory_format=torch.channels_last)}"
+        return x
+
+
+def test_a_float_input_is_contiguous_whatever_layout_is_asked_for(tmp_path: Path) -> None:
+    with build_state("none"):
+        file = save(script(Tells()), tmp_path, "pt").file
+    request = replace(asked(file, 1, 3, 4, 4), memory_format="channels_last")
+    argv = TOOL.command(request, str(speed_benchmark("pt")))
+    assert "--input_memory_format=channels_last" in argv
+    assert refusal(ended(argv)).message == "AssertionError: given channels_last: False"
+
+
+def test_openmp_has_the_threads_of_its_variable_and_not_of_the_flag(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    with build_state("none"):
+        file = save(script(torch.nn.ReLU()), tmp_path, "pt").file
+    program = str(speed_benchmark("pt"))
+    # Large enough to be split among threads; it never ends by itself.
+    request = replace(asked(file, 1, 1, 512, 512), iterations=10**9)
+    assert threads_in_main_runs(TOOL.command(request, program)) == 1
+    more = TOOL.command(replace(request, threads=4), program)
+    one = [word.replace("OMP_NUM_THREADS=4", "OMP_NUM_THREADS=1") for word in more]
+    assert more != one
+    assert threads_in_main_runs(one) == 1
+
+
+def threads_in_main_runs(argv: list[str]) -> int:
+    """The number of threads after the warm-up, which started all of them."""
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert b"Main runs.\n" in process.stdout
+            return psutil.Process(process.pid).num_threads()
+        finally:
+            process.kill()
 
 
 def test_an_exception_that_nobody_catches_is_told(case: Callable[[str], Case], tmp_path: Path) -> None:
@@ -150,10 +236,8 @@ def test_an_exception_that_nobody_catches_is_told(case: Callable[[str], Case], t
     for found, words in ((lite_of_full, "failed locating file bytecode.pkl"), (no_file, "No such file")):
         assert found.returncode == -6
         assert b"Starting benchmark." not in found.stdout
-        told = TOOL.refusal(found.stderr)
-        assert told is not None
-        assert told.kind == "crashed"
-        assert words in told.message
+        assert refusal(found).kind == "crashed"
+        assert words in refusal(found).message
 
 
 @pytest.mark.parametrize(
@@ -181,17 +265,7 @@ def test_an_artifact_that_is_newer_than_the_tool_is_told(
 ) -> None:
     with build_state("none"):
         newer = rewritten(plain(tmp_path, form), tmp_path / f"newer.{form}", edits)
-    request = RunRequest(
-        model=str(newer),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=(1, 3, 4, 4),
-        memory_format="contiguous_format",
-    )
-    told = TOOL.refusal(ended(TOOL.command(request, str(speed_benchmark(form)))).stderr)
-    assert told is not None
+    told = refusal(ended(TOOL.command(asked(newer, 1, 3, 4, 4), str(speed_benchmark(form)))))
     assert told.kind == "runtime_skew"
     assert told.message.startswith(message)
     assert "no newer than the runtime" in told.message

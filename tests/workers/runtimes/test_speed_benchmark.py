@@ -10,7 +10,7 @@ from sweeps.errors import RunnerError
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 
-TOOL = SpeedBenchmark("speed_benchmark_torch 0123", "qnnpack")
+TOOL = SpeedBenchmark("0123", "qnnpack")
 UNKNOWN_ENGINE = replace(TOOL, engine="none")
 FLOAT = RunRequest(
     model="/data/local/tmp/it's a model.pt",
@@ -55,6 +55,8 @@ Main run finished. Microseconds per iter: 27346. Iters per second: 36.5684
 
 def test_a_timing_asks_for_the_iterations_and_one_warm_up_more_for_the_first_inference() -> None:
     assert TOOL.command(FLOAT, "/data/tool") == [
+        "env",
+        "OMP_NUM_THREADS=2",
         "/data/tool",
         "--model=/data/local/tmp/it's a model.pt",
         "--pthreadpool_size=2",
@@ -68,7 +70,7 @@ def test_a_timing_asks_for_the_iterations_and_one_warm_up_more_for_the_first_inf
 
 
 def test_a_quantized_input_is_taken_from_the_file() -> None:
-    assert TOOL.command(QUANTIZED, "tool")[3:] == [
+    assert TOOL.command(QUANTIZED, "tool")[5:] == [
         "--use_bundled_input=0",
         "--warmup=5",
         "--iter=3",
@@ -77,7 +79,8 @@ def test_a_quantized_input_is_taken_from_the_file() -> None:
 
 
 def test_an_answer_is_asked_for_one_bundled_image() -> None:
-    assert TOOL.command(FLOAT, "tool", evaluation_image=41)[3:] == [
+    assert TOOL.command(FLOAT, "tool", evaluation_image=41) == [
+        *TOOL.command(FLOAT, "tool")[:5],
         "--use_bundled_input=41",
         "--print_output=true",
         "--warmup=0",
@@ -89,11 +92,18 @@ def test_the_runner_is_named_by_the_program_s_bytes(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"one build")
     first = SpeedBenchmark.of(tmp_path / "tool", "arm64-v8a")
     (tmp_path / "tool").write_bytes(b"another build")
-    assert first.runner == "speed_benchmark_torch 35b5c9836731"
+    assert first.runner == "speed_benchmark_torch 35b5c9836731.2"
     assert SpeedBenchmark.of(tmp_path / "tool", "arm64-v8a").runner != first.runner
     assert first.identity() == RunnerIdentity(
         runner=first.runner, runtime_version="unknown (35b5c9836731)", qengines=("qnnpack",), accelerators=()
     )
+
+
+def test_times_from_before_openmp_was_told_are_of_another_runner_on_the_same_phone(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_bytes(b"one build")
+    identity = SpeedBenchmark.of(tmp_path / "tool", "arm64-v8a").identity()
+    assert identity.runner != "speed_benchmark_torch 35b5c9836731"
+    assert identity.runtime_version == "unknown (35b5c9836731)"  # part of the phone's fingerprint, as ever
 
 
 def test_another_build_of_the_tool_is_another_fingerprint(tmp_path: Path) -> None:
@@ -170,8 +180,9 @@ def test_nothing_quantized_runs_on_an_engine_that_is_not_known() -> None:
 def test_a_timing_is_a_report_that_says_what_the_tool_does_not_tell() -> None:
     report = TOOL.parse(TIMING, FLOAT)
     assert report.samples_ns == (27_346_000, 27_201_000, 27_999_000)
-    assert (report.runner, report.runtime_version) == ("speed_benchmark_torch 0123", TOOL.identity().runtime_version)
-    assert (report.backend_ran, report.engine_ran, report.threads_ran) == ("cpu", "none", 2)
+    assert (report.runner, report.runtime_version) == ("speed_benchmark_torch 0123.2", "unknown (0123)")
+    assert (report.backend_ran, report.engine_ran) == ("cpu", "none")
+    assert (report.threads_ran, report.threads_known) == (2, False)
     unknown = (report.load_ns, report.first_inference_ns, report.rss_before_load_bytes, report.rss_peak_bytes)
     assert unknown == (None,) * 4
     assert (report.warmup_ns, report.cpus_ran) == ((), ())
@@ -238,6 +249,37 @@ def test_an_answer_that_is_not_whole_is_refused() -> None:
             "crashed",
             "speed_benchmark_torch ended with an exception: isTuple() INTERNAL ASSERT FAILED",
         ),
+        (
+            "terminate called after throwing an instance of 'std::runtime_error'\n"
+            "  what():  The following operation failed in the TorchScript interpreter.\n"
+            "Traceback of TorchScript, serialized code (most recent call last):\n"
+            '  File "code/__torch__/torch/nn/modules/linear.py", line 12, in forward\n'
+            "    weight = self.weight\n    return torch.linear(input, weight, bias)\n"
+            "           ~~~~~~~~~~~~ <--- HERE\n\n"
+            "RuntimeError: mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)\n\nAborted\n",
+            "run_failed",
+            "mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)",
+        ),
+        (
+            "libc++abi: terminating due to uncaught exception of type c10::Error: mat1 and mat2 shapes cannot be "
+            "multiplied (1x75 and 48x4) (Module hierarchy:top(Net)::<unknown>.Linear::aten::linear\n"
+            "Traceback of TorchScript (most recent call last):\n  File net.py, line 1\n     ~~~ <--- HERE)\n",
+            "run_failed",
+            "mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)",
+        ),
+        (
+            "terminate called after throwing an instance of 'c10::Error'\n"
+            "  what():  mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)\n  \n"
+            "  Debug info for handle(s): debug_handles:{-1}, was not found.\n  \nException raised from meta\n",
+            "run_failed",
+            "mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)",
+        ),
+        (
+            "libc++abi: terminating due to uncaught exception of type c10::Error: mat1 and mat2 shapes cannot be "
+            "multiplied (1x75 and 48x4)\nException raised from meta at LinearAlgebra.cpp:206 (most recent first)\n",
+            "crashed",
+            "speed_benchmark_torch ended with an exception: mat1 and mat2 shapes cannot be multiplied (1x75 and 48x4)",
+        ),
     ],
 )
 def test_what_the_tool_says_at_its_end_is_an_error_of_its_own_kind(stderr: str, kind: str, message: str) -> None:
@@ -245,6 +287,28 @@ def test_what_the_tool_says_at_its_end_is_an_error_of_its_own_kind(stderr: str, 
     assert told is not None
     assert told.kind == kind
     assert told.message.startswith(message)
+
+
+_FAILED = "  what():  The following operation failed in the TorchScript interpreter.\nRuntimeError: {}\n"
+_HOSTILE = "\x1b[2J\u202eevil\r" + "x" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("stderr", "kind"),
+    [
+        (_FAILED.format(_HOSTILE), "run_failed"),
+        (f"  what():  {_HOSTILE}\n", "crashed"),
+        (f"  what():  ops cannot be found: [{_HOSTILE}]\n", "runtime_skew"),
+        (f"C10 flag: {_HOSTILE}\nFailed to parse command line flags!\n", "bad_arguments"),
+    ],
+)
+def test_hostile_words_of_a_phone_are_cut_and_made_plain(stderr: str, kind: str) -> None:
+    told = TOOL.refusal(stderr.encode())
+    assert told is not None
+    assert told.kind == kind
+    assert "evil" in told.message
+    assert told.message.isprintable()
+    assert len(told.message) < 500
 
 
 def test_a_tool_that_says_nothing_is_not_explained() -> None:

@@ -1,8 +1,8 @@
 """PyTorch's own `speed_benchmark_torch`: its arguments, its limits, its output.
 
 It runs a fixed number of iterations on one input, and prints their times and, on request, one output. It reports no
-version, load time, first inference or memory, and it neither sets the quantized engine nor pins to cores.
-Source: pytorch's binaries/speed_benchmark_torch.cc, last in v2.8.0.
+version, load time, first inference, memory or number of threads, and it neither sets the quantized engine nor pins to
+cores. Source: pytorch's binaries/speed_benchmark_torch.cc, last in v2.8.0.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
+from sweeps.text import plain
 from sweeps.tool_logs import parse_speed_benchmark
 from workers.models.package import Images
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
@@ -24,15 +25,23 @@ from workers.runtimes.torchscript.runner.load import (
     OTHER_ARGUMENTS,
     UNKNOWN_OPERATOR,
     WAY_OUT,
+    main_message,
 )
 
 NAME = "speed_benchmark_torch"
 
+_REVISION = 2
+"""How the tool is called, part of its name in job keys: times of two revisions are never pooled. 2 sets
+`OMP_NUM_THREADS`; 1, whose names end without a number, did not."""
 _START = "Starting benchmark."
 _TRIAL_ITERATIONS = 5
 _MAX_STDERR = 100_000
+_MAX_MESSAGE = 300
 # How the C++ libraries of GNU and of LLVM (on phones) report an uncaught exception.
 _UNCAUGHT = re.compile(r"what\(\): |uncaught exception of type [^\s]{1,200}: ")
+# What the interpreters add when an operator fails: the full one, and the lite one with and without source lines. A
+# lite one built without debug information adds nothing.
+_IN_FORWARD = re.compile(r"failed in the TorchScript interpreter|Traceback of TorchScript|Debug info for handle")
 _VERSIONS = {
     "file": re.compile(
         r"file with version (?P<version>\d{1,9}), but the maximum supported version for reading is (?P<highest>\d{1,9})"
@@ -47,21 +56,27 @@ _VERSIONS = {
 class SpeedBenchmark:
     """One build of the tool (see `workers.runtimes.interface.StockTool`)."""
 
-    runner: str
+    digest: str
+    """The first 12 hex digits of the program's sha256: its version, because it reports none."""
     engine: str
     """The default quantized engine of its library, as the tool cannot set one; `none` if it is not known."""
 
     @classmethod
     def of(cls, program: Path, abi: str) -> "SpeedBenchmark":
-        """The program of this host for devices of this ABI. Its sha256 is its version, because it reports none."""
+        """The program of this host for devices of this ABI."""
         digest = hashlib.sha256(program.read_bytes()).hexdigest()
         # Libraries for Arm phones use QNNPACK; for x86, the engine that was compiled in is not known.
-        return cls(f"{NAME} {digest[:12]}", "qnnpack" if abi.startswith("arm") else "none")
+        return cls(digest[:12], "qnnpack" if abi.startswith("arm") else "none")
+
+    @property
+    def runner(self) -> str:
+        """Its name in results and in job keys."""
+        return f"{NAME} {self.digest}.{_REVISION}"
 
     @property
     def runtime_version(self) -> str:
         """Unknown, but different for each program, because their outputs may differ."""
-        return f"unknown ({self.runner.removeprefix(f'{NAME} ')})"
+        return f"unknown ({self.digest})"
 
     def identity(self) -> RunnerIdentity:
         engines = () if self.engine == "none" else (self.engine,)
@@ -100,7 +115,9 @@ class SpeedBenchmark:
         """A timing runs `request.iterations`, and one more warm-up than requested, for the first inference, which other
         runners time separately. A float input is all ones; a quantized input comes from the file.
         """
-        argv = [program, f"--model={request.model}", f"--pthreadpool_size={request.threads}"]
+        # The flag sizes only PyTorch's own pool of threads. A libtorch with OpenMP runs as many as the variable says.
+        argv = ["env", f"OMP_NUM_THREADS={request.threads}", program]
+        argv += [f"--model={request.model}", f"--pthreadpool_size={request.threads}"]
         if evaluation_image is not None:
             # At least one iteration, because the tool prints their mean at the end.
             return [*argv, f"--use_bundled_input={evaluation_image}", "--print_output=true", "--warmup=0", "--iter=1"]
@@ -112,7 +129,7 @@ class SpeedBenchmark:
         return [*argv, f"--warmup={request.warmup_iterations + 1}", f"--iter={request.iterations}", "--report_pep=true"]
 
     def parse(self, stdout: bytes, request: RunRequest) -> RunReport:
-        """Backend and threads are those of the request, as the tool does not report them.
+        """Backend and number of threads are those of the request, as the tool does not report them.
 
         Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
         """
@@ -134,6 +151,7 @@ class SpeedBenchmark:
             # Without a quantized operator no engine runs.
             engine_ran="none" if request.engine == "none" else self.engine,
             threads_ran=request.threads,
+            threads_known=False,
         )
 
     def parse_answer(self, stdout: bytes) -> list[float]:
@@ -149,7 +167,9 @@ class SpeedBenchmark:
         return [value for row in read_matrix(printed) for value in row]
 
     def refusal(self, stderr: bytes) -> RunnerError | None:
-        """Its kinds: `no_bundled_input`, `bad_arguments`, `runtime_skew`, and `crashed` for any other exception."""
+        """Its kinds: `no_bundled_input`, `bad_arguments`, `runtime_skew`, `run_failed` with the words of the operator
+        that failed, and `crashed` for any other exception. The message is one line, without control characters.
+        """
         text = stderr[:_MAX_STDERR].decode("utf-8", errors="replace")
         if found := re.search(r"Model has only [0-9]+ bundled inputs\.", text):
             return RunnerError("no_bundled_input", found[0])
@@ -157,12 +177,14 @@ class SpeedBenchmark:
             return RunnerError("no_bundled_input", "the model carries no inputs; its eval sibling does")
         if re.search(r"Failed to parse command[ -]line flags!", text):
             lines = (line for line in text.splitlines() if line.startswith("C10 flag: "))
-            return RunnerError("bad_arguments", next(lines, f"{NAME} knows another set of flags")[:300])
+            return RunnerError("bad_arguments", _shown(next(lines, f"{NAME} knows another set of flags")))
         if thrown := _UNCAUGHT.search(text):
             exception = text[thrown.end() :]
             if lacks := _lacks(exception):
-                return RunnerError("runtime_skew", f"{lacks}; {WAY_OUT}")
-            return RunnerError("crashed", f"{NAME} ended with an exception: {first_words(exception)}")
+                return RunnerError("runtime_skew", f"{_shown(lacks)}; {WAY_OUT}")
+            if _IN_FORWARD.search(exception):
+                return RunnerError("run_failed", _shown(main_message(exception)))
+            return RunnerError("crashed", f"{NAME} ended with an exception: {_shown(first_words(exception))}")
         return None
 
     def sibling(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:
@@ -185,6 +207,10 @@ def _lacks(exception: str) -> str | None:
     if classes := NO_CLASS.search(exception):
         return f"this {NAME} has no class {classes[1]}"
     return None
+
+
+def _shown(words: str) -> str:
+    return plain(" ".join(words.split())[:_MAX_MESSAGE])
 
 
 def _text(stdout: bytes) -> str:

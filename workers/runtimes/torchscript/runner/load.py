@@ -103,7 +103,7 @@ def _skew(found: Archive, message: str) -> str | None:
     return None
 
 
-def main_message(error: Exception) -> str:
+def main_message(error: Exception | str) -> str:
     """The line with the actual error: in torch's messages after many source lines, in others the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not lines:
