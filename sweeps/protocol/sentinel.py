@@ -61,27 +61,35 @@ def next_check(blocks: Sequence[Block]) -> int:
 def moved(blocks: Sequence[Block], known: Sequence[Block]) -> bool:
     """Whether a check differs by more than 5 % from the median of the `known` blocks, and by more than the noise
     between processes: all its blocks are slower, or all are faster, than all known ones."""
-    return bool(known) and _apart(_medians_ns(blocks), _medians_ns(known))
+    return bool(known) and _apart(_figures_ns(blocks), _figures_ns(known))
 
 
 def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
     """The spans in which the device changed its speed for good. `placed`: in the order of measuring.
 
     A span lasts from the last check before the shift to the first one after it. A shift is found in each run (session)
-    of the driver, between two checks that differ by more than 5 %, if that check and all later ones of the run have
+    of the driver, between two checks that differ by more than 5 %, if the later one and all that follow in the run have
     moved (`moved`) from all known ones: those before it in the run, and those of earlier runs in which the device had
-    not shifted. So speeds between which a device goes back and forth are no shift once they are known. Incomplete
-    checks are ignored. In the last check of a run a shift counts, too: whether it lasts will be seen.
+    not shifted. So speeds between which a device goes back and forth are no shift once they are known. If the shift
+    fell into a check, whose own blocks then differ by more than 5 %, the span reaches from the check before that one
+    to the one after it. Incomplete checks are ignored. In the last check of a run a shift counts, too: whether it lasts
+    will be seen.
     """
     spans: list[Span] = []
     known: list[float] = []
     for session, run in groupby(placed, key=lambda one: one.block.session):
         checks = [list(check) for _, check in groupby(run, key=lambda one: one.block.round // _ROUNDS_PER_CHECK)]
         whole = [check for check in checks if len(check) >= CHECK_BLOCKS]
-        medians = [_medians_ns([one.block for one in check]) for check in whole]
-        shifted = [number for number in range(1, len(whole)) if _shifts(medians, number, known)]
-        spans += [Span(session, whole[number - 1][-1].position, whole[number][0].position) for number in shifted]
-        for check in medians[: shifted[0] if shifted else None]:
+        figures = [_figures_ns([one.block for one in check]) for check in whole]
+        shifted: list[tuple[int, int]] = []
+        for now in range(1, len(whole)):
+            within = now > 1 and _mixed(figures[now - 1]) and (not shifted or shifted[-1][1] < now - 1)
+            for before in (now - 1, now - 2) if within else (now - 1,):
+                if _shifts(figures, before, now, known):
+                    shifted.append((before, now))
+                    break
+        spans += [Span(session, whole[before][-1].position, whole[now][0].position) for before, now in shifted]
+        for check in figures[: shifted[0][0] + 1 if shifted else None]:
             known += check
     return spans
 
@@ -92,11 +100,14 @@ def in_race(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple("device_moved" if label == "device_changed" else label for label in labels)
 
 
-def _shifts(checks: Sequence[Sequence[float]], number: int, known: Sequence[float]) -> bool:
-    """Whether the device changed for good between a check and the one before it; all are medians of blocks."""
-    before = [*known, *chain(*checks[:number])]
-    jumped = _differ(checks[number], checks[number - 1])
-    return jumped and _apart(checks[number], before) and _beyond([*chain(*checks[number:])], before)
+def _shifts(checks: Sequence[Sequence[float]], before: int, now: int, known: Sequence[float]) -> bool:
+    """Whether the device changed for good between two checks, by their numbers; all values are figures of blocks."""
+    earlier, later = [*known, *chain(*checks[: before + 1])], [*chain(*checks[now:])]
+    return _differ(checks[now], checks[before]) and _apart(checks[now], earlier) and _beyond(later, earlier)
+
+
+def _mixed(check: Sequence[float]) -> bool:
+    return max(check) > (1.0 + MOVED) * min(check)
 
 
 def _apart(check: Sequence[float], known: Sequence[float]) -> bool:
@@ -111,5 +122,5 @@ def _differ(some: Sequence[float], others: Sequence[float]) -> bool:
     return abs(median(some) / median(others) - 1.0) > MOVED
 
 
-def _medians_ns(blocks: Sequence[Block]) -> list[float]:
+def _figures_ns(blocks: Sequence[Block]) -> list[float]:
     return [figure_ns(block.samples_ns) for block in blocks]

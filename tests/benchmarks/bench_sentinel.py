@@ -83,23 +83,26 @@ CASES = (
 )
 
 
-def run(case: Case, seed: int) -> tuple[list[PlacedBlock], list[tuple[int, float]], Callable[[float], float]]:
-    """The sentinel's blocks, then position and time (s) of each measured block, then the device's slowness."""
+def run(case: Case, seed: int) -> tuple[list[PlacedBlock], list[int], dict[int, float]]:
+    """The sentinel's blocks, then the positions of the measured blocks, then the device's slowness at each position."""
     random = np.random.default_rng([seed, 11])
     length_s = ROUNDS * BLOCKS * BLOCK_S + (ROUNDS + 1) * CHECK_BLOCKS * CHECK_S
     slowness = case.speed(random, length_s)
     checks: list[PlacedBlock] = []
-    blocks: list[tuple[int, float]] = []
+    blocks: list[int] = []
+    slowness_at: dict[int, float] = {}
     at_s, position = 0.0, 0
     for check in range(ROUNDS + 1):
         for number in range(CHECK_BLOCKS):
             ms = SENTINEL_MS * slowness(at_s) * math.exp(case.process_cv * random.standard_normal())
             checks.append(PlacedBlock(position, _block(round_of(check, number), ms)))
+            slowness_at[position] = slowness(at_s)
             at_s, position = at_s + CHECK_S, position + 1
         for _ in range(BLOCKS if check < ROUNDS else 0):
-            blocks.append((position, at_s))
+            blocks.append(position)
+            slowness_at[position] = slowness(at_s)
             at_s, position = at_s + BLOCK_S, position + 1
-    return checks, blocks, slowness
+    return checks, blocks, slowness_at
 
 
 def against_the_first(placed: Sequence[PlacedBlock]) -> list[tuple[float, float]]:
@@ -137,10 +140,9 @@ def main() -> None:
         for seed in range(seeds):
             checks, blocks, slowness = run(case, seed)
             spans = [(span.after, span.until) for span in changed_spans(checks)]
-            ours += sum(any(after < at < until for after, until in spans) for at, _ in blocks)
-            theirs += sum(any(after < at < until for after, until in against_the_first(checks)) for at, _ in blocks)
-            times = dict(blocks)
-            found += any(slowness(times[after + 1]) != slowness(times[until - 1]) for after, until in spans)
+            ours += sum(any(after < at < until for after, until in spans) for at in blocks)
+            theirs += sum(any(after < at < until for after, until in against_the_first(checks)) for at in blocks)
+            found += any(slowness[after] != slowness[until] for after, until in spans)
         total = seeds * ROUNDS * BLOCKS
         share = 100 * ours / total
         what = f"{case.name}: blocks disqualified"

@@ -34,6 +34,14 @@ def test_a_shift_that_lasts_marks_what_was_measured_between_the_looks_before_and
     assert changed_spans(looks(records, 5.0, 6.0, 7.0)) == [Span(1, 102, 110), Span(1, 112, 120)]
 
 
+def test_a_shift_that_fell_into_a_look_marks_what_was_measured_on_both_sides_of_it(records):
+    placed = looks(records, 5.0, 5.0, 5.0, 6.0)
+    late = replace(placed[5].block, samples_ns=tuple(ns + 1_000_000 for ns in placed[5].block.samples_ns))
+    placed[5] = PlacedBlock(placed[5].position, late)
+    assert changed_spans(placed[:9]) == []
+    assert changed_spans([*placed[:6], *placed[9:]]) == [Span(1, 102, 130)]
+
+
 def test_a_device_that_comes_back_has_not_shifted(records):
     assert changed_spans(looks(records, 5.0, 5.1, 5.6, 5.0)) == []
     assert changed_spans(looks(records, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0)) == []
