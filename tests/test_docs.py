@@ -164,7 +164,7 @@ def test_every_environment_variable_that_is_shown_is_read() -> None:
 def test_the_figures_in_the_readme_s_sentences_are_the_code_s() -> None:
     confidence, negligible = f"{100 * CONFIDENCE:g} %", f"{100 * NEGLIGIBLE:g} %"
     assert f"with its {confidence} interval" in PROSE
-    assert f"not resolved at {confidence}, or it is under {negligible}" in PROSE
+    assert f"shown at {confidence} to be within {negligible} of the best" in PROSE
     assert f"{PRESETS['quick'].rounds} rounds: a first look" in PROSE
     (images,) = map(int, re.findall(r"Have about (\d+) images or more", PROSE))
 

@@ -160,7 +160,7 @@ def simulate(
         round += 1
     race = contest.race
     jobs, tally = loop.results({one.job_key: one for one in ended}), loop.tally
-    named = _smallest(jobs) if plain else _shipped(jobs)
+    named = _named(jobs, plain)
     best = min(true_ms, key=lambda key: true_ms[key])
     return SimulatedSweep(
         named=named,
@@ -186,14 +186,12 @@ def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict
     return {f"v{number:02d}": float(value) for number, value in enumerate(drawn)}
 
 
-def _shipped(jobs: Mapping[str, JobResult]) -> str | None:
-    """The winner, as `sweeps.ranking.rank` would choose it."""
+def _named(jobs: Mapping[str, JobResult], plain: bool) -> str | None:
+    """The winner, as `sweeps.ranking.rank` would choose it; with the plain method, the smallest mean."""
+    if plain:
+        return min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
     contending = [job for job in jobs.values() if job.settled is None or not job.settled.eliminated]
     return first_place(contending, LATENCY, smaller=True).winner.name if contending else None
-
-
-def _smallest(jobs: Mapping[str, JobResult]) -> str | None:
-    return min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
 """Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -111,7 +112,7 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
     return f"{left}: at least {least:.{digits}f} times as slow as {by}"
 
 
-def interval(figures: dict[str, float | None], metric: str) -> tuple[float, float] | None:
+def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, float] | None:
     """The lower and upper bound of the metric's 95 % interval; `None` if it has no interval."""
     if metric not in INTERVALS:
         return None

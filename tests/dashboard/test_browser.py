@@ -52,7 +52,7 @@ def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
     table = opened.get_by_test_id("stDataFrame").first
     expect(table).to_be_visible()
     # Cells are painted; this is what a screen reader is given.
-    expect(table).to_contain_text("2.973 to 3.033 ms")
+    expect(table).to_contain_text("2.984 to 3.022 ms")
     expect(opened.locator('[data-testid="stVegaLiteChart"] :is(canvas, svg.marks)')).to_have_count(2)
 
     choose(opened, "Device", "Globex Phone 9 (SoC X)")
