@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from sweeps.device_facts import DeviceFacts
@@ -46,7 +46,10 @@ class Device(Protocol):
     def facts(self) -> DeviceFacts: ...
 
     def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
-        """Run a program to its end. After `deadline_s` it is killed, and `DeviceError("timeout", ...)` is raised."""
+        """Run a program to its end. After `deadline_s` it is killed, and `DeviceError("timeout", ...)` is raised.
+
+        `argv` may start with `env NAME=VALUE`, which runs the program with that variable.
+        """
         ...
 
     def take_lease(self) -> None:
@@ -121,3 +124,9 @@ class Discovery(Protocol):
     def clean(self, name: str) -> None:
         """Delete all of EdgeSweep's files on the device. Raises `DeviceError`."""
         ...
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """The name of the program in `argv`, for messages: `env` only runs it with other variables."""
+    words = argv[1:] if argv[0] == "env" else argv
+    return PurePosixPath(next((word for word in words if "=" not in word), argv[0])).name

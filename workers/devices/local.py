@@ -18,7 +18,7 @@ import psutil
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
 from workers.cores import clusters
-from workers.devices.interface import Completed, Sensors
+from workers.devices.interface import Completed, Sensors, program_name
 from workers.devices.linux.sensors import read_sensors
 
 # More than any runner prints: a program that prints more is faulty.
@@ -68,7 +68,7 @@ class LocalDevice:
                 exit_code = process.wait(timeout=deadline_s)
             except subprocess.TimeoutExpired as error:
                 raise DeviceError(
-                    "timeout", f"{Path(argv[0]).name} ran longer than {deadline_s:.0f} s and was killed"
+                    "timeout", f"{program_name(argv)} ran longer than {deadline_s:.0f} s and was killed"
                 ) from error
             finally:
                 # Also on Ctrl-C: no program may continue.

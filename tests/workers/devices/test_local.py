@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from sweeps.errors import DeviceError
+from workers.devices.interface import program_name
 from workers.devices.local import LocalDevice, from_os_error
 
 
@@ -27,6 +28,25 @@ def test_a_program_s_output_and_exit_code_come_back(device: LocalDevice) -> None
 
 def test_a_program_that_is_killed_tells_the_signal(device: LocalDevice) -> None:
     assert device.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], 30).exit_code == -9
+
+
+def test_env_sets_a_variable_and_messages_name_the_program_that_it_runs(device: LocalDevice) -> None:
+    program = "import os; print(os.environ['NUMBER'])"
+    assert device.run(["env", "NUMBER=2", sys.executable, "-c", program], 30).stdout == b"2\n"
+    with pytest.raises(DeviceError, match=r"^sleep ran longer than 0 s and was killed$"):
+        device.run(["env", "NUMBER=2", "/bin/sleep", "60"], 0.2)
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        (["/data/a tool", "--x=1"], "a tool"),
+        (["env", "A=1", "B=/b/c", "/data/tool", "--x=1"], "tool"),
+        (["env"], "env"),
+    ],
+)
+def test_a_program_has_the_name_of_its_file(argv: list[str], name: str) -> None:
+    assert program_name(argv) == name
 
 
 def test_a_program_that_hangs_is_ended_with_its_children(device: LocalDevice, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import secrets
 import time
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, in_one_line
@@ -15,7 +15,7 @@ from workers.devices.adb.link import FOLDER, AdbLink, outcome_text, quoted
 from workers.devices.adb.orphans import end_orphans
 from workers.devices.adb.questions import ask_facts, ask_sensors
 from workers.devices.adb.wire import Deadline, DeadlineError
-from workers.devices.interface import Completed, Sensors
+from workers.devices.interface import Completed, Sensors, program_name
 
 
 class AdbDevice:
@@ -216,4 +216,4 @@ class AdbDevice:
 
 
 def _shown(argv: Sequence[str]) -> str:
-    return PurePosixPath(argv[0]).name[:100]
+    return program_name(argv)[:100]
