@@ -163,7 +163,8 @@ class Attempt:
             case _ if status == _OTHER_BOOT:
                 return DeviceError("rebooted", f"adb:{serial} rebooted while {shown} ran")
             case _ if status == _NOT_STARTED:
-                return DeviceError("disconnected", f"adb:{serial} was disconnected before {shown} was started")
+                # Not a failure of the job: it has not begun.
+                return DeviceError("offline", f"adb:{serial} was disconnected before {shown} was started")
             case _ if status == _NO_END:
                 return DeviceError("no_exit_code", f"adb:{serial}: {shown} ended without an exit code")
         done = Completed(exit_code=status, stdout=b"", stderr=bytes(output.stderr))

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.errors import DeviceError
+from sweeps.errors import ABSENT_KINDS, DeviceError
 from tests.conformance.test_devices import (  # noqa: F401  # the same checks, on this device
     home,
     outside,
@@ -47,10 +47,12 @@ from tests.workers.phone_sweep import (
     sizes,
     tidied_up,
 )
+from workers.devices.adb.attempt import Attempt
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.discovery import attached
 from workers.devices.adb.facts import parse_battery, parse_properties
 from workers.devices.adb.host import AdbHost, parse_devices, problem
+from workers.devices.adb.wire import Deadline
 from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.measure.fixed_performance import FixedPerformance
 
@@ -135,6 +137,13 @@ def test_a_phone_plugged_in_again_has_kept_the_report(patient: AdbDevice, phone:
     done = patient.run(["sh", "-c", f"echo half; echo words >&2; {PAUSE}; sleep 1; echo whole; exit 7"], 60)
     slipping.join()
     assert (done.exit_code, done.stdout, done.stderr) == (7, b"half\nwhole\n", b"words\n")
+
+
+def test_a_program_that_had_not_begun_when_the_connection_broke_is_no_failure_of_a_job(device: AdbDevice) -> None:
+    attempt = Attempt(device._link, "0123456789abcdef", 1, "echo never", "echo")
+    error = failure(lambda: attempt._report(attempt._collect_script(), Deadline(20), retry_usb=False))
+    assert error.kind in ABSENT_KINDS, "it is waited for, and no attempt is counted"
+    assert error.message == f"adb:{device.serial} was disconnected before echo was started"
 
 
 # Row 2
