@@ -221,7 +221,7 @@ def places_beside(rows: pd.DataFrame) -> list[str]:
                 break
         else:
             clusters.append((index, [place]))
-    texts = {first: ", ".join(dict.fromkeys(sorted(found, key=_number))) for first, found in clusters}
+    texts = {first: ", ".join(dict.fromkeys(sorted(found, key=_rank_order))) for first, found in clusters}
     return [texts.get(index, "") for index in range(len(rows))]
 
 
@@ -238,8 +238,9 @@ def front_keys(rows: pd.DataFrame) -> frozenset[str]:
     return frozenset(keys)
 
 
-def _number(place: str) -> int:
-    return int(place.rstrip("=?"))
+def _rank_order(place: str) -> tuple[int, str]:
+    """Sort key of places: `1` before `1=` before `1?` before `2`."""
+    return int(place.rstrip("=?")), place
 
 
 def _scale(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> alt.Scale:

@@ -157,6 +157,7 @@ def test_ranks_of_points_that_would_cover_each_other_stand_together() -> None:
     ).assign(place=["1=", "1=", "3"])
     assert charts.places_beside(table) == ["1=", "", "3"]
     assert charts.places_beside(table.assign(place=["1", "1?", "3"])) == ["1, 1?", "", "3"]
+    assert charts.places_beside(table.assign(place=["1?", "1", "3"])) == ["1, 1?", "", "3"], "drawn the other way round"
     assert charts.places_beside(table.assign(place=["2", "1", ""])) == ["1, 2", "", ""]
 
 
