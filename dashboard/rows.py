@@ -10,7 +10,7 @@ from sweeps.imported import Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassEntry, ClassRanking
-from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked
+from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import Verdict
 
 _FLOATS = (
@@ -31,7 +31,7 @@ _STATUS_OF_VERDICT: dict[Verdict, str] = {
     "unresolved": "unresolved",
     "disqualified": "disqualified",
 }
-_STATUS_OF_TIE = {"equal": "equal to it", "unresolved": "not told apart", None: "ranked behind"}
+_STATUS_OF_TIE: dict[Tie | None, str] = {"equal": "equal to it", "unresolved": "not told apart", None: "ranked behind"}
 _STATUS_OF_CHECK: dict[Verdict, str] = {"pass": "constraints kept", **_STATUS_OF_VERDICT}
 
 

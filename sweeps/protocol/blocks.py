@@ -95,7 +95,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
     medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in blocks]
     p50 = p50_estimate(medians_ms)
-    exact_ms = median([resolution_ns(block.samples_ns) / 1e6 for block in blocks])
+    resolution_ms = median([resolution_ns(block.samples_ns) / 1e6 for block in blocks])
     last = medians_ms[-3:]
     labels = {label for block in blocks for label in block.labels}
     if len(blocks) == 1:
@@ -110,8 +110,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         rounds=len(blocks),
         samples=pooled.size,
         latency_p50_ms=p50.value,
-        latency_ci_low_ms=None if p50.low is None else min(p50.low, p50.value - exact_ms),
-        latency_ci_high_ms=None if p50.high is None else max(p50.high, p50.value + exact_ms),
+        latency_ci_low_ms=None if p50.low is None else min(p50.low, p50.value - resolution_ms),
+        latency_ci_high_ms=None if p50.high is None else max(p50.high, p50.value + resolution_ms),
         latency_p90_ms=float(np.quantile(pooled, 0.90)) if pooled.size >= P90_FROM_SAMPLES else None,
         latency_p99_ms=float(np.quantile(pooled, 0.99)) if pooled.size >= P99_FROM_SAMPLES else None,
         spread_within=median([mad(block.samples_ns) / median(block.samples_ns) for block in blocks]),

@@ -18,7 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported, in_order
 from sweeps.ranking.backends import backend_figure
@@ -26,7 +26,7 @@ from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
-from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking
+from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking, Tie
 from sweeps.ranking.verdict import (
     INTERVALS,
     VERDICTS,
@@ -203,11 +203,11 @@ def _entry(
     )
 
 
-def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Literal["equal", "unresolved"]]:
+def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:
     """How each row shares the first place, by job key."""
     if first is None:
         return {}
-    found: dict[str, Literal["equal", "unresolved"]] = {row.job_key: "unresolved" for row in first.unresolved}
+    found: dict[str, Tie] = {row.job_key: "unresolved" for row in first.unresolved}
     if first.equal:
         found |= {row.job_key: "equal" for row in (first.winner, *first.equal)}
     return found
@@ -248,7 +248,7 @@ def _candidate(
     row: ResultRow,
     judgement: Judgement,
     *,
-    tie: Literal["equal", "unresolved"] | None,
+    tie: Tie | None,
     ratio_to_winner: Estimate | None,
     settling: Settling | None,
     eliminated: str,

@@ -12,6 +12,10 @@ from sweeps.records import Settled
 from sweeps.results import ComparisonConditions
 from sweeps.stats import Estimate
 
+Tie = Literal["equal", "unresolved"]
+"""How a candidate shares the first place. `equal`: shown to be within 2 % of the best. `unresolved`: neither told apart
+from the best nor shown to be equal."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
@@ -34,9 +38,8 @@ class Candidate:
     verdict: Verdict
     why: str
     """Empty if it passes."""
-    tie: Literal["equal", "unresolved"] | None = None
-    """How it shares the first place. `equal`: shown to be within 2 % of the best; also for a winner with equals.
-    `unresolved`: neither told apart from the best nor shown to be equal."""
+    tie: Tie | None = None
+    """The winner is `equal` if others are equal to it, and otherwise has none."""
     ratio_to_winner: Estimate | None = None
     """Latency (p50) divided by the winner's, paired by round; for every objective."""
     settling: Settling | None = None

@@ -13,6 +13,7 @@ from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
+from sweeps.protocol.spent import spent
 from sweeps.protocol.stopping import full_seconds
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled, Skipped, Timing
 from sweeps.results import ResultRow
@@ -127,7 +128,7 @@ def cut(text: str, length: int) -> str:
 def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Sequence[Block]) -> dict[str, Any]:
     about: dict[str, Any] = {"outcome": "measured", "trust": ()}
     if timing is not None and blocks:
-        last = blocks[-1]
+        last, cost = blocks[-1], spent(blocks)
         about |= {
             "exec_context": last.conditions.exec_context,
             "runtime_version": last.runtime_version,
@@ -139,9 +140,9 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "gate": gate_of(blocks),
             "fixed_performance": fixed_performance_of(blocks),
             "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
-            "timed_seconds": round(sum(sum(block.samples_ns) for block in blocks) / 1e9, 3),
+            "timed_seconds": round(cost.timed_s, 3),
             "full_seconds": round(full_seconds(blocks), 3),
-            "waited_seconds": round(sum(block.conditions.waited_seconds for block in blocks), 3),
+            "waited_seconds": round(cost.waiting_s, 3),
             "rounds": timing.rounds,
             "samples": timing.samples,
         }

@@ -21,7 +21,7 @@ from sweeps.manifest import TensorSpec
 from sweeps.variant import Variant
 from tests.workers.runtimes.conftest import inputs_of
 from tests.workers.runtimes.nets import Keeps
-from tests.workers.runtimes.runs import RUNNER, asking_for, evaluating
+from tests.workers.runtimes.runs import RUNNER, asking_for, evaluating, request_of
 from workers.cores import clusters
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
@@ -144,18 +144,6 @@ def artifact(mobilenet: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture(scope="module")
 def nnapi() -> str:
     return references.library("nnapi")
-
-
-def request_of(file: Path, *shape: int) -> RunRequest:
-    return RunRequest(
-        model=str(file),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=shape or (2, 3, 4, 4),
-        memory_format="contiguous_format",
-    )
 
 
 def saved(folder: Path, module: torch.nn.Module, form: Format = "pt", *shape: int) -> RunRequest:

@@ -15,7 +15,7 @@ from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.runtimes.conftest import inputs_of
-from tests.workers.runtimes.runs import answers, asking_for, evaluating
+from tests.workers.runtimes.runs import answers, asking_for, evaluating, request_of
 from tests.workers.runtimes.runs import run as run_in_python
 from tests.workers.runtimes.test_skew import plain, rewritten
 from workers.models.package import BuildInputs, Logits
@@ -160,24 +160,12 @@ def test_a_flag_that_the_tool_does_not_know_is_named_and_vulkan_is_one_that_it_k
     assert "vulkan" in refusal(known).message.lower()
 
 
-def asked(file: Path, *shape: int) -> RunRequest:
-    return RunRequest(
-        model=str(file),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=shape,
-        memory_format="contiguous_format",
-    )
-
-
 @pytest.mark.parametrize("form", ["pt", "ptl"])
 def test_an_operator_that_fails_is_told_in_its_own_words(tmp_path: Path, form: Format) -> None:
     with build_state("none"):
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4)).eval()
         file = save(script(model), tmp_path, form).file
-    found = ended(TOOL.command(asked(file, 1, 3, 5, 5), str(speed_benchmark(form))))
+    found = ended(TOOL.command(request_of(file, 1, 3, 5, 5), str(speed_benchmark(form))))
     assert found.returncode == -6
     told = refusal(found)
     assert told.kind == "run_failed"
@@ -196,7 +184,7 @@ class Tells(torch.nn.Module):
 def test_a_float_input_is_contiguous_whatever_layout_is_asked_for(tmp_path: Path) -> None:
     with build_state("none"):
         file = save(script(Tells()), tmp_path, "pt").file
-    request = replace(asked(file, 1, 3, 4, 4), memory_format="channels_last")
+    request = replace(request_of(file, 1, 3, 4, 4), memory_format="channels_last")
     argv = TOOL.command(request, str(speed_benchmark("pt")))
     assert "--input_memory_format=channels_last" in argv
     assert refusal(ended(argv)).message == "AssertionError: given channels_last: False"
@@ -210,7 +198,7 @@ def test_openmp_has_the_threads_of_its_variable_and_not_of_the_flag(
         file = save(script(torch.nn.ReLU()), tmp_path, "pt").file
     program = str(speed_benchmark("pt"))
     # Large enough to be split among threads; it never ends by itself.
-    request = replace(asked(file, 1, 1, 512, 512), iterations=10**9)
+    request = replace(request_of(file, 1, 1, 512, 512), iterations=10**9)
     assert threads_in_main_runs(TOOL.command(request, program)) == 1
     more = TOOL.command(replace(request, threads=4), program)
     one = [word.replace("OMP_NUM_THREADS=4", "OMP_NUM_THREADS=1") for word in more]
@@ -265,7 +253,7 @@ def test_an_artifact_that_is_newer_than_the_tool_is_told(
 ) -> None:
     with build_state("none"):
         newer = rewritten(plain(tmp_path, form), tmp_path / f"newer.{form}", edits)
-    told = refusal(ended(TOOL.command(asked(newer, 1, 3, 4, 4), str(speed_benchmark(form)))))
+    told = refusal(ended(TOOL.command(request_of(newer, 1, 3, 4, 4), str(speed_benchmark(form)))))
     assert told.kind == "runtime_skew"
     assert told.message.startswith(message)
     assert "no newer than the runtime" in told.message

@@ -36,6 +36,19 @@ def asking_for(manifest: Manifest, folder: Path) -> RunRequest:
     )
 
 
+def request_of(file: Path, *shape: int) -> RunRequest:
+    """Any file as an fp32 artifact for the CPU, without timing; its input is (2, 3, 4, 4) unless said otherwise."""
+    return RunRequest(
+        model=str(file),
+        backend="cpu",
+        engine="none",
+        threads=1,
+        cpus="all",
+        input_shape=shape or (2, 3, 4, 4),
+        memory_format="contiguous_format",
+    )
+
+
 def run(request: RunRequest) -> RunReport:
     ended = subprocess.run(TorchScript().command(request), capture_output=True, check=False)
     report = parse(ended.stdout)

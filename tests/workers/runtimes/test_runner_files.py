@@ -13,9 +13,9 @@ import torch
 from sweeps.manifest import TensorSpec
 from tests.workers.runtimes import runs
 from tests.workers.runtimes.forked_runs import refusal, refused, run
-from tests.workers.runtimes.runs import RUNNER, answers, evaluating
+from tests.workers.runtimes.runs import RUNNER, answers, evaluating, request_of
 from workers.models.eager import load_eager
-from workers.runtimes.interface import BuildInputs, RunRequest
+from workers.runtimes.interface import BuildInputs
 from workers.runtimes.torchscript.capture import script
 from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.save import Format, bundle, save
@@ -28,18 +28,6 @@ FORMATS: tuple[Format, ...] = ("pt", "ptl")
 def state() -> Iterator[None]:
     with build_state("qnnpack"):
         yield
-
-
-def request_of(file: Path, *shape: int) -> RunRequest:
-    return RunRequest(
-        model=str(file),
-        backend="cpu",
-        engine="none",
-        threads=1,
-        cpus="all",
-        input_shape=shape,
-        memory_format="contiguous_format",
-    )
 
 
 @pytest.mark.parametrize("form", FORMATS)
