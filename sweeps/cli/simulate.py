@@ -179,12 +179,13 @@ def _figures(method: Method, sweeps: Sequence[SimulatedSweep]) -> Figures:
 
 
 def _phone(name: str) -> Phone:
-    if name not in known.PHONES:
+    phones = known.PHONES | known.NOISE_FORMS
+    if name not in phones:
         raise SpecError(
-            f"there is no simulated phone called {name!r}{did_you_mean(name, known.PHONES)}",
-            f"use one of: {', '.join(known.PHONES)}",
+            f"there is no simulated phone called {name!r}{did_you_mean(name, phones)}",
+            f"use one of: {', '.join(phones)}",
         )
-    return known.PHONES[name]
+    return phones[name]
 
 
 def _of_sweep(spec: SweepSpec) -> Method:
@@ -254,6 +255,8 @@ def _block(protocol: Protocol) -> str:
 
 def _about_phone(phone: Phone) -> str:
     words = [f"samples vary by {100 * phone.sample_cv:g} %", f"processes by {100 * phone.process_cv:g} %"]
+    if phone.wild_share:
+        words.append(f"those of {100 * phone.wild_share:g} % of variants {phone.wild_factor:g} times as much")
     if phone.ar1:
         words.append(f"neighbouring samples correlate by {phone.ar1:g}")
     if phone.tail_degrees is not None:

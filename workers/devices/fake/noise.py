@@ -1,6 +1,7 @@
 """The noise of a simulated phone, as factors on the latency of samples and processes. Pure."""
 
 import math
+import zlib
 from functools import lru_cache
 from typing import Final
 
@@ -49,6 +50,13 @@ def sample_factors(
         spikes = np.flatnonzero(random.random(count) < phone.spike_share)
         factors[spikes] *= random.uniform(*phone.spike_slower, spikes.size)
     return factors
+
+
+def spread_factor(phone: Phone, true_ms: float) -> float:
+    """How many times as much as usual the processes of the variant with this true latency differ. The latency alone
+    decides it, by which a simulation tells its variants apart: two of the same latency have the same spread."""
+    wild = zlib.crc32(repr(true_ms).encode()) < phone.wild_share * 2**32
+    return phone.wild_factor if wild else 1.0
 
 
 def past_weights(ar1: float) -> NDArray[np.float64]:

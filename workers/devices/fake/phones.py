@@ -1,6 +1,7 @@
-"""Parameters of simulated phones: heat, noise, the scheduler. Named sets, from cool to hot."""
+"""Parameters of simulated phones: heat, noise, the scheduler. Named sets, from cool to hot, and forms of noise."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,10 @@ class Phone:
     """A spike's factor is uniform between these."""
     process_cv: float = 0.004
     """Spread between processes of the same artifact."""
+    wild_share: float = 0.0
+    """Share of variants whose processes differ more: ..."""
+    wild_factor: float = 1.0
+    """... their spread (of the logarithms) is so many times the others'."""
     little_share: float = 0.0
     """Share of processes that the scheduler leaves on the little cores ..."""
     little_slower: float = 1.0
@@ -107,3 +112,39 @@ PHONES: dict[str, Phone] = {
         ),
     )
 }
+
+_FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    # name: what it has when methods are tuned, and when they are judged
+    "processes_low": ({"process_cv": 0.008}, {"process_cv": 0.005}),
+    "processes_middle": ({"process_cv": 0.015}, {"process_cv": 0.02}),
+    "processes_high": ({"process_cv": 0.03}, {"process_cv": 0.04}),
+    "ar1_low": ({"sample_cv": 0.06, "ar1": 0.3}, {"sample_cv": 0.05, "ar1": 0.2}),
+    "ar1_high": ({"sample_cv": 0.06, "ar1": 0.7}, {"sample_cv": 0.05, "ar1": 0.8}),
+    "heavy_tails": ({"sample_cv": 0.04, "tail_degrees": 3.0}, {"sample_cv": 0.05, "tail_degrees": 2.5}),
+    "two_states": (
+        {"daemon_every_s": 60.0, "daemon_s": 30.0, "daemon_slower": 1.2},
+        {"daemon_every_s": 40.0, "daemon_s": 25.0, "daemon_slower": 1.3},
+    ),
+    "drift": (
+        {"heating_c_per_s": 0.1, "drift_per_c": 0.004},
+        {"heating_c_per_s": 0.125, "drift_per_c": 0.003},
+    ),
+    "bursts": (
+        {"daemon_every_s": 15.0, "daemon_s": 1.0, "daemon_slower": 2.5},
+        {"daemon_every_s": 10.0, "daemon_s": 1.5, "daemon_slower": 2.0},
+    ),
+    "unequal": (
+        {"process_cv": 0.012, "wild_share": 0.2, "wild_factor": 3.0},
+        {"process_cv": 0.01, "wild_share": 0.3, "wild_factor": 5.0},
+    ),
+}
+
+_PLAIN_NOISE = replace(_BASE, sample_cv=0.03, process_cv=0.01)
+
+NOISE_FORMS: dict[str, Phone] = {
+    f"{purpose}_{form}": replace(_PLAIN_NOISE, name=f"{purpose}_{form}", **parameters[place])
+    for place, purpose in enumerate(("tune", "judge"))
+    for form, parameters in _FORMS.items()
+}
+"""Cool phones with one form of noise each, twice: a method that is tuned on `tune_*` is judged by `judge_*`, which has
+other parameters. They are for simulations only: no device `fake:NAME` has them."""

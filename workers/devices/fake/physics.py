@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of
+from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of, spread_factor
 from workers.devices.fake.phones import Phone
 
 _DEGREES_PER_STATUS = 3.0
@@ -143,7 +143,7 @@ class SimulatedPhone:
         phone = self.phone
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
         self._pass(phone.start_s + phone.load_s, busy=True)
-        base_s = true_ms * 1e-3 * self._pace() * self._process()
+        base_s = true_ms * 1e-3 * self._pace() * self._process(spread_factor(self.phone, true_ms))
 
         count = 9 + max(warmup_iterations, math.ceil(warmup_seconds / base_s))
         count += min(max(iterations, math.ceil(min_seconds / base_s)), math.ceil(max_seconds / base_s))
@@ -221,9 +221,9 @@ class SimulatedPhone:
         wakes_s = self._awake_s[1] + self._random.exponential(self.phone.daemon_every_s)
         self._awake_s = (wakes_s, wakes_s + self._random.exponential(self.phone.daemon_s))
 
-    def _process(self) -> float:
-        """Draw the factor of one process."""
-        factor = math.exp(self._process_sigma * self._random.standard_normal())
+    def _process(self, spread: float = 1.0) -> float:
+        """Draw the factor of one process. `spread`: how many times as far as usual it may lie from 1."""
+        factor = math.exp(spread * self._process_sigma * self._random.standard_normal())
         if self.phone.little_share and self._random.random() < self.phone.little_share:
             factor *= self.phone.little_slower
         return factor
