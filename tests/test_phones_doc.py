@@ -14,7 +14,7 @@ PAGE = (ROOT / "infra" / "phones.md").read_text(encoding="utf-8")
 NATIVE = sorted((ROOT / "workers" / "native").glob("runner*"))
 # What runs on the way from a sweep file to a phone and back; what only builds, simulates or serves a host is left out.
 _ELSEWHERE = {"artifacts", "demo_training", "doctor", "inline", "simulation", "support"}
-_TORCHSCRIPT = ("native_runner", "printed_tensor", "programs", "report", "speed_benchmark*")
+_TORCHSCRIPT = ("batch_report", "native_runner", "printed_tensor", "programs", "report", "speed_benchmark*")
 SOURCES = sorted(
     {
         *(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sweeps.batches import BatchItem
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
 from sweeps.protocol.clock import figure_ns, is_coarse, resolution_ns
@@ -33,9 +34,14 @@ P99_FROM_SAMPLES = 662
 
 
 def block_labels(
-    block: Block, requested_backend: str, requested_engine: str, protocol: Protocol, *, threads_known: bool = True
+    block: Block | BatchItem,
+    requested_backend: str,
+    requested_engine: str,
+    protocol: Protocol,
+    *,
+    threads_known: bool = True,
 ) -> tuple[str, ...]:
-    """The trust labels of one block, in the order of `TRUST`.
+    """The trust labels of one block or item of a batch, in the order of `TRUST`.
 
     `requested_engine` is `none` if nothing is quantized: then any engine is accepted. `threads_known`: whether the
     runner reports the number of its threads.

@@ -145,8 +145,9 @@ class _RayLane:
                 actor_class: Any = _DeviceActor
                 placed = actor_class.options(resources={_resource(self._facts.device_id): 1})
                 self._actor = placed.remote(self._facts)
-            if not ray.get(self._actor.has.remote(request.job.build_key), timeout=_PLACED_S):
-                self._send(request.job)
+            for job in request.jobs:
+                if not ray.get(self._actor.has.remote(job.build_key), timeout=_PLACED_S):
+                    self._send(job)
             # Value by value: Ray resolves no reference that is inside of something else.
             values = {field.name: self._shared(getattr(request, field.name)) for field in fields(request)}
             answer: AnswerT | Failed = ray.get(self._actor.ask.remote(type(request), **values))

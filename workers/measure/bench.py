@@ -29,7 +29,7 @@ AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Request(ABC, Generic[AnswerT_co]):
-    """A request to a device for one job: a value that passes through executor and lane to a bench.
+    """A request to a device for one job, or for several: a value that passes through executor and lane to a bench.
 
     A subclass defines one operation: its fields are the inputs, `answer` does the work.
     """
@@ -37,6 +37,11 @@ class Request(ABC, Generic[AnswerT_co]):
     job: Job
     stage: ClassVar[Stage]
     """The job's stage to which a failure belongs."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs whose artifacts it needs on the device's host. A request for several jobs has the first as `job`."""
+        return (self.job,)
 
     @abstractmethod
     def answer(self, bench: "Bench") -> AnswerT_co | Failed:

@@ -1,8 +1,14 @@
 """Runs a runner process on a device: returns its report, or the reason why there is none."""
 
+from collections.abc import Sequence
+
 from sweeps.errors import RunnerError
 from workers.devices.interface import Completed, Device
-from workers.runtimes.interface import RunReport, RunRequest, Runtime
+from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, RunRequest, Runtime
+
+_SIGALRM = 14
+"""On every Linux, so also on phones."""
+_ENDED_EARLY = ("no_report", "truncated")
 
 
 def report(
@@ -15,10 +21,42 @@ def report(
             # A runner that knows what went wrong says so before it ends.
             runtime.parse(completed.stdout)
         except RunnerError as error:
-            if error.kind not in ("no_report", "truncated"):
+            if error.kind not in _ENDED_EARLY:
                 raise
         raise death(completed)
     return completed, runtime.parse(completed.stdout)
+
+
+def batch(
+    device: Device,
+    runtime: BatchRuntime,
+    argv: Sequence[str],
+    artifacts: Sequence[str],
+    deadline_s: float,
+) -> list[BatchOutcome]:
+    """One process of a batch: `argv` as of `batch_command`, the outcomes as of `parse_batch`.
+
+    The item at which the process ended gets the reason for that. After `deadline_s` nothing is known of any item.
+    Raises `DeviceError`.
+    """
+    completed = device.run(argv, deadline_s)
+    try:
+        outcomes = runtime.parse_batch(completed.stdout, artifacts)
+    except RunnerError as error:
+        if completed.exit_code != 0 and error.kind in _ENDED_EARLY:
+            raise death(completed) from error
+        raise
+    if completed.exit_code == 0:
+        return outcomes
+    return [
+        _item_death(completed) if isinstance(one, RunnerError) and one.kind in _ENDED_EARLY else one for one in outcomes
+    ]
+
+
+def _item_death(completed: Completed) -> RunnerError:
+    if completed.exit_code in (-_SIGALRM, 128 + _SIGALRM):
+        return RunnerError("timeout", "this item of a batch took too long, and the runner was ended")
+    return death(completed)
 
 
 def death(completed: Completed) -> RunnerError:

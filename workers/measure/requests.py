@@ -1,9 +1,10 @@
 """The requests to a device for one job: get ready, time one block, evaluate the images."""
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from sweeps.errors import BuildError, DeviceError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Gate, Protocol
-from sweeps.records import Block, Failed, Job, Stage
+from sweeps.records import Block, Conditions, Failed, Job, Stage
 from workers.devices.interface import Completed
 from workers.measure.bench import Bench, Request
 from workers.measure.conditions import conditions_around
@@ -22,13 +23,15 @@ from workers.runtimes import registry
 from workers.runtimes.interface import RunReport, RunRequest
 
 # Starting Python and torch on a slow, busy machine, and loading a large model.
-_START_DEADLINE_S = 120.0
+START_DEADLINE_S = 120.0
 _SECONDS_PER_IMAGE_DEADLINE = 5.0
 # Two clocks are compared, and a runner rounds.
 _CLOCK_SLACK = 1.01
 _CLOCK_SLACK_S = 0.05
 # The runner contract's name for what a manifest calls by torch's name.
 _INPUT_TYPES = {"float32": "float"}
+
+WorkT = TypeVar("WorkT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +64,14 @@ class BlockRequest(Request[Block]):
     stage: ClassVar[Stage] = "run"
 
     def answer(self, bench: Bench) -> Block:
-        job, protocol, device = self.job, self.protocol, bench.device
+        job, protocol = self.job, self.protocol
         manifest, model = _timed_model(bench, job)
         request = timed_request(job, manifest, model, protocol)
-        before = self.readiness.sensors
-        with bench.fixed_performance(protocol.fixed_performance) as fixed:
-            if fixed.on:
-                # The mode changes the device's clocks.
-                before = replace(before, cpu_mhz=device.sensors(load=False).cpu_mhz)
-            started_s = device.now_s()
-            completed, report = self._timed(bench, request)
-            seconds = device.now_s() - started_s
-            after = device.sensors(load=False)
-        _check_clocks(report, seconds)
-        conditions = replace(
-            conditions_around(before, after, self.readiness, protocol.gate, seconds * bench.facts.cores),
-            cpus=",".join(map(str, report.cpus_ran)) or job.run.cpus,
-            fixed_performance=fixed.on,
-            exec_context=bench.facts.exec_context,
+        (completed, report), seconds, conditions = observed(
+            bench, protocol, self.readiness, lambda: self._timed(bench, request)
         )
+        check_clocks([report], seconds)
+        conditions = replace(conditions, cpus=cpus_of(report, job))
         block = Block(
             job_key=job.key,
             round=self.round,
@@ -106,7 +98,7 @@ class BlockRequest(Request[Block]):
         return replace(block, labels=labels)
 
     def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
-        deadline_s = _START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
+        deadline_s = START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
         program = bench.program(self.job)
         if program is None or program.tool is None:
             return bench.report(self.job, request, deadline_s)
@@ -136,7 +128,7 @@ class LogitsRequest(Request[Logits]):
         program = bench.program(job)
         if program is not None and program.tool is not None:
             request = _request(job, manifest, "")
-            return bench.stock.logits(program.tool, program.path, manifest, images, request, _START_DEADLINE_S)
+            return bench.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
         inputs = bench.files.images(self.evaluation)
         outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"
         on_device = str(PurePosixPath(inputs).with_name(outputs.name))
@@ -145,7 +137,7 @@ class LogitsRequest(Request[Logits]):
             request = replace(request, reference=registry.get(job.variant.runtime).reference(job.variant.backend))
         count = len(images)
         try:
-            _, report = bench.report(job, request, _START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * count)
+            _, report = bench.report(job, request, START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * count)
             device.pull(on_device, outputs)
             values = np.fromfile(outputs, dtype="<f4")
         finally:
@@ -180,14 +172,44 @@ def _timed_model(bench: Bench, job: Job) -> tuple[Manifest, str]:
     return manifest, bench.stock.timed_model(program.tool, manifest, _request(job, manifest, model))
 
 
-def _check_clocks(report: RunReport, seconds: float) -> None:
-    """`seconds`: duration of the whole block on the device's clock. Raises `RunnerError`."""
+def observed(
+    bench: Bench, protocol: Protocol, readiness: Readiness, work: Callable[[], WorkT]
+) -> tuple[WorkT, float, Conditions]:
+    """The result of `work` on the device, its seconds on the device's clock, and the conditions around it."""
+    device, before = bench.device, readiness.sensors
+    with bench.fixed_performance(protocol.fixed_performance) as fixed:
+        if fixed.on:
+            # The mode changes the device's clocks.
+            before = replace(before, cpu_mhz=device.sensors(load=False).cpu_mhz)
+        started_s = device.now_s()
+        result = work()
+        seconds = device.now_s() - started_s
+        after = device.sensors(load=False)
+    conditions = conditions_around(before, after, readiness, protocol.gate, seconds * bench.facts.cores)
+    return (
+        result,
+        seconds,
+        replace(conditions, fixed_performance=fixed.on, exec_context=bench.facts.exec_context),
+    )
+
+
+def check_clocks(reports: Iterable[RunReport], seconds: float) -> None:
+    """`seconds`: duration of the process that made all of them, on the device's clock. Raises `RunnerError`."""
     if not seconds > 0:
         raise RunnerError("clock_went_back", f"by the device's own clock the block took {seconds:.3f} s")
-    once_ns = (report.first_inference_ns or 0) + (report.load_ns or 0)
-    reported_s = (sum(report.samples_ns) + sum(report.warmup_ns) + once_ns) / 1e9
+    reported_s = sum(_reported_ns(report) for report in reports) / 1e9
     if reported_s > seconds * _CLOCK_SLACK + _CLOCK_SLACK_S:
         raise RunnerError("clock_jumped", f"the runner reports {reported_s:.3f} s of work within {seconds:.3f} s")
+
+
+def cpus_of(report: RunReport, job: Job) -> str:
+    """The CPUs that it ran on, by number; the requested ones if the runner does not report them."""
+    return ",".join(map(str, report.cpus_ran)) or job.run.cpus
+
+
+def _reported_ns(report: RunReport) -> int:
+    once_ns = (report.first_inference_ns or 0) + (report.load_ns or 0)
+    return sum(report.samples_ns) + sum(report.warmup_ns) + once_ns
 
 
 def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:

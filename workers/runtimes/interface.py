@@ -3,11 +3,12 @@
 `supports`, `command` and `parse` are pure and fast (no torch import): plans and device hosts use them too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from sweeps.batches import NotReached
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.manifest import EvalSibling, Manifest
@@ -208,4 +209,41 @@ class Runtime(Protocol):
 
     def parse(self, stdout: bytes) -> RunReport:
         """Raises `RunnerError` if the output is not a complete and valid report."""
+        ...
+
+
+BatchOutcome = RunReport | RunnerError | NotReached
+"""Of one item of a batch: its report, the reason why it has none, or nothing because the process ended before it."""
+
+
+@runtime_checkable
+class BatchRuntime(Runtime, Protocol):
+    """A runtime whose programs also time several artifacts in one process, one after the other.
+
+    Whether a runtime has batches is asked with `isinstance`: one without them lacks these methods. A stock tool has
+    none, whatever its runtime. A program that was compiled before there were batches is found out by `parse_batch`.
+    """
+
+    def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
+        """The content of the file that the program reads: the requests in the order in which they are run.
+
+        Raises `ValueError` if there is none, if one does not time, or if their threads or CPUs differ: those are the
+        process's.
+        """
+        ...
+
+    def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
+        """The argument list on the device, where `file` has the content of `batch_file`; `program` as in `command`.
+
+        An item that takes longer than `item_seconds` ends the process by SIGALRM.
+        """
+        ...
+
+    def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
+        """One outcome per item. `artifacts`: the sha256 of each item's file, in lower-case hex.
+
+        If the process ended before the last item, the item at which it ended has the error `no_report` or `truncated`,
+        and those after it are `NotReached`. An artifact with another hash has the error `wrong_artifact`. Raises
+        `RunnerError` if no item was begun: with `no_batches` if the program has none.
+        """
         ...

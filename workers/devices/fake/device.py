@@ -9,6 +9,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -212,8 +213,11 @@ class FakeDevice:
 
     def _runner(self, argv: Sequence[str], deadline_s: float) -> Completed:
         try:
+            items = fake_runner.batch_items(argv)
+            if items is not None:
+                return self._batch(items, deadline_s)
             given = fake_runner.arguments(argv, self._phone.phone.cores)
-            model_ms = self._latency_ms(given.model, given.threads)
+            model_ms = self._latency_ms(_sha256(given.model), given.threads)
         except fake_runner.GiveUp as given_up:
             return Completed(exit_code=fake_runner.ERROR_EXIT, stdout=given_up.report(), stderr=b"")
         if given.eval_inputs is not None:
@@ -232,6 +236,16 @@ class FakeDevice:
         torch = dict(local_facts().runtime_versions).get("torchscript", "none")
         return Completed(exit_code=0, stdout=fake_runner.report(given, block, samples, torch), stderr=b"")
 
+    def _batch(self, items: Sequence[Sequence[str]], deadline_s: float) -> Completed:
+        """Each item is simulated as a process of its own, which costs more time than a batch and has more noise."""
+        reports: list[tuple[str | None, bytes]] = []
+        for words in items:
+            sha256: str | None = None
+            with suppress(fake_runner.GiveUp):  # reported by the run
+                sha256 = _sha256(fake_runner.arguments(words, self._phone.phone.cores).model)
+            reports.append((sha256, self._runner(words, deadline_s).stdout))
+        return Completed(exit_code=0, stdout=fake_runner.batch_report(reports), stderr=b"")
+
     def _evaluate(
         self, argv: Sequence[str], given: argparse.Namespace, model_ms: float, deadline_s: float
     ) -> Completed:
@@ -249,15 +263,18 @@ class FakeDevice:
             )
         return completed
 
-    def _latency_ms(self, model: str, threads: int) -> float:
+    def _latency_ms(self, digest: str, threads: int) -> float:
         """Latency of one inference at the ambient temperature, without noise."""
-        try:
-            with Path(model).open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise fake_runner.GiveUp("no_model", f"there is no file {model}") from error
         if (alone_ms := self._true_ms.get(digest)) is None:
             mixed = hashlib.sha256(f"{self._name}:{digest}".encode()).digest()
             share = ((int.from_bytes(mixed[:8], "big") >> 12) + 0.5) / 2**52
             alone_ms = _MEDIAN_MS * math.exp(NormalDist(0.0, _SIGMA).inv_cdf(share))
         return alone_ms / math.pow(min(threads, self._phone.phone.cores), _THREADS_GAIN)
+
+
+def _sha256(model: str) -> str:
+    try:
+        with Path(model).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise fake_runner.GiveUp("no_model", f"there is no file {model}") from error

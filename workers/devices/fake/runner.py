@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from workers.devices.fake.physics import SimulatedBlock
@@ -11,6 +12,8 @@ from workers.devices.fake.physics import SimulatedBlock
 NAME = "simulated"
 VERSION = "1"
 """Increased with every change that can change a figure."""
+
+BATCH_REVISION = 1
 
 ERROR_EXIT = 3
 
@@ -76,6 +79,34 @@ def report(given: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequenc
             {"event": "end"},
         ]
     )
+
+
+def batch_items(argv: Sequence[str]) -> list[list[str]] | None:
+    """The arguments of each item of a batch, in its order; `None` if these are the arguments of one run.
+
+    Raises `GiveUp`.
+    """
+    parser = _Parser(allow_abbrev=False, add_help=False)
+    parser.add_argument("--batch")
+    given, _ = parser.parse_known_args(argv)
+    if given.batch is None:
+        return None
+    try:
+        items = [json.loads(line) for line in Path(given.batch).read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise GiveUp("bad_batch", f"{given.batch} cannot be read: {error}") from error
+    if not items or not all(isinstance(item, list) and all(isinstance(word, str) for word in item) for item in items):
+        raise GiveUp("bad_batch", f"{given.batch} has no arguments")
+    return items
+
+
+def batch_report(reports: Sequence[tuple[str | None, bytes]]) -> bytes:
+    """The report of a batch, from the sha256 of each item's artifact, if it is there, and the item's own report."""
+    parts = [_lines([{"event": "batch", "revision": BATCH_REVISION, "items": len(reports)}])]
+    for number, (sha256, told) in enumerate(reports):
+        artifact = [] if sha256 is None else [{"event": "artifact", "sha256": sha256}]
+        parts += [_lines([{"event": "item", "number": number}, *artifact]), told]
+    return b"".join([*parts, _lines([{"event": "batch_end"}])])
 
 
 def _cpus(asked: str, cores: int) -> list[int]:

@@ -19,7 +19,7 @@ _OTHER_BENCHMARKS = re.compile(
 def is_runner(argv: Sequence[str]) -> bool:
     """Whether this command line starts a runner of EdgeSweep."""
     # Other projects also have programs called `runner`.
-    if argv and _OUR_PROGRAM.fullmatch(PurePosixPath(argv[0]).name) and "--model" in argv:
+    if argv and _OUR_PROGRAM.fullmatch(PurePosixPath(argv[0]).name) and {"--model", "--batch"} & {*argv}:
         return True
     return any(flag == "-m" and _OUR_MODULE.fullmatch(module) for flag, module in pairwise(argv))
 

@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from workers.runtimes.torchscript.runner.batch import main
 from workers.runtimes.torchscript.runner.events import GiveUp
 from workers.runtimes.torchscript.runner.load import main_message
-from workers.runtimes.torchscript.runner.main import Load, Program, main
+from workers.runtimes.torchscript.runner.main import Load, Program
 
 NAME = "python-eager"
 VERSION = "1"

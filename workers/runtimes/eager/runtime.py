@@ -1,5 +1,6 @@
 """PyTorch eager in Python: the cost of a model before any optimisation. Torch-free except for `build`."""
 
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
-from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
 
 BUILDER_VERSION = "1"
@@ -104,8 +105,21 @@ class Eager:
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """The argument list of PyTorch Mobile's runner, but with the module `workers.runtimes.eager.runner`."""
-        interpreter, run, _, *arguments = TorchScript().command(request)
-        return [interpreter, run, "workers.runtimes.eager.runner", *arguments]
+        return _own_module(TorchScript().command(request))
 
     def parse(self, stdout: bytes) -> RunReport:
         return TorchScript().parse(stdout)
+
+    def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
+        return TorchScript().batch_file(requests)
+
+    def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
+        return _own_module(TorchScript().batch_command(file, item_seconds))
+
+    def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
+        return TorchScript().parse_batch(stdout, artifacts)
+
+
+def _own_module(argv: list[str]) -> list[str]:
+    interpreter, run, _, *arguments = argv
+    return [interpreter, run, "workers.runtimes.eager.runner", *arguments]

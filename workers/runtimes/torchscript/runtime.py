@@ -1,6 +1,8 @@
 """PyTorch Mobile: builds TorchScript for phones, and runs it with the Python runner. Torch-free except for `build`."""
 
+import json
 import sys
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -9,8 +11,8 @@ from sweeps.errors import EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
-from workers.runtimes.interface import Program, RunnerIdentity, RunReport, RunRequest
-from workers.runtimes.torchscript import programs, references, report
+from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.torchscript import batch_report, programs, references, report
 from workers.runtimes.torchscript.runner.main import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against
 
@@ -63,22 +65,47 @@ class TorchScript:
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """Of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same arguments."""
-        argv = [sys.executable, "-m", "workers.runtimes.torchscript.runner"] if program is None else [program]
-        argv += ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
-        argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]
-        argv += ["--iter", str(request.iterations)]
-        argv += ["--min-seconds", repr(request.min_seconds), "--max-seconds", repr(request.max_seconds)]
-        argv += ["--threads", str(request.threads), "--cpus", request.cpus]
-        argv += ["--input-dims", ",".join(map(str, request.input_shape)), "--input-type", request.input_dtype]
-        if request.input_scale is not None and request.input_zero_point is not None:
-            argv += ["--input-scale", repr(request.input_scale), "--input-zero-point", str(request.input_zero_point)]
-        argv += ["--memory-format", request.memory_format, "--reuse-input", str(int(request.reuse_input))]
-        if request.eval_inputs is not None and request.eval_outputs is not None:
-            argv += ["--eval-inputs", request.eval_inputs, "--eval-outputs", request.eval_outputs]
-        if request.reference is not None:
-            argv += ["--reference", request.reference]
-        argv += ["--exact-int8"] * request.exact_int8
-        return argv
+        return _program(program) + _arguments(request)
 
     def parse(self, stdout: bytes) -> RunReport:
         return report.parse(stdout)
+
+    def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
+        """A JSON array of strings on each line: the arguments of one request. See `BatchRuntime.batch_file`."""
+        if not requests:
+            raise ValueError("a batch has at least one request")
+        if any(one.eval_inputs is not None for one in requests):
+            raise ValueError("a batch only times")
+        if len({(one.threads, one.cpus) for one in requests}) > 1:
+            raise ValueError("threads and CPUs are those of the process: all requests of a batch ask for the same")
+        lines = (json.dumps(_arguments(one), ensure_ascii=False) for one in requests)
+        # Names of files need not be UTF-8.
+        return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+    def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
+        return [*_program(program), "--batch", file, "--item-seconds", repr(item_seconds)]
+
+    def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
+        return batch_report.parse(stdout, artifacts)
+
+
+def _program(program: str | None) -> list[str]:
+    return [sys.executable, "-m", "workers.runtimes.torchscript.runner"] if program is None else [program]
+
+
+def _arguments(request: RunRequest) -> list[str]:
+    argv = ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
+    argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]
+    argv += ["--iter", str(request.iterations)]
+    argv += ["--min-seconds", repr(request.min_seconds), "--max-seconds", repr(request.max_seconds)]
+    argv += ["--threads", str(request.threads), "--cpus", request.cpus]
+    argv += ["--input-dims", ",".join(map(str, request.input_shape)), "--input-type", request.input_dtype]
+    if request.input_scale is not None and request.input_zero_point is not None:
+        argv += ["--input-scale", repr(request.input_scale), "--input-zero-point", str(request.input_zero_point)]
+    argv += ["--memory-format", request.memory_format, "--reuse-input", str(int(request.reuse_input))]
+    if request.eval_inputs is not None and request.eval_outputs is not None:
+        argv += ["--eval-inputs", request.eval_inputs, "--eval-outputs", request.eval_outputs]
+    if request.reference is not None:
+        argv += ["--reference", request.reference]
+    argv += ["--exact-int8"] * request.exact_int8
+    return argv

@@ -7,7 +7,7 @@ import pytest
 from sweeps.spec import catalog
 from workers.devices.linux.competing import benchmark_name, is_runner
 from workers.runtimes import registry
-from workers.runtimes.interface import RunRequest
+from workers.runtimes.interface import BatchRuntime, RunRequest
 from workers.runtimes.torchscript.programs import RUNNERS
 
 REQUEST = RunRequest(
@@ -24,7 +24,10 @@ REQUEST = RunRequest(
 @pytest.mark.parametrize("file", [*RUNNERS.values(), "edgesweep_runner"])
 def test_our_program_is_one_under_the_name_that_it_is_brought_with(file: str) -> None:
     program = f"/data/local/tmp/edgesweep/run/{file}-{'0f' * 8}"
-    assert is_runner(registry.get("torchscript").command(REQUEST, program))
+    runtime = registry.get("torchscript")
+    assert is_runner(runtime.command(REQUEST, program))
+    assert isinstance(runtime, BatchRuntime)
+    assert is_runner(runtime.batch_command("batch.jsonl", 60.0, program))
 
 
 @pytest.mark.parametrize("name", sorted(catalog.runtimes()))

@@ -2,6 +2,6 @@
 
 import sys
 
-from workers.runtimes.torchscript.runner.main import main
+from workers.runtimes.torchscript.runner.batch import main
 
 sys.exit(main())

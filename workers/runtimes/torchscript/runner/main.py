@@ -9,7 +9,8 @@ without numpy.
 
 With `--reference LIB` a library replaces a backend that this machine does not have. Its output is valid, its time is
 not, so it needs `--eval-inputs`. The same holds for `--exact-int8`, which replaces an engine that saturates on this
-machine but not on the device. `--nnapi-devices` lists accelerators instead of running a model.
+machine but not on the device. `--nnapi-devices` lists accelerators instead of running a model. `--batch` times
+several artifacts in one process: see `batch`, whose `main` is the program's.
 """
 
 import argparse
@@ -52,30 +53,47 @@ class Program(NamedTuple):
     """Does the work before loading that must not count as load time. Raises `GiveUp`."""
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
+    """Raises `GiveUp` for what it does not understand."""
+
     def error(self, message: str) -> NoReturn:
         raise GiveUp("bad_arguments", message)
 
 
 def main(argv: list[str] | None = None, program: Program | None = None) -> int:
     """Run once; by default as PyTorch Mobile's runner. Returns the exit code."""
-    # TorchScript's print() writes to the C stdout, so the report gets its own descriptor.
+    report = own_report()
+    return ended(report, lambda: _run(arguments(argv), program or pytorch_mobile(), report))
+
+
+def pytorch_mobile() -> Program:
+    return Program(NAME, VERSION, _opened)
+
+
+def own_report() -> IO[str]:
+    """TorchScript's print() writes to the C stdout, so the report gets its own descriptor."""
     report = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    return report
+
+
+def ended(report: IO[str], work: Callable[[], None], last: str = "end") -> int:
+    """Do the work, and report how it ended: the event `last` or an `error`. Returns the exit code."""
     try:
-        _run(_arguments(argv), program or Program(NAME, VERSION, _opened), report)
+        work()
     except GiveUp as given:
         tell(report, "error", kind=given.kind, message=given.message)
         return ERROR_EXIT
     except MemoryError:
         tell(report, "error", kind="out_of_memory", message="the process may not allocate more memory")
         return ERROR_EXIT
-    tell(report, "end")
+    tell(report, last)
     return 0
 
 
-def _arguments(argv: list[str] | None) -> argparse.Namespace:
-    parser = _Parser(prog="runner", description=__doc__.partition("\n")[0], allow_abbrev=False)
+def arguments(argv: list[str] | None) -> argparse.Namespace:
+    """Parse and check the arguments of one run. Raises `GiveUp`."""
+    parser = Parser(prog="runner", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--model")
     parser.add_argument("--backend", default="cpu", choices=["cpu", "nnapi", "metal"])
     parser.add_argument("--reference", help="a library that stands in for the backend on a host")
@@ -152,6 +170,16 @@ def _arithmetic(given: argparse.Namespace) -> AbstractContextManager[None]:
 
 
 def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
+    begin(given)
+    tell_start(program, report)
+    if given.nnapi_devices:
+        _list_devices(given, report)
+    else:
+        run_model(given, program, report)
+
+
+def begin(given: argparse.Namespace) -> None:
+    """Set this process's CPUs, memory and threads; once, before anything else. Raises `GiveUp("bad_cpus")`."""
     pin(given.cpus)
     keep_memory()
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(given.threads)
@@ -160,6 +188,11 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     torch.set_num_threads(given.threads)  # XNNPACK's and QNNPACK's pool as well
     torch.set_num_interop_threads(1)
     torch._C._set_graph_executor_optimize(False)  # as in speed_benchmark_torch
+
+
+def tell_start(program: Program, report: IO[str]) -> None:
+    import torch
+
     file_version, bytecode_version = versions_known()
     tell(
         report,
@@ -170,9 +203,12 @@ def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
         file_version_max=file_version,
         bytecode_version_max=bytecode_version,
     )
-    if given.nnapi_devices:
-        _list_devices(given, report)
-        return
+
+
+def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
+    """Load the artifact, and time or evaluate it. Raises `GiveUp`."""
+    import torch
+
     loaded = program.opened(given)
     before = resident_bytes()
     reset_peak()

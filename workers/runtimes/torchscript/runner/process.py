@@ -58,6 +58,14 @@ def keep_memory() -> None:
         mallopt(option, 2**30)
 
 
+def return_memory() -> None:
+    """Give freed memory back to the system, against `keep_memory`: the next artifact of a batch starts without it."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (OSError, AttributeError):
+        return  # not glibc
+
+
 def resident_bytes() -> int | None:
     return _status("VmRSS")
 

@@ -1,0 +1,54 @@
+"""What a batch gives: short blocks of several artifacts in one process, which are no `Block`s and in no `Timing`.
+
+Processes differ by a few percent, whatever runs in them. The items of one batch share their process, so its effect
+cancels in their ratios; it does not average out within the batch.
+"""
+
+from dataclasses import dataclass
+
+from sweeps.records import Conditions, Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchItem:
+    """One artifact's short block in a process that also ran others."""
+
+    job_key: str
+    samples_ns: tuple[int, ...]
+    warmup_ns: tuple[int, ...]
+    """All warm-up iterations after the first inference."""
+    first_inference_ns: int | None
+    """This and `load_ns` depend on what ran before in the same process: not figures to publish."""
+    load_ns: int | None
+    backend_ran: str
+    engine_ran: str
+    threads_ran: int
+    runner: str
+    """Name and version of the program, and the revision of its batches, e.g. `python-torchscript 2 batch 1`."""
+    runtime_version: str
+    artifact_sha256: str
+    """Of the file that the runner loaded, as it reported it; it is the one that was asked for."""
+    conditions: Conditions
+    """Of the whole process: equal for all items of one batch."""
+    labels: tuple[str, ...] = ()
+    """Trust labels found in this item (see `sweeps.trust.TRUST`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotReached:
+    """The process ended before this item, which has neither succeeded nor failed: it can be asked for again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One process that timed several jobs one after the other."""
+
+    outcomes: tuple[BatchItem | Failed | NotReached, ...]
+    """One for each job of the request, in its order, which is the order in which they ran.
+
+    Where the process crashed or hung, the item at which it ended is a `Failed` and those after it are `NotReached`. An
+    item whose runner reported an error is a `Failed` too, but the items after it ran. So whoever asks again for what
+    was not reached leaves out what ended the batch, and gets fewer items each time.
+    """
+    device_seconds: float
+    """Time of the process on the device's clock, with its start, without the wait before it and pushing files."""

@@ -1,0 +1,150 @@
+"""The request to time several jobs in one process of their runner."""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from sweeps.batches import Batch, BatchItem, NotReached
+from sweeps.errors import DeviceError, RunnerError
+from sweeps.manifest import Manifest
+from sweeps.protocol.blocks import block_labels
+from sweeps.protocol.presets import Protocol
+from sweeps.records import Conditions, Failed, Job, Stage
+from workers.measure import processes
+from workers.measure.bench import Bench, Request, failed
+from workers.measure.readiness import Readiness
+from workers.measure.requests import START_DEADLINE_S, check_clocks, cpus_of, observed, timed_request
+from workers.runtimes import registry
+from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, RunRequest
+
+_LOAD_DEADLINE_S = 60.0
+# Everything else, such as a phone that went away, is a failure of the whole batch.
+_OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest(Request[Batch]):
+    """Time `job` and the `others` in this order, in one process, on the device in its last known state.
+
+    Their order is to be drawn anew for each batch. Artifacts that are not on the device are pushed first. All have one
+    runtime, threads and CPUs. A `Failed` as the answer, instead of a `Batch`, is no item's: of the kind `no_batches` if
+    the program on the device times one artifact a process, and `not_possible` if the jobs run in different programs.
+    """
+
+    others: tuple[Job, ...]
+    protocol: Protocol
+    readiness: Readiness
+    stage: ClassVar[Stage] = "run"
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness) -> "BatchRequest":
+        """Raises `ValueError` if there is no job, or if they cannot share a process."""
+        if not jobs:
+            raise ValueError("a batch has at least one job")
+        return cls(jobs[0], tuple(jobs[1:]), protocol, readiness)
+
+    def __post_init__(self) -> None:
+        if len({(one.variant.runtime, one.run.threads, one.run.cpus) for one in self.jobs}) > 1:
+            raise ValueError("the jobs of a batch share a process: one runtime, one number of threads, the same CPUs")
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return (self.job, *self.others)
+
+    def answer(self, bench: Bench) -> Batch:
+        runtime, program = _batches(bench, self.jobs)
+        pushed = [self._pushed(bench, job) for job in self.jobs]
+        there = [one for one in pushed if not isinstance(one, Failed)]
+        outcomes: list[BatchOutcome] = []
+        seconds, conditions = 0.0, Conditions()
+        if there:
+            outcomes, seconds, conditions = self._timed(bench, runtime, program, there)
+            check_clocks([one for one in outcomes if isinstance(one, RunReport)], seconds)
+        rest = iter(outcomes)
+        return Batch(
+            outcomes=tuple(
+                built if isinstance(built, Failed) else self._outcome(job, built[1], next(rest), conditions)
+                for job, built in zip(self.jobs, pushed, strict=True)
+            ),
+            device_seconds=seconds,
+        )
+
+    def _pushed(self, bench: Bench, job: Job) -> tuple[RunRequest, Manifest] | Failed:
+        try:
+            manifest, model = bench.files.artifact(job.build_key)
+        except DeviceError as error:
+            if error.kind not in _OF_ONE_ARTIFACT:
+                raise
+            return failed("push", error)
+        return timed_request(job, manifest, model, self.protocol), manifest
+
+    def _timed(
+        self, bench: Bench, runtime: BatchRuntime, program: str | None, there: Sequence[tuple[RunRequest, Manifest]]
+    ) -> tuple[list[BatchOutcome], float, Conditions]:
+        protocol, device = self.protocol, bench.device
+        item_seconds = _LOAD_DEADLINE_S + 3 * protocol.max_seconds + protocol.warmup_seconds
+        artifacts = [manifest.file_sha256 for _, manifest in there]
+        content = runtime.batch_file([request for request, _ in there])
+        source = bench.folder / f"batch-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
+        try:
+            source.write_bytes(content)
+            file = device.push(source, source.name)
+        finally:
+            source.unlink(missing_ok=True)
+        argv = runtime.batch_command(file, item_seconds, program)
+        deadline_s = START_DEADLINE_S + len(there) * item_seconds
+        try:
+            return observed(
+                bench, protocol, self.readiness, lambda: processes.batch(device, runtime, argv, artifacts, deadline_s)
+            )
+        finally:
+            with suppress(DeviceError, OSError):
+                device.remove(file)
+
+    def _outcome(
+        self, job: Job, manifest: Manifest, outcome: BatchOutcome, conditions: Conditions
+    ) -> BatchItem | Failed | NotReached:
+        match outcome:
+            case RunnerError():
+                return failed(self.stage, outcome)
+            case NotReached():
+                return outcome
+        item = BatchItem(
+            job_key=job.key,
+            samples_ns=outcome.samples_ns,
+            warmup_ns=outcome.warmup_ns,
+            first_inference_ns=outcome.first_inference_ns,
+            load_ns=outcome.load_ns,
+            backend_ran=outcome.backend_ran,
+            engine_ran=outcome.engine_ran,
+            threads_ran=outcome.threads_ran,
+            runner=outcome.runner,
+            runtime_version=outcome.runtime_version,
+            artifact_sha256=manifest.file_sha256,
+            conditions=replace(conditions, cpus=cpus_of(outcome, job)),
+        )
+        try:
+            labels = block_labels(
+                item, job.variant.backend, job.variant.qengine, self.protocol, threads_known=outcome.threads_known
+            )
+        except RunnerError as error:
+            return failed(self.stage, error)
+        return replace(item, labels=labels)
+
+
+def _batches(bench: Bench, jobs: Sequence[Job]) -> tuple[BatchRuntime, str | None]:
+    """The runtime, and the path of its program on the device, `None` for this host's Python. Raises `RunnerError`."""
+    name = jobs[0].variant.runtime
+    programs = {bench.program(job) for job in jobs}
+    if len(programs) > 1:
+        formats = ", ".join(sorted({job.variant.format for job in jobs}))
+        raise RunnerError(
+            "not_possible", f"{bench.facts.name} has different programs for {formats}: a batch is one process"
+        )
+    (program,) = programs
+    runtime = registry.get(name)
+    if not isinstance(runtime, BatchRuntime) or (program is not None and program.tool is not None):
+        raise RunnerError("no_batches", f"{name} on {bench.facts.name} times one artifact a process")
+    return runtime, None if program is None else program.path

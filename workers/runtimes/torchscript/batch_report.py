@@ -1,0 +1,114 @@
+"""Strict parser of a batch's output: for each item a complete and valid report, or the reason why there is none.
+
+The events are those that `runner/batch.py` lists. The lines of an item are the report of a run alone: `report` reads
+them.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from sweeps.batches import NotReached
+from sweeps.errors import RunnerError
+from workers.runtimes.interface import BatchOutcome
+from workers.runtimes.torchscript import report
+
+_MARKS = ("batch", "item", "artifact", "batch_end")
+_MAX_MARK_BYTES = 200
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def parse(stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
+    """See `BatchRuntime.parse_batch`. Of invalid lines, only those of one item are lost, unless they hide an item."""
+    if len(stdout) > report.MAX_BYTES:
+        raise RunnerError("garbled", f"the runner printed {len(stdout)} bytes; at most {report.MAX_BYTES} are read")
+    first, *lines = _lines(stdout)
+    batch = _mark(first)
+    if batch.get("event") != "batch":
+        raise _refusal(stdout)
+    revision = batch.get("revision")
+    if type(revision) is not int or not 0 < revision < 10_000 or batch.get("items") != len(artifacts):
+        raise RunnerError(
+            "garbled", f"the runner began another batch than one of {len(artifacts)} items: {first!r:.99}"
+        )
+    items = _items(lines)
+    if not items:
+        raise RunnerError("truncated", "the batch ended before its first item")
+    outcomes = [_outcome(item, sha256, revision) for item, sha256 in zip(items, artifacts, strict=False)]
+    return [*outcomes, *(NotReached() for _ in artifacts[len(items) :])]
+
+
+def _lines(stdout: bytes) -> list[bytes]:
+    """At least one. Each has its newline, but for a last one that was cut off."""
+    pieces = stdout.split(b"\n")
+    return [piece + b"\n" for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] or len(pieces) == 1 else [])
+
+
+def _mark(line: bytes) -> dict[str, Any]:
+    """The event of a line that marks the parts of a batch; empty for other lines."""
+    if len(line) > _MAX_MARK_BYTES or not line.endswith(b"\n"):
+        return {}
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) and event.get("event") in _MARKS else {}
+
+
+def _refusal(stdout: bytes) -> RunnerError:
+    """Why the runner began no batch."""
+    try:
+        report.parse(stdout)
+    except RunnerError as error:
+        if error.kind == "bad_arguments" and "unrecognized" in error.message and "--batch" in error.message:
+            return RunnerError("no_batches", "this runner was compiled before there were batches")
+        return error
+    return RunnerError("garbled", "the runner's report is invalid: it is that of a run alone")
+
+
+def _items(lines: Sequence[bytes]) -> list[list[bytes]]:
+    """The lines of each item that was begun, without its first. A wrong number ends them: whose lines are they?"""
+    items: list[list[bytes]] = []
+    for line in lines:
+        mark = _mark(line)
+        match mark.get("event"):
+            case "item" if mark.get("number") == len(items) and type(mark.get("number")) is int:
+                items.append([])
+            case "item" | "batch" | "batch_end":
+                break
+            case _ if items and not line.endswith(b"\n") and _has_ended(items[-1]):
+                break  # the first line of the next item was cut off
+            case _ if items:
+                items[-1].append(line)
+            case _:
+                break
+    return items
+
+
+def _has_ended(lines: Sequence[bytes]) -> bool:
+    return bool(lines) and lines[-1].startswith((b'{"event": "end"', b'{"event": "error"'))
+
+
+def _outcome(lines: Sequence[bytes], sha256: str, revision: int) -> BatchOutcome:
+    artifact = _mark(lines[0]) if lines else {}
+    has_artifact = artifact.get("event") == "artifact"
+    try:
+        if has_artifact:
+            _check(artifact.get("sha256"), sha256)
+        found = report.parse(b"".join(lines[1:] if has_artifact else lines))
+    except RunnerError as error:
+        return error
+    if not has_artifact or not found.samples_ns:
+        return RunnerError("garbled", "an item of the batch reports no artifact or no samples")
+    return replace(found, runner=f"{found.runner} batch {revision}")
+
+
+def _check(found: object, asked: str) -> None:
+    if not (isinstance(found, str) and _SHA256.fullmatch(found)):
+        raise RunnerError("garbled", f"the artifact's sha256 is none: {found!r:.80}")
+    if found != asked:
+        raise RunnerError(
+            "wrong_artifact", f"the runner loaded a file with the sha256 {found[:12]}, asked for was {asked[:12]}"
+        )
