@@ -1,6 +1,7 @@
 """The C++ runner of PyTorch Mobile (`workers/native/runner.cpp`): its version, and its program on this machine.
 
-It takes the arguments of the Python runner and prints the same events. This module does not import torch.
+It takes the arguments of the Python runner and prints the same events. The program is `runner_batch.cpp`, which has
+batches too and includes the other. This module does not import torch.
 """
 
 from pathlib import Path
@@ -9,10 +10,12 @@ from workers.native import compiler
 
 NAME = "native-torchscript"
 SOURCE = "runner.cpp"
+"""What times an artifact alone. Its hash is in job keys, so what is only for batches is not in it."""
+PROGRAM_SOURCE = "runner_batch.cpp"
 
 
 def version() -> str:
-    """The first 12 hex digits of sha256 over its sources: part of every job key and of every report."""
+    """The first 12 hex digits of sha256 over the sources of runs alone: part of every job key and of every report."""
     return compiler.source_id(SOURCE)
 
 
@@ -26,4 +29,4 @@ def program() -> Path:
 
     Raises `BuildError`: `no_compiler`, `no_torch` or `not_compilable`.
     """
-    return compiler.program(SOURCE, "edgesweep_runner", (f'-DEDGESWEEP_RUNNER_VERSION="{version()}"',))
+    return compiler.program(PROGRAM_SOURCE, "edgesweep_runner", (f'-DEDGESWEEP_RUNNER_VERSION="{version()}"',))
