@@ -10,6 +10,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from sweeps.batches import Batch, BatchItem
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError
 from sweeps.protocol.presets import resolve
@@ -23,6 +24,7 @@ from workers.devices.local import local_facts
 from workers.executors import ray as cluster
 from workers.executors.interface import BuildRequest
 from workers.executors.ray import NODE_FOLDER_VARIABLE, RayExecutor
+from workers.measure.batch_request import BatchRequest
 from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
@@ -87,17 +89,23 @@ def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_f
         store = ArtifactStore(two_nodes["driver"] / "artifacts")
         store.unpack(packed)
 
+        other = _job("9" * 64, Variant())
+        store.build(other.build_key, other.variant, inputs)
         lane = executor.lane(local_facts())
+        batch = lane.ask(BatchRequest.of([job, other], QUICK, READY))
         block = lane.ask(BlockRequest(job, 0, QUICK, READY))
         logits = lane.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     finally:
         executor.close()
+    assert isinstance(batch, Batch), batch
+    assert [isinstance(one, BatchItem) for one in batch.outcomes] == [True, True], batch
     assert isinstance(block, Block), block
     assert len(block.samples_ns) >= 3
     assert not isinstance(logits, Failed), logits
     np.testing.assert_allclose(logits, inputs.verification_logits, atol=1e-4)
     for folder in two_nodes.values():
         assert ArtifactStore(folder / "artifacts").find(job.build_key) is not None
+    assert ArtifactStore(two_nodes["phone-host"] / "artifacts").find(other.build_key) is not None
     assert list((two_nodes["phone-host"] / "run").glob("*.pt"))
     assert not (two_nodes["builder"] / "run").exists()
     assert not (two_nodes["driver"] / "run").exists()

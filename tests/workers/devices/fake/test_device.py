@@ -62,6 +62,29 @@ def test_every_phone_reports_as_a_runner_does(tmp_path: Path, name: str) -> None
     assert report.runner == "simulated 1"
 
 
+def test_a_batch_is_read_as_that_of_a_runner(tmp_path: Path) -> None:
+    phone, runtime = FakeDevice(tmp_path, "steady"), TorchScript()
+    requests = [
+        replace(REQUEST, model=pushed(phone, tmp_path)),
+        replace(REQUEST, model="/nowhere/model.pt"),
+        replace(REQUEST, model=pushed(phone, tmp_path, b"another model")),
+    ]
+    (tmp_path / "batch.jsonl").write_bytes(runtime.batch_file(requests))
+    file = phone.push(tmp_path / "batch.jsonl", "batch.jsonl")
+    hashes = [hashlib.sha256(content).hexdigest() for content in (b"a model", b"", b"another model")]
+    outcomes = runtime.parse_batch(phone.run(runtime.batch_command(file, 60.0), 1000).stdout, hashes)
+    first, missing, last = outcomes
+    assert isinstance(missing, RunnerError)
+    assert missing.kind == "no_model"
+    for found in (first, last):
+        assert isinstance(found, RunReport)
+        assert (found.runner, len(found.samples_ns) >= 50) == ("simulated 1 batch 1", True)
+    for file in ("/nowhere/batch.jsonl", pushed(phone, tmp_path, b"no batch")):
+        with pytest.raises(RunnerError) as caught:
+            runtime.parse_batch(phone.run(runtime.batch_command(file, 60.0), 1000).stdout, hashes)
+        assert caught.value.kind == "bad_batch"
+
+
 def test_it_says_plainly_that_it_is_simulated(tmp_path: Path) -> None:
     facts = FakeDevice(tmp_path, "hot").facts()
     assert (facts.device_id, facts.name) == ("fake-hot", "fake:hot")
