@@ -9,7 +9,6 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -63,6 +62,11 @@ class Faults:
         if self.daemon:
             phone = replace(phone, daemon_every_s=10.0, daemon_s=5.0, daemon_slower=2.0)
         return phone
+
+    def change(self, samples: list[float]) -> list[float]:
+        if self.times:
+            samples[len(samples) // 2] = {"nan": math.nan, "zero": 0, "negative": -samples[0]}[self.times]
+        return samples
 
 
 class FakeDevice:
@@ -230,20 +234,14 @@ class FakeDevice:
             min_seconds=given.min_seconds,
             max_seconds=given.max_seconds,
         )
-        samples: list[float] = block.samples_ns.tolist()
-        if self._faults.times:
-            samples[len(samples) // 2] = {"nan": math.nan, "zero": 0, "negative": -samples[0]}[self._faults.times]
+        samples = self._faults.change(block.samples_ns.tolist())
         torch = dict(local_facts().runtime_versions).get("torchscript", "none")
         return Completed(exit_code=0, stdout=fake_runner.report(given, block, samples, torch), stderr=b"")
 
     def _batch(self, items: Sequence[Sequence[str]], deadline_s: float) -> Completed:
         """Each item is simulated as a process of its own, which costs more time than a batch and has more noise."""
-        reports: list[tuple[str | None, bytes]] = []
-        for words in items:
-            sha256: str | None = None
-            with suppress(fake_runner.GiveUp):  # reported by the run
-                sha256 = _sha256(fake_runner.arguments(words, self._phone.phone.cores).model)
-            reports.append((sha256, self._runner(words, deadline_s).stdout))
+        cores = self._phone.phone.cores
+        reports = [(_item_sha256(words, cores), self._runner(words, deadline_s).stdout) for words in items]
         return Completed(exit_code=0, stdout=fake_runner.batch_report(reports), stderr=b"")
 
     def _evaluate(
@@ -265,11 +263,14 @@ class FakeDevice:
 
     def _latency_ms(self, digest: str, threads: int) -> float:
         """Latency of one inference at the ambient temperature, without noise."""
-        if (alone_ms := self._true_ms.get(digest)) is None:
-            mixed = hashlib.sha256(f"{self._name}:{digest}".encode()).digest()
-            share = ((int.from_bytes(mixed[:8], "big") >> 12) + 0.5) / 2**52
-            alone_ms = _MEDIAN_MS * math.exp(NormalDist(0.0, _SIGMA).inv_cdf(share))
+        alone_ms = self._true_ms.get(digest) or _derived_ms(self._name, digest)
         return alone_ms / math.pow(min(threads, self._phone.phone.cores), _THREADS_GAIN)
+
+
+def _derived_ms(phone: str, digest: str) -> float:
+    mixed = hashlib.sha256(f"{phone}:{digest}".encode()).digest()
+    share = ((int.from_bytes(mixed[:8], "big") >> 12) + 0.5) / 2**52
+    return _MEDIAN_MS * math.exp(NormalDist(0.0, _SIGMA).inv_cdf(share))
 
 
 def _sha256(model: str) -> str:
@@ -278,3 +279,11 @@ def _sha256(model: str) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise fake_runner.GiveUp("no_model", f"there is no file {model}") from error
+
+
+def _item_sha256(words: Sequence[str], cores: int) -> str | None:
+    """Of the artifact of one item; `None` if the report of its run says why there is none."""
+    try:
+        return _sha256(fake_runner.arguments(words, cores).model)
+    except fake_runner.GiveUp:
+        return None
