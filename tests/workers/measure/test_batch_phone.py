@@ -1,0 +1,70 @@
+"""Batches of the C++ runner on a virtual phone, over adb."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweeps.batches import Batch, BatchItem
+from sweeps.protocol.presets import resolve
+from sweeps.spec.protocol import ProtocolSpec
+from sweeps.variant import Variant
+from tests import gallery
+from tests.workers.runtimes import batches
+from tests.workers.tiny_model import tiny_inputs, tiny_job
+from workers.artifacts import ArtifactStore
+from workers.devices.virtual_phone.phone import VirtualPhone
+from workers.measure import processes
+from workers.measure.attach import Attached, attach
+from workers.measure.batch_request import BatchRequest
+from workers.measure.bench import Bench
+from workers.measure.readiness import Readiness
+from workers.runtimes.torchscript import native_runner
+
+pytestmark = [pytest.mark.system, pytest.mark.compiler]
+
+QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.1, min_seconds=0.02, iterations=3))
+VARIANTS = {"a" * 64: Variant(), "b" * 64: Variant(format="ptl")}
+
+
+@pytest.fixture(scope="module")
+def attached(phone: VirtualPhone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attached]:
+    found = attach(f"adb:{phone.serial}", tmp_path_factory.mktemp("attached"))
+    yield found
+    found.device.release()
+
+
+def test_each_job_of_a_batch_has_its_item_and_both_formats_share_a_program(attached: Attached, tmp_path: Path) -> None:
+    for key, variant in VARIANTS.items():
+        gallery.build(tmp_path / "artifacts", key, variant, tiny_inputs())
+    store = ArtifactStore(tmp_path / "artifacts")
+    bench = Bench(attached.device, tmp_path, attached.facts, attached.programs, store)
+    jobs = [tiny_job(key, variant, key=variant.format) for key, variant in VARIANTS.items()]
+    ready = Readiness(sensors=attached.device.sensors(load=False), lacking=(), busy_only=False)
+    batch = bench.ask(BatchRequest.of(jobs, replace(QUICK, fixed_performance=False), ready))
+    assert isinstance(batch, Batch), batch
+    items = [one for one in batch.outcomes if isinstance(one, BatchItem)]
+    assert [(one.job_key, one.runner) for one in items] == [
+        ("pt", f"{native_runner.runner()} batch 1"),
+        ("ptl", f"{native_runner.runner()} batch 1"),
+    ], batch
+    assert all("virtual_phone" in one.labels for one in items)
+
+
+def test_an_item_that_hangs_on_a_phone_costs_itself_and_what_was_not_reached(
+    attached: Attached, tmp_path: Path
+) -> None:
+    device = attached.device
+    made = [batches.saved(tmp_path, module) for module in (batches.Flat(), batches.Endless(), batches.Flat())]
+    there = [device.push(Path(one.model), f"{number}.pt") for number, one in enumerate(made)]
+    requests = [replace(one, model=path) for one, path in zip(made, there, strict=True)]
+    (tmp_path / "batch.jsonl").write_bytes(batches.RUNTIME.batch_file(requests))
+    file = device.push(tmp_path / "batch.jsonl", "batch.jsonl")
+    argv = batches.RUNTIME.batch_command(file, 3.0, attached.programs["torchscript", "pt"].path)
+    try:
+        outcomes = processes.batch(device, batches.RUNTIME, argv, batches.hashes(made), 120.0)
+    finally:
+        for path in (*there, file):
+            device.remove(path)
+    assert batches.kinds(outcomes) == ["report", "timeout", "not reached"]
