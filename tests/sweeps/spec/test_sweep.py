@@ -591,10 +591,11 @@ UNREADABLE = {
 def test_what_is_no_sweep_file_at_all_is_refused_quickly(tmp_path: Path, case: str) -> None:
     text, line, message = UNREADABLE[case]
     path = written(tmp_path, text)
-    began = time.monotonic()
+    began_s = time.process_time()
     with pytest.raises(SpecError) as caught:
         load(path)
-    assert time.monotonic() - began < 10
+    # Its own time: beside other work the clock on the wall runs on.
+    assert time.process_time() - began_s < 10
     assert caught.value.message.startswith(f"{path}{line}")
     assert message in caught.value.message
 

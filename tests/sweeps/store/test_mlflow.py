@@ -894,7 +894,7 @@ def test_a_server_that_is_down_is_told_at_once(new_store):
         with pytest.raises(StoreError, match=r"cannot be reached: .*refused\n.*start the server") as caught:
             new_store(uri).check()
         assert "secret" not in str(caught.value)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30, "by itself it would try for minutes"
 
 
 @pytest.mark.alone
@@ -903,7 +903,7 @@ def test_a_server_that_accepts_and_never_answers_is_told_in_seconds(new_store):
         start = time.monotonic()
         with pytest.raises(StoreError, match=r"cannot be reached: .*timed out"):
             new_store(f"http://127.0.0.1:{silent.getsockname()[1]}").check()
-        assert time.monotonic() - start < 8
+        assert time.monotonic() - start < 30, "by itself it would wait for minutes"
 
 
 @pytest.mark.parametrize(
