@@ -4,7 +4,6 @@
 simulator for the protocol page, which takes about two minutes.
 """
 
-import inspect
 import platform
 import sys
 import time
@@ -18,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from tree_text import tree
 
 from sweeps import stats
-from sweeps.protocol import blocks, clock, racing, sentinel
+from sweeps.protocol import blocks, clock, front_race, posterior, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.ranking import moderated, ties
@@ -92,8 +91,7 @@ def labels() -> str:
 
 def figures() -> str:
     """The thresholds of the rules, read from the code."""
-    decision_rounds = ", ".join(map(str, racing.DECISION_ROUNDS))
-    error = inspect.signature(racing.Race).parameters["error"].default
+    decision_rounds = ", ".join(map(str, front_race.DECISION_ROUNDS))
     rows = [
         ("Interval and ties: confidence", f"{100 * stats.CONFIDENCE:g} %", "convention"),
         ("Negligible difference in latency", f"{100 * stats.NEGLIGIBLE:g} %", "judged"),
@@ -102,9 +100,32 @@ def figures() -> str:
             f"{100 * protocol.STABLE_WITHIN:g} %",
             "judged; its effect on intervals: `sweeps.stats.stable`",
         ),
-        ("A race: error of all pairs and tests together", f"{100 * error:g} %", "judged"),
         (
-            "A race decides after these rounds",
+            "A race ends: probability that its leader is within 2 % of the best",
+            f"{100 * (1 - racing.ERROR):g} %",
+            "judged; how often that is wrong: `tests/benchmarks/bench_policy.py`",
+        ),
+        (
+            "A race rests: summed probability of being faster than the leader by more than 2 %",
+            f"{100 * racing.RESTING:g} %",
+            "simulated",
+        ),
+        (
+            "A race eliminates: summed probability of not being slower than the leader",
+            f"{100 * racing.ELIMINATED:g} %",
+            "simulated: at 0.4 % one of 8 equal builds was eliminated in 5 % of races",
+        ),
+        ("Prior spread of a block in a race", f"{100 * posterior.SPREAD:g} %", "judged; 3 degrees of freedom"),
+        ("Screen: most batches", f"{screen.MOST_BATCHES}", "simulated"),
+        ("Screen: enough at a probability of", f"{100 * screen.ENOUGH:g} %", "simulated"),
+        (
+            "Screen: in the finals is everything within",
+            f"{100 * (screen.NEAR - 1):.0f} %",
+            "simulated with shared processes that mislead by 3 %",
+        ),
+        ("Blocks that confirm a race's winner", f"{PRESETS['race'].confirmations}", "judged"),
+        (
+            "A race for a front decides after these rounds",
             decision_rounds,
             "judged: fixed, so that the same rounds always give the same decisions",
         ),

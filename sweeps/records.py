@@ -136,6 +136,8 @@ class Block:
     """Its time on the device's clock, with start, load and warm-up, but without the wait before it."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Further figures of the runner, by its own names (`RuntimeEntry.metrics`)."""
+    confirms: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Measured of a race's winner after it had won: it decides nothing, and makes the figure that is published."""
 
     @property
     def visit(self) -> int:
@@ -169,6 +171,10 @@ class Settled:
     """The limit that was reached, if time ran out."""
     leads: bool = False
     """Whether the race calls it the best; `reason` says whether the race was decided."""
+    batches: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Number of batches that came before its rounds, or that eliminated it without any."""
+    confirmations: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Number of blocks that confirm it, which are measured after this."""
     question: str = ""
     """`Protocol.question` of the race; otherwise empty."""
 
@@ -203,7 +209,7 @@ class Timing:
     rounds: int
     samples: int
     latency_p50_ms: float
-    """Median of the block medians."""
+    """Median of the block medians; of those that confirm, where there are any."""
     latency_ci_low_ms: float | None
     latency_ci_high_ms: float | None
     """95 % interval from the block medians; `None` for a single block."""
@@ -219,7 +225,9 @@ class Timing:
     load_ms: float | None
     model_rss_mb: float | None
     block_medians_ms: tuple[tuple[int, float], ...]
-    """(`Block.visit`, median) in order of rounds: the ranking pairs jobs by visit."""
+    """(`Block.visit`, median) in order of rounds: the ranking pairs jobs by visit. Without confirming blocks."""
+    confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
+    """Of the blocks that confirm, as `block_medians_ms`."""
     temp_start_c: float | None
     temp_end_c: float | None
     labels: tuple[str, ...]
@@ -262,7 +270,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A finished job. `timing` is `None` if the backend was only emulated."""
+    """A finished job. `timing` is `None` if the backend was only emulated, or if the job left a race in batches."""
 
     timing: Timing | None
     accuracy: Accuracy | None

@@ -7,31 +7,25 @@ variants of one model, because each model has its own contest. Blocks that the p
 count as cost, but not as results.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from types import MappingProxyType
 
 import numpy as np
 
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
-from sweeps.protocol.stopping import Contest, shuffled_order
+from sweeps.protocol.stopping import Contest
 from sweeps.ranking.first_place import first_place
 from sweeps.ranking.moderated import moderated
 from sweeps.ranking.ties import LATENCY
 from sweeps.records import Settled
 from sweeps.stats import Estimate, median
 from workers.devices.fake.phones import Phone
-from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
-
-Rest = Literal["gate", "none"] | float
-"""Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
+from workers.simulated_bench import Rest, SimulatedBench
 
 _TOP1_PERCENT = (94.0, 97.0)
 """Accuracies are drawn between these."""
-
-_POLL_S = 5.0
-"""How often a driver looks at the temperature while it waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +106,10 @@ class SimulatedSweep:
     device_s: float
     timed_s: float
     waited_s: float
+    batches_s: float
+    """Of `device_s`, without waiting ..."""
+    batches_timed_s: float
+    """... and of `timed_s`."""
     blocks: int
     samples: int
     marked_blocks: int
@@ -136,30 +134,40 @@ def simulate(
     rest: Rest = "gate",
     plain: bool = False,
     artifact_bytes: int = 10_000_000,
+    groups: Mapping[str, str] = MappingProxyType({}),
+    shared_slower: Mapping[str, float] = MappingProxyType({}),
 ) -> SimulatedSweep:
     """Run one sweep of variants with the latencies `true_ms` (at the ambient temperature, without noise).
+
+    `groups`: the group of each variant that a race may measure in batches; `shared_slower`: factors on its latency in
+    batches only, by variant.
 
     `protocol.budget` says whether variants leave by racing or when they are stable; `seed` decides both the phone's
     noise and the order of the rounds; `rest` and `plain` as in `Method`. Raises `ValueError` for no variants.
     """
     if not true_ms:
         raise ValueError("nothing to simulate: no variants")
-    loop = _Loop(phone, true_ms, protocol, seed, rest, plain)
+    bench = SimulatedBench(phone, true_ms, protocol, seed, rest, plain)
     for _ in true_ms:
-        loop.device.push(artifact_bytes)
-    pushed_s = loop.device.now_s
+        bench.device.push(artifact_bytes)
+    pushed_s = bench.device.now_s
     # Accuracy is not simulated: all have the same precedence.
-    contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0))
+    contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0), groups=groups)
     round = 0
     ended: list[Settled] = []
-    while contest.contending:
-        ended += contest.count(loop.round(contest.contending, round))
+    while (batches := contest.batches) or contest.active:
+        for keys in batches:
+            ended += contest.count_batch(bench.batch(keys, round, shared_slower))
+        if not batches:
+            ended += contest.count(bench.round(contest.active, round))
         minutes = protocol.device_minutes
-        if minutes is not None and loop.device.now_s - pushed_s >= 60 * minutes:
+        if minutes is not None and bench.device.now_s - pushed_s >= 60 * minutes:
             ended += contest.expire()
         round += 1
+    for one in ended:
+        bench.confirm(one.job_key, one.confirmations)
     race = contest.race
-    jobs, tally = loop.results({one.job_key: one for one in ended}), loop.tally
+    jobs, tally = _results(bench, {one.job_key: one for one in ended}, seed), bench.tally
     named = _named(jobs, plain)
     best = min(true_ms, key=lambda key: true_ms[key])
     return SimulatedSweep(
@@ -169,9 +177,11 @@ def simulate(
         decided="" if race is None else race.why,
         eliminations=() if race is None else race.eliminations,
         jobs=jobs,
-        device_s=loop.device.now_s,
+        device_s=bench.device.now_s,
         timed_s=tally.timed_s,
         waited_s=tally.waited_s,
+        batches_s=tally.batches_s,
+        batches_timed_s=tally.batches_timed_s,
         blocks=tally.blocks,
         samples=tally.samples,
         marked_blocks=tally.marked_blocks,
@@ -194,106 +204,23 @@ def _named(jobs: Mapping[str, JobResult], plain: bool) -> str | None:
     return first_place(contending, LATENCY, smaller=True).winner.name if contending else None
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What was done on the phone; seconds are the phone's."""
-
-    timed_s: float = 0.0
-    waited_s: float = 0.0
-    blocks: int = 0
-    samples: int = 0
-    marked_blocks: int = 0
-    throttled_blocks: int = 0
-    throttled_unmarked_blocks: int = 0
-
-
-class _Loop:
-    """The phone, and what was measured on it."""
-
-    def __init__(
-        self, phone: Phone, true_ms: Mapping[str, float], protocol: Protocol, seed: int, rest: Rest, plain: bool
-    ) -> None:
-        self.device = SimulatedPhone(phone, seed)
-        self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
-        self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
-        self.tally = _Tally()
-        self._true_ms = true_ms
-        self._truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
-        self._protocol = protocol
-        self._order_seed = seed
-        self._rest = rest
-        self._plain = plain
-        self._waits = True
-
-    def round(self, keys: Sequence[str], round: int) -> dict[str, float | None]:
-        """One block of each; returns the medians (or means), `None` where the block does not count."""
-        found: dict[str, float | None] = {}
-        for key in shuffled_order(keys, round, self._order_seed):
-            ready = self._wait()
-            block = self._block(self._true_ms[key])
-            marked = not self._plain and (not ready or block.status_start > 0 or block.status_end > 0)
-            tally = self.tally
-            tally.blocks += 1
-            tally.samples += block.samples_ns.size
-            tally.timed_s += block.timed_s
-            tally.marked_blocks += marked
-            tally.throttled_blocks += block.throttled
-            found[key] = None
-            if marked:
-                continue
-            tally.throttled_unmarked_blocks += block.throttled
-            value = float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
-            found[key] = self.medians_ms[key][round] = value
-            self._truths_ms[key].append(block.true_p50_ms)
-        return found
-
-    def results(self, settled: Mapping[str, Settled]) -> dict[str, JobResult]:
-        accuracies = np.random.default_rng([self._order_seed, 7]).uniform(*_TOP1_PERCENT, len(self.medians_ms))
-        top1_percent = dict(zip(self.medians_ms, accuracies.tolist(), strict=True))
-        measured = {key: medians_ms for key, medians_ms in self.medians_ms.items() if medians_ms}
-        estimates = moderated([list(medians_ms.values()) for medians_ms in measured.values()])
-        return {
-            key: JobResult(
-                name=key,
-                top1_percent=top1_percent[key],
-                settled=settled.get(key),
-                p50_ms=estimate,
-                true_p50_ms=median(self._truths_ms[key]),
-                medians_ms=measured[key],
-            )
-            for key, estimate in zip(measured, estimates, strict=True)
-        }
-
-    def _block(self, true_ms: float) -> SimulatedBlock:
-        protocol = self._protocol
-        return self.device.block(
-            true_ms,
-            warmup_iterations=protocol.warmup_iterations,
-            warmup_seconds=protocol.warmup_seconds,
-            iterations=protocol.iterations,
-            min_seconds=protocol.min_seconds,
-            max_seconds=protocol.max_seconds,
+def _results(bench: SimulatedBench, settled: Mapping[str, Settled], seed: int) -> dict[str, JobResult]:
+    accuracies = np.random.default_rng([seed, 7]).uniform(*_TOP1_PERCENT, len(bench.medians_ms))
+    top1_percent = dict(zip(bench.medians_ms, accuracies.tolist(), strict=True))
+    measured = {
+        key: medians_ms for key, medians_ms in bench.medians_ms.items() if medians_ms or key in bench.confirmed_ms
+    }
+    estimates = moderated(
+        [bench.confirmed_ms.get(key) or list(medians_ms.values()) for key, medians_ms in measured.items()]
+    )
+    return {
+        key: JobResult(
+            name=key,
+            top1_percent=top1_percent[key],
+            settled=settled.get(key),
+            p50_ms=estimate,
+            true_p50_ms=median(bench.truths_ms[key]),
+            medians_ms=measured[key],
         )
-
-    def _wait(self) -> bool:
-        """Wait for the phone. Returns whether it is ready for a block.
-
-        As in a driver's run, after a timeout there is no further wait until the phone is ready again.
-        """
-        began_s = self.device.now_s
-        gate = self._protocol.gate
-        ready = True
-        if self._rest == "gate" and gate is not None:
-            limit_s = gate.wait_seconds if self._waits else 0.0
-            while not (ready := self._cool(gate.max_battery_temp_c, gate.max_thermal_status)):
-                if self.device.now_s - began_s >= limit_s:
-                    break
-                self.device.rest(_POLL_S)
-            self._waits = ready
-        elif isinstance(self._rest, float):
-            self.device.rest(self._rest)
-        self.tally.waited_s += self.device.now_s - began_s
-        return ready
-
-    def _cool(self, max_temp_c: float, max_thermal_status: int) -> bool:
-        return self.device.temp_c <= max_temp_c and self.device.thermal_status <= max_thermal_status
+        for key, estimate in zip(measured, estimates, strict=True)
+    }

@@ -30,6 +30,8 @@ PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
 """Quiet, noisy, with spikes, too hot for a long run, and one that no method was tuned on."""
 
 VARIANTS = 24
+ONE_GROUP = "all"
+"""In a simulated race, one process holds all variants of a batch."""
 _MOST_VARIANTS = 1_000
 
 SimulationProgress = Callable[[int, int, str], None]
@@ -141,7 +143,15 @@ def simulation(
                 progress((number * len(methods) + place) * seeds + seed, total, f"{method.name} on {phone.name}")
                 true_ms = latencies_ms(variants, base_ms, sigma, seed)
                 sweeps.append(
-                    simulated(phone, true_ms, method.protocol, seed=seed, rest=method.rest, plain=method.plain)
+                    simulated(
+                        phone,
+                        true_ms,
+                        method.protocol,
+                        seed=seed,
+                        rest=method.rest,
+                        plain=method.plain,
+                        groups=dict.fromkeys(true_ms, ONE_GROUP),
+                    )
                 )
             figures.append(_figures(method, sweeps))
         rows.append(PhoneFigures(phone=phone.name, about=_about_phone(phone), methods=tuple(figures)))

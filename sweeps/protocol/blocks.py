@@ -82,7 +82,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     """One timing from all accepted blocks of a job.
 
     p90 and p99 are over the pooled samples of all blocks (with linear interpolation), if there are enough samples. All
-    other figures are medians over the blocks, so that one unusual process does not change them. Blocks with a
+    other figures are medians over the blocks, so that one unusual process does not change them. The p50 of a race's
+    winner is that of its confirming blocks: the others made it win, which is partly luck. Blocks with a
     disqualifying label are left out if enough rounds remain. In a race a shift of the device is only a warning.
     Raises `ValueError` for no blocks, a block of another job, or two blocks of one round.
     """
@@ -98,8 +99,10 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     sound = [block for block in blocks if not disqualified(block.labels)]
     if len(sound) >= protocol.rounds:
         blocks = sound
+    selecting = [block for block in blocks if not block.confirms]
+    confirming = [block for block in blocks if block.confirms]
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
-    medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in blocks]
+    medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in confirming or blocks]
     p50 = p50_estimate(medians_ms)
     resolution_ms = median([resolution_ns(block.samples_ns) / 1e6 for block in blocks])
     last = medians_ms[-3:]
@@ -125,12 +128,17 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         first_inference_ms=_median_of_known([_ms(block.first_inference_ns) for block in blocks]),
         load_ms=_median_of_known([_ms(block.load_ns) for block in blocks]),
         model_rss_mb=_median_of_known([_model_rss_mb(block) for block in blocks]),
-        block_medians_ms=tuple(zip((block.visit for block in blocks), medians_ms, strict=True)),
+        block_medians_ms=_by_visit(selecting),
+        confirmed_medians_ms=_by_visit(confirming),
         temp_start_c=_median_of_known([block.conditions.temp_start_c for block in blocks]),
         temp_end_c=_median_of_known([block.conditions.temp_end_c for block in blocks]),
         labels=stored_in_order(labels),
         extra_metrics=_extra_medians(blocks),
     )
+
+
+def _by_visit(blocks: Sequence[Block]) -> tuple[tuple[int, float], ...]:
+    return tuple((block.visit, figure_ns(block.samples_ns) / 1e6) for block in blocks)
 
 
 def _extra_medians(blocks: Sequence[Block]) -> dict[str, float]:

@@ -66,6 +66,9 @@ class Protocol:
     seed: int
     max_rounds: int = 0
     """The largest number of rounds of a job that is not stable (or, in a race, not decided); 0: `rounds`."""
+    confirmations: int = 3
+    """Number of new blocks of a race's winner. Only these make its interval: its other blocks are those that made it
+    win, which is partly luck."""
     budget: Literal["full", "race"] = "full"
     """`race`: a job leaves the rounds as soon as it cannot win."""
     device_minutes: float | None = None

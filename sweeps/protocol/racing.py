@@ -1,52 +1,48 @@
-"""Racing: variants leave the rounds as soon as they cannot be the best any more. Pure.
+"""A race for the fastest variant: it ends when its leader is good enough, whoever else may be as good. Pure.
 
-**Rule.** After each round in `DECISION_ROUNDS`, candidate j is eliminated if some candidate i with the same or a higher
-precedence is faster beyond doubt: the lower bound of log(j / i) is above 0. Only differences of block medians within a
-round are used, so effects that a whole round shares (drift, heat) cancel. A block counts once, even if its samples
-depend on each other.
+After every round, `sweeps.protocol.posterior` gives the distribution of each candidate's latency. Three rules use it:
 
-**Bound.** Let n be the number of differences of one pair, and m their mean after the largest is replaced by the second
-largest, which can only lower m. The bound is
+* **End.** The race is decided when its leader is within 2 % of the best candidate with a probability of at least
+  1 - `error`, after two rounds or more.
+* **Measured on.** Only the leader and those who may be faster than it by more than 2 % get further blocks. The others
+  rest: as long as their probabilities sum up to `RESTING` at most, measuring them would change nothing. So near-ties do
+  not hold up a race. Who rests is asked again after every round, and may come back.
+* **Eliminated.** Who is slower than the leader beyond doubt is out for good: those whose probabilities of not being
+  slower sum up to `ELIMINATED` at most. Nobody leaves after the first round, however slow: a single block, and all that
+  is near it in time, may have met a burst of other work.
 
-    m - t(1 - a, df) * s * sqrt(2 / n),    a = error / (variants - 1) / len(DECISION_ROUNDS)
+The leader is the candidate with the smallest mean among those of the highest precedence.
 
-s is the standard deviation of one log block median, pooled over all variants and rounds so far: the residual of the
-additive model variant + round, with df its degrees of freedom. Two or three rounds of one pair alone are too few for a
-t test. If a pair has six or more differences and they vary more than that, their own standard deviation is used.
+**Error.** These are Bayesian stopping rules: the probabilities hold under the model and its priors, and testing after
+every round needs no correction. How often they are wrong with other noise (heavy tails, bursts, two-state clocks,
+correlated samples) was simulated: `infra/protocol.md` shows it, `tests/benchmarks/bench_racing.py` repeats it. The
+scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke, Chick and
+Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
 
-**Error.** The best variant is eliminated, or a leader more than 2 % slower than the best is called best, only if the
-bound fails for some pair with the best variant, after some round in `DECISION_ROUNDS`. By the union bound over its
-`variants - 1` pairs and these rounds, the probability is at most `error`. This assumes that block medians are lognormal
-around variant x round, independent between blocks, and have the same spread for all variants. The pair's own standard
-deviation protects against unequal spread, but that is not proven. One block slowed by a daemon cannot decide a pair,
-because the largest difference is replaced. This is successive elimination with a union bound over arms and tests
-(Even-Dar, Mannor and Mansour, Journal of Machine Learning Research 7, 2006; before it the races of Maron and Moore,
-NIPS 6, 1993), with Student's quantile instead of Hoeffding's. Testing after few fixed rounds gives a tighter bound.
-Anytime-valid t tests (Wang and Ramdas, arXiv 2310.03722) allow a test after every round, but their bounds are wider
-after two and three rounds, which matter most here.
-
-**Precedence** says which candidate may eliminate which: one number per candidate (`sweeps.ranking.precedence`). For one
-winner it is a class: 2 passes the constraints, 1 is unresolved, 0 fails and cannot win while another may. For a Pareto
-front it is the accuracy.
+**Precedence** says which candidate may eliminate which: a class (`sweeps.ranking.precedence`). 2 passes the
+constraints, 1 is unresolved, 0 fails and cannot win while another may.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.protocol.presets import DECISION_ROUNDS
-from sweeps.stats import NEGLIGIBLE, student_t_quantile
+from sweeps.protocol.posterior import Posterior, posterior
+from sweeps.stats import NEGLIGIBLE
 
-_HUBER_CLIP = 2.0
-_HUBER_STEPS = 10
-_MAD_PER_SIGMA = 0.6744897501960817
+ERROR = 0.02
+"""The probability that a decided race's leader is more than 2 % slower than the best."""
+RESTING = 0.004
+ELIMINATED = 0.0005
+SCREEN_WEIGHT = 0.5
 
-_OWN_SPREAD_FROM = 6
-"""The standard deviation of fewer differences is too uncertain by itself."""
+FEWEST_ROUNDS = 2
+"""One round does not show how much processes differ."""
+_NEGLIGIBLE_LOG = math.log1p(NEGLIGIBLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,17 +53,20 @@ class Elimination:
     by: str
     """Key of the candidate that eliminated it."""
     rounds: int
-    """Rounds of the race so far."""
+    """Rounds of the race so far, or batches of the screen."""
     common: int
     """Rounds in which both were measured."""
     ratio: float | None
-    """Latency of `key` divided by that of `by`: the geometric mean over the common rounds; `None` without any."""
+    """Latency of `key` divided by that of `by`, by the additive model; it may rest on others that met both. `None` if
+    latency did not decide and they never met."""
     ratio_low: float | None
     """The lower bound of the ratio at the race's error; `None` if latency did not decide."""
     error: float
-    """Error probability of the whole race: all pairs and all tests together."""
+    """Error probability of the whole race."""
     reason: Literal["slower", "constraint"]
     """`constraint`: `key` fails a constraint, and `by` does not."""
+    in_batches: bool = False
+    """The evidence is from batches, not from blocks in processes of their own."""
 
 
 class Race:
@@ -76,8 +75,19 @@ class Race:
     After an interruption, the recorded rounds restore the state.
     """
 
-    def __init__(self, precedence: Mapping[str, float], error: float = 0.02, *, front: bool = False) -> None:
-        """`precedence`: of each candidate, by its key. `front`: keep all candidates that are on the Pareto front.
+    def __init__(
+        self,
+        precedence: Mapping[str, float],
+        error: float = ERROR,
+        *,
+        fewest: int = FEWEST_ROUNDS,
+        near: float = 1.0,
+        screened: Sequence[Mapping[str, float]] = (),
+    ) -> None:
+        """`precedence`: of each candidate, by its key. `fewest`: rounds before the leader may be called the best.
+
+        Nobody is eliminated that is less than `near` times as slow as the leader. `screened`: what batches said before
+        (`sweeps.protocol.screen`), each entry like a round of doubled variance.
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
@@ -88,19 +98,31 @@ class Race:
         self._keys = tuple(sorted(precedence))
         self._precedence = np.array([precedence[key] for key in self._keys], dtype=np.float64)
         self._error = error
-        self._front = front
-        self._logs = np.empty((0, len(self._keys)))
+        self._fewest = fewest
+        self._near = near
+        self._logs = np.array([self._row(one) for one in screened]).reshape(-1, len(self._keys))
+        self._screened = len(screened)
         self._in = np.ones(len(self._keys), dtype=np.bool_)
-        self._bounds: NDArray[np.float64] | None = None
+        self._active = self._in.copy()
+        self._posterior: Posterior | None = None
         self._eliminations: list[Elimination] = []
+        if screened:
+            self._update()
 
     @property
     def contending(self) -> tuple[str, ...]:
-        return tuple(key for key, still in zip(self._keys, self._in, strict=True) if still)
+        """All that were not eliminated."""
+        return self._named(self._in)
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """Those of `contending` whose next block may change the result."""
+        return self._named(self._in & self._active)
 
     @property
     def rounds(self) -> int:
-        return len(self._logs)
+        """Without the batches."""
+        return len(self._logs) - self._screened
 
     @property
     def eliminations(self) -> tuple[Elimination, ...]:
@@ -115,15 +137,12 @@ class Race:
         """
         if unknown := medians_ms.keys() - set(self.contending):
             raise ValueError(f"not in the race: {', '.join(sorted(unknown))}")
-        values = np.array([medians_ms.get(key, math.nan) for key in self._keys])
-        if not all(0 < value < math.inf for value in medians_ms.values()):
-            raise ValueError(f"block medians must be positive numbers: {dict(medians_ms)}")
-        self._logs = np.vstack([self._logs, np.log(values)])
-        if self.rounds not in DECISION_ROUNDS:
-            return ()
-        self._bounds = self._lower_bounds()
-        leaving = (*self._failing(), *self._slower(self._bounds))
+        self._logs = np.vstack([self._logs, self._row(medians_ms)])
+        self._update()
+        leader = self._leader()
+        leaving = () if leader is None else (*self._failing(leader), *self._slower(leader))
         self._eliminations += leaving
+        self._rest()
         return leaving
 
     def withdraw(self, key: str) -> None:
@@ -131,14 +150,32 @@ class Race:
         if key not in self.contending:
             raise ValueError(f"not in the race: {key}")
         self._in[self._keys.index(key)] = False
+        self._rest()
+
+    def leave_behind(self) -> tuple[Elimination, ...]:
+        """Eliminate all that rest and are more than `near` times as slow as the leader, and return why."""
+        leader = self._leader()
+        if leader is None:
+            return ()
+        resting = np.flatnonzero(self._in & ~self._active)
+        gone = resting[self._behind(resting, leader) > math.log(self._near)]
+        leaving = tuple(self._leaves(int(place), leader, "slower") for place in gone)
+        self._eliminations += leaving
+        return leaving
+
+    @property
+    def effects_ms(self) -> dict[str, float]:
+        """The latency of those still in the race, up to a common factor; without those never measured."""
+        if self._posterior is None:
+            return {}
+        kept = np.flatnonzero(self._in & self._measured())
+        return {self._keys[place]: float(np.exp(self._posterior.effects[place])) for place in kept}
 
     @property
     def leader(self) -> str | None:
         """The fastest of the candidates of the highest precedence; `None` before the first round."""
-        places = np.flatnonzero(self._in & self._measured())
-        if not places.size:
-            return None
-        return self._keys[self._fastest(places[self._precedence[places] == self._precedence[places].max()])]
+        place = self._leader()
+        return None if place is None else self._keys[place]
 
     @property
     def decided(self) -> bool:
@@ -150,126 +187,112 @@ class Race:
         left = np.flatnonzero(self._in)
         if left.size < 2:
             return "one variant is left" if left.size else "no variant is left"
-        if self._bounds is None:
+        leader = self._leader()
+        if self._posterior is None or leader is None or self._blocks()[leader] < self._fewest:
             return ""
-        levels = np.unique(self._precedence[left]) if self._front else self._precedence[left].max(keepdims=True)
-        for level in levels:
-            rivals = left[self._precedence[left] >= level]
-            if not self._measured()[rivals].all():
-                return ""
-            good = self._bounds[np.ix_(rivals, rivals)] >= -math.log1p(NEGLIGIBLE)
-            np.fill_diagonal(good, True)
-            proven = rivals[np.all(good, axis=0)]
-            if not proven.size or self._fastest(rivals) not in proven:
-                return ""
-        confidence = f"{100 * (1 - self._error):g} % confidence"
-        if self._front:
-            return f"every variant left is on the front, within 2 % with {confidence}"
-        return f"no other is faster by more than 2 % with {confidence}"
+        rivals = self._rivals(leader)
+        if not self._measured()[rivals].all():
+            return ""
+        if self._posterior.none_faster(rivals, leader, _NEGLIGIBLE_LOG) < 1 - self._error:
+            return ""
+        return f"no other is faster by more than 2 %, with a probability of {100 * (1 - self._error):g} %"
+
+    def _named(self, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+        return tuple(key for key, is_chosen in zip(self._keys, chosen, strict=True) if is_chosen)
+
+    def _row(self, medians_ms: Mapping[str, float]) -> NDArray[np.float64]:
+        if not all(0 < value < math.inf for value in medians_ms.values()):
+            raise ValueError(f"block medians must be positive numbers: {dict(medians_ms)}")
+        return np.log([medians_ms.get(key, math.nan) for key in self._keys])
+
+    def _blocks(self) -> NDArray[np.intp]:
+        """Of each candidate, without batches."""
+        found: NDArray[np.intp] = np.isfinite(self._logs[self._screened :]).sum(axis=0)
+        return found
 
     def _measured(self) -> NDArray[np.bool_]:
-        measured: NDArray[np.bool_] = np.any(np.isfinite(self._logs), axis=0)
-        return measured
+        found: NDArray[np.bool_] = np.isfinite(self._logs).any(axis=0)
+        return found
 
-    def _fastest(self, places: NDArray[np.intp]) -> int:
-        """By the additive model variant + round: a missed round is no advantage, single slow blocks matter little."""
-        return int(places[np.argmin(_robust_effects(self._logs)[places])])
+    def _known(self) -> NDArray[np.bool_]:
+        """Measured often enough to be eliminated or to rest: how much its blocks differ is in the posterior."""
+        return np.isfinite(self._logs).sum(axis=0) >= FEWEST_ROUNDS
 
-    def _lower_bounds(self) -> NDArray[np.float64]:
-        """(variants, variants): the lower bound of log(row / column); -infinity for pairs with too little data."""
-        bounds = np.full((len(self._keys), len(self._keys)), -math.inf)
-        _, residuals = _additive(self._logs)
-        seen = np.isfinite(self._logs)
-        degrees = int(seen.sum()) - int(seen.any(axis=0).sum()) - int(seen.any(axis=1).sum()) + 1
-        if degrees < 1 or len(self._keys) < 2:
-            return bounds
-        pooled = float(np.nansum(residuals**2)) / degrees
-        share = self._error / (len(self._keys) - 1) / len(DECISION_ROUNDS)
-        quantile = student_t_quantile(degrees, 1 - share)
+    def _leader(self) -> int | None:
+        places = np.flatnonzero(self._in & self._measured())
+        if self._posterior is None or not places.size:
+            return None
+        places = places[self._precedence[places] == self._precedence[places].max()]
+        return int(places[np.argmin(self._posterior.means[places])])
 
-        places = np.flatnonzero(self._in)
-        logs = self._logs[:, places]
-        differences = logs[:, :, None] - logs[:, None, :]
-        common = np.isfinite(differences).sum(axis=0)
-        enough = common >= 2
-        # Sorting moves rounds that are not common (NaN) to the end, so the largest of n is at n - 1.
-        ordered = np.sort(differences, axis=0)
-        largest, second = (np.take_along_axis(ordered, np.maximum(common - k, 0)[None], axis=0)[0] for k in (1, 2))
-        n = np.maximum(common, 2)
-        mean = np.nansum(differences, axis=0) / n
-        own = np.nansum((differences - mean) ** 2, axis=0) / (n - 1) / 2
-        variance = np.where(common >= _OWN_SPREAD_FROM, np.maximum(own, pooled), pooled)
-        low = mean - (largest - second) / n - quantile * np.sqrt(2 * variance / n)
-        bounds[np.ix_(places, places)] = np.where(enough, low, -math.inf)
-        np.fill_diagonal(bounds, -math.inf)
-        return bounds
+    def _rivals(self, leader: int) -> NDArray[np.intp]:
+        """Who may take the leader's place: those of its own class, or of a higher one."""
+        others = self._in & (self._precedence >= self._precedence[leader])
+        others[leader] = False
+        return np.flatnonzero(others)
 
-    def _failing(self) -> list[Elimination]:
-        left = np.flatnonzero(self._in & self._measured())
-        passing = left[self._precedence[left] > 0]
-        if self._front or not passing.size:
+    def _update(self) -> None:
+        """Take the last round into account."""
+        if self._measured().any():
+            weights = np.where(np.arange(len(self._logs)) < self._screened, SCREEN_WEIGHT, 1.0)
+            self._posterior = posterior(self._logs, weights, self._in & self._active)
+        self._rest()
+
+    def _failing(self, leader: int) -> list[Elimination]:
+        if self._precedence[leader] <= 0 or self.rounds < FEWEST_ROUNDS:
             return []
-        best = self._fastest(passing[self._precedence[passing] == self._precedence[passing].max()])
-        return [self._leaves(int(place), best, "constraint") for place in left if self._precedence[place] <= 0]
+        failing = np.flatnonzero(self._in & self._measured() & (self._precedence <= 0))
+        return [self._leaves(int(place), leader, "constraint") for place in failing]
 
-    def _slower(self, bounds: NDArray[np.float64]) -> list[Elimination]:
-        may_beat = self._precedence[None, :] >= self._precedence[:, None]
-        beaten: NDArray[np.bool_] = (bounds > 0) & may_beat & self._in[:, None] & self._in[None, :]
-        losing: NDArray[np.bool_] = np.any(beaten, axis=1)
-        # Only a candidate that stays may eliminate others. So one is always left, also with missing rounds.
-        by = np.where(beaten & ~losing[None, :], bounds, -math.inf)
-        leaving = [place for place in np.argsort(-by.max(axis=1), kind="stable") if by[place].max() > 0]
-        return [self._leaves(int(place), int(by[place].argmax()), "slower") for place in leaving]
+    def _slower(self, leader: int) -> list[Elimination]:
+        assert self._posterior is not None
+        others = self._in & self._measured()
+        others[leader] = False
+        places = np.flatnonzero(others)
+        if not self._known()[leader]:
+            return []
+        places = places[self._known()[places] & (self._behind(places, leader) > math.log(self._near))]
+        doubts = self._posterior.not_slower(places, leader)
+        order = np.argsort(doubts, kind="stable")
+        gone = places[order][np.cumsum(doubts[order]) <= ELIMINATED]
+        return [self._leaves(int(place), leader, "slower") for place in gone]
+
+    def _behind(self, places: NDArray[np.intp], leader: int) -> NDArray[np.float64]:
+        """How much slower they are than the leader, in logarithms."""
+        assert self._posterior is not None
+        found: NDArray[np.float64] = self._posterior.means[places] - self._posterior.means[leader]
+        return found
+
+    def _rest(self) -> None:
+        """Say who is measured on."""
+        leader = self._leader()
+        self._active = self._in.copy()
+        if self._posterior is None or leader is None:
+            return
+        # Who was near in batches has to show it in a process of its own.
+        may_rest = self._in & (self._blocks() >= (1 if self._screened else self._fewest))
+        may_rest[leader] = False
+        threats = np.zeros_like(may_rest)
+        threats[self._rivals(leader)] = True
+        self._active[may_rest & ~threats] = False
+        places = np.flatnonzero(may_rest & threats)
+        chances = self._posterior.faster(places, leader, _NEGLIGIBLE_LOG)
+        order = np.argsort(chances, kind="stable")
+        self._active[places[order][np.cumsum(chances[order]) <= RESTING]] = False
 
     def _leaves(self, place: int, by: int, reason: Literal["slower", "constraint"]) -> Elimination:
-        assert self._bounds is not None
+        assert self._posterior is not None
         self._in[place] = False
-        differences = self._logs[:, place] - self._logs[:, by]
-        common = int(np.isfinite(differences).sum())
+        common = int(np.isfinite(self._logs[:, place] - self._logs[:, by]).sum())
+        effects = self._posterior.effects
+        low = self._posterior.log_ratio_low(place, by, ELIMINATED)
         return Elimination(
             key=self._keys[place],
             by=self._keys[by],
             rounds=self.rounds,
             common=common,
-            ratio=float(np.exp(np.nanmean(differences))) if common else None,
-            ratio_low=float(np.exp(self._bounds[place, by])) if reason == "slower" else None,
+            ratio=float(np.exp(effects[place] - effects[by])) if common or reason == "slower" else None,
+            ratio_low=float(np.exp(low)) if reason == "slower" else None,
             error=self._error,
             reason=reason,
         )
-
-
-def _robust_effects(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The variants' effects by Huber's M-estimate (Annals of Mathematical Statistics 35, 1964), by pseudo-values.
-
-    Repeats least squares, each time with the residuals clipped at 2 robust standard deviations. With two rounds this
-    is plain least squares: of two blocks, it is unknown which one is the outlier.
-    """
-    effects, residuals = _additive(logs)
-    for _ in range(_HUBER_STEPS):
-        sigma = float(np.nanmedian(np.abs(residuals))) / _MAD_PER_SIGMA
-        clipped = np.clip(residuals, -_HUBER_CLIP * sigma, _HUBER_CLIP * sigma)
-        if np.array_equal(clipped, residuals, equal_nan=True):
-            break
-        effects, change = _additive(logs - residuals + clipped)
-        residuals = residuals - clipped + change
-    return effects
-
-
-def _additive(logs: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Least squares of variant + round on (rounds, variants) with NaN where nothing was measured.
-
-    Returns the variants' effects, up to a constant (NaN without any round), and the residuals.
-    """
-    seen = np.isfinite(logs)
-    if seen.all():
-        effects = logs.mean(axis=0)
-        return effects, logs - effects - (logs - effects).mean(axis=1, keepdims=True)
-    logs = np.where(seen, logs, 0.0)
-    in_round, of_variant = seen.sum(axis=1), seen.sum(axis=0)
-    per_variant = seen / np.maximum(of_variant, 1)
-    # The normal equations after elimination of the variants' effects: one unknown per round, one of them redundant.
-    matrix = np.diag(in_round.astype(np.float64)) - per_variant @ seen.T
-    rounds = np.linalg.lstsq(matrix, logs.sum(axis=1) - per_variant @ logs.sum(axis=0))[0]
-    effects = (logs - seen * rounds[:, None]).sum(axis=0) / np.maximum(of_variant, 1)
-    residuals = np.where(seen, logs - effects - rounds[:, None], np.nan)
-    return np.where(of_variant > 0, effects, np.nan), residuals

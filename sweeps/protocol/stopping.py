@@ -6,8 +6,10 @@ always give the same decisions, so an interrupted run continues where it stopped
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from sweeps.batches import BatchItem
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
@@ -16,7 +18,9 @@ from sweeps.stats import median, stable
 from sweeps.trust import disqualified
 
 if TYPE_CHECKING:
-    from sweeps.protocol.racing import Elimination, Race
+    from sweeps.protocol.front_race import FrontRace
+    from sweeps.protocol.racing import Elimination
+    from sweeps.protocol.screen import ScreenedRace
 
 _NONE_COUNTS = "none of its blocks counts; see its trust labels"
 
@@ -25,27 +29,54 @@ class Contest:
     """The rounds of the timed jobs of one device."""
 
     def __init__(
-        self, names: Mapping[str, str], protocol: Protocol, precedence: Mapping[str, float], *, front: bool = False
+        self,
+        names: Mapping[str, str],
+        protocol: Protocol,
+        precedence: Mapping[str, float],
+        *,
+        front: bool = False,
+        groups: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`names` maps job keys to names for people, `precedence` is as in `Race`. There is at least one job."""
+        """`names` maps job keys to names for people, `precedence` is as in `Race`. There is at least one job.
+
+        `groups`: of the jobs that a race for one winner may measure in batches, by job key.
+        """
         self._names = names
         self._protocol = protocol
         self._medians: dict[str, list[float]] = {key: [] for key in names}
         self._blocks = dict.fromkeys(names, 0)
         self._left = dict.fromkeys(names)
-        self._race: Race | None = None
+        self._race: ScreenedRace | FrontRace | None = None
+        self._screened: ScreenedRace | None = None
         if protocol.budget == "race":
-            from sweeps.protocol import racing  # imports numpy, which is slow and not needed to read stored results
+            # Imported here, because numpy is slow to import and not needed to read stored results.
+            from sweeps.protocol import front_race, screen
 
-            self._race = racing.Race(precedence, front=front)
+            if front:
+                self._race = front_race.FrontRace(precedence)
+            else:
+                self._race = self._screened = screen.ScreenedRace(precedence, groups, protocol.rounds)
 
     @property
     def contending(self) -> tuple[str, ...]:
-        """Keys, in the order of `names`."""
+        """Keys of the jobs that have not ended, in the order of `names`."""
         return tuple(self._left)
 
     @property
-    def race(self) -> "Race | None":
+    def active(self) -> tuple[str, ...]:
+        """Keys of the jobs that are measured in the next round. In a race, others may rest."""
+        if self._race is None:
+            return self.contending
+        active = set(self._race.active)
+        return tuple(key for key in self._left if key in active)
+
+    @property
+    def batches(self) -> tuple[tuple[str, ...], ...]:
+        """The job keys of each batch that is measured next, before any block of `active`."""
+        return () if self._screened is None else self._screened.batches
+
+    @property
+    def race(self) -> "ScreenedRace | FrontRace | None":
         """`None` if the protocol has no race."""
         return self._race
 
@@ -71,7 +102,35 @@ class Contest:
         medians = {key: value for key, value in round_.items() if value is not None}
         for key, value in medians.items():
             self._medians[key].append(value)
-        settled = self._ended_by_race(medians) if self._race else self._ended_by_stability()
+        return self._ended(self._ended_by_race(medians) if self._race else self._ended_by_stability())
+
+    def count_batch(self, medians_ms: Mapping[str, float | None]) -> list[Settled]:
+        """Add the block medians of one batch; `None`: the block does not count. Returns the jobs that end now."""
+        assert self._screened is not None
+        gone = self._screened.add_batch({key: value for key, value in medians_ms.items() if key in self._left})
+        return self._ended([*map(self._eliminated, gone), *self._ended_by_decision()])
+
+    def take_batch(self, items: Mapping[str, BatchItem | None]) -> list[Settled]:
+        """Add one batch, by job key; `None`: it was in the batch, and was not measured."""
+        return self.count_batch(
+            {
+                key: None if item is None or disqualified(in_race(item.labels)) else figure_ns(item.samples_ns) / 1e6
+                for key, item in items.items()
+                if key in self._left
+            }
+        )
+
+    @property
+    def _batches(self) -> int:
+        """The largest number of batches of any group."""
+        return 0 if self._screened is None else self._screened.most_batches
+
+    def measure_alone(self, key: str) -> None:
+        """Take a job out of the batches. It goes to the finals."""
+        if self._screened is not None:
+            self._screened.measure_alone(key)
+
+    def _ended(self, settled: list[Settled]) -> list[Settled]:
         for one in settled:
             self._left.pop(one.job_key, None)
         return settled
@@ -117,19 +176,23 @@ class Contest:
         assert self._race is not None
         settled = [self._eliminated(one) for one in self._race.add_round(medians)]
         settled += self._unusable()
+        return settled + self._ended_by_decision()
+
+    def _ended_by_decision(self) -> list[Settled]:
+        assert self._race is not None
+        if not self._race.active:
+            return []
         left = self._race.contending
-        if not left:
-            return settled
-        fewest = min(self._blocks[key] for key in left)
-        if self._race.decided and fewest >= self._protocol.rounds:
-            settled += [self._end(key, "best", f"the race is decided: {self._race.why}") for key in left]
-        elif fewest >= self._protocol.last_round:
+        fewest = min(self._blocks[key] for key in self._race.active)
+        if self._race.decided and (fewest >= self._protocol.rounds or self._batches):
+            return [self._end(key, "best", f"the race is decided: {self._race.why}") for key in left]
+        if fewest >= self._protocol.last_round:
             # Not earlier: a job that joined later still has rounds to run together with the others.
-            settled += [
+            return [
                 self._end(key, "undecided", f"the race was not decided after {self._blocks[key]} rounds")
                 for key in left
             ]
-        return settled
+        return []
 
     def _unusable(self) -> list[Settled]:
         """Jobs with enough rounds of which none counts. They are removed, as they would keep the race undecided."""
@@ -145,11 +208,13 @@ class Contest:
 
     def _eliminated(self, one: "Elimination") -> Settled:
         by = self._names[one.by]
+        unit, plural = ("batch", "es") if one.in_batches else ("round", "s")
+        rounds = f"{one.rounds} {unit}{plural * (one.rounds > 1)}"
         if one.reason == "constraint":
-            message = f"left after {one.rounds} rounds: it cannot win at any latency, and {by} can"
+            message = f"left after {rounds}: it cannot win at any latency, and {by} can"
         else:
             message = (
-                f"left after {one.rounds} rounds: {one.ratio:.3f} times as slow as {by}, and at least "
+                f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
                 f"{one.ratio_low:.3f} times (error probability of the whole race: at most {one.error:.0%})"
             )
         return Settled(
@@ -160,13 +225,15 @@ class Contest:
             message=message,
             by=by,
             by_key=one.by,
-            ratio=one.ratio if one.common else None,
+            ratio=one.ratio,
             ratio_low=one.ratio_low,
             error=one.error,
             question=self._protocol.question,
+            batches=one.rounds if one.in_batches else 0,
         )
 
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
+        leads = self._race is not None and key == self._race.leader
         return Settled(
             job_key=key,
             budget=self._protocol.budget,
@@ -174,7 +241,9 @@ class Contest:
             reason=reason,
             message=message,
             device_minutes=self._protocol.device_minutes,
-            leads=self._race is not None and key == self._race.leader,
+            leads=leads,
+            batches=self._batches,
+            confirmations=self._protocol.confirmations if leads and reason in ("best", "undecided") else 0,
             question=self._protocol.question,
         )
 
@@ -194,32 +263,6 @@ def full_seconds(blocks: Sequence[Block]) -> float:
     warmup_s = max(full.warmup_seconds, full.warmup_iterations * latency_s)
     timed_s = min(full.max_seconds, max(full.min_seconds, full.iterations * latency_s))
     return full.rounds * (max(0.0, median(starts) if starts else 0.0) + warmup_s + timed_s)
-
-
-def settles(settled: Settled, protocol: Protocol) -> bool:
-    """Whether a stored end of a job's rounds is also valid under this protocol."""
-    if not same_question(settled, protocol):
-        return False
-    match settled.reason:
-        case "reopened":
-            return False
-        case "unstable" | "undecided":
-            return settled.rounds >= protocol.last_round
-        case "out_of_time":
-            allowed = protocol.device_minutes
-            return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
-        case "slower" | "constraint":
-            # Even with few rounds: more rounds cannot make it win.
-            return True
-        case "disqualified" if settled.budget == "full":
-            return settled.rounds >= protocol.last_round
-        case _:
-            return settled.rounds >= protocol.rounds
-
-
-def same_question(settled: Settled, protocol: Protocol) -> bool:
-    """Whether both belong to the same race, or neither to a race."""
-    return (settled.budget, settled.question) == (protocol.budget, protocol.question)
 
 
 def shuffled_order(job_keys: Iterable[str], round: int, seed: int) -> list[str]:

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.protocol.ended import settles
 from sweeps.protocol.presets import Protocol, resolve
-from sweeps.protocol.stopping import Contest, full_seconds, settles
+from sweeps.protocol.stopping import Contest, full_seconds
 from sweeps.records import Block
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 

@@ -10,7 +10,9 @@ All random numbers come from one generator: the results depend only on the param
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,17 @@ FIXED_PERFORMANCE_SLOWER = 1.25
 """Factor on latency in Android's fixed-performance mode, which uses sustainable clocks; judged."""
 FIXED_PERFORMANCE_HEAT = 0.5
 """Factor on heating in that mode. The phone never throttles in it."""
+
+
+class BlockLength(TypedDict):
+    """At least `warmup_iterations` and `warmup_seconds` of warm-up, and at least `iterations` and `min_seconds` of
+    timing, which ends after `max_seconds` (never before one iteration)."""
+
+    warmup_iterations: int
+    warmup_seconds: float
+    iterations: int
+    min_seconds: float
+    max_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,39 +137,50 @@ class SimulatedPhone:
             slower *= self.phone.throttled_slower
         return true_ms * self._pace() * slower * median_factor(self.phone)
 
-    def block(
-        self,
-        true_ms: float,
-        *,
-        warmup_iterations: int,
-        warmup_seconds: float,
-        iterations: int,
-        min_seconds: float,
-        max_seconds: float,
-    ) -> SimulatedBlock:
+    def block(self, true_ms: float, **length: Unpack[BlockLength]) -> SimulatedBlock:
         """Start a process and time it: load, first inference, warm-up, then the timed iterations.
 
-        `true_ms` is the latency at the ambient temperature without noise. At least `warmup_iterations` and
-        `warmup_seconds` of warm-up, and at least `iterations` and `min_seconds` of timing, which ends after
-        `max_seconds` (never before one iteration).
+        `true_ms` is the latency at the ambient temperature without noise.
         """
+        started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
+        self._pass(self.phone.start_s, busy=True)
+        block = self._item(true_ms, self._placement(true_ms) * self._cores(), True, length)
+        return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
+
+    def batch(self, true_ms: Sequence[float], **length: Unpack[BlockLength]) -> list[SimulatedBlock]:
+        """Start one process that loads and times one variant after the other; arguments as of `block`.
+
+        All are on the same cores. What else differs between processes (allocation, placement) differs between the
+        variants of one process, too. The first block begins with the start of the process.
+        """
+        started_s = self._now_s
+        self._pass(self.phone.start_s, busy=True)
+        cores = self._cores()
+        blocks = [self._item(one, self._placement(one) * cores, not place, length) for place, one in enumerate(true_ms)]
+        return [replace(blocks[0], started_s=started_s), *blocks[1:]] if blocks else []
+
+    def _item(self, true_ms: float, process: float, cold: bool, length: BlockLength) -> SimulatedBlock:
+        """Load a model in a running process, and time it. `process`: its factor; `cold`: the clocks are still low."""
         phone = self.phone
         started_s, temp_start_c, status_start = self._now_s, self._temp_c, self.thermal_status
-        self._pass(phone.start_s + phone.load_s, busy=True)
-        base_s = true_ms * 1e-3 * self._pace() * self._process(spread_factor(self.phone, true_ms))
+        self._pass(phone.load_s, busy=True)
+        base_s = true_ms * 1e-3 * self._pace() * process
 
-        count = 9 + max(warmup_iterations, math.ceil(warmup_seconds / base_s))
-        count += min(max(iterations, math.ceil(min_seconds / base_s)), math.ceil(max_seconds / base_s))
-        taken_s = self._inferences(base_s, 0.0, count)
+        count = 9 + max(length["warmup_iterations"], math.ceil(length["warmup_seconds"] / base_s))
+        count += min(
+            max(length["iterations"], math.ceil(length["min_seconds"] / base_s)),
+            math.ceil(length["max_seconds"] / base_s),
+        )
+        taken_s = self._inferences(base_s, 0.0, count, cold)
         while True:
             ends_s = taken_s.cumsum()
-            warm = warmup_iterations
-            if warmup_seconds > 0:
-                warm = max(warm, int(ends_s.searchsorted(ends_s[0] + warmup_seconds)))
+            warm = length["warmup_iterations"]
+            if length["warmup_seconds"] > 0:
+                warm = max(warm, int(ends_s.searchsorted(ends_s[0] + length["warmup_seconds"])))
             if warm < ends_s.size:
                 begins_s = float(ends_s[warm])
-                last = max(warm + iterations, int(ends_s.searchsorted(begins_s + min_seconds)))
-                last = max(min(last, int(ends_s.searchsorted(begins_s + max_seconds))), warm + 1)
+                last = max(warm + length["iterations"], int(ends_s.searchsorted(begins_s + length["min_seconds"])))
+                last = max(min(last, int(ends_s.searchsorted(begins_s + length["max_seconds"]))), warm + 1)
                 if last < ends_s.size:
                     break
             taken_s = np.concatenate([taken_s, self._inferences(base_s, float(ends_s[-1]), count)])
@@ -181,7 +205,7 @@ class SimulatedPhone:
             true_p50_ms=self.true_p50_ms(true_ms, timed_middle_c),
         )
 
-    def _inferences(self, base_s: float, busy_s: float, count: int) -> NDArray[np.float64]:
+    def _inferences(self, base_s: float, busy_s: float, count: int, cold: bool = False) -> NDArray[np.float64]:
         """The durations of `count` inferences, the first of them `busy_s` after the model was loaded.
 
         Heat and daemons are taken at the times at which the inferences would start without them.
@@ -192,9 +216,10 @@ class SimulatedPhone:
         starts_s = busy_s + taken_s.cumsum()
         if phone.drift_per_c or self._temp_after(float(starts_s[-1]), busy=True) >= phone.throttles_at_c:
             taken_s *= self._warmth(starts_s)
-        settling = min(count, 1 + int(8 * phone.cold_s / base_s)) if busy_s == 0.0 else 0
-        if settling:
+        if cold:
+            settling = min(count, 1 + int(8 * phone.cold_s / base_s))
             taken_s[:settling] *= 1.0 + (phone.cold_slower - 1.0) * np.exp(starts_s[:settling] / -phone.cold_s)
+        if busy_s == 0.0:
             taken_s[0] *= phone.first_inference_slower
         if phone.daemon_every_s:
             self._wake_daemons(taken_s, self._now_s + starts_s)
@@ -221,12 +246,15 @@ class SimulatedPhone:
         wakes_s = self._awake_s[1] + self._random.exponential(self.phone.daemon_every_s)
         self._awake_s = (wakes_s, wakes_s + self._random.exponential(self.phone.daemon_s))
 
-    def _process(self, spread: float = 1.0) -> float:
-        """Draw the factor of one process. `spread`: how many times as far as usual it may lie from 1."""
-        factor = math.exp(spread * self._process_sigma * self._random.standard_normal())
+    def _placement(self, true_ms: float) -> float:
+        """Draw the factor of one variant in one process."""
+        return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self._random.standard_normal())
+
+    def _cores(self) -> float:
+        """Draw the factor of the cores on which one process runs."""
         if self.phone.little_share and self._random.random() < self.phone.little_share:
-            factor *= self.phone.little_slower
-        return factor
+            return self.phone.little_slower
+        return 1.0
 
     def _pace(self) -> float:
         return FIXED_PERFORMANCE_SLOWER if self.fixed_performance else 1.0

@@ -1,0 +1,32 @@
+"""Whether a stored end of a job's rounds is still valid. Pure."""
+
+from sweeps.protocol.presets import Protocol
+from sweeps.records import Settled
+
+
+def settles(settled: Settled, protocol: Protocol) -> bool:
+    """Whether a stored end of a job's rounds is also valid under this protocol."""
+    if not same_question(settled, protocol):
+        return False
+    match settled.reason:
+        case "reopened":
+            return False
+        case "unstable" | "undecided":
+            return settled.rounds >= protocol.last_round
+        case "out_of_time":
+            allowed = protocol.device_minutes
+            return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
+        case "slower" | "constraint":
+            # Even with few rounds: more rounds cannot make it win.
+            return True
+        case "best" if settled.batches:
+            return True
+        case "disqualified" if settled.budget == "full":
+            return settled.rounds >= protocol.last_round
+        case _:
+            return settled.rounds >= protocol.rounds
+
+
+def same_question(settled: Settled, protocol: Protocol) -> bool:
+    """Whether both belong to the same race, or neither to a race."""
+    return (settled.budget, settled.question) == (protocol.budget, protocol.question)

@@ -1,0 +1,284 @@
+"""Which variant a race names, in how many device seconds, and how sure it is: batches and finals on simulated phones.
+
+python tests/benchmarks/bench_policy.py [--seeds 400]
+
+24 variants lognormal around 10 ms, sigma 0.35, 0.15 or 0.05, or the best six times (six equal), on phones with one
+form of noise each (`NOISE_FORMS`, those for judging: no rule was tuned on them). A process takes 2.5 or 0.3 s to start.
+Three arms see the same variants: the race with batches, the race with processes of their own only, and the preset
+`full`. At 2.5 s and 2 % between processes the race also runs with 3 and 6 groups of batches, and where a shared process
+misleads by 3 %. What `rank` ships is scored. Two halves of the seeds say how far a median is from itself (A/A). No
+clock is read.
+"""
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+from report import Figure, at_least, at_most, finish
+from scipy.special import betaincinv
+
+from sweeps.protocol.presets import PRESETS
+from sweeps.stats import NEGLIGIBLE
+from workers.devices.fake.phones import NOISE_FORMS
+from workers.simulation import SimulatedSweep, latencies_ms, simulate
+
+VARIANTS = 24
+EQUAL = 6
+SPREADS = ("0.35", "0.15", "0.05", "six equal")
+STARTS_S = (2.5, 0.3)
+FORMS = [name for name in NOISE_FORMS if name.startswith("judge_")]
+STANDARD = "judge_processes_middle"
+NOISIER = ("judge_processes_high", "judge_ar1_high", "judge_unequal")
+"""Twice the device time is allowed there."""
+SLOW_TO_DECIDE = ("judge_two_states", "judge_bursts")
+MOST_S = {"0.35": 40, "0.15": 65, "0.05": 120, "six equal": 170}
+"""Median device seconds at 2.5 s a start."""
+MISLEADS_CV = 0.03
+ARTIFACT_BYTES = 0
+"""Pushes cost every arm the same."""
+CERTAINTY = 0.999
+"""A cell fails where this one-sided bound excludes the target."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    arm: str
+    form: str
+    spread: str
+    start_s: float
+    groups: int = 1
+    misleads: bool = False
+
+    @property
+    def name(self) -> str:
+        what = f"{self.form.removeprefix('judge_')}, {self.spread}, {self.start_s:g} s"
+        return f"{what}{f', {self.groups} groups' if self.groups > 1 else ''}{', misled' if self.misleads else ''}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one sweep gave."""
+
+    device_s: float
+    named: bool
+    lost: bool
+    decided: bool
+    covered: bool | None
+    batches_s: float
+    batches_timed_s: float
+    timed_s: float
+
+
+def cells() -> Iterator[Cell]:
+    for start_s in STARTS_S:
+        for form in FORMS:
+            for spread in SPREADS:
+                for arm in ("batches", "alone", "full"):
+                    yield Cell(arm, form, spread, start_s)
+    for spread in SPREADS:
+        for groups in (3, 6):
+            yield Cell("batches", STANDARD, spread, 2.5, groups)
+        yield Cell("batches", STANDARD, spread, 2.5, misleads=True)
+
+
+def variants_ms(spread: str, seed: int) -> dict[str, float]:
+    found = latencies_ms(VARIANTS, 10.0, 0.15 if spread == "six equal" else float(spread), seed)
+    if spread == "six equal":
+        best = min(found.values())
+        for name in sorted(found, key=lambda name: found[name])[:EQUAL]:
+            found[name] = best
+    return found
+
+
+def run(cell: Cell, seeds: range) -> list[Sweep]:
+    base = NOISE_FORMS[cell.form]
+    phone = replace(base, name=cell.name, start_s=cell.start_s - base.load_s)
+    found = []
+    for seed in seeds:
+        true_ms = variants_ms(cell.spread, seed)
+        groups: Mapping[str, str] = {}
+        if cell.arm == "batches":
+            groups = {name: str(number % cell.groups) for number, name in enumerate(true_ms)}
+        slower = {}
+        if cell.misleads:
+            drawn = np.random.default_rng([seed, 11]).standard_normal(VARIANTS)
+            slower = dict(zip(true_ms, np.exp(MISLEADS_CV * drawn).tolist(), strict=True))
+        protocol = PRESETS["full" if cell.arm == "full" else "race"]
+        sweep = simulate(
+            phone, true_ms, protocol, seed=seed, artifact_bytes=ARTIFACT_BYTES, groups=groups, shared_slower=slower
+        )
+        found.append(_scored(sweep, true_ms))
+    return found
+
+
+def _scored(sweep: SimulatedSweep, true_ms: Mapping[str, float]) -> Sweep:
+    best_ms = min(true_ms.values())
+    gone = {one.key for one in sweep.eliminations}
+    good = [name for name, ms in true_ms.items() if ms <= best_ms * (1 + NEGLIGIBLE)]
+    winner = None if sweep.named is None else sweep.jobs.get(sweep.named)
+    return Sweep(
+        device_s=sweep.device_s,
+        named=sweep.regret <= NEGLIGIBLE,
+        lost=all(name in gone for name in good),
+        decided=bool(sweep.decided),
+        covered=None if winner is None else winner.covered,
+        batches_s=sweep.batches_s,
+        batches_timed_s=sweep.batches_timed_s,
+        timed_s=sweep.timed_s,
+    )
+
+
+def percent(sweeps: list[Sweep], what: str) -> float:
+    values = [getattr(sweep, what) for sweep in sweeps]
+    known = [value for value in values if value is not None]
+    return 100 * sum(known) / len(known)
+
+
+def bound(percent_: float, count: int, *, upper: bool) -> float:
+    """The one-sided bound (%) of a share, by Clopper and Pearson (Biometrika 26, 1934)."""
+    hits = round(percent_ / 100 * count)
+    if upper:
+        return 100.0 if hits == count else 100 * float(betaincinv(hits + 1, count - hits, CERTAINTY))
+    return 0.0 if hits == 0 else 100 * float(betaincinv(hits, count - hits + 1, 1 - CERTAINTY))
+
+
+def at_least_in_every(name: str, found: list[tuple[str, float]], seeds: int, target: float) -> Figure:
+    """The worst cell; it fails where the bound of any cell excludes the target."""
+    where, worst = min(found, key=lambda one: one[1])
+    reached = all(bound(value, seeds, upper=True) >= target for _, value in found)
+    return Figure(f"{name}, worst case ({where})", worst, "%", f"at least {target:g} %", reached)
+
+
+def at_most_in_every(name: str, found: list[tuple[str, float]], seeds: int, target: float) -> Figure:
+    """As `at_least_in_every`."""
+    where, worst = max(found, key=lambda one: one[1])
+    reached = all(bound(value, seeds, upper=False) <= target for _, value in found)
+    return Figure(f"{name}, worst case ({where})", worst, "%", f"at most {target:g} %", reached)
+
+
+def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
+    races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and not cell.misleads}
+    medians = {cell: float(np.median([one.device_s for one in sweeps])) for cell, sweeps in found.items()}
+    result = []
+    for spread in SPREADS:
+        for noisier in (False, True):
+            here = {
+                cell: medians[cell]
+                for cell in races
+                if cell.spread == spread and cell.start_s == 2.5 and (cell.form in NOISIER) == noisier
+            }
+            where = max(here, key=lambda cell: here[cell])
+            what = "noisier phones" if noisier else "noise up to 2 %"
+            result.append(
+                at_most(
+                    f"median device time, {spread}, {what}, worst case ({where.name})",
+                    here[where],
+                    "s",
+                    MOST_S[spread] * (1 + noisier),
+                )
+            )
+        standard = Cell("batches", STANDARD, spread, 2.5)
+        alone, full = (medians[replace(standard, arm=arm)] for arm in ("alone", "full"))
+        halves = [float(np.median([one.device_s for one in found[standard][start::2]])) for start in (0, 1)]
+        result += [
+            Figure(f"median device time, {spread}, {STANDARD.removeprefix('judge_')}", medians[standard], "s"),
+            Figure(f"its two halves (A/A), {spread}", abs(halves[0] - halves[1]), "s"),
+            Figure(f"processes of their own only / batches, {spread}", alone / medians[standard], "times"),
+            Figure(f"full / batches, {spread}", full / medians[standard], "times"),
+        ]
+    pooled = [sweep for sweeps in races.values() for sweep in sweeps]
+
+    def by_cell(what: str, chosen: Mapping[Cell, list[Sweep]]) -> list[tuple[str, float]]:
+        return [(cell.name, percent(sweeps, what)) for cell, sweeps in chosen.items()]
+
+    misled = {cell: sweeps for cell, sweeps in found.items() if cell.misleads}
+    clear = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
+    unclear = {cell: sweeps for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE}
+    undecided = [(name, 100 - value) for name, value in by_cell("decided", clear)]
+    undecided_unclear = [(name, 100 - value) for name, value in by_cell("decided", unclear)]
+    steady = [sweep for cell, sweeps in clear.items() for sweep in sweeps]
+    winner = percent(steady, "covered")
+    return [
+        *result,
+        at_least("the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
+        at_least_in_every("the best named (within 2 %)", by_cell("named", races), seeds, 93),
+        at_least_in_every("the best named where a shared process misleads", by_cell("named", misled), seeds, 93),
+        at_most_in_every("all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
+        at_most_in_every("undecided", undecided, seeds, 5),
+        at_most_in_every("undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
+        Figure(
+            "the winner's interval holds the truth, all steady phones", winner, "%", "92 to 98 %", 92 <= winner <= 98
+        ),
+        Figure(
+            "the same, two-state clocks and bursts", percent([s for c in unclear.values() for s in c], "covered"), "%"
+        ),
+        *shares(races),
+    ]
+
+
+def shares(races: Mapping[Cell, list[Sweep]]) -> list[Figure]:
+    """Of device time, timed iterations."""
+    spent: dict[tuple[float, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for cell, sweeps in races.items():
+        for one in sweeps:
+            for phase, timed_s, all_s in (
+                ("batches", one.batches_timed_s, one.batches_s),
+                ("finals", one.timed_s - one.batches_timed_s, one.device_s - one.batches_s),
+            ):
+                spent[cell.start_s, phase][0] += timed_s
+                spent[cell.start_s, phase][1] += all_s
+    least = {(2.5, "batches"): 25, (2.5, "finals"): 9, (0.3, "batches"): 35}
+    return [
+        at_least(f"share of device time timed, {phase}, {start_s:g} s a start", 100 * timed / total, "%", least[key])
+        if (key := (start_s, phase)) in least
+        else Figure(f"share of device time timed, {phase}, {start_s:g} s a start", 100 * timed / total, "%")
+        for (start_s, phase), (timed, total) in spent.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=400)
+    seeds = parser.parse_args().seeds
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    wanted = list(cells())
+    found: dict[Cell, list[Sweep]] = {}
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        every = pool.map(run, wanted, [range(seeds)] * len(wanted))
+        for done, (cell, sweeps) in enumerate(zip(wanted, every, strict=True), start=1):
+            found[cell] = sweeps
+            print(f"\r{done} of {len(wanted)} cells", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
+    print(f"{'':44}{'batches and finals':>34}{'finals only':>24}{'full':>8}")
+    for cell in found:
+        if cell.arm != "batches":
+            continue
+        columns = []
+        for arm in ("batches", "alone", "full"):
+            sweeps = found.get(replace(cell, arm=arm))
+            if sweeps is None:
+                continue
+            times = [one.device_s for one in sweeps]
+            columns.append(f"{np.median(times):6.0f} /{np.quantile(times, 0.9):5.0f} s")
+            if arm != "full":
+                columns.append(f"{percent(sweeps, 'named'):6.1f} %")
+            if arm == "batches":
+                columns.append(f"undecided {100 - percent(sweeps, 'decided'):4.1f} %")
+        print(f"{cell.name:44}", *columns)
+    finish(
+        "batches and finals on simulated phones",
+        figures(found, seeds),
+        seeds=seeds,
+        variants=VARIANTS,
+        cells=len(found),
+    )
+
+
+if __name__ == "__main__":
+    main()

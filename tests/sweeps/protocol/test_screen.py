@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+
+from sweeps.protocol.screen import MOST_BATCHES, Screen, ScreenedRace
+
+SPEEDS = {"a": 10.0, "b": 10.6, "c": 12.5, "d": 30.0}
+
+
+def _batch(keys, seed=0, sigma=0.005):
+    random = np.random.default_rng(seed)
+    return {key: SPEEDS[key] * float(np.exp(sigma * random.standard_normal())) for key in keys}
+
+
+def _race(groups, precedence=None):
+    return ScreenedRace(precedence or dict.fromkeys(SPEEDS, 2.0), groups, fewest=2)
+
+
+def test_those_far_behind_leave_after_two_batches_and_the_near_reach_the_finals():
+    screen = Screen(dict.fromkeys(SPEEDS, 2.0))
+    assert screen.add_batch(_batch(SPEEDS)) == (), "a burst of other work may have met all that is slow"
+    gone = screen.add_batch(_batch(screen.active, seed=1))
+    assert {(one.key, one.by, one.rounds, one.in_batches) for one in gone} == {("c", "a", 2, True), ("d", "a", 2, True)}
+    assert all(one.ratio_low > 1.0 for one in gone)
+    assert screen.active == ()
+    assert screen.contending == ("a", "b"), "6 % in a shared process may be nothing alone"
+    assert screen.effects_ms["b"] / screen.effects_ms["a"] == pytest.approx(1.06, rel=0.02)
+
+
+def test_a_screen_ends_after_its_last_batch():
+    screen = Screen(dict.fromkeys(SPEEDS, 2.0))
+    batches = 0
+    while screen.active:
+        screen.add_batch(_batch(screen.active, seed=batches, sigma=0.5))
+        batches += 1
+    assert batches <= MOST_BATCHES
+
+
+def test_batches_in_which_no_block_counts_end_too():
+    race = _race(dict.fromkeys(SPEEDS, "group"))
+    batches = 0
+    while race.batches:
+        race.add_batch(dict.fromkeys(race.batches[0]))
+        batches += 1
+    assert batches == MOST_BATCHES
+    assert set(race.active) == set(SPEEDS), "all go to the finals"
+
+
+def test_the_finals_begin_when_all_groups_are_screened():
+    race = _race({"a": "one", "b": "one", "c": "two", "d": "two"})
+    assert race.batches == (), "two candidates are too few for a screen"
+    race = _race({"a": "one", "b": "one", "d": "one"})
+    assert race.batches == (("a", "b", "d"),)
+    assert race.active == ()
+    with pytest.raises(ValueError, match="finals have not begun"):
+        race.add_round(_batch("abc"))
+    for seed in range(2):
+        race.add_batch(_batch(race.batches[0], seed=seed))
+    assert race.batches == ()
+    assert race.active == ("a", "b", "c"), "c has no group and was in no batch"
+    for seed in range(4):
+        if not race.decided:
+            race.add_round(_batch(race.active, seed=10 + seed))
+    assert race.decided
+    assert race.leader == "a"
+    assert {one.key: one.in_batches for one in race.eliminations}["d"]
+
+
+def test_one_that_is_left_by_its_screen_has_won():
+    race = _race({"a": "one", "c": "one", "d": "one"}, dict.fromkeys("acd", 2.0))
+    while race.batches:
+        race.add_batch(_batch(race.batches[0]))
+    assert race.contending == ("a",)
+    assert race.decided
+    assert race.most_batches == 2
+
+
+def test_a_candidate_that_fails_is_out_of_the_screen_and_of_the_finals():
+    race = _race(dict.fromkeys(SPEEDS, "group"))
+    race.withdraw("a")
+    assert race.batches == (("b", "c", "d"),)
+    with pytest.raises(ValueError, match="not in the race: a"):
+        race.withdraw("a")
+    while race.batches:
+        race.add_batch(_batch(race.batches[0]))
+    assert race.contending == ("b",)
+    for key in race.contending:
+        race.withdraw(key)
+    assert race.why == "no variant is left"
+    alone = _race({}, {"a": 2.0})
+    alone.withdraw("a")
+    assert alone.contending == ()
+
+
+def test_one_that_cannot_win_is_eliminated_by_one_that_can():
+    race = _race(dict.fromkeys(SPEEDS, "group"), {"a": 0.0, "b": 2.0, "c": 2.0, "d": 2.0})
+    while race.batches:
+        race.add_batch(_batch(race.batches[0]))
+    assert {one.key: one.reason for one in race.eliminations}["a"] == "constraint"
+    assert race.contending == ("b",)

@@ -1,0 +1,136 @@
+"""A simulated phone under a measurement protocol: blocks and batches in virtual time, behind the gate. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from sweeps.protocol.presets import Protocol
+from sweeps.protocol.stopping import shuffled_order
+from workers.devices.fake.phones import Phone
+from workers.devices.fake.physics import BlockLength, SimulatedBlock, SimulatedPhone
+
+Rest = Literal["gate", "none"] | float
+"""Before every block: wait for the protocol's gate, do nothing, or sleep for so many seconds."""
+
+_POLL_S = 5.0
+"""How often a driver looks at the temperature while it waits."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done on the phone; seconds are the phone's."""
+
+    timed_s: float = 0.0
+    waited_s: float = 0.0
+    batches_s: float = 0.0
+    batches_timed_s: float = 0.0
+    blocks: int = 0
+    samples: int = 0
+    marked_blocks: int = 0
+    throttled_blocks: int = 0
+    throttled_unmarked_blocks: int = 0
+
+
+class SimulatedBench:
+    """A simulated phone, and what was measured on it under one protocol."""
+
+    def __init__(
+        self, phone: Phone, true_ms: Mapping[str, float], protocol: Protocol, seed: int, rest: Rest, plain: bool
+    ) -> None:
+        self.device = SimulatedPhone(phone, seed)
+        self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
+        self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
+        self.confirmed_ms: dict[str, list[float]] = {}
+        self.tally = Tally()
+        self._true_ms = true_ms
+        self.truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
+        self._protocol = protocol
+        self._order_seed = seed
+        self._rest = rest
+        self._plain = plain
+        self._waits = True
+
+    def round(self, keys: Sequence[str], round: int) -> dict[str, float | None]:
+        """One block of each; returns the medians (or means), `None` where the block does not count."""
+        found: dict[str, float | None] = {}
+        for key in shuffled_order(keys, round, self._order_seed):
+            found[key] = value = self._solo(key)
+            if value is not None:
+                self.medians_ms[key][round] = value
+        return found
+
+    def batch(self, keys: Sequence[str], number: int, slower: Mapping[str, float]) -> dict[str, float | None]:
+        """One batch; returns the medians, `None` where a block does not count."""
+        order = shuffled_order(keys, number, self._order_seed)
+        ready = self._wait()
+        began_s = self.device.now_s
+        blocks = self.device.batch([self._true_ms[key] * slower.get(key, 1.0) for key in order], **self._length)
+        self.tally.batches_s += self.device.now_s - began_s
+        self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
+        return {
+            key: block.median_ms if self._counts(block, ready) else None
+            for key, block in zip(order, blocks, strict=True)
+        }
+
+    def confirm(self, key: str, blocks: int) -> None:
+        """Measure the winner again: only these blocks make its estimate. Others have none."""
+        before_ms, self.truths_ms[key] = self.truths_ms[key], []
+        confirmed = [value for _ in range(blocks) if (value := self._solo(key)) is not None]
+        if confirmed:
+            self.confirmed_ms[key] = confirmed
+        else:
+            self.truths_ms[key] = before_ms
+
+    def _solo(self, key: str) -> float | None:
+        """The median (or mean) of a block in a process of its own; `None` where it does not count."""
+        ready = self._wait()
+        block = self.device.block(self._true_ms[key], **self._length)
+        if not self._counts(block, ready):
+            return None
+        self.truths_ms[key].append(block.true_p50_ms)
+        return float(block.samples_ns.mean()) / 1e6 if self._plain else block.median_ms
+
+    def _counts(self, block: SimulatedBlock, ready: bool) -> bool:
+        marked = not self._plain and (not ready or block.status_start > 0 or block.status_end > 0)
+        tally = self.tally
+        tally.blocks += 1
+        tally.samples += block.samples_ns.size
+        tally.timed_s += block.timed_s
+        tally.marked_blocks += marked
+        tally.throttled_blocks += block.throttled
+        tally.throttled_unmarked_blocks += block.throttled and not marked
+        return not marked
+
+    @property
+    def _length(self) -> BlockLength:
+        protocol = self._protocol
+        return {
+            "warmup_iterations": protocol.warmup_iterations,
+            "warmup_seconds": protocol.warmup_seconds,
+            "iterations": protocol.iterations,
+            "min_seconds": protocol.min_seconds,
+            "max_seconds": protocol.max_seconds,
+        }
+
+    def _wait(self) -> bool:
+        """Wait for the phone. Returns whether it is ready for a block.
+
+        As in a driver's run, after a timeout there is no further wait until the phone is ready again.
+        """
+        began_s = self.device.now_s
+        gate = self._protocol.gate
+        ready = True
+        if self._rest == "gate" and gate is not None:
+            limit_s = gate.wait_seconds if self._waits else 0.0
+            while not (ready := self._cool(gate.max_battery_temp_c, gate.max_thermal_status)):
+                if self.device.now_s - began_s >= limit_s:
+                    break
+                self.device.rest(_POLL_S)
+            self._waits = ready
+        elif isinstance(self._rest, float):
+            self.device.rest(self._rest)
+        self.tally.waited_s += self.device.now_s - began_s
+        return ready
+
+    def _cool(self, max_temp_c: float, max_thermal_status: int) -> bool:
+        return self.device.temp_c <= max_temp_c and self.device.thermal_status <= max_thermal_status
