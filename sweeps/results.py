@@ -96,7 +96,9 @@ class ResultRow:
     trust: tuple[str, ...] = ()
     """The labels of the timing and of the accuracy."""
     block_medians_ms: tuple[tuple[int, float], ...] = ()
-    """(round, median) in order of rounds."""
+    """(round, median) in order of rounds, without the blocks that confirm a race's winner."""
+    confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
+    """Of these blocks, in the same form; its latency is theirs."""
     rounds: int = 0
     samples: int = 0
     device_seconds: float = 0.0
@@ -145,6 +147,11 @@ class ResultRow:
     def medians_ms(self) -> dict[int, float]:
         """The median of each block by its round."""
         return dict(self.block_medians_ms)
+
+    @property
+    def published_medians_ms(self) -> tuple[float, ...]:
+        """The block medians behind its latency."""
+        return tuple(ms for _, ms in self.confirmed_medians_ms or self.block_medians_ms)
 
     @property
     def figures(self) -> dict[str, float | None]:
@@ -247,7 +254,7 @@ def _cell(name: str, kind: Any, value: Any) -> Any:
             return value if isinstance(value, Settled) else None
         case "trust":
             return tuple(value or ())
-        case "block_medians_ms":
+        case "block_medians_ms" | "confirmed_medians_ms":
             medians_ms = [(int(round_), float(ms)) for round_, ms in value or ()]
             return tuple((round_, ms) for round_, ms in medians_ms if 0.0 < ms < math.inf)
         case _:

@@ -52,6 +52,9 @@ def show(here: pd.DataFrame, first: str | None) -> None:
                 f"round {round_}: {ms:.3f} ms" for round_, (_, ms) in enumerate(job["block_medians_ms"], 1)
             )
             st.caption(f"Median of each block (a process of its own): {rounds}")
+        if job["confirmed_medians_ms"]:
+            confirmed = ", ".join(f"{ms:.3f} ms" for _, ms in job["confirmed_medians_ms"])
+            st.caption(f"Measured again after it had won, which makes its p50 and interval: {confirmed}")
 
 
 def _coverage(text: str) -> None:

@@ -91,6 +91,9 @@ def show(event: Event, progress: RunProgress) -> None:
             progress.note(
                 f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"
             )
+        case events.MeasuredAlone(names, failed):
+            which = names[0] if len(names) == 1 else f"{len(names)} builds"
+            progress.note(f"{which}: measured in processes of their own only ({failed.kind}): {failed.message}")
         case events.TrackingDown(message):
             progress.note(f"MLflow does not take results now; the journal keeps them: {message}")
         case never:

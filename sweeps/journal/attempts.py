@@ -9,9 +9,9 @@ from sweeps.journal.changes import ChangeTables
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
+from sweeps.protocol.ended import same_question
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.sentinel import changed_spans
-from sweeps.protocol.stopping import same_question
 from sweeps.records import Accuracy, Block, Failed, Settled
 from sweeps.trust import stored_in_order
 
@@ -79,6 +79,14 @@ class AttemptTables(ChangeTables):
     def block_count(self, job_key: str) -> int:
         """The number of blocks of a job, without reading them."""
         [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
+        return int(count)
+
+    def confirmation_count(self, job_key: str) -> int:
+        """The number of its blocks that confirm it as the winner of a race."""
+        [count] = self._row(
+            "SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block' AND json_extract(record, '$.confirms')",
+            job_key,
+        )
         return int(count)
 
     def last_session(self) -> int:

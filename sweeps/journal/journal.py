@@ -8,12 +8,12 @@ own.
 from dataclasses import dataclass
 
 from sweeps.errors import FINAL_KINDS
-from sweeps.journal.attempts import AttemptTables
+from sweeps.journal.batches import BatchTables
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.blocks import summarize
+from sweeps.protocol.ended import settles
 from sweeps.protocol.presets import Protocol, protocol_of
-from sweeps.protocol.stopping import settles
 from sweeps.records import Accuracy, Failed, Job, Measured
 
 MAX_ATTEMPTS = 3
@@ -41,7 +41,7 @@ class Complete:
     accuracy: Accuracy | None
 
 
-class Journal(AttemptTables):
+class Journal(BatchTables):
     """An open journal. Use it as a context manager, or call `close()`."""
 
     def save_plan(self, plan: Plan) -> None:
@@ -71,7 +71,9 @@ class Journal(AttemptTables):
         job = planned.job
         if job.emulated:
             return Measured(timing=None, accuracy=ended.accuracy)
-        timing = summarize(job.key, self.blocks(job.key, job.sentinel), planned.protocol)
+        blocks = self.blocks(job.key, job.sentinel)
+        # A job that left in batches has no block of its own, and so no figure.
+        timing = summarize(job.key, blocks, planned.protocol) if blocks else None
         return Measured(timing=timing, accuracy=ended.accuracy)
 
     def ending(self, planned: PlannedJob) -> Complete | Failed | None:
@@ -99,10 +101,12 @@ class Journal(AttemptTables):
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
         """Whether the job needs no more blocks under this protocol."""
         blocks = self.block_count(job.key)
+        settled = self.settled(job.key, protocol)
+        if settled is not None and settled.confirmations > self.confirmation_count(job.key):
+            return False
         if blocks >= protocol.last_round:
             return True
-        settled = self.settled(job.key, protocol)
-        return blocks > 0 and settled is not None and settles(settled, protocol)
+        return settled is not None and (blocks > 0 or settled.batches > 0) and settles(settled, protocol)
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
         """`outcome` of the job as it was last planned in this sweep."""

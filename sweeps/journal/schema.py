@@ -122,6 +122,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             UNIQUE (sweep, imported_key)
         )""",
     ),
+    # Version 4: short blocks of several jobs in one process.
+    (
+        """CREATE TABLE batches (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            session INTEGER NOT NULL,
+            number INTEGER NOT NULL,
+            device_seconds REAL NOT NULL,
+            created TEXT NOT NULL
+        )""",
+        """CREATE TABLE batch_items (
+            batch_id INTEGER NOT NULL REFERENCES batches (id),
+            job_key TEXT NOT NULL,
+            record TEXT NOT NULL,
+            PRIMARY KEY (job_key, batch_id)
+        )""",
+    ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 
 from sweeps.journal.journal import Complete, Journal
+from sweeps.protocol.ended import settles
 from sweeps.protocol.spent import Spent, spent
-from sweeps.protocol.stopping import settles
 from sweeps.records import Block, Failed
 
 STATES = ("measured", "failed", "pending", "stale")

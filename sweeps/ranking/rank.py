@@ -115,7 +115,9 @@ def _with_moderated_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
     give nor take. With a coarse clock the stored interval is the least. With too few variants to lend, all keep theirs.
     """
     medians = {
-        row.job_key: list(row.medians_ms.values()) for row in group if row.medians_ms and not disqualified(row.trust)
+        row.job_key: row.published_medians_ms
+        for row in group
+        if row.published_medians_ms and not disqualified(row.trust)
     }
     if sum(len(one) > 1 for one in medians.values()) < FEWEST_VARIANTS:
         return list(group)
@@ -157,7 +159,7 @@ def _entry(
     def badness(row: ResultRow) -> tuple[tuple[int, bool], float]:
         return severity(row), _signed(row, metric, smaller)
 
-    apart = [row for row in group if not row.timed] if needs_time(objective) else []
+    apart = [row for row in group if not row.timed and not eliminated[row.job_key]] if needs_time(objective) else []
     rows = sorted((row for row in group if row not in apart), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
     contending = [row for row in passing if not eliminated[row.job_key]]

@@ -99,6 +99,8 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
     if settled is None or not settled.eliminated:
         return ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
+    if settled.batches:
+        left = f"left after {settled.batches} batch{'es' * (settled.batches != 1)}"
     by = settled.by.removeprefix(f"{row.model} · ") or "another"
     if settled.reason == "constraint":
         return f"{left}: it cannot win at any latency, and {by} can" if judgement.verdict != "pass" else ""
@@ -169,6 +171,8 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
 def _why_unknown(row: ResultRow, metric: str) -> str:
     if metric in _LABELLED and row.figures["agreement_percent"] is not None:
         return "the evaluation data has no labels"
+    if catalog.is_timed(metric) and row.settled is not None and row.settled.batches:
+        return "it left a race in batches, which give ratios only"
     if catalog.is_timed(metric) and not row.timed:
         return "it was only checked, not timed"
     if metric in ("latency_p90_ms", "latency_p99_ms"):

@@ -47,7 +47,7 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
     """One run before it is written. `attempt_key` changes if anything changes except `stale` and `timed_seconds`,
-    which runs of earlier versions lack."""
+    which runs of earlier versions lack. They lack confirming blocks, too."""
 
     row: ResultRow
     attempt_key: str
@@ -137,6 +137,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "backend_ran": last.backend_ran,
             "trust": timing.labels,
             "block_medians_ms": timing.block_medians_ms,
+            "confirmed_medians_ms": timing.confirmed_medians_ms,
             "gate": gate_of(blocks),
             "fixed_performance": fixed_performance_of(blocks),
             "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
@@ -204,7 +205,11 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
     if manifest is not None and manifest.coverage is not None:
         tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
-    lasting = {name: value for name, value in tags.items() if name not in (STALE, _TAGS["timed_seconds"])}
+    # Runs of earlier versions lack these.
+    unsaid = {STALE, _TAGS["timed_seconds"]} | (
+        {_TAGS["confirmed_medians_ms"]} if not row.confirmed_medians_ms else set()
+    )
+    lasting = {name: value for name, value in tags.items() if name not in unsaid}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
     return RunContent(
         row=row,
@@ -245,7 +250,7 @@ def _parsed(name: str, kind: Any, text: str) -> object:
     if name == "settled":
         return _settled(text)
     value = json.loads(text)
-    if name == "block_medians_ms":
+    if name in ("block_medians_ms", "confirmed_medians_ms"):
         medians_ms = tuple((int(round_), float(ms)) for round_, ms in value)
         if not all(0.0 < ms < math.inf for _, ms in medians_ms):
             raise ValueError(f"block medians must be positive numbers: {cut(text, _MAX_WORDS)}")

@@ -1,9 +1,10 @@
 """The connection of a run to one device: waits until it is ready, and until it is back if it goes away."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from sweeps.batches import Batch
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ABSENT_KINDS, HOST_KINDS
 from sweeps.journal.journal import MAX_ATTEMPTS
@@ -13,6 +14,7 @@ from workers.driver.context import RunContext
 from workers.driver.events import Away, Event, Measuring, Waiting
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
+from workers.measure.batch_request import BatchRequest
 from workers.measure.bench import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
@@ -48,18 +50,35 @@ class Contact:
         """Of earlier runs: what they took is spent too."""
         self._spent_s += sum(block.device_seconds + block.conditions.waited_seconds for block in blocks)
 
+    def count_seconds(self, seconds: float) -> None:
+        """As `count_earlier`, of a batch."""
+        self._spent_s += seconds
+
     def timed(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | Failed | None]:
         """One block behind its gate, not stored yet. `None` where the run is to stop."""
+        block = yield from self._behind_gate(job, lambda ready: BlockRequest(job, round_, protocol, ready))
+        if isinstance(block, Block):
+            self._spent_s += block.device_seconds
+            return replace(block, session=self._context.session)
+        return block
+
+    def batch(self, jobs: Sequence[Job], protocol: Protocol) -> Steps[Batch | Failed | None]:
+        """One process that times these jobs in this order, behind its gate. `None` where the run is to stop."""
+        batch = yield from self._behind_gate(jobs[0], lambda ready: BatchRequest.of(jobs, protocol, ready))
+        if isinstance(batch, Batch):
+            self._spent_s += batch.device_seconds
+        return batch
+
+    def _behind_gate(
+        self, job: Job, request: Callable[[Readiness], Request[AnswerT]]
+    ) -> Steps[AnswerT | Failed | None]:
         for _ in range(MAX_ATTEMPTS):
             readiness = yield from self._ready(job)
             if not isinstance(readiness, Readiness):
                 return readiness
-            block = yield from self.asked(BlockRequest(job, round_, protocol, readiness), once=True)
-            if isinstance(block, Block):
-                self._spent_s += block.device_seconds
-                return replace(block, session=self._context.session)
-            if block is not None or self.stopped():
-                return block
+            answer = yield from self.asked(request(readiness), once=True)
+            if answer is not None or self.stopped():
+                return answer
             # It was away, so its state has to be looked at again.
         message = f"the device went away in {MAX_ATTEMPTS} tries of one block"
         return Failed(stage="run", kind="disconnected", message=message)

@@ -3,13 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sweeps.protocol.stopping import Contest, settles
+from sweeps.batches import BatchItem
+from sweeps.protocol.ended import settles
+from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
 from sweeps.records import Block, Job, Measured, Settled
 from sweeps.results import ResultRow
 from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
+
+
+def group_of(job: Job) -> str:
+    """Jobs of one group can share a process: one runtime, program, number of threads and CPUs."""
+    return f"{job.variant.runtime} {job.variant.format} {job.run.threads} {job.run.cpus}"
 
 
 class Contests:
@@ -28,19 +35,43 @@ class Contests:
         for model in dict.fromkeys(job.model for job in timed):
             names = {job.key: job.name for job in timed if job.model == model}
             merit = {key: worth[key] for key in names if key in worth}
-            self._contests.append(Contest(names, protocol, merit, front=front))
+            groups = {} if front else {job.key: group_of(job) for job in timed if job.model == model}
+            self._contests.append(Contest(names, protocol, merit, front=front, groups=groups))
         self._beaten = self._still_beaten(worth)
+        self._winners: dict[str, int] = {}
 
     @property
-    def contending(self) -> tuple[str, ...]:
+    def active(self) -> tuple[str, ...]:
         """Keys of the jobs in the next round."""
-        return tuple(key for contest in self._contests for key in contest.contending)
+        return tuple(key for contest in self._contests for key in contest.active)
+
+    @property
+    def batches(self) -> tuple[tuple[str, ...], ...]:
+        """The job keys of each batch that is measured next; each is one process."""
+        return tuple(keys for contest in self._contests for keys in contest.batches)
+
+    @property
+    def winners(self) -> Mapping[str, int]:
+        """How many blocks confirm each winner, by job key. Only of races that have ended."""
+        return self._winners
 
     def take(self, blocks: Sequence[Block]) -> Iterator[Left]:
         """Add the blocks of one round."""
         for contest in self._contests:
             for settled in contest.take(blocks):
                 yield from self._settle(settled)
+
+    def take_batch(self, items: Mapping[str, BatchItem | None]) -> Iterator[Left]:
+        """Add one batch, which is of one model."""
+        for contest in self._contests:
+            if items.keys() & set(contest.contending):
+                for settled in contest.take_batch(items):
+                    yield from self._settle(settled)
+
+    def measure_alone(self, key: str) -> None:
+        """Take a job out of the batches."""
+        for contest in self._contests:
+            contest.measure_alone(key)
 
     def expire(self) -> Iterator[Left]:
         """End all contests: the device's time is used up."""
@@ -84,6 +115,8 @@ class Contests:
             return  # it had all possible rounds: nothing was decided
         if settled.job_key in self._beaten:
             return
+        if settled.confirmations:
+            self._winners[settled.job_key] = settled.confirmations
         before = self._journal.settled(settled.job_key, self._protocol)
         # Another version may use other words for the same decision: that is not a new one.
         if before is None or replace(before, message="") != replace(settled, message=""):

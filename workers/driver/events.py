@@ -76,10 +76,29 @@ class AttemptFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredAlone:
+    """These jobs cannot be measured in a process with others. They are measured in processes of their own."""
+
+    names: tuple[str, ...]
+    failed: Failed
+
+
+@dataclass(frozen=True, slots=True)
 class TrackingDown:
     """MLflow does not answer. Nothing is lost: results are published from the journal later."""
 
     message: str
 
 
-Event = Preparing | Building | Measuring | Waiting | Left | DeviceChanged | Away | AttemptFailed | TrackingDown
+Event = (
+    Preparing
+    | Building
+    | Measuring
+    | Waiting
+    | Left
+    | DeviceChanged
+    | Away
+    | AttemptFailed
+    | MeasuredAlone
+    | TrackingDown
+)

@@ -1,12 +1,14 @@
 """The rounds of one device: in each, one timed block of every job that is still in the contest, in shuffled order."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from sweeps.errors import FINAL_KINDS
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Job
+from workers.driver.batches import Batches
 from workers.driver.contact import Contact
 from workers.driver.contests import Contests
 from workers.driver.context import DeviceProgress, RunContext
@@ -24,19 +26,26 @@ class Rounds:
         self._journal = context.journal
         self._protocol = context.protocol
         self._progress = progress
+        self._batches = Batches(contact, context, progress)
         self._given_up: set[str] = set()
 
     def run(self, timed: Sequence[Job], accuracies: int) -> Steps[None]:
         """Run until all contests are decided. `accuracies`: number of following accuracy passes, for the progress."""
         by_key = {job.key: job for job in timed}
         contests = Contests(timed, self._context)
+        number = yield from self._batches.recall(contests, by_key)
+        if contests.batches:
+            contests.withdraw_beaten()
+            yield from self._batches.run(contests, by_key, number)
+            if self._contact.stopped():
+                return
         for blocks in self._measured_before(by_key):
             self._contact.count_earlier(blocks)
             yield from contests.take(blocks)
         contests.withdraw_beaten()
         # An incomplete round is completed; otherwise the next one begins.
-        round_ = self._first_round(contests.contending)
-        while keys := contests.contending:
+        round_ = self._first_round(contests.active)
+        while keys := contests.active:
             total = self._progress.done + len(keys) * max(1, self._protocol.rounds - round_) + accuracies
             # Jobs that have their block keep their place: the order must not depend on where a run was interrupted.
             for key in shuffled_order(keys, round_, self._protocol.seed):
@@ -56,6 +65,21 @@ class Rounds:
             if minutes is not None and self._contact.spent_s >= 60 * minutes:
                 yield from contests.expire()
             round_ += 1
+        for key, blocks in contests.winners.items():
+            yield from self._confirm(by_key[key], blocks)
+
+    def _confirm(self, winner: Job, blocks: int) -> Steps[None]:
+        """Measure the winner of a race again: the blocks that made it win flatter it."""
+        for number in range(self._journal.confirmation_count(winner.key), blocks):
+            if self._contact.stopped() or winner.key in self._given_up:
+                return
+            left = blocks - number
+            yield self._progress.measuring(
+                self._progress.done + left, f"{winner.name}, confirmed {number + 1} of {blocks}"
+            )
+            round_ = 1 + max((block.round for block in self._journal.blocks(winner.key)), default=-1)
+            yield from self._block(winner, round_, confirms=True)
+            self._progress.done += 1
 
     def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
         """Measure `more` further rounds, by job key, of jobs that are measured already. They decide nothing."""
@@ -74,7 +98,7 @@ class Rounds:
     def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
         """The earlier blocks, round by round in time order."""
         blocks = [block for key, job in by_key.items() for block in self._journal.blocks(key, job.sentinel)]
-        blocks.sort(key=lambda block: block.visit)
+        blocks = sorted((one for one in blocks if not one.confirms), key=lambda block: block.visit)
         return [list(visit) for _, visit in groupby(blocks, key=lambda block: block.visit)]
 
     def _measured_now(self, jobs: Sequence[Job], round_: int) -> list[Block]:
@@ -88,7 +112,7 @@ class Rounds:
             return min((len(one) for one in rounds), default=0)
         return 1 + max((max(one, default=-1) for one in rounds), default=-1)
 
-    def _block(self, job: Job, round_: int) -> Steps[None]:
+    def _block(self, job: Job, round_: int, *, confirms: bool = False) -> Steps[None]:
         if any(block.round == round_ for block in self._journal.blocks(job.key)):
             return
         # Counted here, because the outcome of a job that is already measured does not show failures.
@@ -97,7 +121,7 @@ class Rounds:
         while not self._contact.stopped() and failures < MAX_ATTEMPTS and not outcomes.has_failed(job):
             block = yield from self._contact.timed(job, round_, self._protocol)
             if isinstance(block, Block):
-                self._journal.add_block(block)
+                self._journal.add_block(replace(block, confirms=confirms))
                 yield from self._drift.count_block()
                 return
             if block is not None:

@@ -1,0 +1,67 @@
+"""The journal's tables of batches: short blocks of several jobs in one process."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from sweeps.batches import BatchItem
+from sweeps.journal.attempts import AttemptTables
+from sweeps.journal.plans import now
+from sweeps.json_records import from_json, to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBatch:
+    """One process that timed several jobs."""
+
+    session: int
+    """As of a `Block`."""
+    number: int
+    """Counts the batches of a contest in this session, from 0. A batch that ended early and was continued has several
+    processes of one number."""
+    device_seconds: float
+    """As of a `sweeps.batches.Batch`."""
+    items: Mapping[str, BatchItem]
+    """By job key."""
+
+
+class BatchTables(AttemptTables):
+    """Batches in the journal. They are added, and never changed or deleted."""
+
+    def add_batch(self, batch: StoredBatch) -> None:
+        """Record one process, with the items that were measured; without any, nothing is recorded."""
+        if not batch.items:
+            return
+        with self._writing():
+            row = self._db.execute(
+                "INSERT INTO batches (session, number, device_seconds, created) VALUES (?, ?, ?, ?)",
+                (batch.session, batch.number, batch.device_seconds, now()),
+            ).lastrowid
+            self._db.executemany(
+                "INSERT INTO batch_items (batch_id, job_key, record) VALUES (?, ?, ?)",
+                [(row, key, to_json(item)) for key, item in batch.items.items()],
+            )
+
+    def batches(self, job_keys: Iterable[str]) -> list[StoredBatch]:
+        """The processes that timed any of these jobs, with the items of these jobs only, in the order of measuring."""
+        wanted = set(job_keys)
+        found: dict[int, dict[str, BatchItem]] = {}
+        for key in sorted(wanted):
+            for batch_id, record in self._rows("SELECT batch_id, record FROM batch_items WHERE job_key = ?", key):
+                found.setdefault(batch_id, {})[key] = from_json(BatchItem, record)
+        stored = []
+        for batch_id in sorted(found):
+            session, number, seconds = self._row(
+                "SELECT session, number, device_seconds FROM batches WHERE id = ?", batch_id
+            )
+            stored.append(StoredBatch(session=session, number=number, device_seconds=seconds, items=found[batch_id]))
+        return stored
+
+    def was_raced(self, job_key: str) -> bool:
+        """Whether it was measured, in a process of its own or in a batch."""
+        in_batches = self._row("SELECT 1 FROM batch_items WHERE job_key = ? LIMIT 1", job_key)
+        return in_batches is not None or self.block_count(job_key) > 0
+
+    def last_session(self) -> int:
+        """The largest session number of all accepted blocks and batches; 0 if there is none."""
+        [largest] = self._row("SELECT max(session) FROM batches")
+        return max(super().last_session(), int(largest or 0))

@@ -1,0 +1,112 @@
+"""Batches in the journal."""
+
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from sweeps.batches import BatchItem
+from sweeps.journal import schema as journal_schema
+from sweeps.journal.batches import StoredBatch
+from sweeps.journal.journal import Journal
+from sweeps.planning.planned import planned_job
+from sweeps.records import Conditions, Measured, Settled
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal.sqlite"
+
+
+def item(key: str, ms: float = 10.0) -> BatchItem:
+    return BatchItem(
+        job_key=key,
+        samples_ns=(round(ms * 1e6),) * 5,
+        warmup_ns=(round(ms * 1e6),),
+        first_inference_ns=None,
+        load_ns=1_000,
+        backend_ran="cpu",
+        engine_ran="none",
+        threads_ran=1,
+        runner="python-torchscript 2 batch 1",
+        runtime_version="2.12.1",
+        artifact_sha256="ab" * 32,
+        conditions=Conditions(),
+    )
+
+
+def batch(number: int, *keys: str, session: int = 100) -> StoredBatch:
+    return StoredBatch(
+        session=session, number=number, device_seconds=3.5, items={key: item(key, 10.0 + number) for key in keys}
+    )
+
+
+def test_batches_come_back_in_the_order_of_measuring_with_the_items_that_were_asked_for(path):
+    written = [batch(0, "a", "b"), batch(1, "b", "a"), batch(0, "a", session=200), batch(2, "x")]
+    with closing(Journal.open(path)) as journal:
+        for one in written:
+            journal.add_batch(one)
+        journal.add_batch(StoredBatch(session=300, number=0, device_seconds=1.0, items={}))
+        assert journal.batches(["a", "b"]) == written[:3]
+        assert [one.items.keys() for one in journal.batches(["b"])] == [{"b"}, {"b"}]
+        assert journal.batches(["unknown"]) == []
+        assert journal.last_session() == 200, "a process that measured nothing is not recorded"
+        assert (journal.was_raced("x"), journal.was_raced("unknown")) == (True, False)
+
+
+def test_a_journal_of_the_version_before_batches_takes_them(path, records, monkeypatch):
+    job = records.job(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:3])
+        with Journal.open(path) as journal:
+            journal.save_plan(records.plan(job))
+            journal.add_block(records.block(job, 0))
+    with Journal.open(path) as journal:
+        assert journal.batches([job.key]) == []
+        assert journal.was_raced(job.key)
+        journal.add_batch(batch(0, job.key))
+        assert len(journal.blocks(job.key)) == 1, "a batch is no block"
+        assert journal.batches([job.key]) == [batch(0, job.key)]
+
+
+def test_a_job_that_left_in_batches_is_complete_and_has_no_figure(path, records):
+    job = records.job(0)
+    plan = records.plan(job)
+    planned = planned_job(plan, job)
+    with Journal.open(path) as journal:
+        journal.save_plan(plan)
+        journal.add_accuracy(records.accuracy(job))
+        journal.add_batch(batch(0, job.key))
+        assert journal.ending(planned) is None
+        left = Settled(job_key=job.key, budget="full", rounds=0, reason="slower", message="slower", batches=1)
+        journal.add_settled(replace(left, batches=0))
+        assert journal.ending(planned) is None, "without a block or a batch, nothing was measured"
+        journal.add_settled(left)
+        outcome = journal.outcome(planned)
+    assert isinstance(outcome, Measured)
+    assert outcome.timing is None
+    assert outcome.accuracy is not None
+
+
+def test_a_winner_is_complete_when_it_is_confirmed(path, records):
+    job = records.job(0)
+    plan = records.plan(job)
+    planned = planned_job(plan, job)
+    with Journal.open(path) as journal:
+        journal.save_plan(plan)
+        journal.add_accuracy(records.accuracy(job))
+        journal.add_block(records.block(job, 0))
+        won = Settled(job_key=job.key, budget="full", rounds=1, reason="best", message="the best", confirmations=2)
+        journal.add_settled(replace(won, confirmations=0))
+        before = journal.ending(planned)
+        journal.add_settled(won)
+        for round_ in (1, 2):
+            assert journal.ending(planned) is None
+            journal.add_block(replace(records.block(job, round_, ms=20.0), confirms=True))
+        outcome = journal.outcome(planned)
+    assert before is None or before.accuracy is not None
+    assert isinstance(outcome, Measured)
+    assert outcome.timing is not None
+    assert outcome.timing.latency_p50_ms == pytest.approx(20.0, rel=1e-3), "only the confirming blocks are published"
+    assert len(outcome.timing.block_medians_ms) == 1
+    assert len(outcome.timing.confirmed_medians_ms) == 2

@@ -1,0 +1,195 @@
+"""The screen of a race on simulated phones: batches, what leaves in them, and what cannot be measured in one."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sweeps.batches import NotReached
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import RunnerError
+from sweeps.journal.journal import Journal
+from sweeps.protocol.presets import PRESETS
+from sweeps.records import Failed, Measured
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.protocol import ProtocolSpec
+from tests.gallery import RememberingHost
+from tests.transports import stand_in
+from tests.workers.tiny_sweep import BuiltSweep
+from workers.devices.fake.device import FakeDevice, Faults
+from workers.driver.events import Left, MeasuredAlone
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import DeviceLane
+from workers.measure.batch_request import BatchRequest
+from workers.measure.bench import AnswerT, Bench, Request
+
+# Four builds of one group.
+GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), fuse=(True, False))
+ANY = ObjectiveSpec(constraints=())
+
+
+class Latencies(dict[str, float]):
+    """By the order in which the files are first run, each half as slow again as the one before."""
+
+    def get(self, digest: str, _: object = None) -> float:
+        return self.setdefault(digest, 10.0 * 1.5 ** len(self))
+
+
+class KnownPhone(FakeDevice):
+    latencies = Latencies()
+
+    def __init__(self, folder: Path, name: str, faults: Faults | None = None) -> None:
+        super().__init__(folder, name, true_ms=self.latencies, faults=faults)
+        self._host = RememberingHost(folder / f"fake-{name}")
+
+
+Change = Callable[[BatchRequest, object], object]
+
+
+class ChangedLane:
+    """A lane whose answers to batches are changed on the way."""
+
+    def __init__(self, bench: Bench, change: Change) -> None:
+        self._bench = bench
+        self._change = change
+
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        answer = self._bench.ask(request)
+        return self._change(request, answer) if isinstance(request, BatchRequest) else answer  # type: ignore[return-value]
+
+    def rest(self, seconds: float) -> None:
+        self._bench.rest(seconds)
+
+    def close(self) -> None:
+        self._bench.close()
+
+
+class Phones(InlineExecutor):
+    def __init__(self, folder: Path, change: Change = lambda _, answer: answer) -> None:
+        super().__init__(folder)
+        self._at = folder
+        self._change = change
+
+    def lane(self, facts: DeviceFacts) -> DeviceLane:
+        return ChangedLane(Bench(KnownPhone(self._at, facts.name.partition(":")[2]), self._at), self._change)
+
+
+@pytest.fixture(autouse=True)
+def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownPhone, "latencies", Latencies())
+    stand_in(monkeypatch, "fake", f"{__name__}:{KnownPhone.__name__}")
+
+
+@pytest.fixture
+def race(tmp_path: Path) -> BuiltSweep:
+    return BuiltSweep(tmp_path, GRID, devices=("fake:steady",), objective=ANY, budget="race", protocol=ProtocolSpec())
+
+
+@pytest.fixture
+def journal(race: BuiltSweep) -> Iterator[Journal]:
+    with Journal.open(race.workspace.journal) as journal:
+        yield journal
+
+
+def test_who_is_far_behind_leaves_in_batches_and_the_winner_is_measured_again(
+    race: BuiltSweep, journal: Journal
+) -> None:
+    events = race.run(journal)
+    keys = [job.key for job in race.plan.jobs]
+    batches = journal.batches(keys)
+    assert [len(batch.items) for batch in batches] == [4, 4]
+    assert all(batch.device_seconds > 0 for batch in batches)
+    settled = {key: journal.settled(key) for key in keys}
+    [winner] = [key for key in keys if settled[key].reason == "best"]
+    assert settled[winner].leads
+    for key in keys:
+        outcome = journal.sweep_outcome("tiny", next(job for job in race.plan.jobs if job.key == key))
+        assert isinstance(outcome, Measured)
+        blocks = journal.blocks(key)
+        if key == winner:
+            assert [block.confirms for block in blocks] == [True] * PRESETS["race"].confirmations
+            assert outcome.timing is not None
+        else:
+            assert (settled[key].reason, settled[key].batches, settled[key].by_key) == ("slower", 2, winner)
+            assert settled[key].ratio_low > 1.0
+            assert (blocks, outcome.timing) == ((), None), "a batch is no timing"
+    left = [event.settled.job_key for event in events if isinstance(event, Left)]
+    assert sorted(left) == sorted(keys)
+    assert race.run(journal) == [], "what is decided costs nothing"
+
+
+def test_an_interrupted_screen_goes_on_with_the_batches_that_it_has(race: BuiltSweep, journal: Journal) -> None:
+    keys = [job.key for job in race.plan.jobs]
+    race.run(journal, stop=lambda: bool(journal.batches(keys)))
+    first = journal.batches(keys)
+    assert len(first) == 1
+    assert not any(journal.blocks(key) for key in keys)
+    race.run(journal)
+    after = journal.batches(keys)
+    assert after[:1] == first
+    assert len(after) == 2
+    assert after[1].session > first[0].session
+    assert sum(len(journal.blocks(key)) for key in keys) == PRESETS["race"].confirmations
+
+
+def test_an_interrupted_confirmation_is_completed(race: BuiltSweep, journal: Journal) -> None:
+    keys = [job.key for job in race.plan.jobs]
+    race.run(journal, stop=lambda: any(journal.confirmation_count(key) for key in keys))
+    assert sum(journal.confirmation_count(key) for key in keys) == 1
+    race.run(journal)
+    assert sum(journal.confirmation_count(key) for key in keys) == PRESETS["race"].confirmations
+    assert race.run(journal) == []
+
+
+def test_a_runner_without_batches_is_said_once_and_has_processes_of_its_own_only(
+    race: BuiltSweep, journal: Journal
+) -> None:
+    def none(request: BatchRequest, _: object) -> Failed:
+        return Failed(stage=request.stage, kind="no_batches", message="it times one artifact a process")
+
+    events = race.run(journal, executor=Phones(race.workspace.root, none))
+    keys = [job.key for job in race.plan.jobs]
+    told = [event for event in events if isinstance(event, MeasuredAlone)]
+    assert [(len(event.names), event.failed.kind) for event in told] == [(4, "no_batches")]
+    assert journal.batches(keys) == []
+    assert all(len([block for block in journal.blocks(key) if not block.confirms]) >= 2 for key in keys)
+    assert sum(journal.settled(key).leads for key in keys) == 1
+
+
+def test_whatever_ends_a_batch_is_measured_alone_and_the_rest_is_asked_for_again(
+    race: BuiltSweep, journal: Journal
+) -> None:
+    culprit = race.plan.jobs[0]
+    asked: list[tuple[str, ...]] = []
+
+    def crash(request: BatchRequest, answer: object) -> object:
+        keys = tuple(job.key for job in request.jobs)
+        asked.append(keys)
+        if culprit.key not in keys:
+            return answer
+        place = keys.index(culprit.key)
+        died = Failed(stage=request.stage, kind="crashed", message="signal 11")
+        outcomes = (*answer.outcomes[:place], died, *(NotReached() for _ in keys[place + 1 :]))
+        return type(answer)(outcomes=outcomes, device_seconds=answer.device_seconds)
+
+    events = race.run(journal, executor=Phones(race.workspace.root, crash))
+    told = [event for event in events if isinstance(event, MeasuredAlone)]
+    assert [(event.names, event.failed.kind) for event in told] == [((culprit.name,), "crashed")]
+    assert sum(culprit.key in keys for keys in asked) == 1, "it is not asked for again in a batch"
+    assert journal.blocks(culprit.key), "it has its chance alone"
+    assert isinstance(journal.sweep_outcome("tiny", culprit), Measured)
+    assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
+
+
+def test_batches_that_fail_again_and_again_are_given_up(race: BuiltSweep, journal: Journal) -> None:
+    asked = []
+
+    def timeout(request: BatchRequest, _: object) -> Failed:
+        asked.append(request)
+        return Failed(stage=request.stage, kind="timeout", message=str(RunnerError("timeout", "it hangs")))
+
+    events = race.run(journal, executor=Phones(race.workspace.root, timeout))
+    assert len(asked) == 3
+    assert [len(event.names) for event in events if isinstance(event, MeasuredAlone)] == [4]
+    assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1

@@ -1,0 +1,109 @@
+"""The screen of a race on one device: batches, until every contest's finals begin."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweeps.batches import Batch, BatchItem, NotReached
+from sweeps.journal.batches import StoredBatch
+from sweeps.journal.journal import MAX_ATTEMPTS
+from sweeps.protocol.stopping import shuffled_order
+from sweeps.records import Failed, Job
+from workers.driver.contact import Contact
+from workers.driver.contests import Contests, group_of
+from workers.driver.context import DeviceProgress, RunContext
+from workers.driver.events import AttemptFailed, MeasuredAlone
+from workers.driver.side_by_side import Steps
+
+
+@dataclass(slots=True)
+class _Round:
+    """One batch, which takes several processes where one ends early."""
+
+    left: list[Job]
+    items: dict[str, BatchItem | None]
+
+
+class Batches:
+    """Measures batches and stores them."""
+
+    def __init__(self, contact: Contact, context: RunContext, progress: DeviceProgress) -> None:
+        self._contact = contact
+        self._journal = context.journal
+        self._protocol = context.protocol
+        self._session = context.session
+        self._progress = progress
+
+    def recall(self, contests: Contests, by_key: Mapping[str, Job]) -> Steps[int]:
+        """Show the contests the batches of earlier runs. A batch that was not finished is shown as far as it came.
+
+        Returns how many there were.
+        """
+        shown: dict[tuple[int, int, str], dict[str, BatchItem | None]] = {}
+        for batch in self._journal.batches(by_key):
+            self._contact.count_seconds(batch.device_seconds)
+            for key, item in batch.items.items():
+                place = (batch.session, batch.number, f"{by_key[key].model} {group_of(by_key[key])}")
+                shown.setdefault(place, {})[key] = item
+        for items in shown.values():
+            yield from contests.take_batch(items)
+        return len(shown)
+
+    def run(self, contests: Contests, by_key: Mapping[str, Job], number: int) -> Steps[None]:
+        """Measure batches until there is none left to measure, the run is stopped, or the device's time is used up.
+
+        `number`: of batches before. Their orders were other ones.
+        """
+        while batches := contests.batches:
+            for keys in batches:
+                if self._contact.stopped():
+                    return
+                jobs = [by_key[key] for key in shuffled_order(keys, number, self._protocol.seed)]
+                yield from self._batch(contests, jobs, number)
+            number += 1
+            minutes = self._protocol.device_minutes
+            if minutes is not None and self._contact.spent_s >= 60 * minutes:
+                yield from contests.expire()
+
+    def _batch(self, contests: Contests, jobs: Sequence[Job], number: int) -> Steps[None]:
+        """Whoever ends a process is measured alone from then on, and the rest is asked for again without it."""
+        this = _Round(list(jobs), {})
+        failures = 0
+        while this.left and not self._contact.stopped():
+            self._progress.done += 1
+            total = self._progress.done + len(this.left)
+            yield self._progress.measuring(total, f"{len(this.left)} in one process, batch {number + 1}")
+            batch = yield from self._contact.batch(this.left, self._protocol)
+            match batch:
+                case None:
+                    continue  # stopped, or away and back: its state is looked at again
+                case Failed():
+                    failures += 1
+                    if batch.kind in _NEVER or failures >= MAX_ATTEMPTS:
+                        yield from self._alone(contests, this.left, batch)
+                        this.left = []
+                    else:
+                        yield AttemptFailed(f"{len(this.left)} builds in one process", batch, final=False)
+                case Batch():
+                    yield from self._stored(contests, this, batch, number)
+        if this.items:
+            yield from contests.take_batch(this.items)
+
+    def _stored(self, contests: Contests, this: _Round, batch: Batch, number: int) -> Steps[None]:
+        outcomes = list(zip(this.left, batch.outcomes, strict=True))
+        items = {job.key: one for job, one in outcomes if isinstance(one, BatchItem)}
+        self._journal.add_batch(
+            StoredBatch(session=self._session, number=number, device_seconds=batch.device_seconds, items=items)
+        )
+        this.items |= items
+        for job, one in outcomes:
+            if isinstance(one, Failed):
+                yield from self._alone(contests, [job], one)
+        this.left = [job for job, one in outcomes if isinstance(one, NotReached)]
+
+    def _alone(self, contests: Contests, jobs: Sequence[Job], why: Failed) -> Steps[None]:
+        for job in jobs:
+            contests.measure_alone(job.key)
+        yield MeasuredAlone(tuple(job.name for job in jobs), why)
+
+
+_NEVER = frozenset({"no_batches", "not_possible"})
