@@ -134,6 +134,9 @@ class Block:
     seconds since 1970, or one more than the last run's if that is larger. In old journals two runs may share one."""
     device_seconds: float = 0.0
     """Its time on the device's clock, with start, load and warm-up, but without the wait before it."""
+    push_seconds: float = field(default=0.0, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Time on the device's clock for sending the files that it needed; not in `device_seconds`. 0 where they were on
+    the device already, and in old journals."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Further figures of the runner, by its own names (`RuntimeEntry.metrics`)."""
     confirms: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
@@ -262,6 +265,11 @@ class Accuracy:
     accuracy_drop_high_points: float | None
     labels: tuple[str, ...] = ()
     """`invalid_output` if a logit is not finite."""
+    device_seconds: float = field(default=0.0, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Time of the pass on the clock of the device that ran it, without `push_seconds`; 0 in old journals. A reference
+    implementation runs on the host: then it is the host's time."""
+    push_seconds: float = field(default=0.0, metadata=LEFT_OUT_WHEN_EMPTY)
+    """For sending the images, and the artifact if no block had needed it before; 0 in old journals."""
 
     @property
     def emulated(self) -> bool:

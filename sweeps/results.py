@@ -109,6 +109,10 @@ class ResultRow:
     """A lower bound of its device time with the preset `full`, estimated from its blocks."""
     waited_seconds: float = 0.0
     """Time spent waiting for the gate, over all its blocks."""
+    push_seconds: float = 0.0
+    """Time spent sending its files for blocks; 0 in old runs, and where another job of its build needed them first."""
+    accuracy_seconds: float = 0.0
+    """Time of the accuracy pass of its build, with the files sent for it; 0 in old runs, and where it was emulated."""
     settled: Settled | None = None
     """Why its rounds ended; `None` if the number of rounds was fixed."""
     images: int = 0

@@ -3,9 +3,10 @@
 from dataclasses import asdict, dataclass
 
 from sweeps.journal.journal import Complete, Journal
+from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.ended import settles
 from sweeps.protocol.spent import Spent, spent
-from sweeps.records import Block, Failed
+from sweeps.records import Accuracy, Block, Failed
 
 STATES = ("measured", "failed", "pending", "stale")
 """`stale`: measured or planned once, but no longer in the sweep file."""
@@ -36,7 +37,7 @@ class SweepStatus:
     jobs: tuple[JobStatus, ...]
     skipped: int
     spent: Spent
-    """Of all blocks of jobs that are not stale."""
+    """Of all blocks and accuracy passes of jobs that are not stale; the sentinel's are not counted."""
 
     def count(self, state: str) -> int:
         return sum(job.state == state for job in self.jobs)
@@ -67,8 +68,10 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
     protocol = journal.protocol(sweep)
     jobs = []
     counted: list[Block] = []
+    passes: dict[tuple[str, str], Accuracy] = {}
     for job, stale in journal.jobs(sweep):
-        ended = journal.sweep_ending(sweep, job)
+        planned = journal.planned_job(sweep, job.key)
+        ended = journal.ending(planned)
         state, reason = "pending", ""
         if stale:
             state = "stale"
@@ -78,7 +81,10 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
             state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.message}"
         settled = None if stale else journal.settled(job.key, protocol)
         blocks = journal.blocks(job.key)
-        counted += () if stale else blocks
+        if not stale:
+            counted += blocks
+            if (accuracy := _accuracy(journal, planned, ended)) is not None:
+                passes[accuracy.build_key, accuracy.executor] = accuracy  # jobs of one build share it
         jobs.append(
             JobStatus(
                 name=job.name,
@@ -96,5 +102,13 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         last_round=protocol.last_round,
         jobs=tuple(jobs),
         skipped=len(journal.skipped(sweep)),
-        spent=spent(counted),
+        spent=spent(counted, passes.values()),
     )
+
+
+def _accuracy(journal: Journal, planned: PlannedJob, ended: Complete | Failed | None) -> Accuracy | None:
+    """Also that of a job whose rounds have not ended."""
+    if isinstance(ended, Complete) or planned.evaluation_id is None:
+        return ended.accuracy if isinstance(ended, Complete) else None
+    job = planned.job
+    return journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)

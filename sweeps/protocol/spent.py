@@ -3,39 +3,51 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from sweeps.records import Block
+from sweeps.records import Accuracy, Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Seconds on the device's clock. `waiting_s` comes before a block, all others are parts of blocks."""
+    """Seconds on the device's clock. `waiting_s` and `pushing_s` come before a block or an accuracy pass."""
 
     waiting_s: float = 0.0
     """For the gate."""
+    pushing_s: float = 0.0
+    """Sending artifacts and evaluation images; not recorded by early versions."""
     starting_s: float = 0.0
     """The command, the process, its imports, and its end: what is left of a block beside the other parts."""
     loading_s: float = 0.0
     warming_up_s: float = 0.0
     """With the first inference."""
     timed_s: float = 0.0
+    evaluating_s: float = 0.0
+    """Accuracy passes, from their start to the last logit on the host; not recorded by early versions."""
 
     @property
     def measuring_s(self) -> float:
         """All but the waiting."""
-        return self.starting_s + self.loading_s + self.warming_up_s + self.timed_s
+        blocks_s = self.starting_s + self.loading_s + self.warming_up_s + self.timed_s
+        return self.pushing_s + blocks_s + self.evaluating_s
+
+    @property
+    def timed_share(self) -> float:
+        """Of `measuring_s`, from 0 to 1; 0 without any time."""
+        return self.timed_s / self.measuring_s if self.measuring_s > 0.0 else 0.0
 
     @property
     def text(self) -> str:
-        """For people; empty without any time."""
+        """For people; empty without any time. Pushes and accuracy are left out where none was recorded."""
         if self.measuring_s <= 0.0:
             return ""
-        parts = (
-            ("timed iterations", self.timed_s),
-            ("warm-up", self.warming_up_s),
-            ("loading", self.loading_s),
-            ("starting processes", self.starting_s),
-        )
-        shares = ", ".join(f"{seconds / self.measuring_s:.0%} {name}".replace("%", " %") for name, seconds in parts)
+        parts = {
+            "timed iterations": self.timed_s,
+            "warm-up": self.warming_up_s,
+            "loading": self.loading_s,
+            "starting processes": self.starting_s,
+        }
+        later = {"pushing files": self.pushing_s, "accuracy": self.evaluating_s}
+        parts |= {name: seconds for name, seconds in later.items() if seconds}
+        shares = ", ".join(f"{100 * seconds / self.measuring_s:.0f} % {name}" for name, seconds in parts.items())
         return f"device time {self.measuring_s:,.0f} s: {shares}; and {self.waiting_s:,.0f} s of waiting"
 
     def document(self) -> dict[str, float]:
@@ -43,9 +55,10 @@ class Spent:
         return {name: round(seconds, 3) for name, seconds in asdict(self).items()}
 
 
-def spent(blocks: Iterable[Block]) -> Spent:
-    """Where the time of these blocks went. A runner that does not report its load time has it in `starting_s`."""
-    waiting = starting = loading = warming_up = timed = 0.0
+def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = ()) -> Spent:
+    """Where the time of these blocks and accuracy passes went. Passes by a reference implementation ran on the host,
+    and are left out. A runner that does not report its load time has it in `starting_s`."""
+    waiting = pushing = starting = loading = warming_up = timed = evaluating = 0.0
     for block in blocks:
         parts = (
             (block.load_ns or 0) / 1e9,
@@ -53,6 +66,19 @@ def spent(blocks: Iterable[Block]) -> Spent:
             sum(block.samples_ns) / 1e9,
         )
         waiting += block.conditions.waited_seconds
+        pushing += block.push_seconds
         starting += max(0.0, block.device_seconds - sum(parts))
         loading, warming_up, timed = loading + parts[0], warming_up + parts[1], timed + parts[2]
-    return Spent(waiting_s=waiting, starting_s=starting, loading_s=loading, warming_up_s=warming_up, timed_s=timed)
+    for accuracy in accuracies:
+        if not accuracy.emulated:
+            pushing += accuracy.push_seconds
+            evaluating += accuracy.device_seconds
+    return Spent(
+        waiting_s=waiting,
+        pushing_s=pushing,
+        starting_s=starting,
+        loading_s=loading,
+        warming_up_s=warming_up,
+        timed_s=timed,
+        evaluating_s=evaluating,
+    )

@@ -26,6 +26,8 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
                 "timed_seconds": entry.timed_seconds,
                 "full_seconds": entry.full_seconds,
                 "waited_seconds": entry.waited_seconds,
+                "push_seconds": entry.push_seconds,
+                "accuracy_seconds": entry.accuracy_seconds,
                 "rounds_to_settle": entry.rounds_to_settle,
                 "settle_command": entry.settle_command,
                 "winner": _candidate(entry.winner) if entry.winner else None,

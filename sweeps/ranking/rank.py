@@ -201,6 +201,9 @@ def _entry(
         timed_seconds=sum(row.timed_seconds for row in group),
         full_seconds=sum(row.full_seconds for row in group),
         waited_seconds=sum(row.waited_seconds for row in group),
+        push_seconds=sum(row.push_seconds for row in group),
+        # Jobs of one build share its pass; one that failed has none.
+        accuracy_seconds=sum(dict(sorted((row.build_key, row.accuracy_seconds) for row in group)).values()),
         imported=imported,
     )
 

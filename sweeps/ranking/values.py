@@ -114,6 +114,10 @@ class DeviceRanking:
     """The part of it in timed iterations; 0 where that was not recorded."""
     waited_seconds: float
     """Time spent waiting for the gate."""
+    push_seconds: float
+    """Time spent sending files for blocks; 0 where that was not recorded."""
+    accuracy_seconds: float
+    """Time of the accuracy passes, with the files sent for them; 0 where that was not recorded."""
     full_seconds: float
     """A lower bound of the device time with the preset `full`, without waiting."""
     imported: tuple[Imported, ...] = ()
@@ -156,14 +160,20 @@ class DeviceRanking:
         if not self.device_seconds:
             return ""
         gone = sum(bool(candidate.eliminated) for candidate in self.ranking)
-        timed = f" ({100 * self.timed_seconds / self.device_seconds:.0f} % of it timed iterations)"
-        text = f"device time: {duration(self.device_seconds)}{timed if self.timed_seconds else ''}, "
+        beside = self.push_seconds + self.accuracy_seconds
+        parts = {"timed iterations": self.timed_seconds, "pushes and accuracy passes": beside}
+        shares = ", ".join(
+            f"{100 * seconds / (self.device_seconds + beside):.0f} % {name}"
+            for name, seconds in parts.items()
+            if seconds
+        )
+        text = f"device time: {duration(self.device_seconds + beside)}{f' ({shares})' if shares else ''}, "
         text += f"and {duration(self.waited_seconds)} of waiting"
         if not gone:
             return text
         return (
             f"{text}; {gone} of {len(self.ranking)} left the race early: "
-            f"without elimination (preset full) it would have taken {duration(self.full_seconds)} or more"
+            f"without elimination (preset full) it would have taken {duration(self.full_seconds + beside)} or more"
         )
 
 

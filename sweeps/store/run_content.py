@@ -39,6 +39,8 @@ _TAGS = {
     if entry.name not in ("metrics", "run_id", *_PARAMS)
 }
 """The tag of each field of a row that is not a param."""
+_LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds"))
+"""Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
 _MAX_WORDS = 300
 """Longest text (characters) inside a JSON tag: two texts fit into a tag, even with six bytes per character."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
@@ -46,8 +48,8 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
-    """One run before it is written. `attempt_key` changes if anything changes except `stale` and `timed_seconds`,
-    which runs of earlier versions lack. They lack confirming blocks, too."""
+    """One run before it is written. `attempt_key` changes if anything changes except `stale` and the times that runs of
+    earlier versions lack. They lack confirming blocks, too."""
 
     row: ResultRow
     attempt_key: str
@@ -144,6 +146,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "timed_seconds": round(cost.timed_s, 3),
             "full_seconds": round(full_seconds(blocks), 3),
             "waited_seconds": round(cost.waiting_s, 3),
+            "push_seconds": round(cost.pushing_s, 3),
             "rounds": timing.rounds,
             "samples": timing.samples,
         }
@@ -152,6 +155,7 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "executor": accuracy.executor,
             "emulated": accuracy.emulated,
             "images": accuracy.images,
+            "accuracy_seconds": round(spent((), [accuracy]).measuring_s, 3),
             "trust": tuple(dict.fromkeys((*about["trust"], *accuracy.labels))),
         }
     return about
@@ -205,10 +209,9 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
     if manifest is not None and manifest.coverage is not None:
         tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
-    # Runs of earlier versions lack these.
-    unsaid = {STALE, _TAGS["timed_seconds"]} | (
-        {_TAGS["confirmed_medians_ms"]} if not row.confirmed_medians_ms else set()
-    )
+    unsaid = {STALE, *_LATER}
+    if not row.confirmed_medians_ms:
+        unsaid.add(_TAGS["confirmed_medians_ms"])
     lasting = {name: value for name, value in tags.items() if name not in unsaid}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
     return RunContent(

@@ -29,8 +29,10 @@ from report import Figure, at_most, finish
 from sweeps.cli import run as run_command
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
+from sweeps.journal.status import read_status
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import protocol_of
+from sweeps.protocol.spent import Spent
 from sweeps.spec import sweep as spec
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
@@ -140,6 +142,8 @@ class Case:
         self.workspace = Workspace.open(folder / "workspace")
         self.plan: Plan = run_command.make_plan(self.spec, (folder,), self.workspace)
         self.store = ArtifactStore(self.workspace.artifacts)
+        self.spent = Spent()
+        """Where the phone's time went in the last run."""
 
     def run(self, executor_name: str) -> float:
         """Seconds from the first block's start, artifacts built, to the end, everything stored."""
@@ -170,6 +174,7 @@ class Case:
                     began = time.monotonic()
             ended = time.monotonic()
             measured = sum(len(journal.blocks(job.key)) for job in self.plan.jobs)
+            self.spent = read_status(journal, self.spec.name).spent
         assert began is not None, "nothing was measured"
         assert measured == len(self.plan.jobs), f"{measured} of {len(self.plan.jobs)} jobs were measured"
         return ended - began
@@ -223,6 +228,8 @@ def cost(folder: Path, figures: list[Figure]) -> dict[str, list[float]]:
             say(f"pass {number + 1} of {len(PASSES)}: {arm}")
             _empty(phones)
             taken[arm].append(case.run("ray") if arm == EDGESWEEP else plain_adb_s(case, phones[0].serial, folder))
+        say(case.spent.text)
+        figures.append(Figure("timed iterations, of the phone's time", 100 * case.spent.timed_share, "%"))
         figures.append(
             at_most(
                 f"{JOBS} jobs of {SECONDS:g} s, over a script of plain adb",

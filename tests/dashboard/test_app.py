@@ -210,9 +210,7 @@ def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_r
     assert set(gone["Rank"]) == {"–"}
     assert gone["p50 (ms)"].notna().all()
     assert set(gone["Why"]) == {f"left after 3 rounds: at least 2.01 times as slow as {line(evil)}"}
-    assert "device time: 35 min (1 % of it timed iterations), and 0 s of waiting; 7 of 14 left the race early" in texts(
-        shown
-    )
+    assert "device time: 35 min (1 % timed iterations), and 0 s of waiting; 7 of 14 left the race early" in texts(shown)
     reasons = [part.value for part in shown.text]
     assert any(reason.startswith("cpu fp32 nhwc") and reason.endswith(f": {line(evil)} ended it") for reason in reasons)
     left = f"eliminated: left after 3 rounds: at least 2.01 times as slow as {line(evil)}"

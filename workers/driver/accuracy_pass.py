@@ -1,6 +1,7 @@
 """The accuracy of one device's jobs: each build evaluates the images once on the device."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from sweeps.errors import RunnerError
@@ -10,9 +11,8 @@ from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.side_by_side import Steps
 from workers.measure.device_files import Evaluation
-from workers.measure.requests import LogitsRequest
+from workers.measure.requests import Evaluated, LogitsRequest
 from workers.models.accuracy import evaluate
-from workers.models.package import Logits
 from workers.models.prepared import PreparedModel
 
 
@@ -43,10 +43,10 @@ class AccuracyPass:
         while not self._contact.stopped() and not outcomes.has_failed(job):
             if journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor) is not None:
                 return
-            logits = yield from self._contact.asked(LogitsRequest(job, evaluation))
-            if logits is None:
+            answer = yield from self._contact.asked(LogitsRequest(job, evaluation))
+            if answer is None:
                 return
-            match logits if isinstance(logits, Failed) else _evaluated(planned, evaluation_id, logits, prepared):
+            match answer if isinstance(answer, Failed) else _accuracy(planned, evaluation_id, answer, prepared):
                 case Accuracy() as accuracy:
                     journal.add_accuracy(accuracy)
                 case Failed() as failed:
@@ -55,16 +55,19 @@ class AccuracyPass:
                     assert_never(never)
 
 
-def _evaluated(planned: PlannedJob, evaluation_id: str, logits: Logits, prepared: PreparedModel) -> Accuracy | Failed:
+def _accuracy(
+    planned: PlannedJob, evaluation_id: str, evaluated: Evaluated, prepared: PreparedModel
+) -> Accuracy | Failed:
     try:
-        return evaluate(
+        accuracy = evaluate(
             planned.job.build_key,
             evaluation_id,
             planned.job.variant.qengine,
             planned.executor,
-            logits,
+            evaluated.logits,
             prepared.evaluation_logits,
             prepared.evaluation.labels,
         )
     except RunnerError as error:
         return Failed(stage="evaluate", kind=error.kind, message=error.message)
+    return replace(accuracy, device_seconds=evaluated.device_seconds, push_seconds=evaluated.push_seconds)

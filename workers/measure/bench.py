@@ -15,7 +15,7 @@ from workers.artifacts import ArtifactStore
 from workers.devices.interface import Completed, Device, Sensors
 from workers.devices.local import LocalDevice, from_os_error
 from workers.measure import processes
-from workers.measure.device_files import DeviceFiles
+from workers.measure.device_files import DeviceFiles, Pushes
 from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
 from workers.measure.stock_tool import StockBench
 from workers.native.compiler import cache_folder
@@ -68,8 +68,9 @@ class Bench:
         # A mode that is left on is switched off by this host's next run, in any workspace.
         self._marks = cache_folder() if programs else folder
         self._store = artifacts or ArtifactStore(folder / "artifacts")
-        self.files = DeviceFiles(device, self._store, folder)
-        self.stock = StockBench(device, self._store, folder)
+        self.pushes = Pushes(device)
+        self.files = DeviceFiles(device, self.pushes, self._store, folder)
+        self.stock = StockBench(device, self.pushes, self._store, folder)
         self._fixed: FixedPerformance | None = None
         self._first_sensors: Sensors | None = None
         self._on_host: Bench | None = None

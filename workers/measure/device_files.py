@@ -1,6 +1,7 @@
 """The files that a bench pushes to a device: artifacts, which stay there, and evaluation images, which do not."""
 
 import hashlib
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,38 @@ class Evaluation:
     images: Images
 
 
+class Pushes:
+    """Pushes files to one device, and keeps the time of it for the record of what needed them."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._untaken_s: defaultdict[str, float] = defaultdict(float)
+        self.total_s = 0.0
+        """Of all pushes so far, on the device's clock; also of those that failed."""
+
+    def push(self, build_key: str, source: Path, name: str, *, sha256: str | None = None) -> str:
+        """As `Device.push`, for a measurement of this build. Raises `DeviceError`."""
+        began_s = self._device.now_s()
+        try:
+            return self._device.push(source, name, sha256=sha256)
+        finally:
+            # A clock that jumped back is found in the block.
+            seconds = max(0.0, self._device.now_s() - began_s)
+            self._untaken_s[build_key] += seconds
+            self.total_s += seconds
+
+    def take_s(self, build_key: str) -> float:
+        """The seconds of pushes for this build since they were last taken: no record counts them twice."""
+        return self._untaken_s.pop(build_key, 0.0)
+
+
 class DeviceFiles:
     """Files on one device. Each is pushed once."""
 
-    def __init__(self, device: Device, store: ArtifactStore, folder: Path) -> None:
+    def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
         """`folder`: for short-lived files on this host."""
         self._device = device
+        self._pushes = pushes
         self._store = store
         self._folder = folder
         self._artifacts: dict[str, tuple[Manifest, str]] = {}
@@ -40,12 +67,12 @@ class DeviceFiles:
             if manifest is None:
                 raise DeviceError("no_artifact", f"artifact {build_key[:12]} is not on this host")
             name = f"{build_key[:16]}-{manifest.file}"
-            path = self._device.push(self._store.model(manifest), name, sha256=manifest.file_sha256)
+            path = self._pushes.push(build_key, self._store.model(manifest), name, sha256=manifest.file_sha256)
             self._artifacts[build_key] = manifest, path
         return self._artifacts[build_key]
 
-    def images(self, evaluation: Evaluation) -> str:
-        """Their path on the device, where they stay until `close`."""
+    def images(self, evaluation: Evaluation, build_key: str) -> str:
+        """Their path on the device, where they stay until `close`. `build_key`: the build that needs them now."""
         key = evaluation.evaluation_id, evaluation.images.shape
         if key in self._images:
             return self._images[key]
@@ -55,7 +82,7 @@ class DeviceFiles:
         try:
             # Not ndarray.tofile: its error does not say that the disk is full.
             source.write_bytes(np.ascontiguousarray(evaluation.images, dtype="<f4").data)
-            self._images[key] = self._device.push(source, name)
+            self._images[key] = self._pushes.push(build_key, source, name)
         finally:
             source.unlink(missing_ok=True)
         return self._images[key]

@@ -95,7 +95,7 @@ class BlockRequest(Request[Block]):
         labels = block_labels(
             block, job.variant.backend, job.variant.qengine, protocol, threads_known=report.threads_known
         )
-        return replace(block, labels=labels)
+        return replace(block, labels=labels, push_seconds=bench.pushes.take_s(job.build_key))
 
     def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
         deadline_s = START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
@@ -105,22 +105,36 @@ class BlockRequest(Request[Block]):
         return bench.stock.timing(program.tool, program.path, request, deadline_s)
 
 
-@dataclass(frozen=True, slots=True)
-class LogitsRequest(Request[Logits]):
-    """(N, classes) float32: the artifact's logits of every image, from a separate process.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """One accuracy pass on a device."""
 
-    A stock tool gives only the logits of the first images, which are in its file.
-    """
+    logits: Logits
+    """(N, classes) float32: of every image, from a separate process. A stock tool gives only those of the first images,
+    which are in its file."""
+    device_seconds: float
+    """On the clock of the device that ran it, without `push_seconds`."""
+    push_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogitsRequest(Request[Evaluated]):
+    """Run the artifact on every image."""
 
     evaluation: Evaluation
     stage: ClassVar[Stage] = "evaluate"
 
-    def answer(self, bench: Bench) -> Logits | Failed:
+    def answer(self, bench: Bench) -> Evaluated | Failed:
         bench = bench.for_answers_of(self.job)
+        began_s, pushed_s = bench.device.now_s(), bench.pushes.total_s
         try:
-            return self._logits(bench)
+            logits = self._logits(bench)
         except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
+        seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
+        return Evaluated(
+            logits=logits, device_seconds=max(0.0, seconds), push_seconds=bench.pushes.take_s(self.job.build_key)
+        )
 
     def _logits(self, bench: Bench) -> Logits:
         job, device, images = self.job, bench.device, self.evaluation.images
@@ -129,7 +143,7 @@ class LogitsRequest(Request[Logits]):
         if program is not None and program.tool is not None:
             request = _request(job, manifest, "")
             return bench.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
-        inputs = bench.files.images(self.evaluation)
+        inputs = bench.files.images(self.evaluation, job.build_key)
         outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"
         on_device = str(PurePosixPath(inputs).with_name(outputs.name))
         request = replace(_request(job, manifest, model), eval_inputs=inputs, eval_outputs=on_device)

@@ -15,6 +15,7 @@ from sweeps.errors import DeviceError, RunnerError
 from sweeps.manifest import Manifest
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Completed, Device
+from workers.measure.device_files import Pushes
 from workers.measure.processes import death
 from workers.models.package import Images, Logits
 from workers.runtimes.interface import RunReport, RunRequest, StockTool
@@ -23,9 +24,10 @@ from workers.runtimes.interface import RunReport, RunRequest, StockTool
 class StockBench:
     """The stock tools of one device. All methods raise `DeviceError`, and `BuildError` if a file cannot be built."""
 
-    def __init__(self, device: Device, store: ArtifactStore, folder: Path) -> None:
+    def __init__(self, device: Device, pushes: Pushes, store: ArtifactStore, folder: Path) -> None:
         """`folder`: for short-lived files on this host."""
         self._device = device
+        self._pushes = pushes
         self._store = store
         self._folder = folder
         self._carriers: dict[str, str] = {}
@@ -103,7 +105,8 @@ class StockBench:
         with tempfile.TemporaryDirectory(dir=self._folder, prefix="sibling-") as folder:
             sibling = tool.sibling(manifest, self._store.model(manifest), images, Path(folder))
             name = f"{manifest.build_key[:16]}-{sibling.images}-{sibling.file}"
-            return self._device.push(Path(folder) / sibling.file, name), sibling.images
+            path = self._pushes.push(manifest.build_key, Path(folder) / sibling.file, name)
+            return path, sibling.images
 
 
 def check(tool: StockTool, request: RunRequest) -> None:

@@ -94,6 +94,15 @@ def test_a_record_without_a_field_that_came_later_takes_its_default(records):
     assert from_json(Block, json.dumps(older)) == replace(block, labels=())
 
 
+def test_a_record_without_a_push_and_without_the_time_of_a_pass_is_as_it_was_before_these_were_kept(records):
+    block, accuracy = records.block(records.job(0), 0), records.accuracy(records.job(0))
+    for record in (block, accuracy):
+        assert not {"push_seconds", "accuracy_seconds"} & json.loads(to_json(record)).keys()
+        assert from_json(type(record), to_json(record)) == record
+    assert "device_seconds" not in json.loads(to_json(accuracy))
+    assert json.loads(to_json(replace(block, push_seconds=0.5)))["push_seconds"] == 0.5
+
+
 # As the version before NNAPI, Metal and checked jobs wrote them.
 OLD_VARIANT = (
     '{"runtime":"torchscript","backend":"cpu","precision":"int8","quantization":"static_fx","qengine":"x86",'

@@ -31,3 +31,15 @@ def test_without_a_block_there_is_nothing_to_say():
     assert spent([]) == Spent()
     assert Spent().text == ""
     assert set(Spent().document().values()) == {0.0}
+
+
+def test_pushes_and_accuracy_passes_are_parts_and_what_the_host_did_is_not(records):
+    block = replace(records.block(records.job(0), 0), device_seconds=2.5, samples_ns=(500_000_000,), push_seconds=1.0)
+    here = records.accuracy(records.job(0), device_seconds=1.25, push_seconds=0.25)
+    on_host = records.accuracy(records.checked_job(1), device_seconds=40.0)
+    found = spent([block], [here, on_host])
+    assert (found.pushing_s, found.evaluating_s) == (1.25, 1.25)
+    assert found.measuring_s == pytest.approx(5.0)
+    assert found.timed_share == pytest.approx(0.1)
+    assert found.text.endswith("starting processes, 25 % pushing files, 25 % accuracy; and 0 s of waiting")
+    assert "pushing" not in spent([replace(block, push_seconds=0.0)]).text, "an old journal does not say"

@@ -729,3 +729,9 @@ def test_what_was_only_checked_has_no_metric_that_a_runner_tells_as_it_times(mon
     device = rank(pd.DataFrame(rows), ObjectiveSpec(minimize="beads", constraints=()), "s").devices[0]
     assert [one.name for one in device.ranking] == ["timed"]
     assert [one.name for one in device.checked] == ["checked"]
+
+
+def test_jobs_of_one_build_share_its_accuracy_pass():
+    shared = {"build_key": "one", "accuracy_seconds": 4.0}
+    rows = [measured("a", push_seconds=0.5, **shared), measured("b", **shared), measured("c", accuracy_seconds=1.0)]
+    assert (entry(rows).push_seconds, entry(rows).accuracy_seconds) == (0.5, 5.0)

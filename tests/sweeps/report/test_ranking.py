@@ -158,6 +158,19 @@ def test_status_tells_rounds_from_checks(records, tmp_path, capsys: pytest.Captu
     assert status.document()["spent"] == status.spent.document()
 
 
+def test_status_counts_a_shared_accuracy_pass_once_and_before_the_rounds_end(records, tmp_path) -> None:
+    one, other = records.job(0), records.job(0, key="other")
+    with Journal.open(tmp_path / "journal.sqlite") as journal:
+        journal.save_plan(records.plan(one, other, rounds=2))
+        for job in (one, other):
+            journal.add_block(records.block(job, 0, push_seconds=0.5))
+        journal.add_accuracy(records.accuracy(one, device_seconds=8.0, push_seconds=2.0))
+        status = read_status(journal, "phones")
+    assert status.count("pending") == 2
+    assert (status.spent.pushing_s, status.spent.evaluating_s) == (3.0, 8.0)
+    assert status.document()["spent"]["evaluating_s"] == 8.0
+
+
 def test_status_tells_the_range_of_rounds_and_why_they_ended(
     records, tmp_path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -238,10 +251,13 @@ def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> 
     cost = {"device_seconds": 100.0, "timed_seconds": 20.0, "waited_seconds": 30.0, "full_seconds": 300.0}
     rows = [records.row(records.job(0), **cost), records.row(records.job(2), 12.0, settled=LEFT, **cost)]
     assert (
-        "device time: 3 min (20 % of it timed iterations), and 60 s of waiting; 1 of 2 left the race early: "
+        "device time: 3 min (20 % timed iterations), and 60 s of waiting; 1 of 2 left the race early: "
         "without elimination (preset full) it would have taken 10 min or more" in printed(rows)
     )
     assert not any("device time" in line for line in printed([records.row(records.job(0))]))
+    rows = [records.row(records.job(0), **(cost | {"push_seconds": 10.0, "accuracy_seconds": 15.0}))]
+    shares = "16 % timed iterations, 20 % pushes and accuracy passes"
+    assert f"device time: 2 min ({shares}), and 30 s of waiting" in printed(rows)
 
 
 def test_the_front_is_a_column_where_it_is_asked_for(printed, records) -> None:

@@ -26,13 +26,13 @@ SETTLED = Settled(
 def run(records, tmp_path):
     """The content of a finished job's run; blocks may be changed first."""
 
-    def make(settled=None, blocks=None, job=None):
+    def make(settled=None, blocks=None, job=None, accuracy=None, journal="journal"):
         job = job or records.job(0)
-        with Journal.open(tmp_path / "journal.sqlite") as journal:
+        with Journal.open(tmp_path / f"{journal}.sqlite") as journal:
             journal.save_plan(records.plan(job))
             for block in blocks or [records.block(job, round_) for round_ in range(2)]:
                 journal.add_block(block)
-            journal.add_accuracy(records.accuracy(job))
+            journal.add_accuracy(accuracy or records.accuracy(job))
             planned = journal.planned_job("phones", job.key)
             outcome = journal.sweep_outcome("phones", job)
             assert isinstance(outcome, Measured)
@@ -86,6 +86,17 @@ def test_device_time_and_waits_are_summed_over_the_blocks(run, records):
     blocks = [replace(one, conditions=replace(one.conditions, waited_seconds=4.0, gate="ready")) for one in blocks]
     row = read(run(blocks=blocks))
     assert (row.device_seconds, row.timed_seconds, row.waited_seconds, row.gate) == (5.0, 0.8, 8.0, "gated")
+    assert (row.push_seconds, row.accuracy_seconds) == (0.0, 0.0)
+
+
+def test_pushes_and_the_accuracy_pass_are_kept_and_make_no_new_run(run, records):
+    job = records.job(0)
+    blocks = [records.block(job, round_) for round_ in range(2)]
+    pushed = [replace(blocks[0], push_seconds=1.5), blocks[1]]
+    content = run(blocks=pushed, accuracy=records.accuracy(job, device_seconds=4.0, push_seconds=0.5))
+    row = read(content)
+    assert (row.push_seconds, row.accuracy_seconds) == (1.5, 4.5)
+    assert content.attempt_key == run(blocks=blocks, journal="another").attempt_key
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError
 from sweeps.journal.journal import Journal
+from sweeps.journal.status import read_status
 from sweeps.protocol.presets import protocol_of
 from sweeps.records import Failed, Job, Measured, Timing
 from sweeps.results import ResultRow
@@ -287,6 +288,18 @@ def test_a_hot_phone_is_waited_for_before_every_block(tmp_path: Path) -> None:
     assert all((block.conditions.temp_start_c or 99) <= 29.0 for block in blocks)
     assert sum(block.conditions.waited_seconds for block in blocks) > 60
     assert not any("ungated" in block.labels or "hot_start" in block.labels for block in blocks)
+
+
+@pytest.mark.parametrize("budget", ["full", "race"])
+def test_every_second_of_the_phone_is_in_a_record(tmp_path: Path, budget: str) -> None:
+    protocol = ProtocolSpec(sentinel_every=0, gate=GateSpec(max_battery_temp_c=29.0, wait_seconds=1200.0))
+    sweep = sweep_of(tmp_path, "hot", budget=budget, protocol=protocol)
+    executor = SimulatedPhones(sweep.workspace.root)
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal, executor=executor)
+        found = read_status(journal, "tiny").spent
+    assert min(found.pushing_s, found.evaluating_s, found.timed_s) > 0
+    assert found.measuring_s + found.waiting_s == pytest.approx(executor.phones[0].now_s(), abs=0.05)
 
 
 @pytest.mark.parametrize("on_not_ready", ["fail", "mark"])

@@ -22,7 +22,7 @@ from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.lane import Lane
 from workers.measure.attach import Attached, attach
 from workers.measure.device_files import Evaluation
-from workers.measure.requests import LogitsRequest, ReadyRequest
+from workers.measure.requests import Evaluated, LogitsRequest, ReadyRequest
 
 KEY = "a" * 64
 
@@ -46,16 +46,16 @@ def test_two_devices_that_evaluate_one_artifact_at_once_each_have_their_own_answ
     # The same set of images by name: only the order tells whose answers they are.
     orders = [np.arange(8), np.arange(8)[::-1]]
 
-    def answers(place: int) -> "list[np.ndarray | Failed]":
+    def answers(place: int) -> list[Evaluated | Failed]:
         evaluation = Evaluation(evaluation_id="same", images=inputs.verification[orders[place]])
         return [lanes[place].ask(LogitsRequest(job, evaluation)) for _ in range(2)]
 
     with ThreadPoolExecutor(2) as pool:
         told = list(pool.map(answers, range(2)))
     for order, several in zip(orders, told, strict=True):
-        for logits in several:
-            assert not isinstance(logits, Failed), logits
-            np.testing.assert_allclose(logits, inputs.verification_logits[order], atol=1e-4)
+        for answer in several:
+            assert not isinstance(answer, Failed), answer
+            np.testing.assert_allclose(answer.logits, inputs.verification_logits[order], atol=1e-4)
 
 
 def test_a_device_that_is_not_the_planned_one_is_not_measured(tmp_path: Path) -> None:

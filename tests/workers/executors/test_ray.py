@@ -94,15 +94,15 @@ def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_f
         lane = executor.lane(local_facts())
         batch = lane.ask(BatchRequest.of([job, other], QUICK, READY))
         block = lane.ask(BlockRequest(job, 0, QUICK, READY))
-        logits = lane.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
+        answer = lane.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     finally:
         executor.close()
     assert isinstance(batch, Batch), batch
     assert [isinstance(one, BatchItem) for one in batch.outcomes] == [True, True], batch
     assert isinstance(block, Block), block
     assert len(block.samples_ns) >= 3
-    assert not isinstance(logits, Failed), logits
-    np.testing.assert_allclose(logits, inputs.verification_logits, atol=1e-4)
+    assert not isinstance(answer, Failed), answer
+    np.testing.assert_allclose(answer.logits, inputs.verification_logits, atol=1e-4)
     for folder in two_nodes.values():
         assert ArtifactStore(folder / "artifacts").find(job.build_key) is not None
     assert ArtifactStore(two_nodes["phone-host"] / "artifacts").find(other.build_key) is not None

@@ -17,12 +17,13 @@ from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.artifacts import ArtifactStore
 from workers.devices.fake.device import FakeDevice
+from workers.devices.fake.phones import PHONES
 from workers.devices.interface import Completed, Sensors
 from workers.devices.local import LocalDevice
 from workers.measure.bench import Bench
 from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
-from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
+from workers.measure.requests import BlockRequest, Evaluated, LogitsRequest, ReadyRequest
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import Program
 
@@ -68,15 +69,37 @@ def test_evaluation_images_are_pushed_once_per_shape_and_removed_at_the_end(
     device = CountingDevice(tmp_path)
     bench = Bench(device, tmp_path)
     for images in (inputs.verification, inputs.verification, inputs.verification[:4]):
-        logits = bench.ask(LogitsRequest(tiny_job(KEY), Evaluation(evaluation_id="test", images=images)))
-        assert not isinstance(logits, Failed), logits
-        np.testing.assert_allclose(logits, inputs.verification_logits[: len(images)], atol=1e-4)
+        answer = bench.ask(LogitsRequest(tiny_job(KEY), Evaluation(evaluation_id="test", images=images)))
+        assert not isinstance(answer, Failed), answer
+        np.testing.assert_allclose(answer.logits, inputs.verification_logits[: len(images)], atol=1e-4)
     assert len([name for name in device.pushed if name.startswith("images-")]) == 2
     assert len(list((tmp_path / "run").glob("images-*"))) == 2
     bench.close()
     bench.close()
     assert [path.suffix for path in (tmp_path / "run").iterdir()] == [".pt"]
     assert not list(tmp_path.glob("*.bin"))
+
+
+def test_a_push_counts_with_the_first_record_that_needed_it(tmp_path: Path, inputs: BuildInputs) -> None:
+    """On a phone with a clock of its own, which a push takes by its bytes."""
+    device = FakeDevice(tmp_path, "cool")
+    bench = Bench(device, tmp_path)
+    job = tiny_job(KEY)
+    ready = bench.ask(ReadyRequest(job, None, 0.0))
+    assert isinstance(ready, Readiness), ready
+    pushing_s = device.now_s()
+    assert pushing_s > 0
+    blocks = [bench.ask(BlockRequest(job, round_, QUICK, ready)) for round_ in range(2)]
+    assert [block.push_seconds for block in blocks if isinstance(block, Block)] == [pytest.approx(pushing_s), 0.0]
+    evaluation = Evaluation(evaluation_id="test", images=inputs.verification)
+    images_s = inputs.verification.size * 4 / PHONES["cool"].push_bytes_per_s
+    for push_seconds in (images_s, 0.0):
+        began_s = device.now_s()
+        answer = bench.ask(LogitsRequest(job, evaluation))
+        assert isinstance(answer, Evaluated), answer
+        assert answer.push_seconds == pytest.approx(push_seconds)
+        assert answer.push_seconds + answer.device_seconds == pytest.approx(device.now_s() - began_s)
+        assert answer.device_seconds > 0
 
 
 def test_a_block_has_time_for_its_start_its_warm_up_and_its_longest_measurement(

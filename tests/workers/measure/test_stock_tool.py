@@ -230,12 +230,12 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
         assert len(block.samples_ns) >= 3
         assert "engine_differs" not in block.labels
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == there
-    logits = measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
-    assert not isinstance(logits, Failed), logits
+    answer = measured.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
+    assert not isinstance(answer, Failed), answer
     own = Bench(LocalDevice(tmp_path / "python"), tmp_path)
     expected = own.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
     assert not isinstance(expected, Failed), expected
-    np.testing.assert_allclose(logits, expected, rtol=5e-5, atol=6e-5)
+    np.testing.assert_allclose(answer.logits, expected.logits, rtol=5e-5, atol=6e-5)
     measured.close()
     assert [path.name for path in (tmp_path / "run").iterdir()] == [f"{'b' * 16}-model.{form}"]
     assert not list(tmp_path.glob("sibling-*"))
