@@ -4,6 +4,7 @@
 simulator for the protocol page, which takes about two minutes.
 """
 
+import math
 import platform
 import sys
 import time
@@ -17,10 +18,10 @@ from typing import Any, Literal, Union, get_args, get_origin
 from tree_text import tree
 
 from sweeps import stats
-from sweeps.protocol import blocks, clock, front_race, posterior, racing, screen, sentinel
+from sweeps.protocol import blocks, bursts, clock, front_race, posterior, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.ranking import moderated, ties
+from sweeps.ranking import moderated, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
@@ -163,6 +164,22 @@ def figures() -> str:
             "Variants whose spreads an interval needs to borrow from them",
             f"{moderated.FEWEST_VARIANTS}",
             "judged; fewer spreads do not show how alike they are",
+        ),
+        (
+            "`two_speeds`: the speeds differ by at least",
+            f"{100 * math.expm1(two_speeds.LEAST_STEP):.0f} %, and {two_speeds.SEPARATION:g} standard deviations",
+            "judged; the halves of evenly spread noise lie 3.5 apart",
+        ),
+        (
+            "`two_speeds`: blocks on the rarer side of their variant",
+            f"{100 * two_speeds.LEAST_SHARE:g} %",
+            "judged: outliers are rarer",
+        ),
+        ("`bursts`: a slow sample is above the block's median by", f"{100 * bursts.SLOW - 100:.0f} %", "judged"),
+        (
+            "`bursts`: share of a block's time",
+            f"{100 * bursts.BURST_SHARE:g} %",
+            "judged; only runs that chance makes in 1 of 100,000 blocks",
         ),
         ("Most further rounds suggested to settle a tie", f"{ties.MOST_ROUNDS:,}", "judged"),
     ]

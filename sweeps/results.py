@@ -153,9 +153,9 @@ class ResultRow:
         return dict(self.block_medians_ms)
 
     @property
-    def published_medians_ms(self) -> tuple[float, ...]:
-        """The block medians behind its latency."""
-        return tuple(ms for _, ms in self.confirmed_medians_ms or self.block_medians_ms)
+    def published_medians_ms(self) -> dict[int, float]:
+        """The block medians behind its latency, as `medians_ms`."""
+        return dict(self.confirmed_medians_ms or self.block_medians_ms)
 
     @property
     def figures(self) -> dict[str, float | None]:

@@ -79,6 +79,13 @@ TRUST: dict[str, TrustLabel] = {
             "rounds, but the time in ms is a mixture of two speeds",
         ),
         TrustLabel(
+            name="two_speeds",
+            disqualifying=False,
+            advice="the device went back and forth between two speeds, 5 % apart or more: processes lie around the one "
+            "that it has more often, and the interval reaches from the fast one to the slow one, unless the rounds "
+            "show which that is; add rounds, ask for fixed_performance",
+        ),
+        TrustLabel(
             name="few_samples",
             disqualifying=False,
             advice="fewer than 64 samples in total, rounds missing, or a block cut short by max_seconds: "
@@ -95,6 +102,12 @@ TRUST: dict[str, TrustLabel] = {
             disqualifying=False,
             advice="all samples are multiples of one tick of the clock, over 1 % of a sample: a block's figure is the "
             "mean of its samples, p90 and p99 are ticks; raise min_seconds",
+        ),
+        TrustLabel(
+            name="bursts",
+            disqualifying=False,
+            advice="load came in bursts: for 5 % of a block's time or more, successive samples are over 15 % slower "
+            "than its median; the p50 hardly shows them, p90 and p99 do: stop other programs",
         ),
         TrustLabel(
             name="outliers",

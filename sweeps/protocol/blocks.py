@@ -7,6 +7,7 @@ from dataclasses import replace
 from sweeps.batches import BatchItem
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import RunnerError
+from sweeps.protocol.bursts import BURST_SHARE, burst_share
 from sweeps.protocol.clock import figure_ns, is_coarse, resolution_ns
 from sweeps.protocol.presets import STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
@@ -69,6 +70,8 @@ def block_labels(
         "hot_start": conditions.started_hot,
         "few_samples": len(samples) < protocol.iterations,
         "coarse_clock": is_coarse(samples),
+        # Ticks that alternate with the clock's phase do not depend on load.
+        "bursts": not is_coarse(samples) and burst_share(samples) >= BURST_SHARE,
         "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and float(outliers(samples).mean()) > OUTLIER_SHARE,
         "threads_unknown": not threads_known,
         "busy_host": conditions.gate == "busy"

@@ -212,7 +212,7 @@ def export_candidate(
             runner=row.runner,
             grid=row.grid,
             protocol=BlockProtocol(**json.loads(row.protocol)) if row.protocol and candidate.timed else None,
-            block_medians_ms=row.published_medians_ms,
+            block_medians_ms=tuple(row.published_medians_ms.values()),
             verdict=candidate.verdict,
             trust=candidate.trust,
             figures={name: value for name in METRICS if (value := candidate.figures.get(name)) is not None},

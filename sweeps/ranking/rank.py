@@ -1,7 +1,7 @@
 """Which variant to ship on which device, and how certain that is. Pure: results as a DataFrame in, a `Ranking` out.
 
 Only results measured under the same conditions are compared. Their intervals come from the spread between processes of
-all of them (`sweeps.ranking.moderated`); the store has each job's own. Every measured variant gets a verdict. Of the
+all of them (`sweeps.ranking.intervals`); the store has each job's own. Every measured variant gets a verdict. Of the
 variants that pass, the best one wins, or one that is shown to be equal to it and has advantages
 (`sweeps.ranking.first_place`). Beside it stand those that are equal, and those that are not told apart from it.
 
@@ -17,23 +17,20 @@ verdict on the constraints.
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported, in_order
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
-from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
+from sweeps.ranking.intervals import with_intervals
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking, Tie
 from sweeps.ranking.verdict import (
-    INTERVALS,
     VERDICTS,
     Judgement,
     direction,
     evidence,
-    interval,
     judge,
     needs_time,
     objective_text,
@@ -42,7 +39,6 @@ from sweeps.results import ResultRow, of_device, read_rows
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
-from sweeps.trust import disqualified
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +75,7 @@ def rank(
         measured = [row for row in here if row.outcome == "measured"]
         others = [_not_ranked(row) for row in here if row.outcome != "measured"]
         others.sort(key=lambda other: (other.outcome, other.name))
-        groups = [_with_moderated_intervals(group) for group in _comparable(measured)] or [[]]
+        groups = [with_intervals(group) for group in _comparable(measured)] or [[]]
         beneath = tuple(one for one in in_order(imported) if one.place == place)
         entries += [
             _entry(group[0] if group else here[0], group, tuple(others), objective, beneath) for group in groups
@@ -108,31 +104,6 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
         group += [row for row in untimed if row.fingerprint == group[0].fingerprint]
     apart = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
     return groups + [[row for row in untimed if row.fingerprint == fingerprint] for fingerprint in sorted(apart)]
-
-
-def _with_moderated_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
-    """The rows with intervals of their latencies from the spread of all of them. Rows that cannot be trusted neither
-    give nor take. With a coarse clock the stored interval is the least. With too few variants to lend, all keep theirs.
-    """
-    medians = {
-        row.job_key: row.published_medians_ms
-        for row in group
-        if row.published_medians_ms and not disqualified(row.trust)
-    }
-    if sum(len(one) > 1 for one in medians.values()) < FEWEST_VARIANTS:
-        return list(group)
-    found = dict(zip(medians, moderated(list(medians.values())), strict=True))
-    return [_with_interval(row, found[row.job_key]) if row.job_key in found else row for row in group]
-
-
-def _with_interval(row: ResultRow, estimate: Estimate) -> ResultRow:
-    stored = interval(row.figures, LATENCY)
-    value = row.figure(LATENCY)
-    if stored is None or value is None or estimate.low is None or estimate.high is None:
-        return row
-    ends = [estimate.low, value, estimate.high, *(stored if "coarse_clock" in row.trust else ())]
-    low, high = INTERVALS[LATENCY]
-    return replace(row, metrics={**row.metrics, low: min(ends), high: max(ends)})
 
 
 def _not_ranked(row: ResultRow) -> NotRanked:

@@ -154,9 +154,11 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
         "hot_start",
         "unstable",
         "device_moved",
+        "two_speeds",
         "few_samples",
         "one_block",
         "coarse_clock",
+        "bursts",
         "outliers",
         "part_of_images",
         "threads_unknown",
@@ -186,7 +188,8 @@ def test_a_sensor_does_not_make_a_gate():
         ({"backend_ran": "nnapi"}, "backend_fell_back"),
         ({"conditions": {"throttled": True}}, "throttled"),
         ({"conditions": {"load_start": 0.16}}, "busy_host"),
-        ({"samples_ms": [10.0, 10.1, 9.9] * 29 + [30.0] * 11}, "outliers"),
+        ({"samples_ms": [10.0, 10.1, 9.9, 10.0, 10.1, 9.9, 10.0, 30.0] * 12}, "outliers"),
+        ({"samples_ms": [10.0, 10.1, 9.9] * 31 + [15.0] * 7}, "bursts"),
     ],
 )
 def test_what_went_wrong_in_a_block_is_labelled(changes, label):

@@ -1,0 +1,86 @@
+"""Intervals of latencies in a ranking: from the spread of all variants on the device, and of a mixture where the device
+went back and forth between two speeds. Pure.
+
+At one speed the interval is that of `sweeps.ranking.moderated`. With two speeds, the latency around which processes lie
+is near the speed that the device has more often. Where the rounds show which one that is, the interval is at that
+speed, extended by how far the median of the mixture lies beyond it. Where they do not, it reaches from the fast speed
+to the slow one. The speeds are those of all variants together; each variant's levels are its own.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from scipy.special import ndtri
+
+from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
+from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
+from sweeps.ranking.verdict import INTERVALS, interval
+from sweeps.results import ResultRow
+from sweeps.stats import Estimate, p50_estimate
+from sweeps.trust import disqualified, stored_in_order
+
+
+def with_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
+    """Comparable rows, with intervals of their latencies from the spread of all of them, and with the label
+    `two_speeds` where the device had two.
+
+    Rows that cannot be trusted neither give nor take. With a coarse clock the stored interval is the least. With too
+    few variants to lend, and one speed, all keep theirs.
+    """
+    medians = {
+        row.job_key: row.published_medians_ms
+        for row in group
+        if row.published_medians_ms and not disqualified(row.trust)
+    }
+    speeds = two_speeds(list(medians.values()))
+    if speeds is None and sum(len(one) > 1 for one in medians.values()) < FEWEST_VARIANTS:
+        return list(group)
+    found = dict(zip(medians, latency_intervals(list(medians.values()), speeds), strict=True))
+    rows = [_with_interval(row, found[row.job_key]) if row.job_key in found else row for row in group]
+    if speeds is None:
+        return rows
+    return [
+        replace(row, trust=stored_in_order((*row.trust, "two_speeds"))) if row.job_key in found else row for row in rows
+    ]
+
+
+def latency_intervals(block_medians: Sequence[Mapping[int, float]], speeds: TwoSpeeds | None) -> list[Estimate]:
+    """The p50 of each variant, in the unit of `block_medians`, which are by visit; `speeds` as found from them."""
+    if speeds is None:
+        return moderated([list(medians.values()) for medians in block_medians])
+    at_fast = [
+        [one / speeds.slower if visit in slow else one for visit, one in medians.items()]
+        for medians, slow in zip(block_medians, speeds.slow, strict=True)
+    ]
+    below, above = _ends(speeds)
+    found = []
+    for medians, fast, sure in zip(block_medians, moderated(at_fast), speeds.sure, strict=True):
+        value = p50_estimate(list(medians.values())).value
+        if fast.low is None or fast.high is None:
+            found.append(Estimate(value, None, None))
+            continue
+        unsure = 1.0 if sure else speeds.slower
+        found.append(Estimate(value, min(value, fast.low * below / unsure), max(value, fast.high * above * unsure)))
+    return found
+
+
+def _ends(speeds: TwoSpeeds) -> tuple[float, float]:
+    """Where the median of the mixture lies at least and at most, as factors on the level of the fast speed."""
+    below, above = 1.0, speeds.slower
+    if speeds.share_high < 0.5:
+        above = min(above, math.exp(speeds.spread * float(ndtri(0.5 / (1 - speeds.share_high)))))
+    if speeds.share_low > 0.5:
+        below = max(below, speeds.slower * math.exp(-speeds.spread * float(ndtri(0.5 / speeds.share_low))))
+    return below, above
+
+
+def _with_interval(row: ResultRow, estimate: Estimate) -> ResultRow:
+    stored = interval(row.figures, LATENCY)
+    value = row.figure(LATENCY)
+    if stored is None or value is None or estimate.low is None or estimate.high is None:
+        return row
+    ends = [estimate.low, value, estimate.high, *(stored if "coarse_clock" in row.trust else ())]
+    low, high = INTERVALS[LATENCY]
+    return replace(row, metrics={**row.metrics, low: min(ends), high: max(ends)})

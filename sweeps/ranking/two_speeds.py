@@ -1,0 +1,170 @@
+"""Finds from block medians that a device went back and forth between two speeds. Pure.
+
+Clocks with two states make every block slower by the same factor, or not at all, whatever variant it is of. So the
+logarithm of a block's median is the variant's level, plus one step if the device was slow, plus noise. Of all steps the
+one that leaves the least squares is taken; for a given step, the slow blocks of a variant are its slowest ones.
+
+Noise alone can be split like that, too. So the step must be large (5 %), also against what is left in the variants that
+are split (`SEPARATION` times the upper 95 % bound of its standard deviation; the halves of evenly spread noise lie 3.5
+apart). Enough blocks must lie on the rarer side of their variant, which outliers do not, and few may lie half way.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from sweeps.stats import CONFIDENCE, student_t_quantile
+
+LEAST_STEP = math.log(1.05)
+SEPARATION = 4.0
+LEAST_SHARE = 0.15
+"""Of all blocks: how many lie on the rarer side of their variant at least."""
+MOST_HALF_WAY = 0.05
+"""Share of all blocks that may lie in the middle third between the speeds."""
+FEWEST_BLOCKS = 18
+"""Of variants with three blocks or more: two always fit a step."""
+
+_STEPS = np.geomspace(LEAST_STEP, math.log(4.0), 120)
+"""Steps that are tried: neighbours differ by 3 %. Each is made exact for the split that it gives."""
+_LIKE_THE_OTHERS = 2.0
+"""A round's share of slow blocks is drawn towards that of all rounds by as many blocks."""
+_TIMES = 50
+_SHARE_CONFIDENCE = 0.99
+"""More than of an interval, which is wrong as well where the more common speed is mistaken."""
+
+Log = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TwoSpeeds:
+    """Two speeds of one device, from the blocks of all its variants."""
+
+    slower: float
+    """The time at the slow speed divided by the time at the fast one."""
+    spread: float
+    """Standard deviation of the logarithms of block medians at one speed."""
+    slow: tuple[frozenset[int], ...]
+    """By variant: the visits of its slow blocks."""
+    sure: tuple[bool, ...]
+    """By variant: whether the speed of its blocks is known at 95 %. A variant whose blocks were all equally fast may
+    have been seen at either speed."""
+    share_low: float
+    share_high: float
+    """99 % interval of the share of blocks that are slow. Rounds are the samples, because a speed lasts for a while; it
+    may last for longer than a round."""
+
+
+def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None:
+    """`block_medians`: those of each variant by visit (`sweeps.records.Block.visit`), at least one, positive and in any
+    unit. `None` where two speeds are not shown, also because there are too few blocks."""
+    every = [np.log(np.array(list(medians.values()), dtype=np.float64)) for medians in block_medians]
+    logs = [one for one in every if one.size > 2]
+    blocks = sum(one.size for one in logs)
+    if blocks < FEWEST_BLOCKS:
+        return None
+    step = _best_step(logs)
+    slow = _slow(logs, step)
+    degrees = sum(one.size - 2 for one, which in zip(logs, slow, strict=True) if which.any()) - 1
+    if step < LEAST_STEP or degrees < 1:
+        return None
+    at_fast = [one - step * which for one, which in zip(logs, slow, strict=True)]
+    left = sum(one.size * float(one.var()) for one, which in zip(at_fast, slow, strict=True) if which.any())
+    beside = np.concatenate([(one - rest.mean()) / step for one, rest in zip(logs, at_fast, strict=True)])
+    half_way = int(((beside > 1 / 3) & (beside < 2 / 3)).sum())
+    # Few degrees of freedom often show too little noise by chance.
+    most_spread = math.sqrt(left / float(chdtri(degrees, CONFIDENCE)))
+    if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * blocks:
+        return None
+    slow = _slow(every, step)
+    visits = [list(medians) for medians in block_medians]
+    odds, low, high = _shares(visits, slow)
+    known = math.log((1 + CONFIDENCE) / (1 - CONFIDENCE))
+    mixed = [bool(which.any()) for which in slow]
+    return TwoSpeeds(
+        slower=math.exp(step),
+        spread=math.sqrt(left / degrees),
+        slow=tuple(
+            frozenset(visit for visit, one in zip(those, which, strict=True) if one or (not both and chance > 0))
+            for those, which, both, chance in zip(visits, slow, mixed, odds, strict=True)
+        ),
+        sure=tuple(both or abs(chance) > known for both, chance in zip(mixed, odds, strict=True)),
+        share_low=low,
+        share_high=high,
+    )
+
+
+class _Splits:
+    """Every split of each variant's blocks into its k slowest ones and the others. With n blocks, a step d takes
+    2 d excess - d^2 k (n - k) / n from the sum of squares."""
+
+    def __init__(self, logs: Sequence[Log]) -> None:
+        sizes = np.array([one.size for one in logs])
+        slow = np.arange(int(sizes.max()))
+        self._rows = np.arange(len(logs))
+        self._excess = np.full((len(logs), slow.size), -np.inf)
+        for row, one in zip(self._excess, logs, strict=True):
+            row[: one.size] = np.concatenate([[0.0], np.cumsum(np.sort(one - one.mean())[::-1])[:-1]])
+        self._weights = slow * (sizes[:, None] - slow) / sizes[:, None]
+        self._rarer = np.minimum(slow, sizes[:, None] - slow)
+        self._blocks = int(sizes.sum())
+
+    def best(self, step: float) -> NDArray[np.int64]:
+        """By variant, the number of slow blocks that leaves the least squares."""
+        counts: NDArray[np.int64] = (2 * step * self._excess - step**2 * self._weights).argmax(axis=1)
+        return counts
+
+    def step(self, split: NDArray[np.int64]) -> tuple[float, float]:
+        """What a split takes from the sum of squares, with its best step, and that step. Zeros where too few blocks lie
+        on the rarer side of their variant."""
+        weight = float(self._weights[self._rows, split].sum())
+        if weight == 0.0 or self._rarer[self._rows, split].sum() < LEAST_SHARE * self._blocks:
+            return 0.0, 0.0
+        step = float(self._excess[self._rows, split].sum()) / weight
+        return step**2 * weight, step
+
+
+def _best_step(logs: Sequence[Log]) -> float:
+    splits = _Splits(logs)
+    return max(splits.step(splits.best(tried)) for tried in _STEPS)[1]
+
+
+def _slow(logs: Sequence[Log], step: float) -> list[NDArray[np.bool_]]:
+    """Which blocks of each variant are slow; none where they are equally fast."""
+    counts = _Splits(logs).best(step)
+    return [one > np.sort(one)[one.size - 1 - count] for one, count in zip(logs, counts, strict=True)]
+
+
+def _shares(visits: Sequence[Sequence[int]], slow: Sequence[NDArray[np.bool_]]) -> tuple[list[float], float, float]:
+    """For each variant the logarithm of the odds that all its blocks were slow, if they were equally fast; and the
+    interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell."""
+    places = {visit: place for place, visit in enumerate(sorted({visit for those in visits for visit in those}))}
+    seen = [np.array([places[visit] for visit in those]) for those in visits]
+    blocks = np.bincount(np.concatenate(seen), minlength=len(places)).astype(np.float64)
+    known = [bool(which.any()) for which in slow]
+    slow_known = np.zeros(len(places))
+    blocks_known = np.zeros(len(places))
+    for where, which, is_known in zip(seen, slow, known, strict=True):
+        np.add.at(slow_known, where, which)
+        np.add.at(blocks_known, where, float(is_known))
+    share = float(slow_known.sum() / blocks_known.sum())
+    by_visit = (slow_known + _LIKE_THE_OTHERS * share) / (blocks_known + _LIKE_THE_OTHERS)
+    odds = [0.0] * len(seen)
+    for _ in range(_TIMES):  # expectation and maximization: nothing else is unknown
+        logit = np.log(by_visit / (1 - by_visit))
+        odds = [float(logit[where].sum()) for where in seen]
+        slow_now = slow_known.copy()
+        for where, is_known, chance in zip(seen, known, odds, strict=True):
+            if not is_known:
+                np.add.at(slow_now, where, 1 / (1 + math.exp(-max(-500.0, min(500.0, chance)))))
+        share = float(slow_now.sum() / blocks.sum())
+        by_visit = (slow_now + _LIKE_THE_OTHERS * share) / (blocks + _LIKE_THE_OTHERS)
+    if len(places) < 2:
+        return odds, 0.0, 1.0
+    between = float(((slow_now - blocks * share) ** 2).sum()) * len(places) / (len(places) - 1)
+    error = math.sqrt(max(between / blocks.sum() ** 2, share * (1 - share) / blocks.sum()))
+    half = student_t_quantile(len(places) - 1, 0.5 + _SHARE_CONFIDENCE / 2) * error
+    return odds, max(0.0, share - half), min(1.0, share + half)

@@ -1,0 +1,104 @@
+"""Intervals of a ranking where a device has two speeds."""
+
+import math
+
+import numpy as np
+
+from sweeps.ranking.intervals import latency_intervals, with_intervals
+from sweeps.ranking.moderated import moderated
+from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
+from sweeps.stats import Estimate
+
+STEP = math.log(1.12)
+CV = 0.01
+
+
+def drawn(seed: int, rounds: int, share: float, variants: int = 24) -> list[dict[int, float]]:
+    """Around 10 ms at the fast speed."""
+    random = np.random.default_rng(seed)
+    logs = STEP * (random.random((variants, rounds)) < share) + CV * random.standard_normal((variants, rounds))
+    return [{visit: 10.0 * math.exp(log) for visit, log in enumerate(row)} for row in logs]
+
+
+def holds(estimate: Estimate, truth: float) -> bool:
+    assert estimate.low is not None
+    assert estimate.high is not None
+    return estimate.low <= truth <= estimate.high
+
+
+def test_the_interval_of_two_speeds_holds_the_median_of_their_mixture_and_that_of_one_does_not() -> None:
+    share = 0.35
+    # Above the fast speed: (1 - share) of the processes lie around it.
+    truth = 10.0 * math.exp(CV * 0.736)
+    ours, others = [], []
+    for seed in range(25):
+        medians = drawn(seed, 10, share)
+        ours += [holds(one, truth) for one in latency_intervals(medians, two_speeds(medians))]
+        others += [holds(one, truth) for one in moderated([list(one.values()) for one in medians])]
+    assert np.mean(ours) >= 0.93
+    assert np.mean(others) < 0.9
+
+
+def test_where_the_rounds_show_which_speed_is_more_common_the_interval_is_at_that_speed() -> None:
+    for share, level in ((0.2, 10.0), (0.8, 10.0 * math.exp(STEP))):
+        medians = drawn(1, 30, share)
+        speeds = two_speeds(medians)
+        assert speeds is not None
+        for found in latency_intervals(medians, speeds):
+            assert found.low is not None
+            assert found.high is not None
+            assert found.high / found.low < 1.06
+            assert abs(math.log(found.value / level)) < 0.03
+
+
+def test_where_they_do_not_it_reaches_from_the_fast_speed_to_the_slow_one() -> None:
+    medians = drawn(2, 4, 0.5)
+    speeds = two_speeds(medians)
+    assert speeds is not None
+    for found, sure in zip(latency_intervals(medians, speeds), speeds.sure, strict=True):
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low < 10.1
+        assert found.high > 9.9 * math.exp(STEP)
+        assert (math.log(found.high / found.low) > 1.9 * STEP) == (not sure), "all blocks at one speed: which one?"
+
+
+def test_a_single_block_has_no_interval_and_one_speed_is_as_before() -> None:
+    medians = [*drawn(3, 6, 0.5), {2: 7.0}]
+    speeds = two_speeds(medians)
+    assert speeds is not None
+    assert latency_intervals(medians, speeds)[-1] == Estimate(7.0, None, None)
+    steady = drawn(4, 5, 0.0)
+    assert two_speeds(steady) is None
+    assert latency_intervals(steady, None) == moderated([list(one.values()) for one in steady])
+
+
+def test_the_label_is_on_every_row_that_was_timed_and_can_be_trusted(records) -> None:
+    medians = drawn(5, 6, 0.5)
+    rows = [
+        records.row(
+            records.job(2 * number, key=f"{number}"),
+            float(np.median(list(one.values()))),
+            block_medians_ms=tuple(one.items()),
+            trust=("throttled",) if number == 0 else ("ungated",),
+        )
+        for number, one in enumerate(medians)
+    ]
+    only_checked = records.row(records.job(1), None)
+    found = with_intervals([*rows, only_checked])
+    assert [row.trust for row in (found[0], found[-1])] == [rows[0].trust, only_checked.trust]
+    assert {row.trust for row in found[1:-1]} == {("ungated", "two_speeds")}
+    assert all(row.metrics["latency_ci_high_ms"] > 11.0 for row in found[1:-1])
+    steady = [
+        records.row(records.job(2 * number), 10.0, block_medians_ms=tuple(one.items()))
+        for number, one in enumerate(drawn(6, 6, 0.0))
+    ]
+    assert not any("two_speeds" in row.trust for row in with_intervals(steady))
+
+
+def test_an_interval_at_the_share_where_both_are_equally_common_is_finite() -> None:
+    half = TwoSpeeds(slower=1.1, spread=0.01, slow=(frozenset(),) * 4, sure=(True,) * 4, share_low=0.5, share_high=0.5)
+    for found in latency_intervals([{0: 10.0, 1: 10.1, 2: 9.9}] * 4, half):
+        assert found.low is not None
+        assert found.high is not None
+        assert 9.5 < found.low < found.high < 11.5
