@@ -11,7 +11,7 @@ from sweeps.stats import mad, median
 
 SLOW = 1.15
 """A slow sample takes longer than this many medians of its block ..."""
-_DEVIATIONS = 4.0
+_DEVIATIONS = 5.0
 """... and lies further above it than so many standard deviations, estimated from the median absolute deviation."""
 BURST_SHARE = 0.05
 """Share of a block's time, in bursts."""
