@@ -164,6 +164,19 @@ def test_markdown_has_tables_that_are_whole_and_says_where_it_comes_from(table: 
     assert "prepacked::conv2d\\_clamp\\_run" in text
 
 
+def test_a_page_says_only_what_training_on_another_kind_of_cpu_would_not_change(table: SupportTable) -> None:
+    """The figures next to the limits that trained models of the list had on 2026-11-21."""
+
+    def told(sqnr_db: float) -> str:
+        row = _row("net", _verified(SCRIPT, sqnr_db), *table.rows[0].cells[1:])
+        (line, *_) = re.findall(r"^\| net .*", markdown(replace(table, rows=(row,)), "edgesweep support"), re.MULTILINE)
+        return line.split("|")[2].strip()
+
+    for sqnr_db, least in ((24.3, "≥ 15"), (37.3, "≥ 15"), (43.2, "≥ 40"), (68.8, "≥ 40"), (125.9, "≥ 80")):
+        assert {told(sqnr_db + moved_db) for moved_db in (-2.5, 0.0, 2.5)} == {least}
+    assert (told(10.0), told(9.9)) == ("≥ 10", "< 10")
+
+
 def test_json_holds_every_cell_with_its_variant(table: SupportTable) -> None:
     found = json.loads(json.dumps(document(table), allow_nan=False))
     cells = [cell for model in found["models"] for cell in model["cells"]]
