@@ -21,7 +21,8 @@ from sweeps import stats
 from sweeps.protocol import blocks, bursts, clock, front_race, posterior, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.ranking import moderated, ties, two_speeds
+from sweeps.protocol.sessions import GAP_S
+from sweeps.ranking import moderated, sessions, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
@@ -182,6 +183,13 @@ def figures() -> str:
             "judged; only runs that chance makes in 1 of 100,000 blocks",
         ),
         ("Most further rounds suggested to settle a tie", f"{ties.MOST_ROUNDS:,}", "judged"),
+        (
+            "Spread between sessions, without evidence",
+            f"{100 * sessions.PRIOR_SPREAD:g} %, {sessions.PRIOR_DEGREES:g} degrees of freedom",
+            "judged; then what the device shows",
+        ),
+        ("A session begins, after the last block", f"{GAP_S // 60} minutes", "judged: `sweeps.protocol.sessions`"),
+        ("Most sessions suggested to settle a comparison", f"{sessions.MOST_SESSIONS}", "judged"),
     ]
     return _table(("figure", "value", "source"), rows)
 

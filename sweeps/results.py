@@ -99,6 +99,8 @@ class ResultRow:
     """(round, median) in order of rounds, without the blocks that confirm a race's winner."""
     confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
     """Of these blocks, in the same form; its latency is theirs."""
+    sessions: tuple[int, ...] = ()
+    """Starts (seconds since 1970) of the sessions that its blocks are from; empty in old runs."""
     rounds: int = 0
     samples: int = 0
     device_seconds: float = 0.0
@@ -256,7 +258,7 @@ def _cell(name: str, kind: Any, value: Any) -> Any:
     match name:
         case "settled":
             return value if isinstance(value, Settled) else None
-        case "trust":
+        case "trust" | "sessions":
             return tuple(value or ())
         case "block_medians_ms" | "confirmed_medians_ms":
             medians_ms = [(int(round_), float(ms)) for round_, ms in value or ()]

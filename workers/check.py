@@ -7,6 +7,7 @@ artifact that was built here.
 
 import hashlib
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,22 +16,16 @@ from typing import Any, Literal
 from sweeps import manifest as manifests
 from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
+from sweeps.journal.sentinels import sentinel_series
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol
-from sweeps.ranking.compare import (
-    EXIT_NOT_COMPARED,
-    EXIT_SLOWER,
-    EXIT_UNRESOLVED,
-    Result,
-    SessionConditions,
-    differing,
-    latency_finding,
-    welch,
-)
+from sweeps.ranking.comparable import Origin, Result, SessionConditions, differing
+from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED, judge, spread_of
 from sweeps.ranking.export import Shipped
+from sweeps.ranking.sessions import Spread, ratio
 from sweeps.records import Block, Failed, Job
 from sweeps.spec import catalog
-from sweeps.stats import Estimate, median
+from sweeps.stats import median
 from sweeps.store.run_content import fixed_performance_of, gate_of
 from sweeps.trust import disqualified
 from sweeps.variant import RunAxes
@@ -42,12 +37,12 @@ from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.waiting import WaitLimits, wait_until_ready
 
 NOT_MEASURED = "accuracy was not measured again: that needs the evaluation images"
-_TO_RESOLVE = "it may be slower by more than {margin:g} %: measure more with --rounds, or allow more with --margin"
 
-Finding = Literal["holds", "slower", "unresolved", "not comparable"]
+Finding = Literal["holds", "slower", "slower (one session)", "unresolved", "not comparable"]
 _EXIT_CODES: dict[Finding, int] = {
     "holds": 0,
     "slower": EXIT_SLOWER,
+    "slower (one session)": EXIT_UNRESOLVED,
     "not comparable": EXIT_NOT_COMPARED,
     "unresolved": EXIT_UNRESOLVED,
 }
@@ -72,9 +67,11 @@ class ManifestCheck:
     """Of the blocks that count: as in a sweep, those with a disqualifying label do not, where there are others
     enough."""
     ratio: float | None
-    """New latency divided by the expected one, with Welch's 95 % interval; `None` if a side has only one block."""
+    """New latency divided by the expected one, with its 95 % interval; `None` if a side has only one block."""
     ratio_low: float | None
     ratio_high: float | None
+    session_spread_percent: float
+    """Standard deviation between sessions of the device, which the interval contains."""
     trust: tuple[str, ...]
     note: str = NOT_MEASURED
 
@@ -105,6 +102,7 @@ def check(
     expected = shipped.expected
     assert expected.protocol is not None
     packed = _packed(shipped, path.parent)
+    started_s = int(time.time())
     protocol = expected.protocol.resolve()
     attached = attach(device, workspace.root, [shipped.artifact.axes.runtime])
     facts = attached.facts
@@ -148,22 +146,24 @@ def check(
             protocol=expected.protocol.model_dump_json(),
         ),
         medians_ms=tuple(ms for _, ms in timing.block_medians_ms),
+        origins=(Origin(run=str(started_s), session=started_s),) * len(timing.block_medians_ms),
         trust=timing.labels,
     )
-    return _judged(then, now, margin_percent)
+    devices = {then.device_id, now.device_id}
+    spread = spread_of(devices, [then, now], sentinel_series(workspace.journal, devices))
+    return _judged(then, now, margin_percent, spread)
 
 
-def _judged(then: Result, now: Result, margin_percent: float) -> ManifestCheck:
+def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) -> ManifestCheck:
     why = differing(then, now)
     why += [f"{when}: {label}" for when, side in (("then", then), ("now", now)) for label in disqualified(side.trust)]
-    ratio = welch(now.medians_ms, then.medians_ms)
-    if ratio is None:
+    found = ratio(now, then, spread)
+    if found is None:
         why.append("an interval needs 2 blocks or more of both")
     finding: Finding = "not comparable"
-    if not why and ratio is not None:
-        finding = _finding(ratio, margin_percent)
-        if finding == "unresolved":
-            why.append(_TO_RESOLVE.format(margin=margin_percent))
+    if not why:
+        finding, still_open = _finding(then, now, margin_percent, spread)
+        why += [still_open] if still_open else []
     return ManifestCheck(
         job=then.name,
         device=now.device,
@@ -173,19 +173,27 @@ def _judged(then: Result, now: Result, margin_percent: float) -> ManifestCheck:
         expected_p50_ms=median(then.medians_ms),
         p50_ms=median(now.medians_ms),
         block_medians_ms=now.medians_ms,
-        ratio=None if ratio is None else ratio.value,
-        ratio_low=None if ratio is None else ratio.low,
-        ratio_high=None if ratio is None else ratio.high,
+        ratio=None if found is None else found.value,
+        ratio_low=None if found is None else found.low,
+        ratio_high=None if found is None else found.high,
+        session_spread_percent=spread.percent,
         trust=now.trust,
     )
 
 
-def _finding(ratio: Estimate, margin_percent: float) -> Finding:
-    """As in `edgesweep compare`, but one-sided: it does not matter how much faster it has become."""
-    found = latency_finding(ratio, margin_percent)
-    if found == "unresolved" and ratio.high is not None and ratio.high <= 1.0 + margin_percent / 100:
-        return "holds"
-    return found if found in ("slower", "unresolved") else "holds"
+def _finding(then: Result, now: Result, margin_percent: float, spread: Spread) -> tuple[Finding, str]:
+    """As in `edgesweep compare`, but one-sided: it does not matter how much faster it has become. With what it leaves
+    open."""
+    judged = judge(now, then, spread, margin_percent)
+    assert judged is not None
+    highest = judged.strict.high
+    match judged.finding:
+        case "faster" | "the same":
+            return "holds", ""
+        case "unresolved" if highest is not None and highest <= 1.0 + margin_percent / 100:
+            return "holds", ""
+        case found:
+            return found, judged.still_open
 
 
 def _packed(shipped: Shipped, folder: Path) -> PackedArtifact:

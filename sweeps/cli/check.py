@@ -29,7 +29,8 @@ def check(manifest: Path, device: str, rounds: int | None, margin_percent: float
     \b
     The file beside the manifest is checked by its hash first. Accuracy is not measured again.
     Exit code: 0 it holds: not resolved as slower, and slower by less than --margin at most, 3 it is slower,
-    4 not comparable, 5 unresolved: the rounds show neither (1 or 2: an error).
+    4 not comparable, 5 unresolved: neither is shown, or slower in one session only (1 or 2: an error).
+    A check is one session: it cannot tell a slower build from a device that is slower today.
     Example: edgesweep check shipped/manifest.json --rounds 5
     """
     shipped = read_shipped(manifest)
@@ -57,6 +58,7 @@ def check(manifest: Path, device: str, rounds: int | None, margin_percent: float
         click.echo(f"{found.finding}: p50 {found.p50_ms:.3f} ms now, {found.expected_p50_ms:.3f} ms then{ratio}")
         if found.why:
             click.echo(plain(found.why))
+        click.echo(f"the interval contains a spread between sessions of {found.session_spread_percent:.1f} %")
         if found.trust:
             click.echo(f"trust labels: {plain(', '.join(found.trust))}")
         click.echo(found.note)

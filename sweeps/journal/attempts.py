@@ -12,6 +12,7 @@ from sweeps.manifest import Manifest
 from sweeps.protocol.ended import same_question
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.sentinel import changed_spans
+from sweeps.protocol.sessions import begins_session, has_start, start_text
 from sweeps.records import Accuracy, Block, Failed, Settled
 from sweeps.trust import stored_in_order
 
@@ -95,6 +96,36 @@ class AttemptTables(ChangeTables):
             "SELECT max(json_extract(record, '$.session')) FROM attempts WHERE kind = 'block' AND json_valid(record)"
         )
         return int(largest or 0)
+
+    def session_start(self, device_id: str, run: int) -> int | None:
+        """The start of the device's session (`sweeps.protocol.sessions`) that a run (`Block.session`) belongs to;
+        `None` if the run's number is not a time."""
+        if not has_start(run):
+            return None
+        while True:
+            # Backwards by id, which is the order of time: the block is near the run. `+key`: not by the index of keys.
+            before = self._row(
+                "SELECT created, CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END FROM attempts"
+                " WHERE kind = 'block' AND created < ?1 AND +key IN"
+                " (SELECT job_key FROM jobs WHERE json_extract(record, '$.device_id') = ?2 UNION"
+                " SELECT json_extract(record, '$.sentinel') FROM jobs WHERE json_extract(record, '$.device_id') = ?2)"
+                " ORDER BY id DESC LIMIT 1",
+                start_text(run),
+                device_id,
+            )
+            earlier = 0 if before is None else int(before[1] or 0)
+            if before is None or begins_session(run, before[0]) or not has_start(earlier) or earlier >= run:
+                return run
+            run = earlier
+
+    def sentinel_blocks(self, device_id: str) -> list[tuple[Block, ...]]:
+        """The blocks of each sentinel that the device ever had, in the order of measuring."""
+        rows = self._rows(
+            "SELECT DISTINCT json_extract(record, '$.sentinel') FROM jobs"
+            " WHERE json_extract(record, '$.device_id') = ?",
+            device_id,
+        )
+        return [tuple(one.block for one in self._sentinel_blocks(key)) for (key,) in rows if key]
 
     def add_accuracy(self, accuracy: Accuracy) -> None:
         """Record an accuracy. The newest one counts for each build, evaluation, engine and executor."""

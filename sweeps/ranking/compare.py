@@ -1,27 +1,34 @@
 """Are the results of one sweep (or exported manifest) slower than those of another? Pure.
 
-The two were measured in different sessions, so no rounds are paired. The ratio of their latencies comes from the block
-medians of each side: the difference of their mean logarithms, with Welch's 95 % interval (B. L. Welch, Biometrika 34,
-1947), which allows different spreads and numbers of blocks. The ratio includes what affects a whole session (heat,
-another program): a small difference between two sessions may come from the days and not from the builds.
+The ratio of two latencies, and what their sessions add to its interval: `sweeps.ranking.sessions`. With one session of
+a side, what the device does from day to day is only assumed. So a build that was slower in it is `slower (one
+session)`: it does not pass, and is not called slower.
 
-A result that was not found slower has not passed: if the rounds leave it open, it is `unresolved`, not `the same`.
+A result that was not found slower has not passed: if the blocks leave it open, it is `unresolved`, not `the same`.
 
 Only results measured under the same conditions are compared. Conditions that differ are named.
 """
 
-import json
-import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import numpy as np
-from scipy.special import stdtrit
-
+from sweeps.protocol.sessions import GAP_S
+from sweeps.ranking.comparable import Result, differing
+from sweeps.ranking.sessions import (
+    MOST_SESSIONS,
+    Series,
+    Spread,
+    one_session,
+    ratio,
+    session_spread,
+    sessions,
+    sessions_needed,
+    side_by_side,
+    together,
+)
 from sweeps.ranking.ties import told_apart
-from sweeps.results import ComparisonConditions, ResultRow
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, median
 from sweeps.trust import disqualified
 
@@ -30,68 +37,28 @@ EXIT_NOT_COMPARED = 4
 EXIT_UNRESOLVED = 5
 
 LatencyFinding = Literal["slower", "unresolved", "faster", "the same"]
-Finding = LatencyFinding | Literal["not comparable"]
-FINDINGS: tuple[Finding, ...] = ("slower", "unresolved", "faster", "the same", "not comparable")
+SessionFinding = LatencyFinding | Literal["slower (one session)"]
+Finding = SessionFinding | Literal["not comparable"]
+FINDINGS: tuple[Finding, ...] = (
+    "slower",
+    "slower (one session)",
+    "unresolved",
+    "faster",
+    "the same",
+    "not comparable",
+)
 """In the order of tables."""
 
-_BOUNDLESS = 600.0
-"""As a logarithm: two rounds, and a thousand pairs to be sure of, give intervals that no float holds the ends of; and
-others who write into the store may leave medians whose ratio none holds."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SessionConditions(ComparisonConditions):
-    """The conditions that must be equal in two sessions, also those that cannot vary within one sweep or variant."""
+class Judged:
+    """What two comparable results say of each other."""
 
-    runner: str
-    """Name and version; empty where that was not recorded."""
-    protocol: str
-    """JSON of `Protocol.comparable`, or empty. It is kept in a canonical form, in which 1 and 1.0 are the same."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "protocol", _canonical(self.protocol))
-
-    def named(self) -> tuple[tuple[str, str | None], ...]:
-        """Each condition for people, with its value. `None`: unknown, which counts as equal to any value."""
-        return (
-            ("preset", self.preset),
-            ("runtime version", self.runtime_version),
-            ("runner", self.runner or None),
-            ("execution context", self.exec_context),
-            ("gate", self.gate),
-            ("fixed-performance mode", self.fixed_performance or "none"),
-            ("protocol of a block", self.protocol or "not recorded"),
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One variant on one device, as far as a comparison needs it."""
-
-    name: str
-    model: str
-    setup: tuple[str, ...]
-    """As `ResultRow.setup`: the same variant in another sweep."""
-    device: str
-    device_id: str
-    fingerprint: str
-    conditions: SessionConditions
-    medians_ms: tuple[float, ...]
-    trust: tuple[str, ...]
-
-    @classmethod
-    def of_row(cls, row: ResultRow) -> "Result":
-        return cls(
-            name=row.name,
-            model=row.model,
-            setup=row.setup,
-            device=row.device,
-            device_id=row.device_id,
-            fingerprint=row.fingerprint,
-            conditions=SessionConditions(**asdict(row.conditions), runner=row.runner, protocol=row.protocol),
-            medians_ms=tuple(row.medians_ms.values()),
-            trust=row.trust,
-        )
+    finding: SessionFinding
+    strict: Estimate
+    """The ratio with the interval that the finding is from."""
+    still_open: str
+    """What the finding leaves open, and the next step; empty if nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +76,11 @@ class Compared:
     are not comparable."""
     ratio_low: float | None
     ratio_high: float | None
+    a_sessions: int
+    """The number of sessions that A's blocks are from."""
+    b_sessions: int
+    session_spread_percent: float | None
+    """Standard deviation between sessions that the interval contains; `None`: both were measured in the same runs."""
     why: str
     """Why it is not comparable, or what the finding leaves open; else empty."""
 
@@ -133,7 +105,7 @@ class Comparison:
             return EXIT_SLOWER
         if self.only_a or "not comparable" in findings or not findings:
             return EXIT_NOT_COMPARED
-        return EXIT_UNRESOLVED if "unresolved" in findings else 0
+        return EXIT_UNRESOLVED if findings & {"unresolved", "slower (one session)"} else 0
 
     def document(self) -> dict[str, Any]:
         """`edgesweep compare --json`."""
@@ -141,9 +113,15 @@ class Comparison:
 
 
 def compare(
-    a: tuple[str, Sequence[Result]], b: tuple[str, Sequence[Result]], margin_percent: float, *, named: bool = False
+    a: tuple[str, Sequence[Result]],
+    b: tuple[str, Sequence[Result]],
+    margin_percent: float,
+    *,
+    named: bool = False,
+    sentinels: Mapping[str, Sequence[Series]] | None = None,
 ) -> Comparison:
-    """`a` and `b` with their names for people. `margin_percent`: as in `latency_finding`.
+    """`a` and `b` with their names for people. `margin_percent`: as in `latency_finding`. `sentinels`: the blocks of
+    the sentinels of each device, by its id, as evidence of its spread between sessions.
 
     `named`: the caller chose one result of each side (on one device or more). The two are compared even if their
     variants differ. Otherwise each variant is compared with itself.
@@ -165,7 +143,14 @@ def compare(
             pairs.append((one, other))
     # Bonferroni: at 95 % each, one of many unchanged variants would seem to have changed in most comparisons.
     confidence = 1.0 - (1.0 - CONFIDENCE) / max(1, len(pairs))
-    results = [_compared(one, other, margin_percent, confidence) for one, other in pairs]
+    spreads = {
+        devices: spread_of(devices, (*a[1], *b[1]), sentinels or {})
+        for devices in {frozenset((one.device_id, other.device_id)) for one, other in pairs}
+    }
+    results = [
+        _compared(one, other, margin_percent, confidence, spreads[frozenset((one.device_id, other.device_id))])
+        for one, other in pairs
+    ]
     results.sort(key=lambda one: (FINDINGS.index(one.finding), one.device, one.name))
     return Comparison(
         a=a[0],
@@ -175,6 +160,17 @@ def compare(
         only_b=tuple(other.name for other in b[1] if id(other) not in met_b),
         margin_percent=margin_percent,
     )
+
+
+def spread_of(devices: Iterable[str], results: Iterable[Result], sentinels: Mapping[str, Sequence[Series]]) -> Spread:
+    """The spread between sessions of these devices, by their ids. `results` of other devices are not used."""
+    wanted = set(devices)
+    builds = [
+        Series(one.medians_ms, tuple(origin.session for origin in one.of_blocks))
+        for one in results
+        if one.device_id in wanted
+    ]
+    return session_spread(builds, [series for device in wanted for series in sentinels.get(device, ())])
 
 
 def latency_finding(ratio: Estimate, margin_percent: float) -> LatencyFinding:
@@ -192,91 +188,72 @@ def latency_finding(ratio: Estimate, margin_percent: float) -> LatencyFinding:
     return "the same" if ratio.low >= 1.0 / most and ratio.high <= most else "unresolved"
 
 
-def differing(a: Result, b: Result) -> list[str]:
-    """Each condition that differs between the two, in words."""
-    found = []
-    if a.device != b.device:
-        found.append(f"device class: {a.device} and {b.device}")
-    elif a.fingerprint != b.fingerprint:
-        found.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
-    for (what, one), (_, other) in zip(a.conditions.named(), b.conditions.named(), strict=True):
-        if one is not None and other is not None and one != other:
-            found.append(f"{what}: {_difference(one, other)}")
-    return found
+def judge(b: Result, a: Result, spread: Spread, margin_percent: float, confidence: float = CONFIDENCE) -> Judged | None:
+    """What is known of the latency of `b` against that of `a`; `None` if a side has fewer than two blocks.
 
-
-def welch(now_ms: Sequence[float], then_ms: Sequence[float], confidence: float = CONFIDENCE) -> Estimate | None:
-    """The ratio of `now_ms` to `then_ms`, from their mean logarithms; `None` if a side has fewer than two values.
-
-    Raises `ValueError` for a value that is not a positive number.
+    `spread`: between sessions of the device. `confidence`: of the interval that decides.
     """
-    if len(now_ms) < 2 or len(then_ms) < 2:
+    b, a = side_by_side(b, a)
+    strict = ratio(b, a, spread, confidence)
+    within = ratio(b, a, None, confidence)
+    if strict is None or within is None:
         return None
-    if not all(0.0 < ms < math.inf for ms in (*now_ms, *then_ms)):
-        raise ValueError(f"block medians must be positive numbers: {list(now_ms)} and {list(then_ms)}")
-    now, then = np.log(now_ms), np.log(then_ms)
-    centre = float(now.mean() - then.mean())
-    parts = now.var(ddof=1) / now.size, then.var(ddof=1) / then.size
-    variance = float(sum(parts))
-    if variance == 0.0:
-        return Estimate(_ratio(centre), _ratio(centre), _ratio(centre))
-    degrees = variance**2 / (parts[0] ** 2 / (now.size - 1) + parts[1] ** 2 / (then.size - 1))
-    half = float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
-    return Estimate(_ratio(centre), _ratio(centre - half), _ratio(centre + half))
+    finding: SessionFinding = latency_finding(strict, margin_percent)
+    beside = together(b, a)
+    if one_session(b, a):
+        seen = latency_finding(within, margin_percent) if finding == "unresolved" else finding
+        finding = "slower (one session)" if seen == "slower" else finding
+    still_open = ""
+    if beside and finding == "unresolved":
+        still_open = f"{_interval(strict)}; measure more rounds, or allow more with --margin"
+    elif finding in ("unresolved", "slower (one session)"):
+        needed = sessions_needed(
+            b, a, spread, confidence, lambda found: latency_finding(found, margin_percent) != "unresolved"
+        )
+        would = (
+            f"{needed} sessions of each would do" if needed else f"more than {MOST_SESSIONS} sessions of each needed"
+        )
+        still_open = (
+            f"{_interval(within)} within these sessions, {_interval(strict)} from session to session; measure both "
+            f"again at least {GAP_S // 60} minutes later ({would}), or both in one run, or allow more with --margin"
+        )
+    return Judged(finding=finding, strict=strict, still_open=still_open)
 
 
-def _ratio(logarithm: float) -> float:
-    return math.exp(max(-_BOUNDLESS, min(logarithm, _BOUNDLESS)))
-
-
-def _compared(a: Result, b: Result, margin_percent: float, confidence: float) -> Compared:
+def _compared(a: Result, b: Result, margin_percent: float, confidence: float, spread: Spread) -> Compared:
     why = differing(a, b)
     for name, side in (("A", a), ("B", b)):
         if len(side.medians_ms) < 2:
             why.append(f"{name} has {'one timed block' if side.medians_ms else 'no timed blocks'}, 2 are needed")
         if distrusted := disqualified(side.trust):
             why.append(f"{name} is {', '.join(distrusted)}")
-    ratio = welch(b.medians_ms, a.medians_ms)
+    counted_b, counted_a = side_by_side(b, a)
+    found = ratio(counted_b, counted_a, spread)
     finding: Finding = "not comparable"
-    if not why and ratio is not None:
-        strict = welch(b.medians_ms, a.medians_ms, confidence)
-        assert strict is not None
-        finding = latency_finding(strict, margin_percent)
-        if finding == "unresolved":
-            why.append(f"{strict.low:.4g}× to {strict.high:.4g}×; measure more rounds, or allow more with --margin")
+    if not why and (judged := judge(b, a, spread, margin_percent, confidence)) is not None:
+        finding = judged.finding
+        why += [judged.still_open] if judged.still_open else []
     return Compared(
         name=b.name,
         device=b.device,
         finding=finding,
-        a_p50_ms=median(a.medians_ms) if a.medians_ms else None,
-        b_p50_ms=median(b.medians_ms) if b.medians_ms else None,
-        ratio=None if ratio is None else ratio.value,
-        ratio_low=None if ratio is None else ratio.low,
-        ratio_high=None if ratio is None else ratio.high,
+        a_p50_ms=median(counted_a.medians_ms) if a.medians_ms else None,
+        b_p50_ms=median(counted_b.medians_ms) if b.medians_ms else None,
+        ratio=None if found is None else found.value,
+        ratio_low=None if found is None else found.low,
+        ratio_high=None if found is None else found.high,
+        a_sessions=sessions(counted_a),
+        b_sessions=sessions(counted_b),
+        session_spread_percent=None if together(counted_b, counted_a) else spread.percent,
         why="; ".join(why),
     )
+
+
+def _interval(found: Estimate) -> str:
+    return f"{found.low:.4g}× to {found.high:.4g}×"
 
 
 def _likeness(pair: tuple[Result, Result]) -> tuple[bool, bool, bool]:
     """Larger is more similar: the same unit, then a unit of the same fingerprint, then the same device class."""
     a, b = pair
     return a.device_id == b.device_id, a.fingerprint == b.fingerprint, a.device == b.device
-
-
-def _canonical(protocol: str) -> str:
-    try:
-        return json.dumps(json.loads(protocol, parse_int=float), sort_keys=True)
-    except ValueError:
-        return protocol
-
-
-def _difference(one: str, other: str) -> str:
-    """The difference in words; for two JSON objects, only the entries that differ."""
-    try:
-        left, right = json.loads(one), json.loads(other)
-    except ValueError:
-        left = right = None
-    if not isinstance(left, dict) or not isinstance(right, dict):
-        return f"{one} and {other}"
-    keys = [key for key in sorted({*left, *right}) if left.get(key) != right.get(key)]
-    return ", ".join(f"{key} {left.get(key)} and {right.get(key)}" for key in keys)

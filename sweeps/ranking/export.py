@@ -14,7 +14,8 @@ from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.ranking.compare import Result, SessionConditions
+from sweeps.protocol.sessions import run_of
+from sweeps.ranking.comparable import Result, SessionConditions, origins
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.results import read_rows
 from sweeps.spec import catalog
@@ -93,6 +94,10 @@ class Expected(BaseModel):
     protocol: BlockProtocol | None = None
     block_medians_ms: tuple[_Milliseconds, ...] = ()
     """One per block, in order of rounds. Manifests of older versions have neither this nor the protocol."""
+    block_runs: tuple[int, ...] = ()
+    """The driver's run (`Block.session`) of each block; empty in manifests of older versions."""
+    sessions: tuple[int, ...] = ()
+    """As `ResultRow.sessions`; blocks whose session is not known count as one session."""
     verdict: str
     trust: tuple[str, ...]
     figures: dict[str, float]
@@ -144,6 +149,7 @@ class Shipped(BaseModel):
                 protocol=expected.protocol.model_dump_json(),
             ),
             medians_ms=expected.block_medians_ms,
+            origins=origins(expected.block_runs, expected.sessions, expected.sweep),
             trust=expected.trust,
         )
 
@@ -157,6 +163,9 @@ def read_shipped(path: Path) -> Shipped:
         shipped = Shipped.model_validate_json(path.read_bytes())
         artifact = shipped.artifact
         known = {field.name for field in fields(Variant)}
+        runs, medians = shipped.expected.block_runs, shipped.expected.block_medians_ms
+        if runs and medians and len(runs) != len(medians):
+            raise ValueError("it has another number of runs than of block medians")
         if unknown := artifact.variant.keys() - known:
             raise ValueError(f"unknown axes: {', '.join(sorted(unknown))[:200]}")
         TypeAdapter(Variant).validate_json(json.dumps(artifact.variant), strict=True)
@@ -213,6 +222,8 @@ def export_candidate(
             grid=row.grid,
             protocol=BlockProtocol(**json.loads(row.protocol)) if row.protocol and candidate.timed else None,
             block_medians_ms=tuple(row.published_medians_ms.values()),
+            block_runs=tuple(map(run_of, row.published_medians_ms)),
+            sessions=row.sessions,
             verdict=candidate.verdict,
             trust=candidate.trust,
             figures={name: value for name in METRICS if (value := candidate.figures.get(name)) is not None},

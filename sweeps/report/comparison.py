@@ -4,11 +4,18 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from sweeps.ranking.compare import FINDINGS, Comparison
+from sweeps.ranking.compare import FINDINGS, Compared, Comparison
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.text import plain
 
-_STYLES = {"slower": "red", "unresolved": "yellow", "faster": "green", "the same": "", "not comparable": "yellow"}
+_STYLES = {
+    "slower": "red",
+    "slower (one session)": "yellow",
+    "unresolved": "yellow",
+    "faster": "green",
+    "the same": "",
+    "not comparable": "yellow",
+}
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -51,9 +58,20 @@ def print_comparison(comparison: Comparison) -> None:
         out.print(
             Text("findings: 5 % error over all comparisons, so with wider intervals than in the table", style="dim")
         )
+    for line in dict.fromkeys(_sessions(one) for one in comparison.results if one.ratio is not None):
+        out.print(Text(line, style="dim"))
     counts = [(sum(one.finding == finding for one in comparison.results), finding) for finding in FINDINGS]
     summary = ", ".join(f"{count} {finding}" for count, finding in counts if count)
     out.print(summary or "no result was measured in both")
+
+
+def _sessions(one: Compared) -> str:
+    if one.session_spread_percent is None:
+        return "measured in the same runs: what a session does to A, it does to B"
+    return (
+        f"sessions: {one.a_sessions} of A, {one.b_sessions} of B; intervals contain a spread between sessions of "
+        f"{one.session_spread_percent:.1f} %"
+    )
 
 
 def _names(names: Sequence[str]) -> str:

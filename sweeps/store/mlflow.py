@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,6 +163,7 @@ def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
     changed |= _save_imported(client, journal.imported(sweep), written)
+    session_start = cache(journal.session_start)
     for planned in journal.jobs_since(sweep, written.position):
         job, outcome = planned.job, journal.outcome(planned)
         if outcome is None:
@@ -173,8 +175,10 @@ def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written
             continue
         blocks = journal.blocks(job.key) if isinstance(outcome, Measured) else ()
         manifest = journal.artifact(job.build_key)
+        starts = {session_start(job.device_id, block.session) for block in blocks}
+        sessions = tuple(sorted(start for start in starts if start is not None))
         content = run_content.of_job(
-            sweep, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol)
+            sweep, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol), sessions
         )
         new = _replace_run(client, written, content, blocks, manifest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new

@@ -39,7 +39,7 @@ _TAGS = {
     if entry.name not in ("metrics", "run_id", *_PARAMS)
 }
 """The tag of each field of a row that is not a param."""
-_LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds"))
+_LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions"))
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
 _MAX_WORDS = 300
 """Longest text (characters) inside a JSON tag: two texts fit into a tag, even with six bytes per character."""
@@ -48,8 +48,8 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
-    """One run before it is written. `attempt_key` changes if anything changes except `stale` and the times that runs of
-    earlier versions lack. They lack confirming blocks, too."""
+    """One run before it is written. `attempt_key` changes if anything changes except `stale`, and the times and sessions
+    that runs of earlier versions lack. They lack confirming blocks, too."""
 
     row: ResultRow
     attempt_key: str
@@ -67,11 +67,13 @@ def of_job(
     blocks: Sequence[Block],
     manifest: Manifest | None,
     settled: Settled | None = None,
+    sessions: tuple[int, ...] = (),
 ) -> RunContent:
-    """The run of a finished job. `blocks`: the blocks behind `outcome`. `settled`: why its rounds ended."""
+    """The run of a finished job. `blocks`: the blocks behind `outcome`. `settled`: why its rounds ended. `sessions`:
+    the starts of those that the blocks are from."""
     job = planned.job
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
-    about: dict[str, Any] = {"emulated": job.emulated, "settled": settled}
+    about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions}
     if isinstance(outcome, Measured):
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
         metrics |= {} if outcome.timing is None else outcome.timing.extra_metrics
@@ -260,6 +262,8 @@ def _parsed(name: str, kind: Any, text: str) -> object:
         return medians_ms
     if name == "trust":
         return tuple(map(str, value))
+    if name == "sessions":
+        return tuple(map(int, value))
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name} is {value}")
     return kind(value)

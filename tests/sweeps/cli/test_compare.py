@@ -17,13 +17,15 @@ from tests.fresh_mlflow import fresh_mlflow
 @pytest.fixture(scope="module")
 def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Sweeps `before`, `after` (one variant slower, one the same), `wide` (rounds that differ) and `elsewhere` (another
-    preset)."""
+    preset), each on three days; `today` is `after`, on one day."""
     made = Workspace.open(tmp_path_factory.mktemp("workspace"))
     fresh_mlflow(made.root)
     sweeps = {"before": (10.0, 20.0), "after": (12.0, 20.0), "wide": (10.0, 20.0), "elsewhere": (10.0, 20.0)}
+    sweeps["today"] = sweeps["after"]
+    start = 1_790_000_000
     with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        for name, times in sweeps.items():
+        for number, (name, times) in enumerate(sweeps.items()):
             jobs = [records.job(n, key=f"{name} {n}") for n in (0, 1)]
             plan = records.plan(*jobs, name=name)
             if name == "elsewhere":
@@ -32,8 +34,10 @@ def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
             journal.save_plan(plan)
             spread = 0.2 if name == "wide" else 0.001
             for job, ms in zip(jobs, times, strict=True):
-                for round_ in range(2):
-                    journal.add_block(records.block(job, round_, ms * (1 + spread * round_)))
+                for round_ in range(2 if name == "today" else 6):
+                    day = start + 86_400 * (3 * number + round_ // 2)
+                    block = records.block(job, round_, ms * (1 + spread * (round_ % 2)), session=day)
+                    journal.add_block(block)
                 journal.add_accuracy(records.accuracy(job))
             Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, name)
     return made
@@ -54,6 +58,18 @@ def test_something_slower_ends_with_three_and_the_other_way_round_with_zero(run)
     assert (slower.exit_code, faster.exit_code) == (3, 0)
     assert slower.stdout.splitlines()[-1] == "1 slower, 1 the same"
     assert faster.stdout.splitlines()[-1] == "1 faster, 1 the same"
+
+
+def test_something_slower_in_one_session_ends_with_five_and_the_next_step(run) -> None:
+    done = run("before", "today", "--json")
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["exit_code"]) == (5, 5)
+    found = {one["name"]: one for one in document["results"]}
+    assert found["net job 0"]["finding"] == "slower (one session)"
+    assert (found["net job 0"]["a_sessions"], found["net job 0"]["b_sessions"]) == (3, 1)
+    told = run("before", "today")
+    assert "measure both again at least 30 minutes later" in " ".join(told.stdout.split())
+    assert told.stdout.splitlines()[-1].startswith("1 slower (one session), ")
 
 
 def test_what_the_rounds_do_not_resolve_ends_with_five_and_the_margin_is_told(run) -> None:

@@ -8,16 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
-from sweeps.ranking.compare import (
-    EXIT_NOT_COMPARED,
-    EXIT_SLOWER,
-    EXIT_UNRESOLVED,
-    Result,
-    SessionConditions,
-    compare,
-    latency_finding,
-    welch,
-)
+from sweeps.ranking.comparable import Origin, Result, SessionConditions
+from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED, compare, latency_finding
+from sweeps.ranking.sessions import PRIOR, Series, ratio
 from sweeps.report.comparison import print_comparison
 from sweeps.results import ResultRow, read_rows, to_frame
 from sweeps.stats import Estimate
@@ -53,6 +46,7 @@ def unchecked(value, low, high):
 
 
 def result(name, medians_ms, **changes):
+    """Measured in one run with all others, so that sessions add nothing."""
     made = Result(
         name=f"net · {name}",
         model="net",
@@ -64,7 +58,21 @@ def result(name, medians_ms, **changes):
         medians_ms=tuple(medians_ms),
         trust=("ungated",),
     )
-    return replace(made, **changes)
+    made = replace(made, **changes)
+    return made if "origins" in changes else replace(made, origins=(Origin(run="1"),) * len(made.medians_ms))
+
+
+def changed(one, **changes):
+    """Still in that run."""
+    made = replace(one, **changes)
+    return replace(made, origins=(Origin(run="1"),) * len(made.medians_ms))
+
+
+def over_sessions(name, medians_ms, *sessions, **changes):
+    """The same blocks once in each session, which has an effect: a number of each, and a factor."""
+    medians = [factor * ms for _, factor in sessions for ms in medians_ms]
+    origins = tuple(Origin(run=str(number), session=number) for number, _ in sessions for _ in medians_ms)
+    return result(name, medians, origins=origins, **changes)
 
 
 def against(a, b, margin_percent=5.0, **options):
@@ -148,7 +156,7 @@ def test_of_many_variants_each_needs_a_narrower_interval_to_be_the_same():
 def test_the_interval_is_welchs_on_logarithms():
     now, then = np.random.default_rng(1).lognormal(2.4, 0.2, 5), np.random.default_rng(2).lognormal(2.3, 0.05, 9)
     reference = ttest_ind(np.log(now), np.log(then), equal_var=False).confidence_interval()
-    found = welch(now, then)
+    found = ratio(result("a", now), result("a", then), PRIOR)
     assert (math.log(found.low), math.log(found.high)) == pytest.approx((reference.low, reference.high))
 
 
@@ -178,7 +186,7 @@ def test_the_interval_is_welchs_on_logarithms():
     ],
 )
 def test_unlike_results_are_not_compared_and_it_is_said_why(changes, words):
-    found = against([result("a", STEADY)], [replace(result("a", STEADY), **changes)])
+    found = against([result("a", STEADY)], [changed(result("a", STEADY), **changes)])
     (one,) = found.results
     assert one.finding == "not comparable"
     assert words in one.why
@@ -223,10 +231,10 @@ def test_a_median_that_is_no_positive_number_is_not_known(damaged):
 def test_something_slower_outweighs_what_is_not_comparable_which_outweighs_what_is_unresolved():
     # Bonferroni over four pairs, so their rounds agree better than those of one.
     same = result("same", (10.0, 10.01, 9.99, 10.0))
-    slow = replace(same, name="net · slow", setup=("slow",), medians_ms=(20.0, 20.1, 19.9, 20.0))
-    wide = replace(same, name="net · wide", setup=("wide",), medians_ms=(8.0, 9.0, 11.0, 12.0))
+    slow = changed(same, name="net · slow", setup=("slow",), medians_ms=(20.0, 20.1, 19.9, 20.0))
+    wide = changed(same, name="net · wide", setup=("wide",), medians_ms=(8.0, 9.0, 11.0, 12.0))
     other = replace(same, name="net · other", setup=("other",), fingerprint="f2")
-    base = [same, *(replace(one, medians_ms=same.medians_ms, fingerprint="f1") for one in (slow, wide, other))]
+    base = [same, *(changed(one, medians_ms=same.medians_ms, fingerprint="f1") for one in (slow, wide, other))]
     found = against(base, [same, slow, wide, other])
     assert [one.finding for one in found.results] == ["slower", "unresolved", "the same", "not comparable"]
     assert found.exit_code == EXIT_SLOWER
@@ -240,7 +248,7 @@ def test_something_slower_outweighs_what_is_not_comparable_and_all_of_a_has_to_b
     slow = result("slow", [20.0, 20.1, 19.9])
     other = result("b", STEADY, fingerprint="f2")
     same = result("same", STEADY)
-    base = [replace(slow, medians_ms=STEADY), replace(other, fingerprint="f1"), same]
+    base = [changed(slow, medians_ms=STEADY), replace(other, fingerprint="f1"), same]
     assert against(base, [slow, other, same]).exit_code == EXIT_SLOWER
     assert against(base, [other, same]).exit_code == EXIT_NOT_COMPARED
     assert [one.finding for one in against(base, [same, other, slow]).results] == [
@@ -266,8 +274,10 @@ def test_each_unit_is_compared_with_itself_where_both_measured_it():
 def test_another_unit_of_the_same_fingerprint_stands_in_for_one_that_is_not_there():
     other = result("a", STEADY, device_id="unit-9")
     unlike = result("a", STEADY, device_id="unit-8", fingerprint="f2")
-    (one,) = against([unlike, other], [result("a", STEADY)]).results
+    (one,) = against([unlike, other], [result("a", STEADY)], 20.0).results
     assert one.finding == "the same"
+    (one,) = against([unlike], [result("a", STEADY)], 20.0).results
+    assert one.finding == "not comparable"
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -287,7 +297,7 @@ def test_units_that_only_one_side_has_stand_in_for_each_other_once_the_nearest_a
     a = [result("a", STEADY, device_id="left"), result("a", STEADY, device_id="both")]
     b = [result("a", [2 * ms for ms in STEADY], device_id=unit) for unit in ("right", "both", "late")]
     found = against(a, [replace(one, name=one.device_id) for one in b])
-    assert [(one.name, one.finding) for one in found.results] == [("both", "slower"), ("right", "slower")]
+    assert [(one.name, one.finding) for one in found.results] == [("both", "slower"), ("right", "slower (one session)")]
     assert (found.only_a, found.only_b) == ((), ("late",))
 
 
@@ -308,7 +318,7 @@ def test_the_document_is_json_without_nan():
 
 def test_the_table_says_what_is_slower_and_what_is_not_comparable(capsys):
     rows = [result("a\x1b[2J", [20.0, 20.1]), result("b", STEADY, fingerprint="f2"), result("new", STEADY)]
-    print_comparison(against([replace(rows[0], medians_ms=STEADY), result("b", STEADY), result("old", STEADY)], rows))
+    print_comparison(against([changed(rows[0], medians_ms=STEADY), result("b", STEADY), result("old", STEADY)], rows))
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert "not comparable: net · b: device fingerprint (OS build, runtimes): f1 and f2" in text
@@ -325,3 +335,90 @@ def test_the_table_says_in_words_how_wide_an_unresolved_interval_is(capsys):
     assert "unresolved: net · a: 0.02946× to 135.8×; measure" in text
     assert "; measure more rounds, or allow more with --margin" in text
     assert text.endswith("1 unresolved")
+
+
+ONE = [(100, 1.0)]
+OTHER = [(200, 1.0)]
+
+
+def test_with_one_session_a_side_slower_is_slower_in_one_session_and_ends_with_five():
+    b = over_sessions("a", [1.1 * ms for ms in STEADY], *OTHER)
+    found = against([over_sessions("a", STEADY, *ONE)], [b])
+    (one,) = found.results
+    assert (one.finding, found.exit_code) == ("slower (one session)", EXIT_UNRESOLVED)
+    assert (one.a_sessions, one.b_sessions, one.session_spread_percent) == (1, 1, 2.5)
+    assert one.ratio_low < 0.99 < 1.21 < one.ratio_high
+    within, _, between = one.why.partition(" within these sessions, ")
+    assert (within.split("×")[0], between.split("×")[0]) == ("1.084", f"{one.ratio_low:.4g}")
+    assert "measure both again at least 30 minutes later (" in one.why
+    # However large it is.
+    b = over_sessions("a", [5 * ms for ms in STEADY], *OTHER)
+    assert against([over_sessions("a", STEADY, *ONE)], [b]).exit_code == EXIT_UNRESOLVED
+
+
+def test_the_same_blocks_in_the_same_run_are_slower():
+    b = over_sessions("a", [1.1 * ms for ms in STEADY], *ONE)
+    found = against([over_sessions("a", STEADY, *ONE)], [b])
+    assert (found.results[0].finding, found.exit_code) == ("slower", EXIT_SLOWER)
+    assert found.results[0].session_spread_percent is None
+    elsewhere = replace(b, device_id="unit-2")
+    assert against([over_sessions("a", STEADY, *ONE)], [elsewhere]).exit_code == EXIT_UNRESOLVED
+
+
+def test_an_unchanged_build_of_one_session_has_not_passed_and_is_told_how_many_sessions_would_do():
+    a, b = over_sessions("a", STEADY, *ONE), over_sessions("a", STEADY, *OTHER)
+    found = against([a], [b])
+    assert (found.results[0].finding, found.exit_code) == ("unresolved", EXIT_UNRESOLVED)
+    needed = int(found.results[0].why.partition("minutes later (")[2].split()[0])
+    assert needed > 2
+    days = [(day, 1.0 + 0.025 * (-1) ** day) for day in range(1, 2 * needed + 3)]
+    sides = (over_sessions("a", STEADY, *some) for some in (days[: needed + 1], days[needed + 1 :]))
+    assert against([next(sides)], [next(sides)]).exit_code == 0
+    assert against([a], [b], 15.0).exit_code == 0, "a wide margin passes"
+
+
+@pytest.mark.parametrize(("factor", "finding", "code"), [(1.2, "slower", 3), (0.8, "faster", 0), (1.0, "the same", 0)])
+def test_what_sessions_of_each_side_show_is_decided(factor, finding, code):
+    a = over_sessions("a", STEADY, (100, 1.0), (200, 1.01), (300, 0.99), (400, 1.0))
+    b = over_sessions("a", [factor * ms for ms in STEADY], (500, 0.99), (600, 1.0), (700, 1.01), (800, 1.0))
+    found = against([a], [b])
+    assert (found.results[0].finding, found.exit_code) == (finding, code)
+    assert found.results[0].why == ""
+
+
+def test_a_difference_that_sessions_resolve_is_slower_whatever_the_margin():
+    days = [(day, 1.0) for day in range(1, 25)]
+    a, b = over_sessions("a", STEADY, *days[:12]), over_sessions("a", [1.05 * ms for ms in STEADY], *days[12:])
+    for margin in (1.0, 5.0, 50.0):
+        assert against([a], [b], margin).exit_code == EXIT_SLOWER
+
+
+def test_a_device_that_differs_from_day_to_day_is_believed_less():
+    calm = [over_sessions("a", STEADY, (day, 1.0), (day + 1, 1.0), (day + 2, 1.0)) for day in (1, 4)]
+    wild = [over_sessions("a", STEADY, (day, 1.0), (day + 1, 1.15), (day + 2, 0.9)) for day in (1, 4)]
+    slower = [replace(b, medians_ms=tuple(1.12 * ms for ms in b.medians_ms)) for b in (calm[1], wild[1])]
+    assert against([calm[0]], [slower[0]]).results[0].finding == "slower"
+    found = against([wild[0]], [slower[1]]).results[0]
+    assert (found.finding, found.session_spread_percent > 8) == ("unresolved", True)
+
+
+def test_the_sentinel_says_what_the_device_does_from_day_to_day():
+    a = over_sessions("a", STEADY, (1, 1.0), (2, 1.0))
+    b = over_sessions("a", STEADY, (3, 1.12), (4, 1.12))
+    assert against([a], [b]).results[0].finding == "slower"
+    moved = Series((5.0, 5.0, 5.0, 5.0, 5.6, 5.6, 5.6, 5.6), (1, 1, 2, 2, 3, 3, 4, 4))
+    steady = replace(moved, medians_ms=(5.0,) * 8)
+    assert against([a], [b], sentinels={"unit-1": [moved]}).results[0].finding == "unresolved"
+    assert against([a], [b], sentinels={"unit-1": [steady]}).results[0].finding == "slower"
+    assert against([a], [b], sentinels={"unit-2": [moved]}).results[0].finding == "slower"
+
+
+def test_the_terminal_says_slower_in_one_session_and_with_which_spread(capsys):
+    a = over_sessions("a", STEADY, *ONE)
+    print_comparison(against([a], [over_sessions("a", [1.3 * ms for ms in STEADY], *OTHER)]))
+    text = " ".join(capsys.readouterr().out.split())
+    assert "slower (one session): net · a: " in text
+    assert "sessions: 1 of A, 1 of B; intervals contain a spread between sessions of 2.5 %" in text
+    assert text.endswith("1 slower (one session)")
+    print_comparison(against([a], [a]))
+    assert "measured in the same runs" in capsys.readouterr().out

@@ -9,9 +9,10 @@ import pytest
 
 from sweeps.errors import EdgeSweepError
 from sweeps.protocol.presets import resolve
-from sweeps.ranking.compare import Result, differing
+from sweeps.ranking.comparable import Result, differing
 from sweeps.ranking.export import Shipped, export_candidate, read_shipped
 from sweeps.ranking.rank import rank
+from sweeps.ranking.sessions import sessions, together
 from sweeps.results import read_rows, to_frame
 from sweeps.spec.catalog import TIMED
 from sweeps.spec.objective import ObjectiveSpec
@@ -38,11 +39,12 @@ def workspace(tmp_path, records) -> Workspace:
 
 @pytest.fixture
 def export(workspace, records, tmp_path):
-    timed = records.row(records.job(0), protocol=json.dumps(PROTOCOL.comparable()), gate="gated", grid="g")
-    frame = to_frame([timed, records.row(records.checked_job(1), ms=None)])
-    frame.loc[frame["emulated"], "top1_percent"] = 99.5
+    protocol = json.dumps(PROTOCOL.comparable())
 
-    def run(job: str | None = None, objective: ObjectiveSpec = FREE) -> Shipped:
+    def run(job: str | None = None, objective: ObjectiveSpec = FREE, **changes: object) -> Shipped:
+        timed = records.row(records.job(0), protocol=protocol, gate="gated", grid="g", **changes)
+        frame = to_frame([timed, records.row(records.checked_job(1), ms=None)])
+        frame.loc[frame["emulated"], "top1_percent"] = 99.5
         ranking = rank(frame, objective, "s")
         return export_candidate(ranking, frame, workspace, model=None, job=job, output=tmp_path / "out")
 
@@ -95,6 +97,34 @@ def test_a_manifest_is_comparable_with_the_row_that_it_came_from(export, tmp_pat
     shipped = read_shipped(path).comparable(path)
     assert differing(there, shipped) == []
     assert shipped == replace(there, trust=shipped.trust)
+
+
+def test_a_manifest_says_in_which_runs_and_sessions_it_was_measured_and_older_ones_are_one_session(
+    export, tmp_path: Path, records
+) -> None:
+    first, second = 1_790_000_000, 1_790_100_000
+    visits = ((first * 1000, 10.0), (first * 1000 + 1, 10.1), ((second + 5) * 1000 + 2, 10.2))
+    export(block_medians_ms=visits, sessions=(first, second))
+    path = tmp_path / "out/manifest.json"
+    found = read_shipped(path).comparable(path)
+    assert [origin.run for origin in found.origins] == [str(first), str(first), str(second + 5)]
+    assert [origin.session for origin in found.origins] == [first, first, second]
+    document = json.loads(path.read_text())
+    del document["expected"]["block_runs"], document["expected"]["sessions"]
+    path.write_text(json.dumps(document))
+    older = read_shipped(path).comparable(path)
+    assert sessions(older) == 1
+    assert not together(found, older)
+
+
+def test_a_manifest_with_too_few_runs_is_refused(export, tmp_path: Path) -> None:
+    export()
+    path = tmp_path / "out/manifest.json"
+    document = json.loads(path.read_text())
+    document["expected"]["block_runs"].pop()
+    path.write_text(json.dumps(document))
+    with pytest.raises(EdgeSweepError, match="another number of runs"):
+        read_shipped(path)
 
 
 @pytest.mark.parametrize("missing", ["protocol", "block_medians_ms"])

@@ -26,7 +26,7 @@ SETTLED = Settled(
 def run(records, tmp_path):
     """The content of a finished job's run; blocks may be changed first."""
 
-    def make(settled=None, blocks=None, job=None, accuracy=None, journal="journal"):
+    def make(settled=None, blocks=None, job=None, accuracy=None, journal="journal", sessions=()):
         job = job or records.job(0)
         with Journal.open(tmp_path / f"{journal}.sqlite") as journal:
             journal.save_plan(records.plan(job))
@@ -36,7 +36,7 @@ def run(records, tmp_path):
             planned = journal.planned_job("phones", job.key)
             outcome = journal.sweep_outcome("phones", job)
             assert isinstance(outcome, Measured)
-            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled)
+            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled, sessions)
 
     return make
 
@@ -97,6 +97,13 @@ def test_pushes_and_the_accuracy_pass_are_kept_and_make_no_new_run(run, records)
     row = read(content)
     assert (row.push_seconds, row.accuracy_seconds) == (1.5, 4.5)
     assert content.attempt_key == run(blocks=blocks, journal="another").attempt_key
+
+
+def test_the_sessions_are_kept_and_older_runs_without_them_are_not_written_anew(run):
+    made = [run(sessions=starts) for starts in ((), (5, 9))]
+    assert [read(one).sessions for one in made] == [(), (5, 9)]
+    assert read(made[1], without=("sessions",)).sessions == ()
+    assert made[0].attempt_key == made[1].attempt_key
 
 
 @pytest.mark.parametrize(

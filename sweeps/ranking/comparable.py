@@ -1,0 +1,130 @@
+"""One result as a comparison needs it: conditions, blocks, and the runs and sessions that they are from. Pure."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from sweeps.protocol.sessions import has_start, run_of, sessions_of
+from sweeps.results import ComparisonConditions, ResultRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionConditions(ComparisonConditions):
+    """The conditions that must be equal in two sessions, also those that cannot vary within one sweep or variant."""
+
+    runner: str
+    """Name and version; empty where that was not recorded."""
+    protocol: str
+    """JSON of `Protocol.comparable`, or empty. It is kept in a canonical form, in which 1 and 1.0 are the same."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "protocol", _canonical(self.protocol))
+
+    def named(self) -> tuple[tuple[str, str | None], ...]:
+        """Each condition for people, with its value. `None`: unknown, which counts as equal to any value."""
+        return (
+            ("preset", self.preset),
+            ("runtime version", self.runtime_version),
+            ("runner", self.runner or None),
+            ("execution context", self.exec_context),
+            ("gate", self.gate),
+            ("fixed-performance mode", self.fixed_performance or "none"),
+            ("protocol of a block", self.protocol or "not recorded"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a block is from. Two blocks of one device with equal runs were measured side by side."""
+
+    run: str = ""
+    """The run of the driver; empty: unknown."""
+    session: int = 0
+    """The start of the session (seconds since 1970). All blocks with 0 are taken for one session."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One variant on one device, as far as a comparison needs it."""
+
+    name: str
+    model: str
+    setup: tuple[str, ...]
+    """As `ResultRow.setup`: the same variant in another sweep."""
+    device: str
+    device_id: str
+    fingerprint: str
+    conditions: SessionConditions
+    medians_ms: tuple[float, ...]
+    """One for each block."""
+    origins: tuple[Origin, ...] = ()
+    """One for each block, or none: unknown."""
+    trust: tuple[str, ...]
+
+    @classmethod
+    def of_row(cls, row: ResultRow) -> "Result":
+        medians_ms = row.published_medians_ms
+        return cls(
+            name=row.name,
+            model=row.model,
+            setup=row.setup,
+            device=row.device,
+            device_id=row.device_id,
+            fingerprint=row.fingerprint,
+            conditions=SessionConditions(**asdict(row.conditions), runner=row.runner, protocol=row.protocol),
+            medians_ms=tuple(medians_ms.values()),
+            origins=origins([run_of(visit) for visit in medians_ms], row.sessions, row.sweep),
+            trust=row.trust,
+        )
+
+    @property
+    def of_blocks(self) -> tuple[Origin, ...]:
+        """The origin of each block, also where it is unknown."""
+        return self.origins or (Origin(),) * len(self.medians_ms)
+
+    def only(self, runs: set[str]) -> "Result":
+        """The same result with the blocks of these runs alone."""
+        kept = [pair for pair in zip(self.medians_ms, self.of_blocks, strict=True) if pair[1].run in runs]
+        return replace(self, medians_ms=tuple(ms for ms, _ in kept), origins=tuple(origin for _, origin in kept))
+
+
+def origins(runs: Sequence[int], session_starts: tuple[int, ...], sweep: str) -> tuple[Origin, ...]:
+    """The origins of blocks by their runs (`Block.session`), one each. `session_starts`: as `ResultRow.sessions`.
+
+    In the oldest journals a run has a number that other sweeps have too, so its name contains the sweep's.
+    """
+    names = (str(run) if has_start(run) else f"{sweep} {run}" for run in runs)
+    sessions = sessions_of(runs, sorted(session_starts))
+    return tuple(Origin(run=name, session=session) for name, session in zip(names, sessions, strict=True))
+
+
+def differing(a: Result, b: Result) -> list[str]:
+    """Each condition that differs between the two, in words."""
+    found = []
+    if a.device != b.device:
+        found.append(f"device class: {a.device} and {b.device}")
+    elif a.fingerprint != b.fingerprint:
+        found.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
+    for (what, one), (_, other) in zip(a.conditions.named(), b.conditions.named(), strict=True):
+        if one is not None and other is not None and one != other:
+            found.append(f"{what}: {_difference(one, other)}")
+    return found
+
+
+def _canonical(protocol: str) -> str:
+    try:
+        return json.dumps(json.loads(protocol, parse_int=float), sort_keys=True)
+    except ValueError:
+        return protocol
+
+
+def _difference(one: str, other: str) -> str:
+    """The difference in words; for two JSON objects, only the entries that differ."""
+    try:
+        left, right = json.loads(one), json.loads(other)
+    except ValueError:
+        left = right = None
+    if not isinstance(left, dict) or not isinstance(right, dict):
+        return f"{one} and {other}"
+    keys = [key for key in sorted({*left, *right}) if left.get(key) != right.get(key)]
+    return ", ".join(f"{key} {left.get(key)} and {right.get(key)}" for key in keys)

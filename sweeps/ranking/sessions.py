@@ -1,0 +1,239 @@
+"""The ratio of two builds that were measured in different sessions. Pure.
+
+On another day the same build has another speed, which no number of rounds on one day shows. So the logarithm of a block
+median has an effect of its build, one of its session, and one of its process. The ratio of two builds has the variance
+
+    within a side (as in B. L. Welch, Biometrika 34, 1947)  +  spread between sessions x (1 / sessions of A + 1 / of B)
+
+and Student's t with the degrees of freedom of Welch and Satterthwaite. Where both were measured in one run, its session
+is the same for both and cancels. The spread between sessions is a property of the device. Before any evidence it has a
+scaled inverse chi-square prior with 3 degrees of freedom at 2.5 %; builds and sentinels that the device measured in
+several sessions add theirs (A. Gelman et al., Bayesian Data Analysis, 3rd ed. 2013, section 2.6).
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from sweeps.ranking.comparable import Result
+from sweeps.stats import CONFIDENCE, Estimate
+
+PRIOR_SPREAD = 0.025
+"""Standard deviation between sessions, as a share."""
+PRIOR_DEGREES = 3.0
+"""What the prior counts for, in degrees of freedom."""
+
+ENOUGH_FOR_ONE = 6
+"""Against one session of the other side, a side has enough sessions with these. On a device with two speeds, all its
+sessions may have been in one and that one in the other. For k sessions the chance is at most (k / (k + 1))^k / (k + 1):
+25 % for 1, 15 % for 2, 5.7 % for 6. With two sessions of each side it is 6.3 % (1/16)."""
+
+MOST_SESSIONS = 20
+"""So many sessions a side are the most that are suggested."""
+
+_BOUNDLESS = 600.0
+"""As a logarithm: two rounds, and a thousand pairs to be sure of, give intervals that no float holds the ends of; and
+others who write into the store may leave medians whose ratio none holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The spread between sessions of a device: the variance of logarithms, and the degrees of freedom behind it."""
+
+    variance: float
+    degrees: float
+
+    @property
+    def percent(self) -> float:
+        return 100 * math.sqrt(self.variance)
+
+
+PRIOR = Spread(PRIOR_SPREAD**2, PRIOR_DEGREES)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The block medians of one build, or of a sentinel, on one device, each with the start of its session."""
+
+    medians_ms: tuple[float, ...]
+    sessions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    mean: float
+    variance: float
+    """Of the mean, from the spread within sessions alone."""
+    degrees: float
+    sessions: int
+
+
+def session_spread(builds: Iterable[Series], sentinels: Iterable[Series] = ()) -> Spread:
+    """The spread between sessions of one device: the prior, and the evidence of these series. Sessions that are not
+    known (0) say nothing.
+
+    A session affects all builds alike, so 24 builds in two sessions are hardly more evidence than one: the degrees of
+    freedom are those of the sessions. Builds and the sentinel saw the same sessions, so their evidence is not added:
+    the larger spread counts.
+    """
+    variance, degrees = max(_evidence(builds), _evidence(sentinels))
+    total = PRIOR.degrees + degrees
+    return Spread((PRIOR.degrees * PRIOR.variance + degrees * variance) / total, total)
+
+
+def side_by_side(b: Result, a: Result) -> tuple[Result, Result]:
+    """Both with the blocks of those runs alone in which both were measured, if these are two or more of each."""
+    common = ({one.run for one in a.origins} & {one.run for one in b.origins}) - {""}
+    if a.device_id != b.device_id or not common:
+        return b, a
+    pair = b.only(common), a.only(common)
+    return pair if all(len(one.medians_ms) > 1 for one in pair) else (b, a)
+
+
+def sessions(one: Result) -> int:
+    """The number of sessions that its blocks are from."""
+    return len({origin.session for origin in one.of_blocks})
+
+
+def one_session(b: Result, a: Result) -> bool:
+    """Whether one side has a single session, and the other side too few to know what sessions do."""
+    fewer, more = sorted((sessions(b), sessions(a)))
+    return fewer == 1 and more < ENOUGH_FOR_ONE and not together(b, a)
+
+
+def together(b: Result, a: Result) -> bool:
+    """Whether all that a session does to one, it does to the other as well: they were measured in the same runs."""
+    return _apart(b, a) < 1e-9
+
+
+def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFIDENCE) -> Estimate | None:
+    """The latency of `b` as a multiple of `a`'s, from their mean logarithms; `None` if a side has only one block.
+
+    `spread`: of the device between sessions; `None`: as if there were none, as Welch's test does.
+    Raises `ValueError` for a median that is not a positive number.
+    """
+    if len(a.medians_ms) < 2 or len(b.medians_ms) < 2:
+        return None
+    now, then = _side(b), _side(a)
+    parts = [(now.variance, now.degrees), (then.variance, then.degrees)]
+    if spread is not None:
+        parts.append((spread.variance * _apart(b, a), spread.degrees))
+    return _estimate(now.mean - then.mean, parts, confidence)
+
+
+def sessions_needed(
+    b: Result, a: Result, spread: Spread, confidence: float, settled: Callable[[Estimate], bool]
+) -> int | None:
+    """How many sessions of each side would settle it, if all stays as it is; a rough estimate. `None`: more than
+    `MOST_SESSIONS`. Each side has two blocks or more."""
+    now, then = _side(b), _side(a)
+    for count in range(max(2, 1 + min(now.sessions, then.sessions)), MOST_SESSIONS + 1):
+        parts, added = [], 0
+        for side in (now, then):
+            more = max(count, side.sessions) / side.sessions
+            parts.append((side.variance / more, side.degrees * more))
+            added += max(count - side.sessions, 0)
+        between = sum(1 / max(count, side.sessions) for side in (now, then))
+        parts.append((spread.variance * between, spread.degrees + added))
+        if settled(_estimate(now.mean - then.mean, parts, confidence)):
+            return count
+    return None
+
+
+def _side(one: Result) -> _Side:
+    """Each session counts the same, however many blocks it has."""
+    if not all(0.0 < ms < math.inf for ms in one.medians_ms):
+        raise ValueError(f"block medians must be positive numbers: {list(one.medians_ms)}")
+    logs = np.log(one.medians_ms)
+    groups = _groups(logs, [origin.session for origin in one.of_blocks])
+    count, blocks = len(groups), logs.size
+    mean = float(np.mean([group.mean() for group in groups]))
+    if blocks < 2 * count:
+        # Too few for a spread within sessions. That of all blocks contains the spread between sessions once more.
+        return _Side(mean, float(logs.var(ddof=1)) / blocks, blocks - 1, count)
+    within = _within(groups)
+    return _Side(mean, within * sum(1 / group.size for group in groups) / count**2, blocks - count, count)
+
+
+def _apart(b: Result, a: Result) -> float:
+    """The factor of the spread between sessions in the variance of the ratio: 1 / sessions of each side, without what
+    is from the same runs. Other runs of one session do not cancel: the device may have drifted between them."""
+    (weights_b, sessions_b), (weights_a, sessions_a) = _weights(b), _weights(a)
+    common: dict[str, float] = {}
+    if a.device_id == b.device_id:
+        common = {run: min(weights_a[run], weights_b[run]) for run in weights_a.keys() & weights_b.keys() if run}
+    total = 0.0
+    for weights, session_of in ((weights_b, sessions_b), (weights_a, sessions_a)):
+        rest: dict[int, float] = defaultdict(float)
+        for run, weight in weights.items():
+            rest[session_of[run]] += weight - common.get(run, 0.0)
+        total += sum(one**2 for one in rest.values())
+    return total
+
+
+def _weights(one: Result) -> tuple[dict[str, float], dict[str, int]]:
+    """The weight of each run in the mean of a side, and its session."""
+    origins = one.of_blocks
+    count = len({origin.session for origin in origins})
+    weights: dict[str, float] = defaultdict(float)
+    for origin in origins:
+        blocks = sum(other.session == origin.session for other in origins)
+        weights[origin.run] += 1 / (blocks * count)
+    return dict(weights), {origin.run: origin.session for origin in origins}
+
+
+def _evidence(series: Iterable[Series]) -> tuple[float, int]:
+    """The variance between sessions, without what processes add to it, and its degrees of freedom."""
+    found: dict[frozenset[int], list[float]] = defaultdict(list)
+    for one in series:
+        known = [(ms, session) for ms, session in zip(one.medians_ms, one.sessions, strict=True) if session]
+        groups = _groups(np.log([ms for ms, _ in known]), [session for _, session in known])
+        if len(groups) > 1:
+            between = float(np.var([group.mean() for group in groups], ddof=1))
+            noise = _within(groups) * sum(1 / group.size for group in groups) / len(groups)
+            found[frozenset(session for _, session in known)].append(between - noise)
+    if not found:
+        return 0.0, 0
+    weights = [len(seen) - 1 for seen in found]
+    variance = float(np.average([np.mean(one) for one in found.values()], weights=weights))
+    return max(0.0, variance), _degrees(found)
+
+
+def _degrees(found: Iterable[frozenset[int]]) -> int:
+    """How many independent differences of sessions these sets contain."""
+    joined: list[frozenset[int]] = []
+    for one in found:
+        touching = [other for other in joined if one & other]
+        joined = [other for other in joined if not one & other]
+        joined.append(one.union(*touching))
+    return sum(len(one) - 1 for one in joined)
+
+
+def _within(groups: Sequence[NDArray[np.float64]]) -> float:
+    """The pooled variance within groups; 0 if no group has two values."""
+    degrees = sum(group.size - 1 for group in groups)
+    return sum(float(((group - group.mean()) ** 2).sum()) for group in groups) / degrees if degrees else 0.0
+
+
+def _groups(logs: NDArray[np.float64], sessions: Sequence[int]) -> list[NDArray[np.float64]]:
+    labels = np.asarray(sessions)
+    return [logs[labels == session] for session in dict.fromkeys(sessions)]
+
+
+def _estimate(centre: float, parts: Sequence[tuple[float, float]], confidence: float) -> Estimate:
+    """`parts`: variances with their degrees of freedom."""
+    variance = sum(part for part, _ in parts)
+    if variance == 0.0:
+        return Estimate(_ratio(centre), _ratio(centre), _ratio(centre))
+    degrees = variance**2 / sum(part**2 / freedom for part, freedom in parts)
+    half = float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
+    return Estimate(_ratio(centre), _ratio(centre - half), _ratio(centre + half))
+
+
+def _ratio(logarithm: float) -> float:
+    return math.exp(max(-_BOUNDLESS, min(logarithm, _BOUNDLESS)))
