@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from tree_text import tree
 
 from sweeps import stats
-from sweeps.protocol import blocks, bursts, clock, front_race, posterior, racing, screen, sentinel
+from sweeps.protocol import blocks, bursts, clock, front_race, noise, posterior, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S
@@ -182,6 +182,7 @@ def figures() -> str:
             f"{100 * bursts.BURST_SHARE:g} %",
             "judged; only runs that chance makes in 1 of 100,000 blocks",
         ),
+        ("`edgesweep noise`: told apart in this share of sweeps", f"{100 * noise.POWER:g} %", "convention"),
         ("Most further rounds suggested to settle a tie", f"{ties.MOST_ROUNDS:,}", "judged"),
         (
             "Spread between sessions, without evidence",

@@ -67,6 +67,11 @@ class Workspace:
         return self.root / "references"
 
     @property
+    def calibrations(self) -> Path:
+        """Blocks by which `edgesweep noise` knows the noise of devices: one file per device and fingerprint."""
+        return self.root / "noise"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

@@ -36,6 +36,10 @@ COMMANDS = {
         "sweeps.cli.imports:import_figures",
         "Show figures of PyTorch's own benchmark tools below a sweep's ranking.",
     ),
+    "noise": (
+        "sweeps.cli.noise:noise",
+        "Measure the noise of a device: how far must two builds differ to be told apart?",
+    ),
     "plan": ("sweeps.cli.plan:plan", "Print every job and every skipped combination; run nothing."),
     "rank": (
         "sweeps.cli.rank:rank",

@@ -2,19 +2,27 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from rich.text import Text
 
 from sweeps.planning.plan import Plan
+from sweeps.protocol.noise import Calibration
 from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
+from sweeps.report.noise import advice, advice_text
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
 from sweeps.text import plain
 
+_NOT_KNOWN: Mapping[str, Calibration] = MappingProxyType({})
 
-def plan_document(plan: Plan, states: Mapping[str, str], seconds: float) -> dict[str, object]:
-    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build."""
+
+def plan_document(
+    plan: Plan, states: Mapping[str, str], seconds: float, noise: Mapping[str, Calibration] = _NOT_KNOWN
+) -> dict[str, object]:
+    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` by device id, where it is
+    known."""
     return {
         "sweep": plan.sweep.name,
         "jobs": [
@@ -40,10 +48,14 @@ def plan_document(plan: Plan, states: Mapping[str, str], seconds: float) -> dict
             for skip in plan.skipped
         ],
         "estimate_s": round(seconds, 1),
+        "noise": {device_id: advice(found, protocol_of(plan.sweep)) for device_id, found in noise.items()},
     }
 
 
-def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
+def print_plan(
+    plan: Plan, states: Mapping[str, str], seconds: float, noise: Mapping[str, Calibration] = _NOT_KNOWN
+) -> None:
+    """As `plan_document`, for people."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
     rounds = protocol_of(plan.sweep).rounds
@@ -68,3 +80,5 @@ def print_plan(plan: Plan, states: Mapping[str, str], seconds: float) -> None:
         f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
     )
+    for device_id, found in noise.items():
+        console.print(Text(plain(advice_text(names[device_id], found, protocol_of(plan.sweep)))))

@@ -1,0 +1,283 @@
+"""What a device can tell apart, from blocks of one artifact in fresh processes (A/A): all their differences are noise.
+
+Pure. Parts of a block's noise are shares: standard deviations of logarithms, 0.01 is 1 %.
+
+    process, sampling error    differ within a round, too: they limit every comparison
+    slow changes               a round shares them, so comparisons within rounds cancel them
+    session                    all of a session shares it: only comparisons with another session feel it
+
+The sampling error comes from the two halves of each block, so samples may depend on their neighbours. Slow changes are
+what neighbouring blocks share that are taken together as a sweep takes a round.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from sweeps.errors import EdgeSweepError
+from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.presets import Protocol
+from sweeps.records import Block
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, median, student_t_quantile
+from sweeps.trust import disqualified
+
+# numpy and scipy are imported inside the functions: `plan --help` needs neither.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ROUND = 8
+"""So many neighbouring blocks are taken together, as those of a round of so many variants."""
+
+FEWEST_BLOCKS = 5
+
+POWER = 0.8
+"""What can be told apart is told apart in 4 of 5 sweeps."""
+
+WANTED = 0.05
+"""The difference for which the rounds are given that it takes: the limit for stable rounds of one build."""
+
+MOST_ROUNDS = 1000
+
+SESSION_PRIOR = 0.025
+SESSION_PRIOR_DEGREES = 3.0
+"""The spread between sessions that is assumed until there are some: a scaled inverse chi-square distribution."""
+
+_FEWEST_HALVED = 4
+"""A block with fewer samples has no halves to compare."""
+_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The noise of one device."""
+
+    blocks: int
+    left_out: int
+    """Further blocks, with a disqualifying label."""
+    sessions: int
+    p50_ms: float
+    """Of the artifact that was timed."""
+    block: float
+    """Spread of blocks within a round ..."""
+    block_low: float
+    block_high: float
+    """... and its 95 % interval."""
+    sampling: float
+    """The part of `block` that longer blocks lessen."""
+    process: float
+    """The rest of `block`."""
+    slow: float | None
+    """Spread of slow changes within a session; `None` if no session has two whole rounds."""
+    session: float
+    """Spread between sessions: what is assumed, and what was seen as far as there are sessions."""
+    block_s: float
+    """Device time of a block, the median: with start, load and warm-up, without waiting."""
+    warm_up_s: float
+    """Of it, warm-up, without the first inference."""
+    timed_s: float
+    """Of it, timed iterations."""
+
+    def timed_s_under(self, protocol: Protocol) -> float:
+        return min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * self.p50_ms / 1e3))
+
+    def block_s_under(self, protocol: Protocol) -> float:
+        """The device time of a block under another protocol: the process takes as long to start."""
+        start_s = max(0.0, self.block_s - self.warm_up_s - self.timed_s)
+        warm_up_s = max(protocol.warmup_seconds, protocol.warmup_iterations * self.p50_ms / 1e3)
+        return start_s + warm_up_s + self.timed_s_under(protocol)
+
+    def block_under(self, protocol: Protocol) -> float:
+        """`block` under another protocol: the sampling error's variance falls as a block measures longer."""
+        share = self.timed_s / self.timed_s_under(protocol)
+        return math.hypot(self.process, self.sampling * math.sqrt(share))
+
+    def told_apart_in_sessions(self, rounds: int) -> float:
+        """The smallest difference (a share) of two builds with so many rounds, each in a session of its own."""
+        inside = self.block**2 + (self.slow or 0.0) ** 2
+        spread = math.sqrt(self.session**2 + inside / rounds)
+        return _smallest(spread * math.sqrt(2.0), SESSION_PRIOR_DEGREES + self.sessions - 1)
+
+
+def calibrate(blocks: Sequence[Block]) -> Calibration:
+    """`blocks`: of one job, in the order of measuring. Raises `EdgeSweepError` if they do not show the noise, because
+    they are too few or all equal."""
+    from scipy.special import chdtri
+
+    sound = [block for block in blocks if not disqualified(block.labels)]
+    sessions = [_logs(list(run)) for _, run in groupby(sound, lambda block: block.session)]
+    rounds = [session[at : at + ROUND] for session in sessions for at in range(0, session.size, ROUND)]
+    degrees = sum(one.size - 1 for one in rounds)
+    left_out = len(blocks) - len(sound)
+    if degrees < FEWEST_BLOCKS - 1:
+        bad = f" ({left_out} more have a disqualifying label)" if left_out else ""
+        raise EdgeSweepError(
+            f"{len(sound)} blocks{bad} are too few to show the noise: {FEWEST_BLOCKS} of one session are needed",
+            "measure longer: --minutes",
+        )
+    within = sum(float(((one - one.mean()) ** 2).sum()) for one in rounds) / degrees
+    if within == 0.0:
+        raise EdgeSweepError(
+            f"all {len(sound)} blocks took {figure_ns(sound[0].samples_ns) / 1e6:g} ms: a clock that shows no "
+            "difference shows no noise",
+            "check the clock and the runner of the device",
+        )
+    sampling = min(_sampling(sound), within)
+    slow = _slow(sessions, within)
+    return Calibration(
+        blocks=len(sound),
+        left_out=left_out,
+        sessions=len(sessions),
+        p50_ms=median([figure_ns(block.samples_ns) for block in sound]) / 1e6,
+        block=math.sqrt(within),
+        block_low=math.sqrt(degrees * within / float(chdtri(degrees, (1 - CONFIDENCE) / 2))),
+        block_high=math.sqrt(degrees * within / float(chdtri(degrees, (1 + CONFIDENCE) / 2))),
+        sampling=math.sqrt(sampling),
+        process=math.sqrt(within - sampling),
+        slow=None if slow is None else math.sqrt(slow),
+        session=math.sqrt(_session(sessions, within, slow or 0.0)),
+        block_s=median([block.device_seconds for block in sound]),
+        warm_up_s=median([sum(block.warmup_ns) / 1e9 for block in sound]),
+        timed_s=median([sum(block.samples_ns) / 1e9 for block in sound]),
+    )
+
+
+def told_apart(spread: float, rounds: int) -> float:
+    """The smallest difference (a share) between two builds that so many rounds resolve at 95 %, in 4 of 5 sweeps.
+
+    `spread`: of the blocks of one build within a round. At least 2 %: smaller differences are never reported as such.
+    """
+    return _smallest(spread * math.sqrt(2.0 / rounds), rounds - 1)
+
+
+def rounds_for(spread: float, difference: float = WANTED) -> int | None:
+    """The fewest rounds that tell two builds apart that differ by this share; `None` if `MOST_ROUNDS` do not."""
+    shift = math.log1p(difference)
+    enough = (
+        rounds
+        for rounds in range(2, MOST_ROUNDS + 1)
+        if spread == 0.0 or _power(shift / (spread * math.sqrt(2.0 / rounds)), rounds - 1) >= POWER
+    )
+    return next(enough, None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSpread:
+    """How far ratios of builds that share a process lie from those of processes of their own. Shares."""
+
+    variants: int
+    spread: float
+    upper: float
+    """Upper 90 % bound of `spread`."""
+
+
+FEWEST_VARIANTS = 8
+
+
+def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[float]]) -> BatchSpread:
+    """`batches` and `solos`: per variant, its block medians by round, in one unit; a row has all rounds of that kind.
+
+    The spread over variants of log(batch / solo), each beside the mean of all variants, less what the noise of the
+    rounds explains. The bound is that of a difference of variances by modified large samples, without its cross term
+    (N. Ting, R. K. Burdick, F. A. Graybill, S. Jeyaratnam, T.-F. C. Lu, Confidence intervals on linear combinations of
+    variance components that are unrestricted in sign, Journal of Statistical Computation and Simulation 35, 1990).
+    Raises `ValueError` for fewer than 8 variants, fewer than 2 rounds, or a figure that is not a positive number.
+    """
+    from scipy.special import chdtri
+
+    together, alone = _table(batches), _table(solos)
+    if together.shape[0] != alone.shape[0]:
+        raise ValueError(f"{together.shape[0]} variants in batches, {alone.shape[0]} alone")
+    variants = together.shape[0]
+    shifts = together.mean(axis=1) - alone.mean(axis=1)
+    seen = float(shifts.var(ddof=1))
+    noise = _residual(together) / together.shape[1] + _residual(alone) / alone.shape[1]
+    degrees = variants - 1
+    noise_degrees = degrees * (min(together.shape[1], alone.shape[1]) - 1)
+    above = degrees / float(chdtri(degrees, 0.9)) - 1.0
+    below = 1.0 - noise_degrees / float(chdtri(noise_degrees, 0.1))
+    upper = seen - noise + math.hypot(above * seen, below * noise)
+    return BatchSpread(variants=variants, spread=math.sqrt(max(0.0, seen - noise)), upper=math.sqrt(max(0.0, upper)))
+
+
+def _logs(blocks: Sequence[Block]) -> "NDArray[np.float64]":
+    import numpy as np
+
+    return np.log([figure_ns(block.samples_ns) for block in blocks])
+
+
+def _sampling(blocks: Sequence[Block]) -> float:
+    """Variance of a block's figure within its process. Two halves differ by 4 times the variance of the whole."""
+    squares = []
+    for samples in (block.samples_ns for block in blocks if len(block.samples_ns) >= _FEWEST_HALVED):
+        half = len(samples) // 2
+        squares.append(math.log(figure_ns(samples[:half]) / figure_ns(samples[-half:])) ** 2 / 4)
+    return sum(squares) / len(squares) if squares else 0.0
+
+
+def _slow(sessions: "Sequence[NDArray[np.float64]]", within: float) -> float | None:
+    """Variance of whole rounds within a session, beyond what single blocks explain."""
+    squares, degrees = 0.0, 0
+    for session in sessions:
+        whole = session.size // ROUND
+        means = session[: whole * ROUND].reshape(whole, ROUND).mean(axis=1)
+        if whole > 1:
+            squares += float(((means - means.mean()) ** 2).sum())
+            degrees += whole - 1
+    return max(0.0, squares / degrees - within / ROUND) if degrees else None
+
+
+def _session(sessions: "Sequence[NDArray[np.float64]]", within: float, slow: float) -> float:
+    """Variance between sessions: the prior, and the excess of the sessions' means over what blocks explain."""
+    import numpy as np
+
+    degrees = len(sessions) - 1
+    prior = SESSION_PRIOR_DEGREES * SESSION_PRIOR**2
+    if not degrees:
+        return SESSION_PRIOR**2
+    means = np.array([session.mean() for session in sessions])
+    noise = sum((within + slow * min(ROUND, session.size)) / session.size for session in sessions) / len(sessions)
+    excess = max(0.0, float(means.var(ddof=1)) - noise)
+    return (prior + degrees * excess) / (SESSION_PRIOR_DEGREES + degrees)
+
+
+def _power(shift: float, degrees: float) -> float:
+    """The chance that Student's two-sided test at 95 % finds a shift of so many standard errors."""
+    from scipy.special import nctdtr
+
+    limit = student_t_quantile(degrees, 0.5 + CONFIDENCE / 2)
+    return 1.0 - float(nctdtr(degrees, shift, limit))
+
+
+def _smallest(error: float, degrees: float) -> float:
+    """The smallest difference (a share) that is found with `POWER`. `error`: standard error of the log ratio."""
+    low, high = 0.0, 1.0
+    while _power(high, degrees) < POWER:
+        high *= 2.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _power(middle, degrees) >= POWER else (middle, high)
+    return max(NEGLIGIBLE, math.expm1(min(high * error, 600.0)))
+
+
+def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":
+    """The logarithms, without what the variants of a round share."""
+    import numpy as np
+
+    if len(rows) < FEWEST_VARIANTS or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
+        raise ValueError(f"{FEWEST_VARIANTS} variants or more with the same 2 rounds or more are needed")
+    table = np.asarray(rows, dtype=np.float64)
+    if not (np.isfinite(table).all() and (table > 0).all()):
+        raise ValueError("block medians must be positive numbers")
+    logs = np.log(table)
+    beside_others: NDArray[np.float64] = logs - logs.mean(axis=0)
+    return beside_others
+
+
+def _residual(table: "NDArray[np.float64]") -> float:
+    """Variance of one block, from the rounds of each variant."""
+    variants, rounds = table.shape
+    residuals = table - table.mean(axis=1, keepdims=True)
+    return float((residuals**2).sum() / ((variants - 1) * (rounds - 1)))

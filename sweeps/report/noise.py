@@ -1,0 +1,127 @@
+"""What a device can tell apart, in a terminal and as JSON; and what that means for a plan's rounds."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.protocol.noise import MOST_ROUNDS, Calibration, rounds_for, told_apart
+from sweeps.protocol.presets import PRESETS, Protocol
+from sweeps.ranking.values import duration
+from sweeps.records import Block
+from sweeps.report.tables import cells, new_table, open_console
+from sweeps.text import plain
+
+_ROUNDS = (3, 5, 10)
+_PRESETS = ("quick", "full", "race")
+
+
+def document(facts: DeviceFacts, blocks: Sequence[Block], found: Calibration) -> dict[str, Any]:
+    """`edgesweep noise --json`. `blocks`: those that `found` was made from."""
+    return {
+        "device": facts.name,
+        "device_id": facts.device_id,
+        "fingerprint": facts.fingerprint,
+        "latency_p50_ms": round(found.p50_ms, 6),
+        "blocks": found.blocks,
+        "blocks_left_out": found.left_out,
+        "labels": _labels(blocks),
+        "sessions": found.sessions,
+        "device_seconds": round(sum(block.device_seconds + block.conditions.waited_seconds for block in blocks), 3),
+        "spread_percent": {
+            "block": _percent(found.block),
+            "block_low": _percent(found.block_low),
+            "block_high": _percent(found.block_high),
+            "process": _percent(found.process),
+            "sampling": _percent(found.sampling),
+            "slow": None if found.slow is None else _percent(found.slow),
+            "session": _percent(found.session),
+            "session_is_assumed": found.sessions == 1,
+        },
+        "told_apart": [
+            {
+                "rounds": rounds,
+                "difference_percent": _percent(told_apart(found.block, rounds)),
+                "difference_of_sessions_percent": _percent(found.told_apart_in_sessions(rounds)),
+                "device_seconds_of_a_build": round(rounds * found.block_s, 3),
+            }
+            for rounds in _ROUNDS
+        ],
+        "presets": [advice(found, PRESETS[name]) for name in _PRESETS],
+    }
+
+
+def advice(found: Calibration, protocol: Protocol) -> dict[str, Any]:
+    """What the rounds of a protocol tell apart on that device, and how many a difference of 5 % takes; for `--json`."""
+    spread = found.block_under(protocol)
+    needed = rounds_for(spread)
+    return {
+        "preset": protocol.preset,
+        "rounds": protocol.rounds,
+        "most_rounds": protocol.last_round,
+        "difference_percent": _percent(told_apart(spread, protocol.rounds)) if protocol.rounds > 1 else None,
+        "rounds_for_5_percent": needed,
+        "device_seconds_of_a_build": None if needed is None else round(needed * found.block_s_under(protocol), 3),
+    }
+
+
+def advice_text(device: str, found: Calibration, protocol: Protocol) -> str:
+    """As `advice`, for people: one line below a plan."""
+    spread, rounds = found.block_under(protocol), protocol.rounds
+    asked = f"{rounds}" if protocol.last_round == rounds else f"{rounds} to {protocol.last_round}"
+    now = f", and {rounds} tell {_share(told_apart(spread, rounds))} apart" if rounds > 1 else ""
+    return (
+        f"{device}: to tell 5 % apart takes {_rounds(rounds_for(spread))}; this sweep has {asked}{now}, by the "
+        f"{found.blocks} blocks of edgesweep noise"
+    )
+
+
+def print_noise(facts: DeviceFacts, blocks: Sequence[Block], found: Calibration) -> None:
+    out = open_console()
+    slow = "not known yet: measure longer" if found.slow is None else f"{_share(found.slow)}: rounds cancel them"
+    assumed = (
+        "assumed: measure again another day" if found.sessions == 1 else "seen, and assumed as far as they are few"
+    )
+    lines = [
+        f"{facts.name}: {found.blocks} blocks of one build, p50 {found.p50_ms:.3f} ms"
+        + (f"; {found.left_out} more are left out for their labels" if found.left_out else ""),
+        f"spread of blocks in a round    {_share(found.block)} (95 %: {_share(found.block_low)} to "
+        f"{_share(found.block_high)}); between processes {_share(found.process)}, from samples "
+        f"{_share(found.sampling)}",
+        f"slow changes in a session      {slow}",
+        f"spread of sessions ({found.sessions})         {_share(found.session)} ({assumed})",
+    ]
+    if labels := _labels(blocks):
+        lines.append("trust labels (blocks)          " + ", ".join(f"{name} ({n})" for name, n in labels.items()))
+    for line in lines:
+        out.print(Text(plain(line)))
+    table = new_table("It tells apart builds that differ by", ">rounds", ">in one sweep", ">in two sessions", ">takes")
+    for rounds in _ROUNDS:
+        inside, across = told_apart(found.block, rounds), found.told_apart_in_sessions(rounds)
+        table.add_row(*cells(rounds, _share(inside), _share(across), f"{duration(rounds * found.block_s)} a build"))
+    out.print(table)
+    for name in _PRESETS:
+        protocol = PRESETS[name]
+        needed = rounds_for(found.block_under(protocol))
+        takes = f", {duration(needed * found.block_s_under(protocol))} a build" if needed is not None else ""
+        out.print(f"5 % with the preset {name}: {_rounds(needed)}{takes}")
+    note = "told apart: shown at 95 % in 4 of 5 sweeps; for a slower model it takes larger differences"
+    out.print(Text(note, style="dim"))
+
+
+def _labels(blocks: Sequence[Block]) -> dict[str, int]:
+    return dict(Counter(label for block in blocks for label in block.labels))
+
+
+def _percent(share: float) -> float:
+    return round(100 * share, 3)
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _rounds(needed: int | None) -> str:
+    return f"more than {MOST_ROUNDS:,} rounds" if needed is None else f"{needed} rounds"

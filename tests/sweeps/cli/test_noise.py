@@ -1,0 +1,262 @@
+"""`edgesweep noise` on simulated phones: real builds and reports, simulated time."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sweeps.cli.main import main
+from sweeps.workspace import Workspace
+from tests import shared
+from tests.transports import stand_in
+from workers.devices.fake.device import FakeDevice
+from workers.devices.fake.phones import PHONES
+from workers.devices.interface import Completed
+from workers.devices.linux.competing import is_runner
+from workers.measure.bench import Bench
+from workers.noise import NoiseRun
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(main, words)
+
+
+class _TenMs(dict[str, float]):
+    """The true latency of every file."""
+
+    def get(self, _digest: str, _default: object = None) -> float:
+        return 10.0
+
+
+class Phone(FakeDevice):
+    """One whose latencies do not depend on the bytes of a build."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(folder, name, true_ms=_TenMs())
+
+
+@pytest.fixture(autouse=True)
+def _known_latencies(monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "fake", f"{__name__}:Phone")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """With the model that noise is measured with."""
+
+    def build(made: Path) -> None:
+        done = run("noise", "fake:cool", "--minutes", "0.2", "--workspace", str(made))
+        assert done.exit_code == 0, done.stderr
+
+    made = shared.made_once("noise", build)
+    shutil.copytree(made / "artifacts", tmp_path / "workspace" / "artifacts")
+    return Workspace.open(tmp_path / "workspace")
+
+
+@pytest.fixture
+def measure(workspace: Workspace):
+    """`edgesweep noise` on the simulated phone `noisy`, unless another is named."""
+
+    def command(*words: str, device: str = "fake:noisy") -> Result:
+        return run("noise", device, *words, "--workspace", str(workspace.root))
+
+    return command
+
+
+def found(done: Result) -> dict[str, Any]:
+    assert done.exit_code == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_it_says_what_a_device_can_tell_apart(measure) -> None:
+    document = found(measure("--minutes", "5", "--json"))
+    phone = PHONES["noisy"]
+    spread = document["spread_percent"]
+    assert spread["process"] == pytest.approx(100 * phone.process_cv, rel=0.2)
+    assert spread["block_low"] < spread["block"] < spread["block_high"]
+    assert spread["session_is_assumed"]
+    three, five, ten = document["told_apart"]
+    assert [one["rounds"] for one in (three, five, ten)] == [3, 5, 10]
+    assert three["difference_percent"] > five["difference_percent"] > ten["difference_percent"] > 2
+    assert ten["difference_of_sessions_percent"] > ten["difference_percent"]
+    assert ten["device_seconds_of_a_build"] == pytest.approx(
+        document["device_seconds"] / document["blocks"] * 10, rel=0.1
+    )
+    quick, full, race = document["presets"]
+    assert [one["preset"] for one in (quick, full, race)] == ["quick", "full", "race"]
+    assert full["rounds_for_5_percent"] <= quick["rounds_for_5_percent"] <= race["rounds_for_5_percent"]
+
+
+def test_it_measures_for_the_minutes_of_the_device(measure) -> None:
+    document = found(measure("--minutes", "1", "--json"))
+    assert 60 <= document["device_seconds"] < 63
+
+
+def test_later_calls_add_to_what_is_known_and_none_measures_in_no_time(measure) -> None:
+    first = found(measure("--minutes", "0.5", "--json"))
+    assert found(measure("--minutes", "0", "--json")) == first
+    second = found(measure("--minutes", "0.5", "--json"))
+    assert second["blocks"] > 1.8 * first["blocks"]
+    assert second["sessions"] == 1, "they were measured in one go"
+    other = found(measure("--minutes", "0.3", "--json", device="fake:steady"))
+    assert other["spread_percent"]["block"] < 0.5 * second["spread_percent"]["block"]
+    assert found(measure("--minutes", "0", "--json")) == second
+
+
+def test_people_read_the_same_in_words(measure) -> None:
+    done = measure("--minutes", "2")
+    assert done.exit_code == 0
+    words = " ".join(done.stdout.split())
+    document = found(measure("--minutes", "0", "--json"))
+    assert f"fake:noisy: {document['blocks']} blocks of one build, p50" in words
+    assert f"spread of blocks in a round {document['spread_percent']['block']:.1f} %" in words
+    assert "assumed: measure again another day" in words
+    for one in document["told_apart"]:
+        row = f"{one['rounds']} {one['difference_percent']:.1f} % {one['difference_of_sessions_percent']:.1f} %"
+        assert row in words
+    assert f"5 % with the preset quick: {document['presets'][0]['rounds_for_5_percent']} rounds" in words
+    assert "Measuring on fake:noisy" in done.stderr
+    assert "Measuring" not in done.stdout
+
+
+def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace, tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text(
+        "name: mine\n"
+        "models: [{source: mobilenet_v2, weights: random, input_shape: [1, 3, 64, 64]}]\n"
+        "data:\n"
+        "  calibration: {source: synthetic, images: 4}\n"
+        "  evaluation: {source: synthetic, images: 4}\n"
+        "grids: [{precision: [fp32], layout: [nchw, nhwc]}]\n"
+        "devices: ['fake:noisy', 'fake:steady']\n"
+        "protocol: {preset: full}\n"
+    )
+    plan = ("plan", str(sweep), "--workspace", str(workspace.root))
+    assert found(run(*plan, "--json"))["noise"] == {}
+    assert "tell" not in run(*plan).stdout
+    known = found(measure("--minutes", "2", "--json"))
+    ((device, advice),) = found(run(*plan, "--json"))["noise"].items()
+    assert (device, advice) == (known["device_id"], known["presets"][1])
+    words = " ".join(run(*plan).stdout.split())
+    assert f"fake:noisy: to tell 5 % apart takes {advice['rounds_for_5_percent']} rounds" in words
+    assert f"this sweep has 3 to 10, and 3 tell {advice['difference_percent']:.1f} % apart" in words
+
+    (path,) = workspace.calibrations.iterdir()
+    path.write_text("{}\n")
+    damaged = run(*plan)
+    assert damaged.exit_code == 0
+    assert "line 1: " in damaged.stderr
+    assert "tell 5 %" not in damaged.stdout
+    refused = measure("--minutes", "1")
+    assert refused.exit_code == 1
+    assert "line 1: " in refused.stderr
+    assert path.read_text() == "{}\n"
+
+
+def test_nothing_measured_is_nothing_known(measure) -> None:
+    done = measure("--minutes", "0")
+    assert done.exit_code == 1
+    assert "0 blocks are too few to show the noise" in done.stderr
+    assert "next: measure longer: --minutes" in done.stderr
+
+
+@pytest.mark.parametrize("device", ["fake:nosy", "toaster", "fake:", "adb:*"])
+def test_what_names_no_device_is_refused(measure, device: str) -> None:
+    done = measure(device=device)
+    assert done.exit_code == 1
+    assert "edgesweep devices" in done.stderr or "did you mean 'noisy'" in done.stderr
+    assert not isinstance(done.exception, (AttributeError, KeyError, TypeError))
+
+
+def test_minutes_that_are_no_number_are_refused(measure) -> None:
+    for minutes in ("nan", "-1", "601"):
+        done = measure("--minutes", minutes)
+        assert done.exit_code == 2
+        assert "--minutes" in done.stderr
+
+
+class _Counting(Phone):
+    """Does something when a block ends."""
+
+    blocks = 0
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        completed = super().run(argv, deadline_s)
+        type(self).blocks += is_runner(argv)
+        return self.after(completed)
+
+    def after(self, completed: Completed) -> Completed:
+        return completed
+
+
+class Interrupted(_Counting):
+    """Somebody presses Ctrl-C during the twelfth block."""
+
+    def after(self, completed: Completed) -> Completed:
+        if self.blocks == 12:
+            os.kill(os.getpid(), signal.SIGINT)
+        return completed
+
+
+class InterruptedEarly(_Counting):
+    def after(self, completed: Completed) -> Completed:
+        if self.blocks == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return completed
+
+
+class Failing(_Counting):
+    """From the eighth block on, no program ends well, but for the ninth."""
+
+    def after(self, completed: Completed) -> Completed:
+        if self.blocks >= 8 and self.blocks != 9:
+            return Completed(exit_code=139, stdout=b"", stderr=b"Segmentation fault")
+        return completed
+
+
+def test_ctrl_c_keeps_what_was_measured_and_reports_it(measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "fake", f"{__name__}:Interrupted")
+    monkeypatch.setattr(Interrupted, "blocks", 0)
+    done = measure("--minutes", "5", "--json")
+    assert done.exit_code == 130
+    assert json.loads(done.stdout)["blocks"] == 12
+    assert "stopping after the running work" in done.stderr
+
+
+def test_ctrl_c_after_too_few_blocks_keeps_them_and_says_so(measure, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "fake", f"{__name__}:InterruptedEarly")
+    monkeypatch.setattr(InterruptedEarly, "blocks", 0)
+    done = measure("--minutes", "5")
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert "Stopped after 2 blocks, which are kept" in done.stderr
+    assert found(measure("--minutes", "0.5", "--json"))["blocks"] > 2
+
+
+def test_a_device_that_fails_three_times_in_a_row_ends_it_and_earlier_blocks_stay(
+    measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch, "fake", f"{__name__}:Failing")
+    monkeypatch.setattr(Failing, "blocks", 0)
+    done = measure("--minutes", "5")
+    assert done.exit_code == 1
+    assert "fake:noisy could not be measured" in done.stderr
+    assert "trying again" in done.stderr
+    assert found(measure("--minutes", "0", "--json"))["blocks"] == 8
+
+
+def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> None:
+    noise_run = NoiseRun("fake:noisy", workspace, print)
+    for now_s in (1e9, 1e9 + 60, 1e9 + 7200):
+        bench = Bench(Phone(workspace.root, "noisy"), workspace.root)
+        assert len(list(noise_run.measure(bench, 5.0, lambda: False, lambda at_s=now_s: at_s))) >= 5
+    blocks = noise_run.blocks()
+    assert {block.session for block in blocks} == {10**9, 10**9 + 7200}
+    first = [block.round for block in blocks if block.session == 10**9]
+    assert first == list(range(len(first)))

@@ -1,0 +1,213 @@
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from sweeps.errors import EdgeSweepError
+from sweeps.protocol.noise import (
+    ROUND,
+    BatchSpread,
+    Calibration,
+    batch_spread,
+    calibrate,
+    rounds_for,
+    told_apart,
+)
+from sweeps.protocol.presets import PRESETS
+from sweeps.records import Block
+from tests.sweeps.conftest import Records
+
+
+def blocks_of(
+    records: Records, factors: Sequence[float], samples: NDArray[np.float64], session: int = 0
+) -> list[Block]:
+    """One block per factor; `samples`: (blocks, samples) factors of its samples. 10 ms, 3 s a block."""
+    job = records.job(0)
+    return [
+        records.block(
+            job,
+            number,
+            samples_ns=tuple(int(value) for value in 10e6 * factor * row),
+            warmup_ns=(200_000_000,),
+            session=session,
+            device_seconds=3.0,
+            labels=(),
+        )
+        for number, (factor, row) in enumerate(zip(factors, samples, strict=True))
+    ]
+
+
+def normal(seed: int, *shape: int) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def plain(records: Records, count: int = 400, process: float = 0.02, sample: float = 0.05) -> list[Block]:
+    return blocks_of(records, np.exp(process * normal(0, count)).tolist(), np.exp(sample * normal(1, count, 40)))
+
+
+def test_the_spread_is_split_into_processes_and_samples(records: Records) -> None:
+    found = calibrate(plain(records))
+    sampling = 0.05 * math.sqrt(math.pi / 2 / 40)
+    assert found.process == pytest.approx(0.02, rel=0.1)
+    assert found.sampling == pytest.approx(sampling, rel=0.1)
+    assert found.block == pytest.approx(math.hypot(0.02, sampling), rel=0.1)
+    assert found.block_low < math.hypot(0.02, sampling) < found.block_high
+    assert found.block == pytest.approx(math.hypot(found.process, found.sampling))
+    assert (found.blocks, found.left_out, found.sessions) == (400, 0, 1)
+    assert found.p50_ms == pytest.approx(10.0, rel=0.01)
+    assert (found.block_s, found.warm_up_s) == (3.0, 0.2)
+    assert found.timed_s == pytest.approx(0.4, rel=0.01)
+
+
+def test_samples_that_depend_on_their_neighbours_are_not_taken_for_differences_between_processes(
+    records: Records,
+) -> None:
+    shocks = normal(2, 400, 100)
+    for column in range(1, 100):
+        shocks[:, column] = 0.8 * shocks[:, column - 1] + 0.6 * shocks[:, column]
+    found = calibrate(blocks_of(records, [1.0] * 400, np.exp(0.05 * shocks)))
+    assert found.sampling > 2 * 0.05 * math.sqrt(math.pi / 2 / 100)
+    assert found.process < 0.5 * found.sampling
+
+
+def test_what_neighbouring_blocks_share_is_a_slow_change_and_not_noise_of_blocks(records: Records) -> None:
+    still = calibrate(plain(records))
+    waves = 0.1 * np.sin(np.arange(400) * 2 * math.pi / 200)
+    moved = calibrate(
+        blocks_of(records, np.exp(0.02 * normal(0, 400) + waves).tolist(), np.exp(0.05 * normal(1, 400, 40)))
+    )
+    assert still.slow is not None
+    assert moved.slow is not None
+    assert still.slow < 0.005
+    assert moved.slow == pytest.approx(0.1 / math.sqrt(2), rel=0.1)
+    assert moved.block == pytest.approx(still.block, rel=0.1)
+    assert calibrate(plain(records, 2 * ROUND - 1)).slow is None
+
+
+@pytest.mark.parametrize("rounds", [3, 5, 10])
+def test_the_difference_that_is_told_apart_is_resolved_in_four_of_five_sweeps(rounds: int) -> None:
+    spread = 0.03
+    shift = math.log1p(told_apart(spread, rounds))
+    ratios = shift + spread * math.sqrt(2) * normal(3, 20_000, rounds)
+    half = stdtrit(rounds - 1, 0.975) * ratios.std(axis=1, ddof=1) / math.sqrt(rounds)
+    assert np.mean(ratios.mean(axis=1) > half) == pytest.approx(0.8, abs=0.015)
+
+
+def test_less_than_two_percent_is_never_told_apart() -> None:
+    assert told_apart(1e-5, 10) == 0.02
+    assert rounds_for(1e-5) == 2
+    assert rounds_for(0.0) == 2
+
+
+@pytest.mark.parametrize("spread", [0.01, 0.02, 0.05, 0.1])
+def test_so_many_rounds_are_enough_and_one_fewer_is_not(spread: float) -> None:
+    rounds = rounds_for(spread)
+    assert rounds is not None
+    assert told_apart(spread, rounds) <= 0.05 < told_apart(spread, rounds - 1)
+    assert rounds_for(3.0) is None
+
+
+def test_longer_blocks_lessen_what_comes_from_samples_and_nothing_else(records: Records) -> None:
+    found = replace(calibrate(plain(records)), sampling=0.04, process=0.03, timed_s=0.5, warm_up_s=0.2, block_s=3.2)
+    assert found.block_under(replace(PRESETS["quick"], min_seconds=0.5)) == pytest.approx(0.05)
+    longer = replace(PRESETS["quick"], min_seconds=8.0, warmup_seconds=1.0)
+    assert found.block_under(longer) == pytest.approx(math.hypot(0.03, 0.01))
+    assert found.block_s_under(longer) == pytest.approx(2.5 + 1.0 + 8.0)
+
+
+def test_blocks_that_are_disqualified_do_not_count(records: Records) -> None:
+    blocks = plain(records, 40)
+    hot = [replace(block, labels=("throttled",), samples_ns=(30_000_000,) * 40) for block in blocks[:10]]
+    found = calibrate([*hot, *blocks])
+    assert (found.blocks, found.left_out) == (40, 10)
+    assert replace(found, left_out=0) == calibrate(blocks)
+
+
+def test_too_few_blocks_show_no_noise(records: Records) -> None:
+    blocks = plain(records, 5)
+    assert calibrate(blocks).blocks == 5
+    with pytest.raises(EdgeSweepError, match=r"^4 blocks are too few") as few:
+        calibrate(blocks[:4])
+    assert "--minutes" in few.value.next_step
+    with pytest.raises(EdgeSweepError, match=r"^4 blocks \(1 more have a disqualifying label\) are too few"):
+        calibrate([replace(blocks[0], labels=("throttled",)), *blocks[1:]])
+    with pytest.raises(EdgeSweepError, match="of one session"):
+        calibrate([replace(block, session=number) for number, block in enumerate(blocks)])
+    with pytest.raises(EdgeSweepError, match=r"^0 blocks"):
+        calibrate([])
+
+
+def test_samples_that_are_all_equal_show_no_noise(records: Records) -> None:
+    with pytest.raises(EdgeSweepError, match="all 20 blocks took 10 ms") as equal:
+        calibrate(blocks_of(records, [1.0] * 20, np.ones((20, 40))))
+    assert "clock" in equal.value.next_step
+
+
+def in_sessions(records: Records, count: int, spread: float) -> Calibration:
+    levels = np.exp(spread * normal(5, count))
+    return calibrate(
+        [
+            block
+            for session, level in enumerate(levels)
+            for block in blocks_of(
+                records,
+                (level * np.exp(0.01 * normal(session, 16))).tolist(),
+                np.exp(0.02 * normal(session + 1000, 16, 20)),
+                session,
+            )
+        ]
+    )
+
+
+def test_the_spread_between_sessions_is_assumed_until_there_are_some(records: Records) -> None:
+    assert in_sessions(records, 1, 0.0).session == 0.025
+    few, many = in_sessions(records, 3, 0.0), in_sessions(records, 40, 0.0)
+    assert 0.025 > few.session > many.session
+    assert many.session < 0.01
+    assert in_sessions(records, 40, 0.08).session == pytest.approx(0.08, rel=0.2)
+    assert (few.sessions, many.sessions) == (3, 40)
+
+
+def test_two_sessions_tell_less_apart_than_one_and_more_rounds_hardly_help(records: Records) -> None:
+    found = in_sessions(records, 1, 0.0)
+    assert found.told_apart_in_sessions(3) > 2 * told_apart(found.block, 3)
+    assert found.told_apart_in_sessions(100) > 0.8 * found.told_apart_in_sessions(3)
+    assert in_sessions(records, 40, 0.0).told_apart_in_sessions(3) < 0.5 * found.told_apart_in_sessions(3)
+
+
+def batches_of(seed: int, spread: float, rounds: int = 30, variants: int = 8, noise: float = 0.02) -> BatchSpread:
+    random = np.random.default_rng(seed)
+    true = np.exp(0.3 * random.standard_normal((variants, 1)))
+    own = np.exp(spread * random.standard_normal((variants, 1)))
+    together = true * own * np.exp(noise * random.standard_normal((variants, rounds)))
+    alone = true * np.exp(noise * random.standard_normal((variants, rounds)))
+    # What a round shares, and a batch beside a process, says nothing of ratios.
+    together *= 1.4 * np.exp(0.1 * random.standard_normal((1, rounds)))
+    alone *= np.exp(0.1 * random.standard_normal((1, rounds)))
+    return batch_spread(together.tolist(), alone.tolist())
+
+
+@pytest.mark.parametrize("spread", [0.003, 0.01, 0.03])
+def test_the_upper_bound_of_what_batches_change_holds_in_nine_of_ten_cases(spread: float) -> None:
+    found = [batches_of(seed, spread) for seed in range(1000)]
+    assert 0.885 <= np.mean([one.upper >= spread for one in found]) <= 0.96
+    # An estimate is not below 0, so small ones are too large on average.
+    assert math.sqrt(np.mean([one.spread**2 for one in found])) == pytest.approx(spread, rel=0.1, abs=6e-4)
+
+
+def test_thirty_rounds_show_that_batches_change_less_than_one_percent_and_three_do_not() -> None:
+    assert np.mean([batches_of(seed, 0.0).upper <= 0.01 for seed in range(300)]) > 0.9
+    assert np.mean([batches_of(seed, 0.0, rounds=3).upper <= 0.01 for seed in range(300)]) < 0.3
+
+
+def test_figures_that_say_nothing_of_batches_are_refused() -> None:
+    good = [[1.0, 1.1]] * 8
+    for bad in (good[:7], [[1.0]] * 8, [[1.0, 1.1]] * 7 + [[1.0, 1.1, 1.2]], [[1.0, 0.0]] * 8, [[1.0, math.nan]] * 8):
+        with pytest.raises(ValueError, match=r"needed|positive"):
+            batch_spread(bad, good)
+    with pytest.raises(ValueError, match="9 variants in batches, 8 alone"):
+        batch_spread([[1.0, 1.1]] * 9, good)
