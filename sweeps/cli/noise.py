@@ -8,7 +8,7 @@ import click
 
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json, workspace_option
 from sweeps.cli.session import CtrlC, show
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.noise import calibrate
 from sweeps.records import Block
@@ -16,6 +16,7 @@ from sweeps.report.noise import document, print_noise
 from sweeps.report.progress import RunProgress
 from sweeps.spec.inputs import ModelSpec
 from sweeps.workspace import Workspace
+from workers.devices.fake.traces import trace_text
 from workers.executors.inline import InlineExecutor
 from workers.models.prepared import PreparedModel
 from workers.noise import NoiseRun
@@ -30,9 +31,15 @@ from workers.noise import NoiseRun
     show_default=True,
     help="Device time to measure for; 0: only show what is known.",
 )
+@click.option(
+    "--traces",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write all samples to FILE, for edgesweep simulate --traces.",
+)
 @workspace_option
 @json_option
-def noise(device: str, minutes: float, root: Path, as_json: bool) -> None:
+def noise(device: str, minutes: float, traces: Path | None, root: Path, as_json: bool) -> None:
     """Measure the noise of a device: how far must two builds differ to be told apart?
 
     \b
@@ -47,6 +54,8 @@ def noise(device: str, minutes: float, root: Path, as_json: bool) -> None:
         run = NoiseRun(device, workspace, progress.note)
         interrupted = minutes > 0 and _measure(run, workspace, 60 * minutes, progress)
         blocks = run.blocks()
+    if traces is not None:
+        _write(traces, blocks)
     try:
         found = calibrate(blocks)
     except EdgeSweepError:
@@ -88,3 +97,10 @@ def _prepared(run: NoiseRun, model: ModelSpec, workspace: Workspace, progress: R
 
     versions = run.plan.identities.versions
     return models.prepare(model, run.plan.sweep.data, workspace, versions, progress.preparing)
+
+
+def _write(path: Path, blocks: list[Block]) -> None:
+    try:
+        path.write_text(trace_text(blocks), encoding="utf-8")
+    except OSError as error:
+        raise StoreError(f"{path} cannot be written: {error.strerror}") from error

@@ -22,7 +22,8 @@ from sweeps.stats import NEGLIGIBLE
 from sweeps.surveys import Figures, PhoneFigures, Simulation
 from sweeps.workspace import Workspace
 from workers.devices.fake import phones as known
-from workers.devices.fake.phones import Phone
+from workers.devices.fake.phones import Phone, recorded
+from workers.devices.fake.traces import read_trace
 from workers.simulation import FIXED_REST, Method, SimulatedSweep, latencies_ms
 from workers.simulation import simulate as simulated
 
@@ -41,6 +42,13 @@ SimulationProgress = Callable[[int, int, str], None]
 @click.command()
 @click.argument("sweep_file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--phone", "phones", multiple=True, metavar="NAME", help="Only this phone; may be repeated.")
+@click.option(
+    "--traces",
+    multiple=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Only a phone with the noise recorded in FILE; may be repeated, also with --phone.",
+)
 @click.option(
     "--variants",
     type=click.IntRange(1, 1_000),
@@ -71,6 +79,7 @@ SimulationProgress = Callable[[int, int, str], None]
 def simulate(
     sweep_file: Path | None,
     phones: tuple[str, ...],
+    traces: tuple[Path, ...],
     variants: int | None,
     base_ms: float,
     sigma: float,
@@ -88,6 +97,7 @@ def simulate(
         if math.isnan(value):  # click's range check accepts it
             raise SpecError(f"{option} is not a number", "leave it out, or give a number")
     methods = standard_methods()
+    recordings = [recorded(str(path), read_trace(path)) for path in traces]
     with RunProgress() as progress:
         if sweep_file is not None:
             spec = load_sweep(sweep_file, yes=True)
@@ -97,8 +107,9 @@ def simulate(
                 variants = _jobs(spec, sweep_file, progress.note)
         try:
             found = simulation(
-                phones or PHONES,
+                phones or (() if recordings else PHONES),
                 methods,
+                recordings=recordings,
                 variants=variants or VARIANTS,
                 base_ms=base_ms,
                 sigma=sigma,
@@ -122,6 +133,7 @@ def simulation(
     phones: Sequence[str],
     methods: Sequence[Method],
     *,
+    recordings: Sequence[Phone] = (),
     variants: int,
     base_ms: float,
     sigma: float,
@@ -129,10 +141,11 @@ def simulation(
     progress: SimulationProgress,
 ) -> Simulation:
     """Simulate every method on every phone, over the seeds from 0 on, with the same variants for all methods.
+    `recordings`: phones with recorded noise, beside those by name.
 
     Raises `SpecError` for a phone that does not exist.
     """
-    chosen = [_phone(name) for name in dict.fromkeys(phones)]
+    chosen = [*(_phone(name) for name in dict.fromkeys(phones)), *recordings]
     rows = []
     total = len(chosen) * len(methods) * seeds
     for number, phone in enumerate(chosen):
@@ -264,6 +277,9 @@ def _block(protocol: Protocol) -> str:
 
 
 def _about_phone(phone: Phone) -> str:
+    if (trace := phone.trace) is not None:
+        spread = f"{100 * trace.spread:.1f} %"
+        return f"recorded, {len(trace.processes)} processes of {trace.samples:,} samples in all vary by {spread}"
     words = [f"samples vary by {100 * phone.sample_cv:g} %", f"processes by {100 * phone.process_cv:g} %"]
     if phone.wild_share:
         words.append(f"those of {100 * phone.wild_share:g} % of variants {phone.wild_factor:g} times as much")

@@ -21,7 +21,7 @@ from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Block
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, median, student_t_quantile
-from sweeps.trust import disqualified
+from sweeps.trust import disqualified, in_order
 
 # numpy and scipy are imported inside the functions: `plan --help` needs neither.
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def calibrate(blocks: Sequence[Block]) -> Calibration:
     degrees = sum(one.size - 1 for one in rounds)
     left_out = len(blocks) - len(sound)
     if degrees < FEWEST_BLOCKS - 1:
-        bad = f" ({left_out} more have a disqualifying label)" if left_out else ""
+        labels = in_order({label for block in blocks for label in disqualified(block.labels)})
+        bad = f" ({left_out} more do not count: {', '.join(labels)})" if left_out else ""
         raise EdgeSweepError(
             f"{len(sound)} blocks{bad} are too few to show the noise: {FEWEST_BLOCKS} of one session are needed",
             "measure longer: --minutes",

@@ -160,6 +160,31 @@ def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace,
     assert path.read_text() == "{}\n"
 
 
+def test_what_was_measured_can_be_simulated_with(measure, tmp_path: Path) -> None:
+    path = tmp_path / "noisy phone.csv"
+    document = found(measure("--minutes", "1", "--traces", str(path), "--json"))
+    again = tmp_path / "again.csv"
+    found(measure("--minutes", "0", "--traces", str(again), "--json"))
+    assert again.read_text() == path.read_text()
+
+    simulated = found(run("simulate", "--traces", str(path), "--seeds", "2", "--variants", "6", "--json"))
+    (phone,) = simulated["phones"]
+    assert phone["phone"] == str(path)
+    assert f"recorded, {document['blocks']} processes of " in phone["about"]
+    assert [one["method"] for one in phone["methods"]] == ["full", "race", "sleep 180 s"]
+    both = run("simulate", "--traces", str(path), "--phone", "cool", "--seeds", "1", "--variants", "2", "--json")
+    assert [one["phone"] for one in found(both)["phones"]] == ["cool", str(path)]
+
+    path.write_text("process,latency\n1,2\n")
+    refused = run("simulate", "--traces", str(path), "--seeds", "1")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert "line 1: the columns are process, latency" in refused.stderr
+    assert "next: a trace has the columns process and sample_ns" in refused.stderr
+    nowhere = measure("--minutes", "0", "--traces", str(tmp_path / "no" / "folder.csv"))
+    assert nowhere.exit_code == 1
+    assert "folder.csv cannot be written" in nowhere.stderr
+
+
 def test_nothing_measured_is_nothing_known(measure) -> None:
     done = measure("--minutes", "0")
     assert done.exit_code == 1

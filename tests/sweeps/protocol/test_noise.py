@@ -133,7 +133,7 @@ def test_too_few_blocks_show_no_noise(records: Records) -> None:
     with pytest.raises(EdgeSweepError, match=r"^4 blocks are too few") as few:
         calibrate(blocks[:4])
     assert "--minutes" in few.value.next_step
-    with pytest.raises(EdgeSweepError, match=r"^4 blocks \(1 more have a disqualifying label\) are too few"):
+    with pytest.raises(EdgeSweepError, match=r"^4 blocks \(1 more do not count: throttled\) are too few"):
         calibrate([replace(blocks[0], labels=("throttled",)), *blocks[1:]])
     with pytest.raises(EdgeSweepError, match="of one session"):
         calibrate([replace(block, session=number) for number, block in enumerate(blocks)])

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workers.devices.fake.traces import Trace
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phone:
@@ -29,6 +31,8 @@ class Phone:
     """Coefficient of variation of single samples within a process."""
     tail_degrees: float | None = None
     """Student's degrees of freedom of the logarithm's noise (then without AR(1)); `None`: normal."""
+    trace: Trace | None = None
+    """Recorded noise of samples and processes, in place of all that is drawn for them."""
     ar1: float = 0.0
     """Correlation of the logarithms of neighbouring samples."""
     spike_share: float = 0.0
@@ -148,3 +152,8 @@ NOISE_FORMS: dict[str, Phone] = {
 }
 """Cool phones with one form of noise each, twice: a method that is tuned on `tune_*` is judged by `judge_*`, which has
 other parameters. They are for simulations only: no device `fake:NAME` has them."""
+
+
+def recorded(name: str, trace: Trace) -> Phone:
+    """A cool phone with recorded noise, and with no other."""
+    return replace(_BASE, name=name, trace=trace)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from workers.devices.fake.noise import median_factor, past_weights, sample_factors, sigma_of, spread_factor
 from workers.devices.fake.phones import Phone
+from workers.devices.fake.traces import Playback
 
 _DEGREES_PER_STATUS = 3.0
 """Android's thermal status rises by one for each such step above the temperature at which throttling begins."""
@@ -87,6 +88,7 @@ class SimulatedPhone:
         self._sample_sigma = sigma_of(phone.sample_cv)
         self._process_sigma = sigma_of(phone.process_cv)
         self._past = past_weights(phone.ar1)
+        self._playback = None if phone.trace is None else Playback(phone.trace, self._random)
         self._awake_s = (math.inf, math.inf)
         if phone.daemon_every_s:
             self._awake_s = (0.0, 0.0)
@@ -211,7 +213,10 @@ class SimulatedPhone:
         Heat and daemons are taken at the times at which the inferences would start without them.
         """
         phone = self.phone
-        taken_s = sample_factors(phone, self._random, self._past, self._sample_sigma, count)
+        if self._playback is None:
+            taken_s = sample_factors(phone, self._random, self._past, self._sample_sigma, count)
+        else:
+            taken_s = self._playback.factors(count)
         taken_s *= base_s
         starts_s = busy_s + taken_s.cumsum()
         if phone.drift_per_c or self._temp_after(float(starts_s[-1]), busy=True) >= phone.throttles_at_c:
@@ -247,7 +252,10 @@ class SimulatedPhone:
         self._awake_s = (wakes_s, wakes_s + self._random.exponential(self.phone.daemon_s))
 
     def _placement(self, true_ms: float) -> float:
-        """Draw the factor of one variant in one process."""
+        """Draw the factor of one variant in one process. A recorded process brings its own noise."""
+        if self._playback is not None:
+            self._playback.start()
+            return 1.0
         return math.exp(spread_factor(self.phone, true_ms) * self._process_sigma * self._random.standard_normal())
 
     def _cores(self) -> float:
