@@ -48,6 +48,11 @@ SESSION_PRIOR_DEGREES = 3.0
 _FEWEST_HALVED = 4
 """A block with fewer samples has no halves to compare."""
 _STEPS = 60
+_MEDIAN_ERROR = math.sqrt(math.pi / 2)
+_CERTAIN = 30.0
+"""So many standard errors are found even by two rounds. From 37 on scipy's noncentral t is sometimes not a number."""
+_BOUNDLESS = 600.0
+"""As a logarithm: no float holds larger ratios."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +153,7 @@ def calibrate(blocks: Sequence[Block]) -> Calibration:
 def told_apart(spread: float, rounds: int) -> float:
     """The smallest difference (a share) between two builds that so many rounds resolve at 95 %, in 4 of 5 sweeps.
 
-    `spread`: of the blocks of one build within a round. At least 2 %: smaller differences are never reported as such.
+    `spread`: of the blocks of one build within a round. At least 2 %: what is seen to be smaller is never told apart.
     """
     return _smallest(spread * math.sqrt(2.0 / rounds), rounds - 1)
 
@@ -156,12 +161,8 @@ def told_apart(spread: float, rounds: int) -> float:
 def rounds_for(spread: float, difference: float = WANTED) -> int | None:
     """The fewest rounds that tell two builds apart that differ by this share; `None` if `MOST_ROUNDS` do not."""
     shift = math.log1p(difference)
-    enough = (
-        rounds
-        for rounds in range(2, MOST_ROUNDS + 1)
-        if spread == 0.0 or _power(shift / (spread * math.sqrt(2.0 / rounds)), rounds - 1) >= POWER
-    )
-    return next(enough, None)
+    counts = range(2, MOST_ROUNDS + 1)
+    return next((rounds for rounds in counts if _found(shift, spread * math.sqrt(2.0 / rounds), rounds - 1)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,23 +245,28 @@ def _session(sessions: "Sequence[NDArray[np.float64]]", within: float, slow: flo
     return (prior + degrees * excess) / (SESSION_PRIOR_DEGREES + degrees)
 
 
-def _power(shift: float, degrees: float) -> float:
-    """The chance that Student's two-sided test at 95 % finds a shift of so many standard errors."""
-    from scipy.special import nctdtr
+def _found(shift: float, error: float, degrees: float) -> bool:
+    """Whether a difference (of logarithms) is resolved with `POWER`, and seen to be 2 % or more with `POWER`, too.
 
+    `error`: the standard error of its estimate. What is seen is a median, whose error is a quarter larger.
+    """
+    from scipy.special import nctdtr, ndtri
+
+    if shift < math.log1p(NEGLIGIBLE) + float(ndtri(POWER)) * _MEDIAN_ERROR * error:
+        return False
     limit = student_t_quantile(degrees, 0.5 + CONFIDENCE / 2)
-    return 1.0 - float(nctdtr(degrees, shift, limit))
+    return error == 0.0 or 1.0 - float(nctdtr(degrees, min(shift / error, _CERTAIN), limit)) >= POWER
 
 
 def _smallest(error: float, degrees: float) -> float:
-    """The smallest difference (a share) that is found with `POWER`. `error`: standard error of the log ratio."""
+    """The smallest difference (a share) that is `_found`."""
     low, high = 0.0, 1.0
-    while _power(high, degrees) < POWER:
+    while not _found(high, error, degrees):
         high *= 2.0
     for _ in range(_STEPS):
         middle = (low + high) / 2
-        low, high = (low, middle) if _power(middle, degrees) >= POWER else (middle, high)
-    return max(NEGLIGIBLE, math.expm1(min(high * error, 600.0)))
+        low, high = (low, middle) if _found(middle, error, degrees) else (middle, high)
+    return math.expm1(min(high, _BOUNDLESS))
 
 
 def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":

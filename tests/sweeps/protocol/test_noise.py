@@ -97,10 +97,21 @@ def test_the_difference_that_is_told_apart_is_resolved_in_four_of_five_sweeps(ro
     assert np.mean(ratios.mean(axis=1) > half) == pytest.approx(0.8, abs=0.015)
 
 
-def test_less_than_two_percent_is_never_told_apart() -> None:
-    assert told_apart(1e-5, 10) == 0.02
+def test_less_than_two_percent_is_never_told_apart_and_more_only_if_it_is_seen_to_be_more() -> None:
+    assert told_apart(1e-6, 10) == pytest.approx(0.02, abs=1e-4)
+    spread, rounds = 0.005, 10
+    shift = math.log1p(told_apart(spread, rounds))
+    seen = np.median(shift + spread * math.sqrt(2) * normal(4, 20_000, rounds), axis=1)
+    assert np.mean(seen >= math.log(1.02)) == pytest.approx(0.8, abs=0.03)
     assert rounds_for(1e-5) == 2
     assert rounds_for(0.0) == 2
+
+
+def test_more_rounds_tell_more_apart_whatever_the_spread() -> None:
+    for spread in np.geomspace(1e-3, 1.0, 80).tolist():
+        found = [told_apart(spread, rounds) for rounds in (2, 3, 4, 5, 7, 10, 20)]
+        assert found == sorted(found, reverse=True), spread
+        assert [told_apart(1.03 * spread, rounds) for rounds in (3, 10)] > [found[1], found[5]]
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.02, 0.05, 0.1])
