@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from tree_text import tree
 
 from sweeps import stats
-from sweeps.protocol import blocks, bursts, clock, front_race, noise, posterior, racing, screen, sentinel
+from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, noise, posterior, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S
@@ -165,6 +165,11 @@ def figures() -> str:
             "Variants whose spreads an interval needs to borrow from them",
             f"{moderated.FEWEST_VARIANTS}",
             "judged; fewer spreads do not show how alike they are",
+        ),
+        (
+            "Batches decide alone: the upper bound of what they change is at most",
+            f"{100 * batch_noise.ALONE:g} %",
+            "judged: half of the negligible difference",
         ),
         (
             "`two_speeds`: the speeds differ by at least",

@@ -1,34 +1,52 @@
-"""Measures the noise of a device: one build in fresh processes, again and again. Nothing differs, so all is noise.
+"""Measures the noise of a device, without a sweep file: the builds are the sentinel's, the processes fresh.
 
-The build is the sentinel's, so no sweep file is needed. Every block is stored at once.
+`NoiseRun` times one build again and again: nothing differs, so all differences are noise. `BatchNoiseRun` times several
+builds in one process and each in a process of its own: do they keep their ratios? What was measured is stored at once.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
-from sweeps.device_facts import DeviceFacts
+from sweeps.batches import BatchItem
+from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
-from sweeps.journal.calibrations import append, file_of, next_place, read_blocks
+from sweeps.journal.calibrations import (
+    append,
+    batch_file_of,
+    file_of,
+    next_place,
+    next_round,
+    read_blocks,
+    read_rounds,
+)
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
-from sweeps.protocol.presets import Protocol, protocol_of
+from sweeps.protocol.batch_noise import FEWEST_VARIANTS, PairedRound
+from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.presets import protocol_of
+from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
+from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.driver.events import AttemptFailed, Building, Preparing, Waiting
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
+from workers.measure.batch_request import BatchRequest
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
 from workers.measure.waiting import Wait, WaitLimits
 from workers.models.prepared import PreparedModel
 from workers.plan import plan_sweep
+
+Returned = TypeVar("Returned")
 
 _IMAGES = SyntheticData(source="synthetic", images=8)
 _VARIANT = sentinel.VARIANT
@@ -42,13 +60,24 @@ _GRID = GridSpec(
     fuse=(_VARIANT.fuse,),
     optimize=(_VARIANT.optimize,),
 )
+_SEVERAL = _GRID.model_copy(
+    update={"precision": ("fp32", "int8"), "layout": ("nchw", "nhwc"), "fuse": (True, False), "optimize": (True, False)}
+)
+"""Builds of one runtime and format, so that they can share a process; their kernels and layouts differ."""
 _PROTOCOL = ProtocolSpec(preset="quick", iterations=10)
+_SHORT = ProtocolSpec(preset="quick", iterations=5, min_seconds=0.2)
+"""The blocks of a batch."""
+
+Noted = Waiting | AttemptFailed
+Steps = Generator[Noted, None, Returned]
 
 
-class NoiseRun:
-    """One device, with what was measured on it before."""
+class _SentinelRun:
+    """One device and the sentinel's builds for it."""
 
-    def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
+    def __init__(
+        self, device: str, workspace: Workspace, tell: Callable[[str], object], grid: GridSpec, protocol: ProtocolSpec
+    ) -> None:
         """`device`: as a sweep file names it. Raises `DeviceError` if there is no such device, or it cannot run the
         sentinel."""
         entry = catalog.device(device)
@@ -58,86 +87,195 @@ class NoiseRun:
             name="noise",
             models=(sentinel.MODEL,),
             data=DataSpec(calibration=_IMAGES, evaluation=_IMAGES.model_copy(update={"seed": 1})),
-            grids=(_GRID,),
+            grids=(grid,),
             devices=(device,),
-            protocol=_PROTOCOL,
+            protocol=protocol,
         )
         self.plan: Plan = plan_sweep(spec, workspace.root, tell=tell)
+        self.protocol = protocol_of(spec)
         if not self.plan.jobs:
             reasons = "; ".join(dict.fromkeys(skipped.reason for skipped in self.plan.skipped))
             raise DeviceError("not_possible", f"{device} cannot run the model that noise is measured with: {reasons}")
-        self._store = ArtifactStore(workspace.artifacts)
-        self._path = file_of(workspace, self.facts)
+        self.store = ArtifactStore(workspace.artifacts)
+        self._limits = WaitLimits(self.protocol)
 
     @property
     def facts(self) -> DeviceFacts:
         return self.plan.devices[0]
 
-    @property
-    def job(self) -> Job:
-        return self.plan.jobs[0]
+    def build(
+        self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
+    ) -> Iterator[Preparing | Building | AttemptFailed]:
+        """Build what is missing. Raises what `prepare` raises."""
+        missing = {job.build_key: job for job in self.plan.jobs if self.store.find(job.build_key) is None}
+        if not missing or stop():
+            return
+        yield Preparing(sentinel.MODEL.name)
+        inputs = prepare(sentinel.MODEL).build_inputs
+        requests = [BuildRequest(key, job.variant, inputs) for key, job in missing.items()]
+        done = 0
+        for request, outcome in executor.build(requests, stop):
+            name = missing[request.build_key].name
+            done += outcome is not None
+            if isinstance(outcome, Failed):
+                yield AttemptFailed(name, outcome, final=True)
+            elif outcome is not None:
+                self.store.unpack(outcome)
+            yield Building(done, len(requests), () if outcome is not None else (name,))
+
+    def ready(self, lane: DeviceLane, job: Job, stop: Callable[[], bool]) -> Steps[Readiness | Failed | None]:
+        """Wait for the device as the protocol says; `None` if it was stopped before."""
+        wait = Wait(self._limits)
+        while not stop():
+            found = lane.ask(ReadyRequest(job, self.protocol.gate, wait.look_s))
+            if isinstance(found, Failed):
+                return found
+            ended = wait.ended(found)
+            if ended is not None:
+                return ended
+            yield Waiting(self.facts.name, found.lacking, wait.waited_s)
+        return None
+
+    def block(self, lane: DeviceLane, job: Job, round_: int, stop: Callable[[], bool]) -> Steps[Block | Failed | None]:
+        """One block behind the gate; `None` if it was stopped before."""
+        ready = yield from self.ready(lane, job, stop)
+        if not isinstance(ready, Readiness):
+            return ready
+        return lane.ask(BlockRequest(job, round_, self.protocol, ready))
+
+
+class NoiseRun(_SentinelRun):
+    """Blocks of one build, with those that were measured before."""
+
+    def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
+        """Raises `DeviceError`."""
+        super().__init__(device, workspace, tell, _GRID, _PROTOCOL)
+        self._path = file_of(workspace, self.facts)
 
     def blocks(self) -> list[Block]:
         """All blocks of this device, build and protocol so far, in the order of measuring. Raises `StoreError`."""
-        return [block for block in read_blocks(self._path) if block.job_key == self.job.key]
-
-    def build(
-        self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
-    ) -> Iterator[Preparing | Building]:
-        """Build the model if it is missing. Raises `DeviceError` if that fails, and what `prepare` raises."""
-        if self._store.find(self.job.build_key) is not None or stop():
-            return
-        yield Preparing(self.job.model)
-        request = BuildRequest(self.job.build_key, self.job.variant, prepare(sentinel.MODEL).build_inputs)
-        for _, outcome in executor.build([request], stop):
-            if isinstance(outcome, Failed):
-                raise DeviceError(outcome.kind, f"{self.job.name} cannot be built: {outcome.message}")
-            if outcome is not None:
-                self._store.unpack(outcome)
-            yield Building(int(outcome is not None), 1, (self.job.name,))
+        (job,) = self.plan.jobs
+        return [block for block in read_blocks(self._path) if block.job_key == job.key]
 
     def measure(
         self, lane: DeviceLane, seconds: float, stop: Callable[[], bool], now: Callable[[], float] = time.time
-    ) -> Iterator[Block | Waiting | AttemptFailed]:
+    ) -> Iterator[Block | Noted]:
         """Blocks, each stored already, until they took `seconds` on the device's clock, with waits.
 
-        Raises `DeviceError` when a block failed three times in a row; those before are stored.
+        Raises `DeviceError` when three in a row failed, or there is no build; the blocks before are stored.
         """
-        if self._store.find(self.job.build_key) is None:
-            return  # it was stopped before its build
-        protocol = protocol_of(self.plan.sweep)
-        limits = WaitLimits(protocol)
+        (job,) = self.plan.jobs
+        if self.store.find(job.build_key) is None and not stop():
+            raise DeviceError("not_built", f"{job.name} could not be built, so nothing can be measured with it")
         session, round_ = next_place(self.blocks(), now())
         spent_s, failures = 0.0, 0
         while spent_s < seconds and not stop():
-            block = yield from self._block(lane, round_, protocol, limits, stop)
-            if block is None:
-                return
+            block = yield from self.block(lane, job, round_, stop)
             if isinstance(block, Failed):
                 failures += 1
-                yield AttemptFailed(self.job.name, block, final=failures == MAX_ATTEMPTS)
-                if failures == MAX_ATTEMPTS:
-                    raise DeviceError(block.kind, f"{self.facts.name} could not be measured: {block.message}")
-                continue
-            failures = 0
-            block = replace(block, session=session)
-            append(self._path, block)
-            spent_s += block.device_seconds + block.conditions.waited_seconds
-            round_ += 1
-            yield block
+                yield from _again(failures, job.name, self.facts.name, block)
+            elif block is not None:
+                failures = 0
+                block = replace(block, session=session)
+                append(self._path, block)
+                spent_s += block.device_seconds + block.conditions.waited_seconds
+                round_ += 1
+                yield block
 
-    def _block(
-        self, lane: DeviceLane, round_: int, protocol: Protocol, limits: WaitLimits, stop: Callable[[], bool]
-    ) -> Generator[Waiting, None, Block | Failed | None]:
-        """One block behind the gate; `None` if it was stopped before."""
-        wait = Wait(limits)
-        while not stop():
-            found = lane.ask(ReadyRequest(self.job, protocol.gate, wait.look_s))
-            ready = found if isinstance(found, Failed) else wait.ended(found)
-            if isinstance(ready, Failed):
-                return ready
-            if ready is not None:
-                return lane.ask(BlockRequest(self.job, round_, protocol, ready))
-            if isinstance(found, Readiness):
-                yield Waiting(self.facts.name, found.lacking, wait.waited_s)
-        return None
+
+class BatchNoiseRun(_SentinelRun):
+    """Rounds of several builds in one process and alone, with those that were measured before."""
+
+    def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
+        """Raises `DeviceError`."""
+        super().__init__(device, workspace, tell, _SEVERAL, _SHORT)
+        self._path = batch_file_of(workspace, self.facts)
+
+    def rounds(self) -> list[PairedRound]:
+        """All rounds on this device so far. Raises `StoreError`."""
+        return read_rounds(self._path)
+
+    def measure(
+        self, lane: DeviceLane, seconds: float, stop: Callable[[], bool], now: Callable[[], float] = time.time
+    ) -> Iterator[PairedRound | Noted]:
+        """Whole rounds, each stored already, until they took `seconds` on the device's clock, with waits.
+
+        Raises `DeviceError` when three in a row failed, when there are fewer than 8 builds, or if the device's program
+        has no batches; the rounds before are stored.
+        """
+        jobs = [job for job in self.plan.jobs if self.store.find(job.build_key) is not None]
+        if len(jobs) < FEWEST_VARIANTS:
+            if stop():
+                return
+            raise DeviceError(
+                "not_possible",
+                f"{self.facts.name} runs {len(jobs)} builds of the model that noise is measured with; batches are "
+                f"compared over {FEWEST_VARIANTS} or more",
+            )
+        builds = canonical_key({"jobs": [job.key for job in jobs]})
+        session, round_ = next_round(self.rounds(), now())
+        spent_s, failures = 0.0, 0
+        while spent_s < seconds and not stop():
+            found = yield from self._round(lane, jobs, round_, stop)
+            if isinstance(found, Failed):
+                failures += 1
+                yield from _again(
+                    failures if found.kind not in _NEVER else MAX_ATTEMPTS, "a batch", self.facts.name, found
+                )
+            elif found is not None:
+                failures = 0
+                together, alone, took_s = found
+                one = PairedRound(
+                    builds=builds,
+                    session=session,
+                    round=round_,
+                    together_ns=tuple(together[job.key] for job in jobs),
+                    alone_ns=tuple(alone[job.key] for job in jobs),
+                    device_seconds=took_s,
+                )
+                append(self._path, one)
+                spent_s += took_s
+                round_ += 1
+                yield one
+
+    def _round(
+        self, lane: DeviceLane, jobs: Sequence[Job], round_: int, stop: Callable[[], bool]
+    ) -> Steps[tuple[dict[str, float], dict[str, float], float] | Failed | None]:
+        """By job key the figures (ns) in the batch and alone, and the device's seconds; `None` if it was stopped."""
+        ready = yield from self.ready(lane, jobs[0], stop)
+        if not isinstance(ready, Readiness):
+            return ready
+        keys = {job.key: job for job in jobs}
+        order = [keys[key] for key in shuffled_order(list(keys), round_, self.protocol.seed)]
+        batch = lane.ask(BatchRequest.of(order, self.protocol, ready))
+        if isinstance(batch, Failed):
+            return batch
+        took_s = ready.waited_seconds + batch.device_seconds
+        together: dict[str, float] = {}
+        for job, item in zip(order, batch.outcomes, strict=True):
+            if not isinstance(item, BatchItem):
+                return item if isinstance(item, Failed) else _CUT_OFF
+            if bad := disqualified(item.labels):
+                return Failed(stage="run", kind="disqualified", message=f"{job.name}: {', '.join(bad)}")
+            together[job.key] = figure_ns(item.samples_ns)
+        alone: dict[str, float] = {}
+        for key in shuffled_order(list(keys), round_, self.protocol.seed + 1):
+            block = yield from self.block(lane, keys[key], round_, stop)
+            if not isinstance(block, Block):
+                return block
+            if bad := disqualified(block.labels):
+                return Failed(stage="run", kind="disqualified", message=f"{keys[key].name}: {', '.join(bad)}")
+            took_s += block.device_seconds + block.conditions.waited_seconds
+            alone[key] = figure_ns(block.samples_ns)
+        return together, alone, took_s
+
+
+_CUT_OFF = Failed(stage="run", kind="truncated", message="the process of a batch ended before its last build")
+_NEVER = frozenset({"no_batches", "not_possible"})
+
+
+def _again(failures: int, name: str, device: str, failed: Failed) -> Iterator[AttemptFailed]:
+    """Raises `DeviceError` at the third failure in a row."""
+    yield AttemptFailed(name, failed, final=failures == MAX_ATTEMPTS)
+    if failures == MAX_ATTEMPTS:
+        raise DeviceError(failed.kind, f"{device} could not be measured: {failed.message}")

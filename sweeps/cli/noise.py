@@ -9,17 +9,24 @@ import click
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json, workspace_option
 from sweeps.cli.session import CtrlC, show
 from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.journal.calibrations import known_batch_spread
+from sweeps.protocol.batch_noise import PairedRound
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.noise import calibrate
+from sweeps.protocol.noise import Calibration, calibrate
 from sweeps.records import Block
-from sweeps.report.noise import document, print_noise
+from sweeps.report.noise import batch_document, batch_text, document, print_noise
 from sweeps.report.progress import RunProgress
 from sweeps.spec.inputs import ModelSpec
+from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.devices.fake.traces import trace_text
 from workers.executors.inline import InlineExecutor
 from workers.models.prepared import PreparedModel
-from workers.noise import NoiseRun
+from workers.noise import BatchNoiseRun, NoiseRun
+
+MINUTES = 3.0
+BATCH_MINUTES = 25.0
+"""About 30 rounds of 12 builds, at 3 s for a process."""
 
 
 @click.command()
@@ -27,9 +34,13 @@ from workers.noise import NoiseRun
 @click.option(
     "--minutes",
     type=click.FloatRange(0, 600),
-    default=3.0,
-    show_default=True,
-    help="Device time to measure for; 0: only show what is known.",
+    help=f"Device time to measure for; {MINUTES:g} if left out, {BATCH_MINUTES:g} with --batches; 0: only show what "
+    "is known.",
+)
+@click.option(
+    "--batches",
+    is_flag=True,
+    help="Measure whether builds keep their ratios in a process that they share, as races time them first.",
 )
 @click.option(
     "--traces",
@@ -39,7 +50,7 @@ from workers.noise import NoiseRun
 )
 @workspace_option
 @json_option
-def noise(device: str, minutes: float, traces: Path | None, root: Path, as_json: bool) -> None:
+def noise(device: str, minutes: float | None, batches: bool, traces: Path | None, root: Path, as_json: bool) -> None:
     """Measure the noise of a device: how far must two builds differ to be told apart?
 
     \b
@@ -47,52 +58,75 @@ def noise(device: str, minutes: float, traces: Path | None, root: Path, as_json:
     to them, and plan says what they mean for the rounds of a sweep. After Ctrl-C what was measured counts.
     Example: edgesweep noise adb:R58M12ABCDE --minutes 5
     """
+    if minutes is None:
+        minutes = BATCH_MINUTES if batches else MINUTES
     if math.isnan(minutes):  # click's range check accepts it
         raise click.BadParameter("nan is no time", param_hint="--minutes")
     workspace = Workspace.open(root)
     with workspace.lock(), RunProgress() as progress:
         run = NoiseRun(device, workspace, progress.note)
-        interrupted = minutes > 0 and _measure(run, workspace, 60 * minutes, progress)
+        measured = BatchNoiseRun(device, workspace, progress.note) if batches else run
+        interrupted = minutes > 0 and _measure(measured, workspace, 60 * minutes, progress)
         blocks = run.blocks()
+        together = known_batch_spread(workspace, run.facts)
     if traces is not None:
         _write(traces, blocks)
-    try:
-        found = calibrate(blocks)
-    except EdgeSweepError:
-        if not interrupted:
-            raise
+    found = _found(blocks, needed=not batches and not interrupted)
+    if batches and together is None and not interrupted:
+        raise EdgeSweepError("no two rounds of batches that differ: they show nothing", "measure longer: --minutes")
+    if found is None and together is None:
         click.echo(f"Stopped after {len(blocks)} blocks, which are kept: too few to show the noise.", err=True)
+    elif as_json:
+        shown = {"device": run.facts.name} if found is None else document(run.facts, blocks, found)
+        print_json({**shown, "batches": batch_document(together)})
     else:
-        if as_json:
-            print_json(document(run.facts, blocks, found))
-        else:
+        if found is not None:
             print_noise(run.facts, blocks, found)
+        if together is not None:
+            click.echo(plain(batch_text(run.facts.name, together)))
     if interrupted:
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _measure(run: NoiseRun, workspace: Workspace, seconds: float, progress: RunProgress) -> bool:
+def _found(blocks: list[Block], *, needed: bool) -> Calibration | None:
+    """`None` if the blocks do not show the noise; raises `EdgeSweepError` for that if it is needed."""
+    try:
+        return calibrate(blocks)
+    except EdgeSweepError:
+        if needed:
+            raise
+        return None
+
+
+def _measure(run: NoiseRun | BatchNoiseRun, workspace: Workspace, seconds: float, progress: RunProgress) -> bool:
     """Returns whether it was stopped before the end."""
     executor = InlineExecutor(workspace.root)
     try:
         with CtrlC(progress.note) as stop:
             for event in run.build(executor, lambda model: _prepared(run, model, workspace, progress), stop):
                 show(event, progress)
-            title, spent_s = f"Measuring on {run.facts.name}", 0.0
-            progress.step(title, 0, math.ceil(seconds), "")
+            title, spent_s, total = f"Measuring on {run.facts.name}", 0.0, math.ceil(seconds)
+            progress.step(title, 0, total, "")
             for found in run.measure(executor.lane(run.facts), seconds, stop):
-                if not isinstance(found, Block):
-                    show(found, progress)
-                    continue
-                spent_s += found.device_seconds + found.conditions.waited_seconds
-                done = f"{figure_ns(found.samples_ns) / 1e6:.3f} ms"
-                progress.step(title, min(math.ceil(spent_s), math.ceil(seconds)), math.ceil(seconds), done)
+                match found:
+                    case Block():
+                        spent_s += found.device_seconds + found.conditions.waited_seconds
+                        running = f"{figure_ns(found.samples_ns) / 1e6:.3f} ms"
+                    case PairedRound():
+                        spent_s += found.device_seconds
+                        running = f"round {found.round + 1}"
+                    case noted:
+                        show(noted, progress)
+                        continue
+                progress.step(title, min(math.ceil(spent_s), total), total, running)
             return stop()
     finally:
         executor.close()
 
 
-def _prepared(run: NoiseRun, model: ModelSpec, workspace: Workspace, progress: RunProgress) -> PreparedModel:
+def _prepared(
+    run: NoiseRun | BatchNoiseRun, model: ModelSpec, workspace: Workspace, progress: RunProgress
+) -> PreparedModel:
     from workers.models import prepare as models  # imports torch, which a model that is built already does not need
 
     versions = run.plan.identities.versions

@@ -1,16 +1,18 @@
-"""The blocks by which the noise of devices is known: a file of JSON lines per device and fingerprint, one block a line.
+"""The blocks by which the noise of devices is known: files of JSON lines per device and fingerprint, one block a line.
+One file has blocks of one build; another, rounds of several builds in batches and alone.
 
 Not in the journal of sweeps: they belong to no sweep, and older versions of EdgeSweep need not know them.
 """
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import EdgeSweepError, StoreError
-from sweeps.json_records import from_json, to_json
+from sweeps.json_records import Record, from_json, to_json
+from sweeps.protocol.batch_noise import FEWEST_VARIANTS, BatchSpread, PairedRound, of_rounds
 from sweeps.protocol.noise import Calibration, calibrate
 from sweeps.records import Block
 from sweeps.workspace import Workspace
@@ -20,9 +22,16 @@ SESSION_GAP_S = 1800.0
 
 
 def file_of(workspace: Workspace, facts: DeviceFacts) -> Path:
+    """Of the blocks of one build."""
     # The id is text from the device, so it is not used as a file's name.
     key = canonical_key({"device": facts.device_id, "fingerprint": facts.fingerprint})
     return workspace.calibrations / f"{key[:16]}.jsonl"
+
+
+def batch_file_of(workspace: Workspace, facts: DeviceFacts) -> Path:
+    """Of the rounds of several builds, in batches and alone."""
+    path = file_of(workspace, facts)
+    return path.with_name(f"{path.stem}-batches.jsonl")
 
 
 def read_blocks(path: Path) -> list[Block]:
@@ -30,22 +39,17 @@ def read_blocks(path: Path) -> list[Block]:
 
     Raises `StoreError` with the line that is no block.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-    blocks = []
-    for number, line in enumerate(lines, 1):
-        try:
-            blocks.append(_checked(from_json(Block, line.decode())))
-        except (StoreError, ValueError) as error:
-            why = error.message if isinstance(error, StoreError) else str(error)
-            raise StoreError(
-                f"{path}, line {number}: {why:.300}", "move the file away, and measure again with edgesweep noise"
-            ) from error
-    return blocks
+    return _read(path, Block, _check_block)
+
+
+def read_rounds(path: Path) -> list[PairedRound]:
+    """As `read_blocks`, for `batch_file_of`."""
+    return _read(path, PairedRound, _check_round)
+
+
+def known_batch_spread(workspace: Workspace, facts: DeviceFacts) -> BatchSpread | None:
+    """`None` if batches were never compared with processes of their own on this device. Raises `StoreError`."""
+    return of_rounds(read_rounds(batch_file_of(workspace, facts)))
 
 
 def of_one_job(blocks: Sequence[Block]) -> list[Block]:
@@ -63,39 +67,81 @@ def known_noise(workspace: Workspace, facts: DeviceFacts) -> Calibration | None:
 
 
 def next_place(blocks: Sequence[Block], now_s: float) -> tuple[int, int]:
-    """Session and round of the next block. `now_s`: seconds since 1970.
-
-    Blocks do not hold when they ended: it is taken from the session's start and what its blocks took.
-    """
-    if not blocks:
-        return int(now_s), 0
-    last = blocks[-1].session
-    run = [block for block in blocks if block.session == last]
-    ended_s = last + sum(block.device_seconds + block.conditions.waited_seconds for block in run)
-    if now_s < ended_s + SESSION_GAP_S:
-        return last, 1 + max(block.round for block in run)
-    return int(now_s), 0
+    """Session and round of the next block. `now_s`: seconds since 1970."""
+    return _next_place(
+        [(one.session, one.round, one.device_seconds + one.conditions.waited_seconds) for one in blocks], now_s
+    )
 
 
-def append(path: Path, block: Block) -> None:
+def next_round(rounds: Sequence[PairedRound], now_s: float) -> tuple[int, int]:
+    """As `next_place`."""
+    return _next_place([(one.session, one.round, one.device_seconds) for one in rounds], now_s)
+
+
+def append(path: Path, record: Block | PairedRound) -> None:
     """Written to the disk before it returns; what a run that was killed had cut off is removed. Raises `StoreError`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+b") as file:
             file.seek(0)
             file.truncate(file.read().rfind(b"\n") + 1)
-            file.write(f"{to_json(block)}\n".encode())
+            file.write(f"{to_json(record)}\n".encode())
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
         raise StoreError(f"{path} cannot be written: {error.strerror}") from error
 
 
-def _checked(block: Block) -> Block:
+def _read(path: Path, kind: type[Record], check: Callable[[Record], None]) -> list[Record]:
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = from_json(kind, line.decode())
+            check(record)
+        except (StoreError, ValueError) as error:
+            why = error.message if isinstance(error, StoreError) else str(error)
+            raise StoreError(
+                f"{path}, line {number}: {why:.300}", "move the file away, and measure again with edgesweep noise"
+            ) from error
+        records.append(record)
+    return records
+
+
+def _check_block(block: Block) -> None:
     """Raises `ValueError` for figures that no block has."""
     if not block.samples_ns or min(block.samples_ns) <= 0:
         raise ValueError("a block's samples are positive numbers")
-    times = (block.device_seconds, block.conditions.waited_seconds)
-    if not all(math.isfinite(one) and one >= 0 for one in times) or min(block.session, block.round) < 0:
-        raise ValueError("a block's times are not negative")
-    return block
+    _check_times(block.session, block.round, block.device_seconds, block.conditions.waited_seconds)
+
+
+def _check_round(one: PairedRound) -> None:
+    """Raises `ValueError` for figures that no round has."""
+    figures = (*one.together_ns, *one.alone_ns)
+    if not all(0.0 < figure < math.inf for figure in figures):
+        raise ValueError("the figures of blocks are positive numbers")
+    if len(one.together_ns) != len(one.alone_ns) or len(one.alone_ns) < FEWEST_VARIANTS:
+        raise ValueError(f"a round has a figure in the batch and one alone of {FEWEST_VARIANTS} builds or more")
+    _check_times(one.session, one.round, one.device_seconds)
+
+
+def _check_times(session: int, round_: int, *seconds: float) -> None:
+    if min(session, round_) < 0 or not all(0.0 <= one < math.inf for one in seconds):
+        raise ValueError("times, sessions and rounds are not negative")
+
+
+def _next_place(places: Sequence[tuple[int, int, float]], now_s: float) -> tuple[int, int]:
+    """`places`: session, round and seconds of what was measured. Nothing holds when it ended: that is taken from the
+    session's start and what it took."""
+    if not places:
+        return int(now_s), 0
+    last = places[-1][0]
+    run = [(round_, seconds) for session, round_, seconds in places if session == last]
+    if now_s < last + sum(seconds for _, seconds in run) + SESSION_GAP_S:
+        return last, 1 + max(round_ for round_, _ in run)
+    return int(now_s), 0

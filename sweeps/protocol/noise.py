@@ -165,45 +165,6 @@ def rounds_for(spread: float, difference: float = WANTED) -> int | None:
     return next((rounds for rounds in counts if _found(shift, spread * math.sqrt(2.0 / rounds), rounds - 1)), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSpread:
-    """How far ratios of builds that share a process lie from those of processes of their own. Shares."""
-
-    variants: int
-    spread: float
-    upper: float
-    """Upper 90 % bound of `spread`."""
-
-
-FEWEST_VARIANTS = 8
-
-
-def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[float]]) -> BatchSpread:
-    """`batches` and `solos`: per variant, its block medians by round, in one unit; a row has all rounds of that kind.
-
-    The spread over variants of log(batch / solo), each beside the mean of all variants, less what the noise of the
-    rounds explains. The bound is that of a difference of variances by modified large samples, without its cross term
-    (N. Ting, R. K. Burdick, F. A. Graybill, S. Jeyaratnam, T.-F. C. Lu, Confidence intervals on linear combinations of
-    variance components that are unrestricted in sign, Journal of Statistical Computation and Simulation 35, 1990).
-    Raises `ValueError` for fewer than 8 variants, fewer than 2 rounds, or a figure that is not a positive number.
-    """
-    from scipy.special import chdtri
-
-    together, alone = _table(batches), _table(solos)
-    if together.shape[0] != alone.shape[0]:
-        raise ValueError(f"{together.shape[0]} variants in batches, {alone.shape[0]} alone")
-    variants = together.shape[0]
-    shifts = together.mean(axis=1) - alone.mean(axis=1)
-    seen = float(shifts.var(ddof=1))
-    noise = _residual(together) / together.shape[1] + _residual(alone) / alone.shape[1]
-    degrees = variants - 1
-    noise_degrees = degrees * (min(together.shape[1], alone.shape[1]) - 1)
-    above = degrees / float(chdtri(degrees, 0.9)) - 1.0
-    below = 1.0 - noise_degrees / float(chdtri(noise_degrees, 0.1))
-    upper = seen - noise + math.hypot(above * seen, below * noise)
-    return BatchSpread(variants=variants, spread=math.sqrt(max(0.0, seen - noise)), upper=math.sqrt(max(0.0, upper)))
-
-
 def _logs(blocks: Sequence[Block]) -> "NDArray[np.float64]":
     import numpy as np
 
@@ -267,24 +228,3 @@ def _smallest(error: float, degrees: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if _found(middle, error, degrees) else (middle, high)
     return math.expm1(min(high, _BOUNDLESS))
-
-
-def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":
-    """The logarithms, without what the variants of a round share."""
-    import numpy as np
-
-    if len(rows) < FEWEST_VARIANTS or len({len(row) for row in rows}) != 1 or len(rows[0]) < 2:
-        raise ValueError(f"{FEWEST_VARIANTS} variants or more with the same 2 rounds or more are needed")
-    table = np.asarray(rows, dtype=np.float64)
-    if not (np.isfinite(table).all() and (table > 0).all()):
-        raise ValueError("block medians must be positive numbers")
-    logs = np.log(table)
-    beside_others: NDArray[np.float64] = logs - logs.mean(axis=0)
-    return beside_others
-
-
-def _residual(table: "NDArray[np.float64]") -> float:
-    """Variance of one block, from the rounds of each variant."""
-    variants, rounds = table.shape
-    residuals = table - table.mean(axis=1, keepdims=True)
-    return float((residuals**2).sum() / ((variants - 1) * (rounds - 1)))

@@ -7,6 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from sweeps.device_facts import DeviceFacts
+from sweeps.protocol.batch_noise import ALONE, BatchSpread
 from sweeps.protocol.noise import MOST_ROUNDS, Calibration, rounds_for, told_apart
 from sweeps.protocol.presets import PRESETS, Protocol
 from sweeps.ranking.values import duration
@@ -51,6 +52,32 @@ def document(facts: DeviceFacts, blocks: Sequence[Block], found: Calibration) ->
         ],
         "presets": [advice(found, PRESETS[name]) for name in _PRESETS],
     }
+
+
+def batch_document(found: BatchSpread | None) -> dict[str, Any] | None:
+    """`batches` of `edgesweep noise --json`."""
+    if found is None:
+        return None
+    return {
+        "builds": found.variants,
+        "rounds": found.rounds,
+        "spread_percent": _percent(found.spread),
+        "upper_percent": _percent(found.upper),
+        "decide_alone": found.upper <= ALONE,
+    }
+
+
+def batch_text(device: str, found: BatchSpread) -> str:
+    """As `batch_document`, for people."""
+    verdict = (
+        "batches may decide alone"
+        if found.upper <= ALONE
+        else f"batches only screen, processes of their own decide (alone from {_share(ALONE)} on)"
+    )
+    return (
+        f"{device}: ratios of {found.variants} builds in one process lie {_share(found.spread)} from those in "
+        f"processes of their own, at most {_share(found.upper)} (upper 90 % bound, {found.rounds} rounds): {verdict}"
+    )
 
 
 def advice(found: Calibration, protocol: Protocol) -> dict[str, Any]:

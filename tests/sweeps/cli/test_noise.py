@@ -285,3 +285,62 @@ def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> No
     assert {block.session for block in blocks} == {10**9, 10**9 + 7200}
     first = [block.round for block in blocks if block.session == 10**9]
     assert first == list(range(len(first)))
+
+
+class Shared(Phone):
+    """Builds disturb each other in a process that they share."""
+
+    def _batch(self, items: Sequence[Sequence[str]], deadline_s: float) -> Completed:
+        self._true_ms = _Disturbed()
+        try:
+            return super()._batch(items, deadline_s)
+        finally:
+            self._true_ms = _TenMs()
+
+
+class _Disturbed(dict[str, float]):
+    def get(self, digest: str, _default: object = None) -> float:
+        return 10.0 + int(digest[:2], 16) / 64
+
+
+class Without(Phone):
+    """Its program has no batches."""
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        if "--batch" in argv:
+            return Completed(exit_code=2, stdout=b"", stderr=b"unknown flag --batch")
+        return super().run(argv, deadline_s)
+
+
+@pytest.mark.system
+def test_it_says_whether_builds_keep_their_ratios_in_a_process_that_they_share(
+    measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = measure("--batches", "--minutes", "0", device="fake:cool")
+    assert none.exit_code == 1
+    assert "no two rounds of batches that differ" in none.stderr
+
+    alike = found(measure("--batches", "--minutes", "5", "--json", device="fake:cool"))
+    assert alike["batches"]["builds"] >= 8
+    assert alike["batches"]["rounds"] >= 10
+    assert alike["batches"]["upper_percent"] < 1.0
+    assert alike["batches"]["decide_alone"]
+    assert "told_apart" not in alike, "one build was not measured on its own"
+
+    again = measure("--batches", "--minutes", "1", device="fake:cool")
+    assert "batches may decide alone" in again.stdout
+    both = found(measure("--minutes", "0.3", "--json", device="fake:cool"))
+    assert both["batches"]["rounds"] > alike["batches"]["rounds"]
+    assert both["told_apart"]
+
+    stand_in(monkeypatch, "fake", f"{__name__}:Shared")
+    apart = found(measure("--batches", "--minutes", "3", "--json", device="fake:steady"))
+    assert apart["batches"]["spread_percent"] > 3
+    assert not apart["batches"]["decide_alone"]
+    words = measure("--batches", "--minutes", "0", device="fake:steady").stdout
+    assert "batches only screen, processes of their own decide" in words
+
+    stand_in(monkeypatch, "fake", f"{__name__}:Without")
+    without = measure("--batches", "--minutes", "1", device="fake:noisy")
+    assert without.exit_code == 1
+    assert "fake:noisy could not be measured" in without.stderr

@@ -4,8 +4,19 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import StoreError
-from sweeps.journal.calibrations import append, file_of, known_noise, next_place, read_blocks
+from sweeps.journal.calibrations import (
+    append,
+    batch_file_of,
+    file_of,
+    known_batch_spread,
+    known_noise,
+    next_place,
+    next_round,
+    read_blocks,
+    read_rounds,
+)
 from sweeps.json_records import to_json
+from sweeps.protocol.batch_noise import PairedRound
 from sweeps.records import Block
 from sweeps.workspace import Workspace
 from tests.sweeps.conftest import Records
@@ -102,3 +113,53 @@ def test_the_noise_of_a_device_is_that_of_its_last_job_and_not_known_from_too_fe
     assert known_noise(workspace, replace(records.facts, os_build="linux 7")) is None
     append(path, replace(made(records, 1)[0], job_key="another protocol"))
     assert known_noise(workspace, records.facts) is None
+
+
+def paired(number: int, **changes: object) -> PairedRound:
+    made = PairedRound(
+        builds="a",
+        session=1000,
+        round=number,
+        together_ns=tuple(5e6 + number * 1e3 + build * 1e4 for build in range(8)),
+        alone_ns=tuple(6e6 + number * 2e3 + build * 1e4 for build in range(8)),
+        device_seconds=30.0,
+    )
+    return replace(made, **changes)
+
+
+def test_rounds_of_batches_come_back_as_they_were_beside_the_blocks_of_one_build(
+    records: Records, tmp_path: Path
+) -> None:
+    workspace = Workspace.open(tmp_path)
+    path = batch_file_of(workspace, records.facts)
+    assert known_batch_spread(workspace, records.facts) is None
+    for number in range(3):
+        append(path, paired(number))
+    assert read_rounds(path) == [paired(number) for number in range(3)]
+    found = known_batch_spread(workspace, records.facts)
+    assert found is not None
+    assert (found.variants, found.rounds) == (8, 3)
+    assert path != file_of(workspace, records.facts)
+    assert known_noise(workspace, records.facts) is None
+    assert next_round(read_rounds(path), 1000 + 90 + 1799) == (1000, 3)
+    assert next_round(read_rounds(path), 1000 + 90 + 1801) == (2891, 0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"together_ns": (1.0,) * 7},
+        {"together_ns": (1.0,) * 7, "alone_ns": (1.0,) * 7},
+        {"together_ns": (0.0,) * 8},
+        {"alone_ns": (-1.0,) * 8},
+        {"round": -1},
+        {"session": -1},
+        {"device_seconds": -1.0},
+    ],
+)
+def test_a_round_that_somebody_changed_is_refused_with_its_line(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "batches.jsonl"
+    append(path, paired(0))
+    append(path, paired(1, **change))
+    with pytest.raises(StoreError, match=r"batches\.jsonl, line 2: "):
+        read_rounds(path)

@@ -1,0 +1,67 @@
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sweeps.protocol.batch_noise import BatchSpread, PairedRound, batch_spread, of_rounds
+
+
+def batches_of(seed: int, spread: float, rounds: int = 30, variants: int = 8, noise: float = 0.02) -> BatchSpread:
+    random = np.random.default_rng(seed)
+    true = np.exp(0.3 * random.standard_normal((variants, 1)))
+    own = np.exp(spread * random.standard_normal((variants, 1)))
+    together = true * own * np.exp(noise * random.standard_normal((variants, rounds)))
+    alone = true * np.exp(noise * random.standard_normal((variants, rounds)))
+    # What a round shares, and a batch beside a process, says nothing of ratios.
+    together *= 1.4 * np.exp(0.1 * random.standard_normal((1, rounds)))
+    alone *= np.exp(0.1 * random.standard_normal((1, rounds)))
+    return batch_spread(together.tolist(), alone.tolist())
+
+
+@pytest.mark.parametrize("spread", [0.003, 0.01, 0.03])
+def test_the_upper_bound_of_what_batches_change_holds_in_nine_of_ten_cases(spread: float) -> None:
+    found = [batches_of(seed, spread) for seed in range(1000)]
+    assert 0.885 <= np.mean([one.upper >= spread for one in found]) <= 0.96
+    # An estimate is not below 0, so small ones are too large on average.
+    assert math.sqrt(np.mean([one.spread**2 for one in found])) == pytest.approx(spread, rel=0.1, abs=6e-4)
+
+
+def test_thirty_rounds_show_that_batches_change_less_than_one_percent_and_three_do_not() -> None:
+    assert np.mean([batches_of(seed, 0.0).upper <= 0.01 for seed in range(300)]) > 0.9
+    assert np.mean([batches_of(seed, 0.0, rounds=3).upper <= 0.01 for seed in range(300)]) < 0.3
+
+
+def test_figures_that_say_nothing_of_batches_are_refused() -> None:
+    good = [[1.0, 1.1]] * 8
+    for bad in (good[:7], [[1.0]] * 8, [[1.0, 1.1]] * 7 + [[1.0, 1.1, 1.2]], [[1.0, 0.0]] * 8, [[1.0, math.nan]] * 8):
+        with pytest.raises(ValueError, match=r"needed|positive"):
+            batch_spread(bad, good)
+    with pytest.raises(ValueError, match="9 variants in batches, 8 alone"):
+        batch_spread([[1.0, 1.1]] * 9, good)
+
+
+def test_rounds_count_with_those_of_the_same_builds() -> None:
+    random = np.random.default_rng(0)
+    figures = 5e6 * np.exp(0.02 * random.standard_normal((2, 6, 8)))
+    rounds = [
+        PairedRound(
+            builds="a",
+            session=0,
+            round=number,
+            together_ns=tuple(figures[0, number].tolist()),
+            alone_ns=tuple(figures[1, number].tolist()),
+            device_seconds=30.0,
+        )
+        for number in range(6)
+    ]
+    found = of_rounds(rounds)
+    assert found == batch_spread(figures[0].T.tolist(), figures[1].T.tolist())
+    assert (found.variants, found.rounds) == (8, 6)
+    others = [replace(one, builds="b", together_ns=(1.0,) * 9, alone_ns=(1.0,) * 9) for one in rounds]
+    assert of_rounds([*others, *rounds]) == found
+    assert of_rounds([*others, rounds[0]]) is None
+    assert of_rounds([]) is None
+    assert of_rounds([rounds[0], replace(rounds[0], round=1)]) is None, "a clock that shows no difference"
+    cut = replace(rounds[0], together_ns=(1.0,) * 9, alone_ns=(1.0,) * 9)
+    assert of_rounds([cut, *rounds]) == found
