@@ -100,10 +100,15 @@ class Calibration:
         return math.hypot(self.process, self.sampling * math.sqrt(share))
 
     def told_apart_in_sessions(self, rounds: int) -> float:
-        """The smallest difference (a share) of two builds with so many rounds, each in a session of its own."""
-        inside = self.block**2 + (self.slow or 0.0) ** 2
-        spread = math.sqrt(self.session**2 + inside / rounds)
-        return _smallest(spread * math.sqrt(2.0), SESSION_PRIOR_DEGREES + self.sessions - 1)
+        """As `told_apart`, of two builds that have so many rounds each in a session of its own. Never less than within
+        one session, where rounds are paired."""
+        inside = (self.block**2 + (self.slow or 0.0) ** 2) / rounds
+        between = self.session**2
+        # Satterthwaite's: the rounds of both show the one, the sessions so far (and what is assumed) the other.
+        degrees = (inside + between) ** 2 / (
+            inside**2 / (2 * (rounds - 1)) + between**2 / (SESSION_PRIOR_DEGREES + self.sessions - 1)
+        )
+        return max(told_apart(self.block, rounds), _smallest(math.sqrt(2.0 * (inside + between)), degrees))
 
 
 def calibrate(blocks: Sequence[Block]) -> Calibration:
