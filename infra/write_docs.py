@@ -21,7 +21,7 @@ from sweeps import stats
 from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, noise, posterior, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
-from sweeps.protocol.sessions import GAP_S
+from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking import moderated, sessions, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
@@ -191,7 +191,7 @@ def figures() -> str:
         ("Most further rounds suggested to settle a tie", f"{ties.MOST_ROUNDS:,}", "judged"),
         (
             "Spread between sessions, without evidence",
-            f"{100 * sessions.PRIOR_SPREAD:g} %, {sessions.PRIOR_DEGREES:g} degrees of freedom",
+            f"{100 * PRIOR_SPREAD:g} %, {PRIOR_DEGREES:g} degrees of freedom",
             "judged; then what the device shows",
         ),
         ("A session begins, after the last block", f"{GAP_S // 60} minutes", "judged: `sweeps.protocol.sessions`"),

@@ -4,6 +4,7 @@ Processes differ by a few percent, whatever runs in them. The items of one batch
 cancels in their ratios; it does not average out within the batch.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sweeps.records import Conditions, Failed
@@ -52,3 +53,18 @@ class Batch:
     """
     device_seconds: float
     """Time of the process on the device's clock, with its start, without the wait before it and pushing files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBatch:
+    """One process that timed several jobs."""
+
+    session: int
+    """As of a `Block`."""
+    number: int
+    """Counts the batches of a contest in this session, from 0. A batch that ended early and was continued has several
+    processes of one number."""
+    device_seconds: float
+    """As of a `Batch`."""
+    items: Mapping[str, BatchItem]
+    """By job key."""

@@ -1,27 +1,11 @@
 """The journal's tables of batches: short blocks of several jobs in one process."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from sweeps.batches import BatchItem
+from sweeps.batches import BatchItem, StoredBatch
 from sweeps.journal.attempts import AttemptTables
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredBatch:
-    """One process that timed several jobs."""
-
-    session: int
-    """As of a `Block`."""
-    number: int
-    """Counts the batches of a contest in this session, from 0. A batch that ended early and was continued has several
-    processes of one number."""
-    device_seconds: float
-    """As of a `sweeps.batches.Batch`."""
-    items: Mapping[str, BatchItem]
-    """By job key."""
 
 
 class BatchTables(AttemptTables):

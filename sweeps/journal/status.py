@@ -102,7 +102,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
         last_round=protocol.last_round,
         jobs=tuple(jobs),
         skipped=len(journal.skipped(sweep)),
-        spent=spent(counted, passes.values()),
+        spent=spent(counted, passes.values(), journal.batches(job.job_key for job in jobs if job.state != "stale")),
     )
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from sweeps.errors import EdgeSweepError
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
+from sweeps.protocol.sessions import PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.records import Block
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, median, student_t_quantile
 from sweeps.trust import disqualified, in_order
@@ -40,10 +41,6 @@ WANTED = 0.05
 """The difference for which the rounds are given that it takes: the limit for stable rounds of one build."""
 
 MOST_ROUNDS = 1000
-
-SESSION_PRIOR = 0.025
-SESSION_PRIOR_DEGREES = 3.0
-"""The spread between sessions that is assumed until there are some: a scaled inverse chi-square distribution."""
 
 _FEWEST_HALVED = 4
 """A block with fewer samples has no halves to compare."""
@@ -106,7 +103,7 @@ class Calibration:
         between = self.session**2
         # Satterthwaite's: the rounds of both show the one, the sessions so far (and what is assumed) the other.
         degrees = (inside + between) ** 2 / (
-            inside**2 / (2 * (rounds - 1)) + between**2 / (SESSION_PRIOR_DEGREES + self.sessions - 1)
+            inside**2 / (2 * (rounds - 1)) + between**2 / (PRIOR_DEGREES + self.sessions - 1)
         )
         return max(told_apart(self.block, rounds), _smallest(math.sqrt(2.0 * (inside + between)), degrees))
 
@@ -202,13 +199,13 @@ def _session(sessions: "Sequence[NDArray[np.float64]]", within: float, slow: flo
     import numpy as np
 
     degrees = len(sessions) - 1
-    prior = SESSION_PRIOR_DEGREES * SESSION_PRIOR**2
+    prior = PRIOR_DEGREES * PRIOR_SPREAD**2
     if not degrees:
-        return SESSION_PRIOR**2
+        return PRIOR_SPREAD**2
     means = np.array([session.mean() for session in sessions])
     noise = sum((within + slow * min(ROUND, session.size)) / session.size for session in sessions) / len(sessions)
     excess = max(0.0, float(means.var(ddof=1)) - noise)
-    return (prior + degrees * excess) / (SESSION_PRIOR_DEGREES + degrees)
+    return (prior + degrees * excess) / (PRIOR_DEGREES + degrees)
 
 
 def _found(shift: float, error: float, degrees: float) -> bool:

@@ -216,7 +216,8 @@ class Race:
 
     def _known(self) -> NDArray[np.bool_]:
         """Measured often enough to be eliminated or to rest: how much its blocks differ is in the posterior."""
-        return np.isfinite(self._logs).sum(axis=0) >= FEWEST_ROUNDS
+        found: NDArray[np.bool_] = np.isfinite(self._logs).sum(axis=0) >= FEWEST_ROUNDS
+        return found
 
     def _leader(self) -> int | None:
         places = np.flatnonzero(self._in & self._measured())

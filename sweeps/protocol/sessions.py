@@ -11,6 +11,11 @@ from datetime import UTC, datetime
 GAP_S = 1800
 """Judged: a phone cools in a few minutes, and programs in the background come and go within half an hour."""
 
+PRIOR_SPREAD = 0.025
+"""Standard deviation between sessions, as a share, that is assumed until there are some ..."""
+PRIOR_DEGREES = 3.0
+"""... and what it counts for, in degrees of freedom: a scaled inverse chi-square distribution."""
+
 _STARTS_S = range(1_000_000_000, 100_000_000_000)
 """Runs of the oldest journals have a smaller number, which is not a time."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from sweeps.batches import BatchItem, StoredBatch
 from sweeps.records import Accuracy, Block
 
 
@@ -55,20 +56,32 @@ class Spent:
         return {name: round(seconds, 3) for name, seconds in asdict(self).items()}
 
 
-def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = ()) -> Spent:
-    """Where the time of these blocks and accuracy passes went. Passes by a reference implementation ran on the host,
-    and are left out. A runner that does not report its load time has it in `starting_s`."""
+def _parts(timed: Block | BatchItem) -> tuple[float, float, float]:
+    """Seconds of loading, of warm-up with the first inference, and of timed iterations."""
+    return (
+        (timed.load_ns or 0) / 1e9,
+        ((timed.first_inference_ns or 0) + sum(timed.warmup_ns)) / 1e9,
+        sum(timed.samples_ns) / 1e9,
+    )
+
+
+def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches: Iterable[StoredBatch] = ()) -> Spent:
+    """Where the time of these blocks, accuracy passes and batches went. Passes by a reference implementation ran on the
+    host, and are left out. A runner that does not report its load time has it in `starting_s`."""
     waiting = pushing = starting = loading = warming_up = timed = evaluating = 0.0
     for block in blocks:
-        parts = (
-            (block.load_ns or 0) / 1e9,
-            ((block.first_inference_ns or 0) + sum(block.warmup_ns)) / 1e9,
-            sum(block.samples_ns) / 1e9,
-        )
+        parts = _parts(block)
         waiting += block.conditions.waited_seconds
         pushing += block.push_seconds
         starting += max(0.0, block.device_seconds - sum(parts))
         loading, warming_up, timed = loading + parts[0], warming_up + parts[1], timed + parts[2]
+    for batch in batches:
+        items = [_parts(item) for item in batch.items.values()]
+        waiting += max(item.conditions.waited_seconds for item in batch.items.values())
+        starting += max(0.0, batch.device_seconds - sum(map(sum, items)))
+        loading += sum(one[0] for one in items)
+        warming_up += sum(one[1] for one in items)
+        timed += sum(one[2] for one in items)
     for accuracy in accuracies:
         if not accuracy.emulated:
             pushing += accuracy.push_seconds

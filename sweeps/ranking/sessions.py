@@ -20,13 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from sweeps.protocol.sessions import PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.comparable import Result
 from sweeps.stats import CONFIDENCE, Estimate
-
-PRIOR_SPREAD = 0.025
-"""Standard deviation between sessions, as a share."""
-PRIOR_DEGREES = 3.0
-"""What the prior counts for, in degrees of freedom."""
 
 ENOUGH_FOR_ONE = 6
 """Against one session of the other side, a side has enough sessions with these. On a device with two speeds, all its

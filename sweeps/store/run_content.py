@@ -48,8 +48,8 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
-    """One run before it is written. `attempt_key` changes if anything changes except `stale`, and the times and sessions
-    that runs of earlier versions lack. They lack confirming blocks, too."""
+    """One run before it is written. `attempt_key` changes if anything changes except `stale` and what runs of
+    earlier versions lack: some times, sessions and confirming blocks."""
 
     row: ResultRow
     attempt_key: str

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweeps.batches import Batch, BatchItem, NotReached
-from sweeps.journal.batches import StoredBatch
+from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Failed, Job

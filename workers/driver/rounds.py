@@ -65,8 +65,8 @@ class Rounds:
             if minutes is not None and self._contact.spent_s >= 60 * minutes:
                 yield from contests.expire()
             round_ += 1
-        for key, blocks in contests.winners.items():
-            yield from self._confirm(by_key[key], blocks)
+        for key, confirmations in contests.winners.items():
+            yield from self._confirm(by_key[key], confirmations)
 
     def _confirm(self, winner: Job, blocks: int) -> Steps[None]:
         """Measure the winner of a race again: the blocks that made it win flatter it."""

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.batches import BatchItem
+from sweeps.batches import BatchItem, StoredBatch
 from sweeps.journal import schema as journal_schema
-from sweeps.journal.batches import StoredBatch
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
 from sweeps.records import Conditions, Measured, Settled
