@@ -18,7 +18,9 @@ import pytest
 from sweeps.cli.main import LazyCommand, main
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.racing import NEGLIGIBLE
+from sweeps.protocol.sessions import GAP_S
 from sweeps.ranking.compare import EXIT_NOT_COMPARED, EXIT_SLOWER, EXIT_UNRESOLVED
+from sweeps.ranking.sessions import ENOUGH_FOR_ONE
 from sweeps.ranking.verdict import VERDICTS
 from sweeps.stats import CONFIDENCE, accuracy_drop
 from sweeps.trust import TRUST
@@ -196,7 +198,10 @@ def test_the_exit_codes_and_the_margin_on_the_racing_page_are_the_code_s() -> No
         command = listed.load()
         (margin,) = (one for one in command.params if "--margin" in one.opts)
         assert f"same ({margin.default:g} if you do not say it)" in " ".join(page.split())
-    assert f"is resolved and is {100 * NEGLIGIBLE:g} % or more" in " ".join(page.split())
+    text = " ".join(page.split())
+    assert f"is resolved and is {100 * NEGLIGIBLE:g} % or more" in text
+    assert f"at least {GAP_S // 60} minutes after the device's last block" in text
+    assert f"a manifest from {ENOUGH_FOR_ONE} sessions or more" in text
 
 
 def columns_of(ranking: str) -> list[str]:

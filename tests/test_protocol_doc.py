@@ -11,6 +11,8 @@ from sweeps.cli.main import main
 from sweeps.cli.simulate import PHONES, VARIANTS, simulation, standard_methods
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN
 from sweeps.protocol.sentinel import MOVED
+from sweeps.protocol.sessions import GAP_S
+from sweeps.ranking.sessions import ENOUGH_FOR_ONE, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.ties import UNREPEATED_SPREAD
 from sweeps.report.simulation import markdown
 from sweeps.spec.protocol import GateSpec
@@ -112,6 +114,9 @@ def test_the_figures_in_the_sentences_are_the_code_s(write_docs: dict[str, Any])
     assert f"p90 from {figures['Samples needed for p90']} samples" in text
     assert f"p99 from {figures['Samples needed for p99']} on" in text
     assert f"unless one is more than {UNREPEATED_SPREAD:g} times the other" in text
+    assert f"a start of EdgeSweep at least {GAP_S // 60} minutes after the device's last block" in text
+    assert f"{PRIOR_DEGREES:g} degrees of freedom at {100 * PRIOR_SPREAD:g} %" in text
+    assert f"a side has one session, and the other fewer than {ENOUGH_FOR_ONE}." in text
 
 
 def test_the_bounds_of_the_check_of_a_build_are_the_code_s() -> None:

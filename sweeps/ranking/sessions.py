@@ -116,10 +116,9 @@ def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFI
     if len(a.medians_ms) < 2 or len(b.medians_ms) < 2:
         return None
     now, then = _side(b), _side(a)
-    parts = [(now.variance, now.degrees), (then.variance, then.degrees)]
-    if spread is not None:
-        parts.append((spread.variance * _apart(b, a), spread.degrees))
-    return _estimate(now.mean - then.mean, parts, confidence)
+    within = [(now.variance, now.degrees), (then.variance, then.degrees)]
+    between = (0.0, 1.0) if spread is None else (spread.variance * _apart(b, a), spread.degrees)
+    return _estimate(now.mean - then.mean, _half(within, between, confidence))
 
 
 def sessions_needed(
@@ -129,14 +128,14 @@ def sessions_needed(
     `MOST_SESSIONS`. Each side has two blocks or more."""
     now, then = _side(b), _side(a)
     for count in range(max(2, 1 + min(now.sessions, then.sessions)), MOST_SESSIONS + 1):
-        parts, added = [], 0
+        within, added = [], 0
         for side in (now, then):
             more = max(count, side.sessions) / side.sessions
-            parts.append((side.variance / more, side.degrees * more))
+            within.append((side.variance / more, side.degrees * more))
             added += max(count - side.sessions, 0)
-        between = sum(1 / max(count, side.sessions) for side in (now, then))
-        parts.append((spread.variance * between, spread.degrees + added))
-        if settled(_estimate(now.mean - then.mean, parts, confidence)):
+        factor = sum(1 / max(count, side.sessions) for side in (now, then))
+        half = _half(within, (spread.variance * factor, spread.degrees + added), confidence)
+        if settled(_estimate(now.mean - then.mean, half)):
             return count
     return None
 
@@ -221,14 +220,25 @@ def _groups(logs: NDArray[np.float64], sessions: Sequence[int]) -> list[NDArray[
     return [logs[labels == session] for session in dict.fromkeys(sessions)]
 
 
-def _estimate(centre: float, parts: Sequence[tuple[float, float]], confidence: float) -> Estimate:
-    """`parts`: variances with their degrees of freedom."""
+def _estimate(centre: float, half: float) -> Estimate:
+    return Estimate(_ratio(centre), _ratio(centre - half), _ratio(centre + half))
+
+
+def _half(within: Sequence[tuple[float, float]], between: tuple[float, float], confidence: float) -> float:
+    """Half the width of the interval of logarithms; all parts are variances with their degrees of freedom.
+
+    Never narrower than from `within` alone: a part with more degrees of freedom than those of two rounds would seem to
+    make the whole more certain.
+    """
+    return max(_students(within, confidence), _students([*within, between], confidence))
+
+
+def _students(parts: Sequence[tuple[float, float]], confidence: float) -> float:
     variance = sum(part for part, _ in parts)
     if variance == 0.0:
-        return Estimate(_ratio(centre), _ratio(centre), _ratio(centre))
+        return 0.0
     degrees = variance**2 / sum(part**2 / freedom for part, freedom in parts)
-    half = float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
-    return Estimate(_ratio(centre), _ratio(centre - half), _ratio(centre + half))
+    return float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
 
 
 def _ratio(logarithm: float) -> float:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
+from sweeps.journal.journal import Journal
 from sweeps.protocol.presets import PRESETS, resolve
 from sweeps.ranking.comparable import Origin, Result
 from sweeps.ranking.export import BlockProtocol, Expected, GateLimits, Shipped, read_shipped
@@ -20,6 +21,7 @@ from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import gallery
+from tests.sweeps.conftest import Records
 from tests.transports import stand_in
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
@@ -135,6 +137,17 @@ def test_another_runner_than_the_manifest_s_is_another_instrument(again, shipped
     found, blocks = again(runner="another 7")
     assert (found.finding, found.exit_code) == ("not comparable", 4)
     assert found.why == f"runner: another 7 and {blocks[-1].runner}"
+
+
+def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies(again, tmp_path: Path) -> None:
+    records = Records()
+    sentinel = records.job(9, device_id=local_facts().device_id)
+    with Journal.open(tmp_path / "workspace" / "journal.sqlite") as journal:
+        journal.save_plan(records.plan(replace(sentinel, key="k", sentinel=sentinel.key), facts=(local_facts(),)))
+        for day in range(5):
+            journal.add_block(records.block(sentinel, day, session=1_790_000_000 + 86_400 * day))
+    found, _ = again()
+    assert found.session_spread_percent == pytest.approx(2.5 * (3 / (3 + 4)) ** 0.5)
 
 
 @pytest.mark.parametrize(

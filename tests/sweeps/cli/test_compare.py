@@ -17,16 +17,17 @@ from tests.fresh_mlflow import fresh_mlflow
 @pytest.fixture(scope="module")
 def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Sweeps `before`, `after` (one variant slower, one the same), `wide` (rounds that differ) and `elsewhere` (another
-    preset), each on three days; `today` is `after`, on one day."""
+    preset), each on three days; `today` is `after`, on one day. The sentinel had the same speed on all 13 days."""
     made = Workspace.open(tmp_path_factory.mktemp("workspace"))
     fresh_mlflow(made.root)
     sweeps = {"before": (10.0, 20.0), "after": (12.0, 20.0), "wide": (10.0, 20.0), "elsewhere": (10.0, 20.0)}
     sweeps["today"] = sweeps["after"]
     start = 1_790_000_000
+    sentinel = records.job(9)
     with pytest.MonkeyPatch.context() as patch, Journal.open(made.journal) as journal:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         for number, (name, times) in enumerate(sweeps.items()):
-            jobs = [records.job(n, key=f"{name} {n}") for n in (0, 1)]
+            jobs = [records.job(n, key=f"{name} {n}", sentinel=sentinel.key) for n in (0, 1)]
             plan = records.plan(*jobs, name=name)
             if name == "elsewhere":
                 protocol = plan.sweep.protocol.model_copy(update={"min_seconds": 0.9})
@@ -36,8 +37,8 @@ def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
             for job, ms in zip(jobs, times, strict=True):
                 for round_ in range(2 if name == "today" else 6):
                     day = start + 86_400 * (3 * number + round_ // 2)
-                    block = records.block(job, round_, ms * (1 + spread * (round_ % 2)), session=day)
-                    journal.add_block(block)
+                    journal.add_block(records.block(job, round_, ms * (1 + spread * (round_ % 2)), session=day))
+                    journal.add_block(records.block(sentinel, 100 * number + round_, session=day))
                 journal.add_accuracy(records.accuracy(job))
             Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, name)
     return made
@@ -58,6 +59,11 @@ def test_something_slower_ends_with_three_and_the_other_way_round_with_zero(run)
     assert (slower.exit_code, faster.exit_code) == (3, 0)
     assert slower.stdout.splitlines()[-1] == "1 slower, 1 the same"
     assert faster.stdout.splitlines()[-1] == "1 faster, 1 the same"
+
+
+def test_the_sentinel_of_the_workspace_is_evidence_of_how_much_its_device_varies(run) -> None:
+    (first, *_) = json.loads(run("before", "after", "--json").stdout)["results"]
+    assert first["session_spread_percent"] == pytest.approx(2.5 * (3 / (3 + 12)) ** 0.5)
 
 
 def test_something_slower_in_one_session_ends_with_five_and_the_next_step(run) -> None:

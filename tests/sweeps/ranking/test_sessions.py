@@ -159,6 +159,13 @@ def test_single_blocks_of_many_sessions_have_an_interval_that_is_wider_and_not_n
     assert least.high / least.low < found.high / found.low
 
 
+def test_sessions_never_make_an_interval_narrower() -> None:
+    # Two rounds of each: Welch's two degrees of freedom, against a hundred of the spread between sessions.
+    a, b = result(*session(1, 10.0, 10.5)), result(*session(2, 10.0, 10.5))
+    within, over = (ratio(b, a, spread, 0.999) for spread in (None, Spread(0.025**2, 100.0)))
+    assert over.low <= within.low < within.high <= over.high
+
+
 def test_fewer_than_two_blocks_have_no_interval() -> None:
     assert ratio(result(*session(1, 10.0)), result(*session(2, 10.0, 10.0)), PRIOR) is None
 
