@@ -36,7 +36,7 @@ from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
-from workers.artifacts import ArtifactStore
+from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.events import AttemptFailed, Building, Preparing, Waiting
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
 from workers.measure.batch_request import BatchRequest
@@ -98,6 +98,8 @@ class _SentinelRun:
             raise DeviceError("not_possible", f"{device} cannot run the model that noise is measured with: {reasons}")
         self.store = ArtifactStore(workspace.artifacts)
         self._limits = WaitLimits(self.protocol)
+        self._failed: dict[str, Failed] = {}
+        """Builds by their keys."""
 
     @property
     def facts(self) -> DeviceFacts:
@@ -106,22 +108,31 @@ class _SentinelRun:
     def build(
         self, executor: Executor, prepare: Callable[[ModelSpec], PreparedModel], stop: Callable[[], bool]
     ) -> Iterator[Preparing | Building | AttemptFailed]:
-        """Build what is missing. Raises what `prepare` raises."""
+        """Build what is missing; what failed for the machine's state at that moment, again. Raises what `prepare`
+        raises."""
         missing = {job.build_key: job for job in self.plan.jobs if self.store.find(job.build_key) is None}
         if not missing or stop():
             return
         yield Preparing(sentinel.MODEL.name)
         inputs = prepare(sentinel.MODEL).build_inputs
-        requests = [BuildRequest(key, job.variant, inputs) for key, job in missing.items()]
-        done = 0
-        for request, outcome in executor.build(requests, stop):
-            name = missing[request.build_key].name
-            done += outcome is not None
-            if isinstance(outcome, Failed):
-                yield AttemptFailed(name, outcome, final=True)
-            elif outcome is not None:
-                self.store.unpack(outcome)
-            yield Building(done, len(requests), () if outcome is not None else (name,))
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            requests = [BuildRequest(key, job.variant, inputs) for key, job in missing.items()]
+            again: dict[str, Job] = {}
+            done = 0
+            for request, outcome in executor.build(requests, stop):
+                job = missing[request.build_key]
+                done += outcome is not None
+                if isinstance(outcome, Failed):
+                    final = outcome.kind not in TRANSIENT_KINDS or attempt == MAX_ATTEMPTS
+                    again |= {} if final else {request.build_key: job}
+                    self._failed[request.build_key] = outcome
+                    yield AttemptFailed(job.name, outcome, final=final)
+                elif outcome is not None:
+                    self.store.unpack(outcome)
+                yield Building(done, len(requests), () if outcome is not None else (job.name,))
+            missing = again
+            if not missing:
+                return
 
     def ready(self, lane: DeviceLane, job: Job, stop: Callable[[], bool]) -> Steps[Readiness | Failed | None]:
         """Wait for the device as the protocol says; `None` if it was stopped before."""
@@ -166,7 +177,8 @@ class NoiseRun(_SentinelRun):
         """
         (job,) = self.plan.jobs
         if self.store.find(job.build_key) is None and not stop():
-            raise DeviceError("not_built", f"{job.name} could not be built, so nothing can be measured with it")
+            why = self._failed[job.build_key].message if job.build_key in self._failed else "its file is gone"
+            raise DeviceError("not_built", f"{job.name} cannot be measured, it could not be built: {why}")
         session, round_ = next_place(self.blocks(), now())
         spent_s, failures = 0.0, 0
         while spent_s < seconds and not stop():

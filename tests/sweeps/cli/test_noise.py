@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
+from sweeps.records import Failed
 from sweeps.workspace import Workspace
 from tests import shared
 from tests.transports import stand_in
@@ -19,6 +20,8 @@ from workers.devices.fake.device import FakeDevice
 from workers.devices.fake.phones import PHONES
 from workers.devices.interface import Completed
 from workers.devices.linux.competing import is_runner
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import BuildRequest, Builds, Stop
 from workers.measure.bench import Bench
 from workers.noise import NoiseRun
 
@@ -285,6 +288,45 @@ def test_a_run_after_half_an_hour_is_another_session(workspace: Workspace) -> No
     assert {block.session for block in blocks} == {10**9, 10**9 + 7200}
     first = [block.round for block in blocks if block.session == 10**9]
     assert first == list(range(len(first)))
+
+
+class KilledOnce(InlineExecutor):
+    """Its first build is killed, as by a machine without memory."""
+
+    killed = 0
+
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
+        if type(self).killed:
+            yield from super().build(requests, stop)
+            return
+        type(self).killed = 1
+        for request in requests:
+            yield request, None
+            yield request, Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
+
+
+class NeverBuilds(InlineExecutor):
+    def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
+        for request in requests:
+            yield request, Failed(stage="build", kind="low_sqnr", message="its answers are noise")
+
+
+def test_a_build_that_was_killed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.cli.noise.InlineExecutor", KilledOnce)
+    monkeypatch.setattr(KilledOnce, "killed", 0)
+    done = run("noise", "fake:cool", "--minutes", "0.2", "--workspace", str(tmp_path), "--json")
+    assert found(done)["blocks"] >= 5
+    assert KilledOnce.killed
+    assert "the process that built it was killed; trying again" in " ".join(done.stderr.split())
+
+
+def test_a_model_that_cannot_be_built_is_an_error_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.cli.noise.InlineExecutor", NeverBuilds)
+    done = run("noise", "fake:cool", "--minutes", "0.2", "--workspace", str(tmp_path))
+    assert done.exit_code == 1
+    assert "it could not be built: its answers are noise" in done.stderr
 
 
 class Shared(Phone):
