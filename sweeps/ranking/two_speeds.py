@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
+from scipy.special import chdtri, expit
 
 from sweeps.stats import CONFIDENCE, student_t_quantile
 
@@ -142,29 +142,22 @@ def _shares(visits: Sequence[Sequence[int]], slow: Sequence[NDArray[np.bool_]]) 
     """For each variant the logarithm of the odds that all its blocks were slow, if they were equally fast; and the
     interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell."""
     places = {visit: place for place, visit in enumerate(sorted({visit for those in visits for visit in those}))}
-    seen = [np.array([places[visit] for visit in those]) for those in visits]
-    blocks = np.bincount(np.concatenate(seen), minlength=len(places)).astype(np.float64)
-    known = [bool(which.any()) for which in slow]
-    slow_known = np.zeros(len(places))
-    blocks_known = np.zeros(len(places))
-    for where, which, is_known in zip(seen, slow, known, strict=True):
-        np.add.at(slow_known, where, which)
-        np.add.at(blocks_known, where, float(is_known))
-    share = float(slow_known.sum() / blocks_known.sum())
-    by_visit = (slow_known + _LIKE_THE_OTHERS * share) / (blocks_known + _LIKE_THE_OTHERS)
-    odds = [0.0] * len(seen)
-    for _ in range(_TIMES):  # expectation and maximization: nothing else is unknown
-        logit = np.log(by_visit / (1 - by_visit))
-        odds = [float(logit[where].sum()) for where in seen]
-        slow_now = slow_known.copy()
-        for where, is_known, chance in zip(seen, known, odds, strict=True):
-            if not is_known:
-                np.add.at(slow_now, where, 1 / (1 + math.exp(-max(-500.0, min(500.0, chance)))))
-        share = float(slow_now.sum() / blocks.sum())
-        by_visit = (slow_now + _LIKE_THE_OTHERS * share) / (blocks + _LIKE_THE_OTHERS)
+    seen = np.array([places[visit] for those in visits for visit in those])
+    variant = np.repeat(np.arange(len(visits)), [len(those) for those in visits])
+    known = np.array([bool(which.any()) for which in slow])[variant]
+    blocks = np.bincount(seen).astype(np.float64)
+    blocks_now = np.bincount(seen, known, len(places)).astype(np.float64)
+    slow_now = slow_known = np.bincount(seen, np.concatenate(slow), len(places)).astype(np.float64)
+    for _ in range(_TIMES):  # expectation and maximization
+        share = float(slow_now.sum() / blocks_now.sum())
+        by_visit = (slow_now + _LIKE_THE_OTHERS * share) / (blocks_now + _LIKE_THE_OTHERS)
+        odds = np.bincount(variant, np.log(by_visit / (1 - by_visit))[seen])
+        slow_now = slow_known + np.bincount(seen, np.where(known, 0.0, expit(odds)[variant]), len(places))
+        blocks_now = blocks
+    share = float(slow_now.sum() / blocks.sum())
     if len(places) < 2:
-        return odds, 0.0, 1.0
+        return odds.tolist(), 0.0, 1.0
     between = float(((slow_now - blocks * share) ** 2).sum()) * len(places) / (len(places) - 1)
     error = math.sqrt(max(between / blocks.sum() ** 2, share * (1 - share) / blocks.sum()))
     half = student_t_quantile(len(places) - 1, 0.5 + _SHARE_CONFIDENCE / 2) * error
-    return odds, max(0.0, share - half), min(1.0, share + half)
+    return odds.tolist(), max(0.0, share - half), min(1.0, share + half)
