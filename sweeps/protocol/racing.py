@@ -11,8 +11,7 @@ After every round, `sweeps.protocol.posterior` gives the distribution of each ca
   slower sum up to `ELIMINATED` at most. Nobody leaves after the first round, however slow: a single block, and all that
   is near it in time, may have met a burst of other work.
 
-The leader is the candidate with the smallest mean among those of the highest precedence.
-
+The leader has the smallest mean among the candidates of the highest precedence.
 **Error.** These are Bayesian stopping rules: the probabilities hold under the model and its priors, and testing after
 every round needs no correction. How often they are wrong with other noise (heavy tails, bursts, two-state clocks,
 correlated samples) was simulated: `infra/protocol.md` shows it, `tests/benchmarks/bench_racing.py` repeats it. The
@@ -60,9 +59,9 @@ class Elimination:
     """Latency of `key` divided by that of `by`, by the additive model; it may rest on others that met both. `None` if
     latency did not decide and they never met."""
     ratio_low: float | None
-    """The lower bound of the ratio at the race's error; `None` if latency did not decide."""
+    """The lower bound of the ratio; `None` if latency did not decide."""
     error: float
-    """Error probability of the whole race."""
+    """The probability that `ratio_low` is wrong is at most this."""
     reason: Literal["slower", "constraint"]
     """`constraint`: `key` fails a constraint, and `by` does not."""
     in_batches: bool = False
@@ -159,7 +158,7 @@ class Race:
             return ()
         resting = np.flatnonzero(self._in & ~self._active)
         gone = resting[self._behind(resting, leader) > math.log(self._near)]
-        leaving = tuple(self._leaves(int(place), leader, "slower") for place in gone)
+        leaving = tuple(self._leaves(int(place), leader, "slower", RESTING) for place in gone)
         self._eliminations += leaving
         return leaving
 
@@ -281,12 +280,14 @@ class Race:
         order = np.argsort(chances, kind="stable")
         self._active[places[order][np.cumsum(chances[order]) <= RESTING]] = False
 
-    def _leaves(self, place: int, by: int, reason: Literal["slower", "constraint"]) -> Elimination:
+    def _leaves(
+        self, place: int, by: int, reason: Literal["slower", "constraint"], error: float = ELIMINATED
+    ) -> Elimination:
         assert self._posterior is not None
         self._in[place] = False
         common = int(np.isfinite(self._logs[:, place] - self._logs[:, by]).sum())
         effects = self._posterior.effects
-        low = self._posterior.log_ratio_low(place, by, ELIMINATED)
+        low = self._posterior.log_ratio_low(place, by, error)
         return Elimination(
             key=self._keys[place],
             by=self._keys[by],
@@ -294,6 +295,6 @@ class Race:
             common=common,
             ratio=float(np.exp(effects[place] - effects[by])) if common or reason == "slower" else None,
             ratio_low=float(np.exp(low)) if reason == "slower" else None,
-            error=self._error,
+            error=error,
             reason=reason,
         )

@@ -73,7 +73,8 @@ class Contest:
     @property
     def batches(self) -> tuple[tuple[str, ...], ...]:
         """The job keys of each batch that is measured next, before any block of `active`."""
-        return () if self._screened is None else self._screened.batches
+        # Nobody is left once the device's time is used up.
+        return () if self._screened is None or not self._left else self._screened.batches
 
     @property
     def race(self) -> "ScreenedRace | FrontRace | None":
@@ -215,7 +216,7 @@ class Contest:
         else:
             message = (
                 f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
-                f"{one.ratio_low:.3f} times (error probability of the whole race: at most {one.error:.0%})"
+                f"{one.ratio_low:.3f} times (wrong with a probability of at most {100 * one.error:g} %)"
             )
         return Settled(
             job_key=one.key,

@@ -3,7 +3,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from sweeps.protocol.racing import Elimination, Race
+from sweeps.protocol.racing import ELIMINATED, Elimination, Race
 
 KEYS = tuple("abcdefgh")
 
@@ -50,7 +50,7 @@ def test_the_clearly_slower_leave_after_two_rounds_with_their_evidence():
     assert race.contending == ("a",)
     assert race.why == "one variant is left"
     last = {elimination.key: elimination for elimination in gone}["b"]
-    assert (last.by, last.rounds, last.common, last.reason, last.error) == ("a", 2, 2, "slower", 0.02)
+    assert (last.by, last.rounds, last.common, last.reason, last.error) == ("a", 2, 2, "slower", ELIMINATED)
     assert last.ratio == pytest.approx(1.5, rel=0.05)
     assert last.ratio_low is not None
     assert 1.0 < last.ratio_low < last.ratio

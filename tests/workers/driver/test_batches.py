@@ -13,7 +13,7 @@ from sweeps.protocol.presets import PRESETS
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
-from sweeps.spec.protocol import ProtocolSpec
+from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from tests.gallery import RememberingHost
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
@@ -193,3 +193,20 @@ def test_batches_that_fail_again_and_again_are_given_up(race: BuiltSweep, journa
     assert len(asked) == 3
     assert [len(event.names) for event in events if isinstance(event, MeasuredAlone)] == [4]
     assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
+
+
+def test_time_that_is_used_up_ends_the_batches_too(tmp_path: Path) -> None:
+    short = BuiltSweep(
+        tmp_path,
+        GRID,
+        devices=("fake:steady",),
+        objective=ANY,
+        budget=MinutesBudget(device_minutes=0.001),
+        protocol=ProtocolSpec(),
+    )
+    with Journal.open(short.workspace.journal) as journal:
+        short.run(journal)
+        keys = [job.key for job in short.plan.jobs]
+        assert len(journal.batches(keys)) == 1
+        assert {journal.settled(key).reason for key in keys} == {"out_of_time"}
+        assert not any(journal.confirmation_count(key) for key in keys)
