@@ -109,8 +109,16 @@ def test_the_figures_in_the_sentences_are_the_code_s(write_docs: dict[str, Any])
     assert f"medians of its last 3 rounds agree within {100 * STABLE_WITHIN:g} %" in text
     assert f"If it moved by more than {100 * MOVED:g} %" in text
     figures = dict(row[:2] for row in rows_of(write_docs["figures"]()))
-    error = int(figures["A race: error of all pairs and tests together"].removesuffix(" %"))
-    assert f"a probability of at least {100 - error} % per race" in text
+    sure = figures["A race ends: probability that its leader is within 2 % of the best"]
+    assert f"within 2 % of the best candidate with a probability of {sure}" in text
+    resting = figures["A race rests: summed probability of being faster than the leader by more than 2 %"]
+    assert f"as long as their probabilities sum up to {resting} at most" in text
+    eliminated = figures["A race eliminates: summed probability of not being slower than the leader"]
+    assert f"of not being slower sum up to {eliminated} at most" in text
+    assert f"slower beyond doubt and by {figures['Screen: in the finals is everything within']} or more" in text
+    assert f"or after {figures['Screen: most batches']} batches" in text
+    confirming = figures["Blocks that confirm a race's winner"]
+    assert f"The winner gets {confirming} new blocks" in text
     assert f"p90 from {figures['Samples needed for p90']} samples" in text
     assert f"p99 from {figures['Samples needed for p99']} on" in text
     assert f"unless one is more than {UNREPEATED_SPREAD:g} times the other" in text

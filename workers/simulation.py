@@ -134,13 +134,13 @@ def simulate(
     rest: Rest = "gate",
     plain: bool = False,
     artifact_bytes: int = 10_000_000,
-    groups: Mapping[str, str] = MappingProxyType({}),
+    groups: Mapping[str, str] | None = None,
     shared_slower: Mapping[str, float] = MappingProxyType({}),
 ) -> SimulatedSweep:
     """Run one sweep of variants with the latencies `true_ms` (at the ambient temperature, without noise).
 
-    `groups`: the group of each variant that a race may measure in batches; `shared_slower`: factors on its latency in
-    batches only, by variant.
+    `groups`: the group of each variant that a race may measure in batches, by default one for all; `shared_slower`:
+    factors on its latency in batches only, by variant.
 
     `protocol.budget` says whether variants leave by racing or when they are stable; `seed` decides both the phone's
     noise and the order of the rounds; `rest` and `plain` as in `Method`. Raises `ValueError` for no variants.
@@ -152,6 +152,7 @@ def simulate(
         bench.device.push(artifact_bytes)
     pushed_s = bench.device.now_s
     # Accuracy is not simulated: all have the same precedence.
+    groups = dict.fromkeys(true_ms, "") if groups is None else groups
     contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0), groups=groups)
     round = 0
     ended: list[Settled] = []

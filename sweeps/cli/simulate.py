@@ -31,8 +31,6 @@ PHONES = ("steady", "noisy", "spiky", "hot", "holdout_daemons")
 """Quiet, noisy, with spikes, too hot for a long run, and one that no method was tuned on."""
 
 VARIANTS = 24
-ONE_GROUP = "all"
-"""In a simulated race, one process holds all variants of a batch."""
 _MOST_VARIANTS = 1_000
 
 SimulationProgress = Callable[[int, int, str], None]
@@ -156,15 +154,7 @@ def simulation(
                 progress((number * len(methods) + place) * seeds + seed, total, f"{method.name} on {phone.name}")
                 true_ms = latencies_ms(variants, base_ms, sigma, seed)
                 sweeps.append(
-                    simulated(
-                        phone,
-                        true_ms,
-                        method.protocol,
-                        seed=seed,
-                        rest=method.rest,
-                        plain=method.plain,
-                        groups=dict.fromkeys(true_ms, ONE_GROUP),
-                    )
+                    simulated(phone, true_ms, method.protocol, seed=seed, rest=method.rest, plain=method.plain)
                 )
             figures.append(_figures(method, sweeps))
         rows.append(PhoneFigures(phone=phone.name, about=_about_phone(phone), methods=tuple(figures)))
@@ -263,7 +253,7 @@ def _about_method(method: Method) -> str:
     if method.plain:
         words.append("their mean; the thermal status is ignored")
     elif protocol.budget == "race":
-        words.append("variants leave as soon as they cannot win")
+        words.append("batches first; variants leave as soon as they cannot win")
     elif protocol.last_round > protocol.rounds:
         words.append("variants leave when they are stable")
     if protocol.device_minutes is not None:

@@ -127,8 +127,10 @@ def _entry(
     def severity(row: ResultRow) -> tuple[int, bool]:
         return VERDICTS.index(judgements[row.job_key].verdict), bool(eliminated[row.job_key])
 
-    def badness(row: ResultRow) -> tuple[tuple[int, bool], float]:
-        return severity(row), _signed(row, metric, smaller)
+    def badness(row: ResultRow) -> tuple[tuple[int, bool], float, float]:
+        # What left in batches has a ratio, and no figure.
+        ratio = None if row.settled is None else row.settled.ratio
+        return severity(row), _signed(row, metric, smaller), ratio or 0.0
 
     apart = [row for row in group if not row.timed and not eliminated[row.job_key]] if needs_time(objective) else []
     rows = sorted((row for row in group if row not in apart), key=badness)

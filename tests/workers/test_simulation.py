@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sweeps.protocol.presets import PRESETS
+from sweeps.protocol.screen import MOST_BATCHES
 from workers.devices.fake.phones import PHONES
 from workers.simulation import simulate
 
@@ -95,7 +96,7 @@ def test_a_race_none_of_whose_blocks_counts_ends_after_its_first_rounds_as_a_dri
     oven = replace(PHONES["cool"], ambient_c=45.0)
     sweep = simulate(oven, _latencies_ms(3), RACE, seed=0)
     assert sweep.named is None
-    assert sweep.marked_blocks == sweep.blocks == 3 * RACE.rounds
+    assert sweep.marked_blocks == sweep.blocks == 3 * (MOST_BATCHES + RACE.rounds)
     assert sweep.eliminations == ()
 
 

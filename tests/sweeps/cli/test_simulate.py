@@ -63,11 +63,7 @@ def test_a_race_costs_less_than_full_and_both_cost_less_than_sleeping() -> None:
 
 def test_the_figures_are_those_of_the_sweeps() -> None:
     seeds = range(3)
-    sweeps = []
-    for seed in seeds:
-        true_ms = latencies_ms(5, 8.0, 0.1, seed)
-        groups = dict.fromkeys(true_ms, "one process holds all")
-        sweeps.append(simulate(PHONES["spiky"], true_ms, PRESETS["race"], seed=seed, groups=groups))
+    sweeps = [simulate(PHONES["spiky"], latencies_ms(5, 8.0, 0.1, seed), PRESETS["race"], seed=seed) for seed in seeds]
     asked = ("--phone", "spiky", "--seeds", "3", "--variants", "5", "--base-ms", "8", "--sigma", "0.1")
     race = methods(found(*asked), "spiky")["race"]
     covered = [job.covered for sweep in sweeps for job in sweep.jobs.values() if job.covered is not None]

@@ -735,3 +735,28 @@ def test_jobs_of_one_build_share_its_accuracy_pass():
     shared = {"build_key": "one", "accuracy_seconds": 4.0}
     rows = [measured("a", push_seconds=0.5, **shared), measured("b", **shared), measured("c", accuracy_seconds=1.0)]
     assert (entry(rows).push_seconds, entry(rows).accuracy_seconds) == (0.5, 5.0)
+
+
+def test_a_variant_that_left_in_batches_is_ranked_as_eliminated_and_has_no_time():
+    gone = left("net · a", ratio_low=1.4567)
+    gone["settled"] = replace(gone["settled"], rounds=0, batches=2)
+    bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
+    for objective in (FREE, bounded):
+        found = entry([measured("a"), measured("b", blocks=(), **gone)], objective)
+        assert [(one.name, one.timed) for one in found.ranking] == [("a", True), ("b", False)]
+        assert found.checked == (), "it was not checked on a host"
+        b = found.ranking[1]
+        assert b.eliminated == "left after 2 batches: at least 1.45 times as slow as a"
+        assert b.ratio_to_winner is None
+    assert "it left a race in batches, which give ratios only" in b.why
+
+
+def test_the_winner_s_figure_and_interval_are_those_of_the_blocks_that_confirm_it():
+    confirmed = {"confirmed_medians_ms": ((7, 10.4), (8, 10.5), (9, 10.6))}
+    rows = [measured("a", (10.0, 10.1, 9.9), **confirmed)]
+    rows += [measured(name, (12.0, 12.1, 11.9)) for name in ("b", "c", "d")]
+    winner = entry(rows).winner
+    assert winner.name == "a"
+    assert winner.figures["latency_ci_high_ms"] > 10.5
+    plain = entry([measured("a", (10.0, 10.1, 9.9)), *rows[1:]]).winner
+    assert plain.figures["latency_ci_high_ms"] < 10.5
