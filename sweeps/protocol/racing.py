@@ -30,17 +30,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.protocol.posterior import Posterior, posterior
+from sweeps.protocol.evidence import FEWEST_ROUNDS, Evidence
+from sweeps.protocol.posterior import Posterior
 from sweeps.stats import NEGLIGIBLE
 
 ERROR = 0.02
 """The probability that a decided race's leader is more than 2 % slower than the best."""
 RESTING = 0.004
 ELIMINATED = 0.0005
-SCREEN_WEIGHT = 0.5
-
-FEWEST_ROUNDS = 2
-"""One round does not show how much processes differ."""
 _NEGLIGIBLE_LOG = math.log1p(NEGLIGIBLE)
 
 
@@ -69,10 +66,7 @@ class Elimination:
 
 
 class Race:
-    """The state of one race. It depends only on its arguments and the rounds given to `add_round`, in their order.
-
-    After an interruption, the recorded rounds restore the state.
-    """
+    """The state of one race: it depends only on its arguments and the rounds, so recorded rounds restore it."""
 
     def __init__(
         self,
@@ -99,8 +93,7 @@ class Race:
         self._error = error
         self._fewest = fewest
         self._near = near
-        self._logs = np.array([self._row(one) for one in screened]).reshape(-1, len(self._keys))
-        self._screened = len(screened)
+        self._evidence = Evidence(self._keys, screened)
         self._in = np.ones(len(self._keys), dtype=np.bool_)
         self._active = self._in.copy()
         self._posterior: Posterior | None = None
@@ -111,17 +104,17 @@ class Race:
     @property
     def contending(self) -> tuple[str, ...]:
         """All that were not eliminated."""
-        return self._named(self._in)
+        return _named(self._keys, self._in)
 
     @property
     def active(self) -> tuple[str, ...]:
         """Those of `contending` whose next block may change the result."""
-        return self._named(self._in & self._active)
+        return _named(self._keys, self._in & self._active)
 
     @property
     def rounds(self) -> int:
         """Without the batches."""
-        return len(self._logs) - self._screened
+        return self._evidence.rounds
 
     @property
     def eliminations(self) -> tuple[Elimination, ...]:
@@ -136,7 +129,7 @@ class Race:
         """
         if unknown := medians_ms.keys() - set(self.contending):
             raise ValueError(f"not in the race: {', '.join(sorted(unknown))}")
-        self._logs = np.vstack([self._logs, self._row(medians_ms)])
+        self._evidence.add(medians_ms)
         self._update()
         leader = self._leader()
         leaving = () if leader is None else (*self._failing(leader), *self._slower(leader))
@@ -167,7 +160,7 @@ class Race:
         """The latency of those still in the race, up to a common factor; without those never measured."""
         if self._posterior is None:
             return {}
-        kept = np.flatnonzero(self._in & self._measured())
+        kept = np.flatnonzero(self._in & self._evidence.measured())
         return {self._keys[place]: float(np.exp(self._posterior.effects[place])) for place in kept}
 
     @property
@@ -187,39 +180,17 @@ class Race:
         if left.size < 2:
             return "one variant is left" if left.size else "no variant is left"
         leader = self._leader()
-        if self._posterior is None or leader is None or self._blocks()[leader] < self._fewest:
+        if self._posterior is None or leader is None or self._evidence.blocks()[leader] < self._fewest:
             return ""
         rivals = self._rivals(leader)
-        if not self._measured()[rivals].all():
+        if not self._evidence.measured()[rivals].all():
             return ""
         if self._posterior.none_faster(rivals, leader, _NEGLIGIBLE_LOG) < 1 - self._error:
             return ""
         return f"no other is faster by more than 2 %, with a probability of {100 * (1 - self._error):g} %"
 
-    def _named(self, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
-        return tuple(key for key, is_chosen in zip(self._keys, chosen, strict=True) if is_chosen)
-
-    def _row(self, medians_ms: Mapping[str, float]) -> NDArray[np.float64]:
-        if not all(0 < value < math.inf for value in medians_ms.values()):
-            raise ValueError(f"block medians must be positive numbers: {dict(medians_ms)}")
-        return np.log([medians_ms.get(key, math.nan) for key in self._keys])
-
-    def _blocks(self) -> NDArray[np.intp]:
-        """Of each candidate, without batches."""
-        found: NDArray[np.intp] = np.isfinite(self._logs[self._screened :]).sum(axis=0)
-        return found
-
-    def _measured(self) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = np.isfinite(self._logs).any(axis=0)
-        return found
-
-    def _known(self) -> NDArray[np.bool_]:
-        """Measured often enough to be eliminated or to rest: how much its blocks differ is in the posterior."""
-        found: NDArray[np.bool_] = np.isfinite(self._logs).sum(axis=0) >= FEWEST_ROUNDS
-        return found
-
     def _leader(self) -> int | None:
-        places = np.flatnonzero(self._in & self._measured())
+        places = np.flatnonzero(self._in & self._evidence.measured())
         if self._posterior is None or not places.size:
             return None
         places = places[self._precedence[places] == self._precedence[places].max()]
@@ -233,28 +204,24 @@ class Race:
 
     def _update(self) -> None:
         """Take the last round into account."""
-        if self._measured().any():
-            weights = np.where(np.arange(len(self._logs)) < self._screened, SCREEN_WEIGHT, 1.0)
-            self._posterior = posterior(self._logs, weights, self._in & self._active)
+        self._posterior = self._evidence.posterior(self._in & self._active)
         self._rest()
 
     def _failing(self, leader: int) -> list[Elimination]:
         if self._precedence[leader] <= 0 or self.rounds < FEWEST_ROUNDS:
             return []
-        failing = np.flatnonzero(self._in & self._measured() & (self._precedence <= 0))
+        failing = np.flatnonzero(self._in & self._evidence.measured() & (self._precedence <= 0))
         return [self._leaves(int(place), leader, "constraint") for place in failing]
 
     def _slower(self, leader: int) -> list[Elimination]:
         assert self._posterior is not None
-        others = self._in & self._measured()
+        others = self._in & self._evidence.measured()
         others[leader] = False
         places = np.flatnonzero(others)
-        if not self._known()[leader]:
+        if not self._evidence.known()[leader]:
             return []
-        places = places[self._known()[places] & (self._behind(places, leader) > math.log(self._near))]
-        doubts = self._posterior.not_slower(places, leader)
-        order = np.argsort(doubts, kind="stable")
-        gone = places[order][np.cumsum(doubts[order]) <= ELIMINATED]
+        places = places[self._evidence.known()[places] & (self._behind(places, leader) > math.log(self._near))]
+        gone = _least(places, self._posterior.not_slower(places, leader), ELIMINATED)
         return [self._leaves(int(place), leader, "slower") for place in gone]
 
     def _behind(self, places: NDArray[np.intp], leader: int) -> NDArray[np.float64]:
@@ -270,22 +237,20 @@ class Race:
         if self._posterior is None or leader is None:
             return
         # Who was near in batches has to show it in a process of its own.
-        may_rest = self._in & (self._blocks() >= (1 if self._screened else self._fewest))
+        may_rest = self._in & (self._evidence.blocks() >= (1 if self._evidence.screened else self._fewest))
         may_rest[leader] = False
         threats = np.zeros_like(may_rest)
         threats[self._rivals(leader)] = True
         self._active[may_rest & ~threats] = False
         places = np.flatnonzero(may_rest & threats)
-        chances = self._posterior.faster(places, leader, _NEGLIGIBLE_LOG)
-        order = np.argsort(chances, kind="stable")
-        self._active[places[order][np.cumsum(chances[order]) <= RESTING]] = False
+        self._active[_least(places, self._posterior.faster(places, leader, _NEGLIGIBLE_LOG), RESTING)] = False
 
     def _leaves(
         self, place: int, by: int, reason: Literal["slower", "constraint"], error: float = ELIMINATED
     ) -> Elimination:
         assert self._posterior is not None
         self._in[place] = False
-        common = int(np.isfinite(self._logs[:, place] - self._logs[:, by]).sum())
+        common = self._evidence.common(place, by)
         effects = self._posterior.effects
         low = self._posterior.log_ratio_low(place, by, error)
         return Elimination(
@@ -298,3 +263,14 @@ class Race:
             error=error,
             reason=reason,
         )
+
+
+def _named(keys: Sequence[str], chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(key for key, is_chosen in zip(keys, chosen, strict=True) if is_chosen)
+
+
+def _least(places: NDArray[np.intp], chances: NDArray[np.float64], most: float) -> NDArray[np.intp]:
+    """As many of `places` as have `chances` that sum up to `most` at most, the smallest first."""
+    order = np.argsort(chances, kind="stable")
+    found: NDArray[np.intp] = places[order][np.cumsum(chances[order]) <= most]
+    return found

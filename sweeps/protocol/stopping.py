@@ -109,7 +109,7 @@ class Contest:
         """Add the block medians of one batch; `None`: the block does not count. Returns the jobs that end now."""
         assert self._screened is not None
         gone = self._screened.add_batch({key: value for key, value in medians_ms.items() if key in self._left})
-        return self._ended([*map(self._eliminated, gone), *self._ended_by_decision()])
+        return self._ended([*map(self._settled, gone), *self._ended_by_decision()])
 
     def take_batch(self, items: Mapping[str, BatchItem | None]) -> list[Settled]:
         """Add one batch, by job key; `None`: it was in the batch, and was not measured."""
@@ -175,7 +175,7 @@ class Contest:
 
     def _ended_by_race(self, medians: Mapping[str, float]) -> list[Settled]:
         assert self._race is not None
-        settled = [self._eliminated(one) for one in self._race.add_round(medians)]
+        settled = [*map(self._settled, self._race.add_round(medians))]
         settled += self._unusable()
         return settled + self._ended_by_decision()
 
@@ -207,31 +207,8 @@ class Contest:
             self._race.withdraw(key)
         return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
 
-    def _eliminated(self, one: "Elimination") -> Settled:
-        by = self._names[one.by]
-        unit, plural = ("batch", "es") if one.in_batches else ("round", "s")
-        rounds = f"{one.rounds} {unit}{plural * (one.rounds > 1)}"
-        if one.reason == "constraint":
-            message = f"left after {rounds}: it cannot win at any latency, and {by} can"
-        else:
-            message = (
-                f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
-                f"{one.ratio_low:.3f} times (wrong with a probability of at most {100 * one.error:g} %)"
-            )
-        return Settled(
-            job_key=one.key,
-            budget="race",
-            rounds=self._blocks[one.key],
-            reason=one.reason,
-            message=message,
-            by=by,
-            by_key=one.by,
-            ratio=one.ratio,
-            ratio_low=one.ratio_low,
-            error=one.error,
-            question=self._protocol.question,
-            batches=one.rounds if one.in_batches else 0,
-        )
+    def _settled(self, one: "Elimination") -> Settled:
+        return _eliminated(one, self._names, self._blocks[one.key], self._protocol.question)
 
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
         leads = self._race is not None and key == self._race.leader
@@ -247,6 +224,34 @@ class Contest:
             confirmations=self._protocol.confirmations if leads and reason in ("best", "undecided") else 0,
             question=self._protocol.question,
         )
+
+
+def _eliminated(one: "Elimination", names: Mapping[str, str], blocks: int, question: str) -> Settled:
+    """`blocks`: those that it had."""
+    by = names[one.by]
+    unit, plural = ("batch", "es") if one.in_batches else ("round", "s")
+    rounds = f"{one.rounds} {unit}{plural * (one.rounds > 1)}"
+    if one.reason == "constraint":
+        message = f"left after {rounds}: it cannot win at any latency, and {by} can"
+    else:
+        message = (
+            f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
+            f"{one.ratio_low:.3f} times (wrong with a probability of at most {100 * one.error:g} %)"
+        )
+    return Settled(
+        job_key=one.key,
+        budget="race",
+        rounds=blocks,
+        reason=one.reason,
+        message=message,
+        by=by,
+        by_key=one.by,
+        ratio=one.ratio,
+        ratio_low=one.ratio_low,
+        error=one.error,
+        question=question,
+        batches=one.rounds if one.in_batches else 0,
+    )
 
 
 def full_seconds(blocks: Sequence[Block]) -> float:

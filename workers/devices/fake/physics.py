@@ -174,19 +174,11 @@ class SimulatedPhone:
             math.ceil(length["max_seconds"] / base_s),
         )
         taken_s = self._inferences(base_s, 0.0, count, cold)
-        while True:
-            ends_s = taken_s.cumsum()
-            warm = length["warmup_iterations"]
-            if length["warmup_seconds"] > 0:
-                warm = max(warm, int(ends_s.searchsorted(ends_s[0] + length["warmup_seconds"])))
-            if warm < ends_s.size:
-                begins_s = float(ends_s[warm])
-                last = max(warm + length["iterations"], int(ends_s.searchsorted(begins_s + length["min_seconds"])))
-                last = max(min(last, int(ends_s.searchsorted(begins_s + length["max_seconds"]))), warm + 1)
-                if last < ends_s.size:
-                    break
-            taken_s = np.concatenate([taken_s, self._inferences(base_s, float(ends_s[-1]), count)])
-
+        while (timed := _timed(taken_s.cumsum(), length)) is None:
+            taken_s = np.concatenate([taken_s, self._inferences(base_s, float(taken_s.cumsum()[-1]), count)])
+        warm, last = timed
+        ends_s = taken_s.cumsum()
+        begins_s = float(ends_s[warm])
         finishes_s = float(ends_s[last])
         timed_from_c = self._temp_after(begins_s, busy=True)
         timed_middle_c = self._temp_after((begins_s + finishes_s) / 2, busy=True)
@@ -282,3 +274,16 @@ class SimulatedPhone:
         phone = self.phone
         per_hour = phone.battery_busy_percent_per_hour if busy else phone.battery_rest_percent_per_hour
         self._battery_percent = max(0.0, self._battery_percent - per_hour * seconds / 3600)
+
+
+def _timed(ends_s: NDArray[np.float64], length: BlockLength) -> tuple[int, int] | None:
+    """The last inference of the warm-up, and the last one that is timed; `None` if there are too few."""
+    warm = length["warmup_iterations"]
+    if length["warmup_seconds"] > 0:
+        warm = max(warm, int(ends_s.searchsorted(ends_s[0] + length["warmup_seconds"])))
+    if warm >= ends_s.size:
+        return None
+    begins_s = float(ends_s[warm])
+    last = max(warm + length["iterations"], int(ends_s.searchsorted(begins_s + length["min_seconds"])))
+    last = max(min(last, int(ends_s.searchsorted(begins_s + length["max_seconds"]))), warm + 1)
+    return (warm, last) if last < ends_s.size else None

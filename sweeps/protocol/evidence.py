@@ -1,0 +1,69 @@
+"""The block medians of a race, round by round, and what they say of each candidate. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.protocol.posterior import Posterior, posterior
+
+SCREEN_WEIGHT = 0.5
+"""What batches said before counts like one round of doubled variance."""
+
+FEWEST_ROUNDS = 2
+"""One round does not show how much processes differ."""
+
+
+class Evidence:
+    """Arrays are by candidate, in the order of `keys`."""
+
+    def __init__(self, keys: Sequence[str], screened: Sequence[Mapping[str, float]]) -> None:
+        """`screened`: what batches said, one entry per group."""
+        self._keys = tuple(keys)
+        self._logs = np.array([self._row(one) for one in screened]).reshape(-1, len(self._keys))
+        self._screened = len(screened)
+
+    @property
+    def rounds(self) -> int:
+        """Without the batches."""
+        return len(self._logs) - self._screened
+
+    @property
+    def screened(self) -> bool:
+        return self._screened > 0
+
+    def add(self, medians_ms: Mapping[str, float]) -> None:
+        """Add a round. Raises `ValueError` for a median that is not a positive number."""
+        self._logs = np.vstack([self._logs, self._row(medians_ms)])
+
+    def blocks(self) -> NDArray[np.intp]:
+        """Number of blocks, without batches."""
+        found: NDArray[np.intp] = np.isfinite(self._logs[self._screened :]).sum(axis=0)
+        return found
+
+    def measured(self) -> NDArray[np.bool_]:
+        """Whether there is anything, also in batches."""
+        found: NDArray[np.bool_] = np.isfinite(self._logs).any(axis=0)
+        return found
+
+    def known(self) -> NDArray[np.bool_]:
+        """Measured often enough to be eliminated: how much its blocks differ is in the posterior."""
+        found: NDArray[np.bool_] = np.isfinite(self._logs).sum(axis=0) >= FEWEST_ROUNDS
+        return found
+
+    def common(self, place: int, other: int) -> int:
+        """Number of rounds in which both were measured; batches are one round."""
+        return int(np.isfinite(self._logs[:, place] - self._logs[:, other]).sum())
+
+    def posterior(self, near: NDArray[np.bool_]) -> Posterior | None:
+        """`None` before anything was measured. `near`: the candidates that are near the best."""
+        if not self.measured().any():
+            return None
+        weights = np.where(np.arange(len(self._logs)) < self._screened, SCREEN_WEIGHT, 1.0)
+        return posterior(self._logs, weights, near)
+
+    def _row(self, medians_ms: Mapping[str, float]) -> NDArray[np.float64]:
+        if not all(0 < value < math.inf for value in medians_ms.values()):
+            raise ValueError(f"block medians must be positive numbers: {dict(medians_ms)}")
+        return np.log([medians_ms.get(key, math.nan) for key in self._keys])
