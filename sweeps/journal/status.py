@@ -93,7 +93,9 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
                 emulated=job.emulated,
                 rounds=len(blocks),
                 reason=reason,
-                settled=settled.text_after(len(blocks)) if settled is not None and settles(settled, protocol) else "",
+                settled=settled.text_after(sum(not block.confirms for block in blocks))
+                if settled is not None and settles(settled, protocol)
+                else "",
             )
         )
     return SweepStatus(

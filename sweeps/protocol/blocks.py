@@ -104,6 +104,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         blocks = sound
     selecting = [block for block in blocks if not block.confirms]
     confirming = [block for block in blocks if block.confirms]
+    if len(confirming) < 2:
+        confirming = []  # one alone has no interval
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
     medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in confirming or blocks]
     p50 = p50_estimate(medians_ms)

@@ -29,10 +29,6 @@ class Evidence:
         """Without the batches."""
         return len(self._logs) - self._screened
 
-    @property
-    def screened(self) -> bool:
-        return self._screened > 0
-
     def add(self, medians_ms: Mapping[str, float]) -> None:
         """Add a round. Raises `ValueError` for a median that is not a positive number."""
         self._logs = np.vstack([self._logs, self._row(medians_ms)])
@@ -47,9 +43,17 @@ class Evidence:
         found: NDArray[np.bool_] = np.isfinite(self._logs).any(axis=0)
         return found
 
-    def known(self) -> NDArray[np.bool_]:
-        """Measured often enough to be eliminated: how much its blocks differ is in the posterior."""
-        found: NDArray[np.bool_] = np.isfinite(self._logs).sum(axis=0) >= FEWEST_ROUNDS
+    def enough(self, leader: int, fewest: int) -> NDArray[np.bool_]:
+        """Whether there is enough to hold each against `leader`: `fewest` blocks of both, or one where batches held
+        both. Batches of two groups say nothing of each other."""
+        blocks = np.minimum(self.blocks(), self.blocks()[leader])
+        found: NDArray[np.bool_] = (blocks >= fewest) | (self.shared(leader) & (blocks > 0))
+        return found
+
+    def shared(self, leader: int) -> NDArray[np.bool_]:
+        """Whether batches held each together with `leader`."""
+        rows = np.isfinite(self._logs[: self._screened])
+        found: NDArray[np.bool_] = (rows & rows[:, [leader]]).any(axis=0)
         return found
 
     def common(self, place: int, other: int) -> int:

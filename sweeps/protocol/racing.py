@@ -165,7 +165,7 @@ class Race:
 
     @property
     def leader(self) -> str | None:
-        """The fastest of the candidates of the highest precedence; `None` before the first round."""
+        """The fastest of the candidates of the highest precedence; `None` before the first round of two or more."""
         place = self._leader()
         return None if place is None else self._keys[place]
 
@@ -180,19 +180,22 @@ class Race:
         if left.size < 2:
             return "one variant is left" if left.size else "no variant is left"
         leader = self._leader()
-        if self._posterior is None or leader is None or self._evidence.blocks()[leader] < self._fewest:
+        if self._posterior is None or leader is None:
             return ""
         rivals = self._rivals(leader)
-        if not self._evidence.measured()[rivals].all():
+        # One block of the leader is enough only beside rivals that it was in batches with.
+        fewest = 1 if rivals.size and self._evidence.shared(leader)[rivals].all() else self._fewest
+        if self._evidence.blocks()[leader] < fewest or not self._evidence.measured()[rivals].all():
             return ""
         if self._posterior.none_faster(rivals, leader, _NEGLIGIBLE_LOG) < 1 - self._error:
             return ""
         return f"no other is faster by more than 2 %, with a probability of {100 * (1 - self._error):g} %"
 
     def _leader(self) -> int | None:
-        places = np.flatnonzero(self._in & self._evidence.measured())
+        left = np.flatnonzero(self._in)
+        places = left[self._evidence.measured()[left]]
         if self._posterior is None or not places.size:
-            return None
+            return int(left[0]) if left.size == 1 else None
         places = places[self._precedence[places] == self._precedence[places].max()]
         return int(places[np.argmin(self._posterior.means[places])])
 
@@ -218,9 +221,8 @@ class Race:
         others = self._in & self._evidence.measured()
         others[leader] = False
         places = np.flatnonzero(others)
-        if not self._evidence.known()[leader]:
-            return []
-        places = places[self._evidence.known()[places] & (self._behind(places, leader) > math.log(self._near))]
+        enough = self._evidence.enough(leader, FEWEST_ROUNDS)
+        places = places[enough[places] & (self._behind(places, leader) > math.log(self._near))]
         gone = _least(places, self._posterior.not_slower(places, leader), ELIMINATED)
         return [self._leaves(int(place), leader, "slower") for place in gone]
 
@@ -237,7 +239,7 @@ class Race:
         if self._posterior is None or leader is None:
             return
         # Who was near in batches has to show it in a process of its own.
-        may_rest = self._in & (self._evidence.blocks() >= (1 if self._evidence.screened else self._fewest))
+        may_rest = self._in & self._evidence.enough(leader, self._fewest)
         may_rest[leader] = False
         threats = np.zeros_like(may_rest)
         threats[self._rivals(leader)] = True

@@ -169,5 +169,6 @@ class ScreenedRace:
 
     def _begin_finals(self) -> None:
         if self._finals is None and not self.batches:
-            screened = [screen.effects_ms for screen in self._screens if screen.effects_ms]
-            self._finals = Race(self._precedence, fewest=1 if screened else self._fewest, screened=screened)
+            # One that is left alone by its group is held against nobody by it.
+            screened = [effects for screen in self._screens if len(effects := screen.effects_ms) > 1]
+            self._finals = Race(self._precedence, fewest=self._fewest, screened=screened)

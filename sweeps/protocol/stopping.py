@@ -212,6 +212,7 @@ class Contest:
 
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
         leads = self._race is not None and key == self._race.leader
+        won = reason in ("best", "undecided") and len(self._names) > 1  # of one alone nothing was selected
         return Settled(
             job_key=key,
             budget=self._protocol.budget,
@@ -221,7 +222,7 @@ class Contest:
             device_minutes=self._protocol.device_minutes,
             leads=leads,
             batches=self._batches,
-            confirmations=self._protocol.confirmations if leads and reason in ("best", "undecided") else 0,
+            confirmations=self._protocol.confirmations if leads and won else 0,
             question=self._protocol.question,
         )
 

@@ -169,6 +169,8 @@ class DeviceRanking:
         )
         text = f"device time: {duration(self.device_seconds + beside)}{f' ({shares})' if shares else ''}, "
         text += f"and {duration(self.waited_seconds)} of waiting"
+        if any(candidate.settled is not None and candidate.settled.batches for candidate in self.ranking):
+            return f"{text}; and batches, whose time edgesweep status shows"
         if not gone:
             return text
         return (

@@ -64,6 +64,11 @@ def needs_time(objective: ObjectiveSpec) -> bool:
     return any(map(catalog.is_timed, (direction(objective)[0], *(bound.metric for bound in objective.constraints))))
 
 
+def in_batches_only(row: ResultRow) -> bool:
+    """Whether a race measured it in batches, and not in a process of its own: it has no time."""
+    return not row.timed and row.settled is not None and row.settled.batches > 0
+
+
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
     An unknown value does not pass.
@@ -71,7 +76,8 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     If the objective needs latency and the row has none, the row does not compete: only the constraints are checked.
     """
     metric, _ = direction(objective)
-    competes = row.timed or not needs_time(objective)
+    open_in_batches = in_batches_only(row) and row.settled is not None and not row.settled.eliminated
+    competes = row.timed or open_in_batches or not needs_time(objective)
     constraints = tuple(_check(row, constraint) for constraint in objective.constraints)
     distrusted = disqualified(row.trust)
     failed = [check.why for check in constraints if check.result == "fail"]
@@ -171,8 +177,8 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
 def _why_unknown(row: ResultRow, metric: str) -> str:
     if metric in _LABELLED and row.figures["agreement_percent"] is not None:
         return "the evaluation data has no labels"
-    if catalog.is_timed(metric) and row.settled is not None and row.settled.batches:
-        return "it left a race in batches, which give ratios only"
+    if catalog.is_timed(metric) and in_batches_only(row):
+        return "it was measured in batches only, which give ratios"
     if catalog.is_timed(metric) and not row.timed:
         return "it was only checked, not timed"
     if metric in ("latency_p90_ms", "latency_p99_ms"):

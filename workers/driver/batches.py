@@ -39,7 +39,8 @@ class Batches:
         """
         shown: dict[tuple[int, int, str], dict[str, BatchItem | None]] = {}
         for batch in self._journal.batches(by_key):
-            self._contact.count_seconds(batch.device_seconds)
+            waited_s = max(item.conditions.waited_seconds for item in batch.items.values())
+            self._contact.count_seconds(batch.device_seconds + waited_s)
             for key, item in batch.items.items():
                 place = (batch.session, batch.number, f"{by_key[key].model} {group_of(by_key[key])}")
                 shown.setdefault(place, {})[key] = item
@@ -105,4 +106,5 @@ class Batches:
         yield MeasuredAlone(tuple(job.name for job in jobs), why)
 
 
-_NEVER = frozenset({"no_batches", "not_possible"})
+_NEVER = frozenset({"no_batches", "not_possible", "timeout"})
+"""Not tried again in a batch. A timeout of the whole process is that of a device that hangs, and takes long."""

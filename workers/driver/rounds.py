@@ -33,14 +33,16 @@ class Rounds:
         """Run until all contests are decided. `accuracies`: number of following accuracy passes, for the progress."""
         by_key = {job.key: job for job in timed}
         contests = Contests(timed, self._context)
+        earlier = self._measured_before(by_key)
+        for blocks in earlier:
+            self._contact.count_earlier(blocks)
         number = yield from self._batches.recall(contests, by_key)
         if contests.batches:
             contests.withdraw_beaten()
             yield from self._batches.run(contests, by_key, number)
             if self._contact.stopped():
                 return
-        for blocks in self._measured_before(by_key):
-            self._contact.count_earlier(blocks)
+        for blocks in earlier:
             yield from contests.take(blocks)
         contests.withdraw_beaten()
         # An incomplete round is completed; otherwise the next one begins.
@@ -71,8 +73,10 @@ class Rounds:
     def _confirm(self, winner: Job, blocks: int) -> Steps[None]:
         """Measure the winner of a race again: the blocks that made it win flatter it."""
         for number in range(self._journal.confirmation_count(winner.key), blocks):
-            if self._contact.stopped() or winner.key in self._given_up:
+            if self._contact.stopped():
                 return
+            if winner.key in self._given_up:
+                break
             left = blocks - number
             yield self._progress.measuring(
                 self._progress.done + left, f"{winner.name}, confirmed {number + 1} of {blocks}"
@@ -80,6 +84,8 @@ class Rounds:
             round_ = 1 + max((block.round for block in self._journal.blocks(winner.key)), default=-1)
             yield from self._block(winner, round_, confirms=True)
             self._progress.done += 1
+        if winner.key in self._given_up and self._context.outcomes.has_failed(winner):
+            self._journal.reopen(self._context.plan)
 
     def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
         """Measure `more` further rounds, by job key, of jobs that are measured already. They decide nothing."""

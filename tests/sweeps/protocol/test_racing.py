@@ -113,10 +113,19 @@ def test_what_batches_said_counts_like_one_round_of_doubled_variance():
     assert (race.rounds, race.leader, race.decided) == (0, "a", False)
     assert race.active == ("a", "b", "c"), "who was near in batches shows it in a process of its own"
     race.add_round({"a": 10.0, "b": 10.5, "c": 11.0})
-    assert "c" not in race.active
-    assert not race.decided, "the leader needs two blocks of its own"
-    race.add_round({key: {"a": 10.0, "b": 10.5, "c": 11.0}[key] for key in race.active})
-    assert race.decided
+    assert race.decided, "one block of its own is enough beside rivals that were in the same batches"
+
+
+def test_one_slow_block_eliminates_nobody_of_another_group():
+    for seed in range(20):
+        rounds = _rounds({"a": 10.0, "b": 10.1, "c": 9.0}, 8, sigma=0.01, seed=seed)
+        rounds[0]["c"] *= 2.0
+        race = Race(_equal(3), screened=[{"a": 1.0, "b": 1.01}])
+        race.add_round(rounds[0])
+        assert "c" in race.active, "its only block may have met a burst"
+        assert not race.decided
+        gone = _run(race, rounds[1:])
+        assert "c" not in {one.key for one in gone}
 
 
 def test_groups_of_batches_are_compared_only_through_processes_of_their_own():

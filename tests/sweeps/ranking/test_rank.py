@@ -748,7 +748,17 @@ def test_a_variant_that_left_in_batches_is_ranked_as_eliminated_and_has_no_time(
         b = found.ranking[1]
         assert b.eliminated == "left after 2 batches: at least 1.45 times as slow as a"
         assert b.ratio_to_winner is None
-    assert "it left a race in batches, which give ratios only" in b.why
+    assert "it was measured in batches only, which give ratios" in b.why
+
+
+def test_a_race_whose_time_ran_out_in_batches_has_no_winner_and_says_why():
+    about = {"job_key": "", "budget": "race", "rounds": 0, "reason": "out_of_time", "batches": 1, "device_minutes": 1.0}
+    ended = {"settled": Settled(**about, message="the 1 minutes of the device were used up before this was decided")}
+    found = entry([measured(name, blocks=(), **ended) for name in ("a", "b")])
+    assert found.winner is None
+    assert [one.verdict for one in found.ranking] == ["unresolved", "unresolved"]
+    assert found.checked == ()
+    assert "the 1 minutes of the device were used up" in " ".join(found.reasons)
 
 
 def test_the_winner_s_figure_and_interval_are_those_of_the_blocks_that_confirm_it():
