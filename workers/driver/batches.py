@@ -12,6 +12,7 @@ from workers.driver.contests import Contests, group_of
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.events import AttemptFailed, MeasuredAlone
 from workers.driver.side_by_side import Steps
+from workers.measure.batch_request import OF_ONE_ARTIFACT
 
 
 @dataclass(slots=True)
@@ -78,7 +79,11 @@ class Batches:
                     continue  # stopped, or away and back: its state is looked at again
                 case Failed():
                     failures += 1
-                    if batch.kind in _NEVER or failures >= MAX_ATTEMPTS:
+                    if batch.kind in OF_ONE_ARTIFACT:
+                        # The device is made ready with the first one.
+                        yield from self._alone(contests, this.left[:1], batch)
+                        this.left = this.left[1:]
+                    elif batch.kind in _NEVER or failures >= MAX_ATTEMPTS:
                         yield from self._alone(contests, this.left, batch)
                         this.left = []
                     else:

@@ -21,7 +21,7 @@ from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, Ru
 
 _LOAD_DEADLINE_S = 60.0
 # Everything else, such as a phone that went away, is a failure of the whole batch.
-_OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
+OF_ONE_ARTIFACT = ("no_artifact", "corrupt_push", "no_space")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class BatchRequest(Request[Batch]):
         try:
             manifest, model = bench.files.artifact(job.build_key)
         except DeviceError as error:
-            if error.kind not in _OF_ONE_ARTIFACT:
+            if error.kind not in OF_ONE_ARTIFACT:
                 raise
             return failed("push", error)
         return timed_request(job, manifest, model, self.protocol), manifest

@@ -182,16 +182,32 @@ def test_whatever_ends_a_batch_is_measured_alone_and_the_rest_is_asked_for_again
     assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
 
 
-def test_batches_that_fail_again_and_again_are_given_up(race: BuiltSweep, journal: Journal) -> None:
+@pytest.mark.parametrize(("kind", "tries"), [("no_report", 3), ("timeout", 1)])
+def test_batches_that_fail_as_a_whole_are_given_up(race: BuiltSweep, journal: Journal, kind: str, tries: int) -> None:
     asked = []
 
-    def timeout(request: BatchRequest, _: object) -> Failed:
+    def fail(request: BatchRequest, _: object) -> Failed:
         asked.append(request)
-        return Failed(stage=request.stage, kind="timeout", message=str(RunnerError("timeout", "it hangs")))
+        return Failed(stage=request.stage, kind=kind, message=str(RunnerError(kind, "nothing of any item")))
 
-    events = race.run(journal, executor=Phones(race.workspace.root, timeout))
-    assert len(asked) == 3
+    events = race.run(journal, executor=Phones(race.workspace.root, fail))
+    assert len(asked) == tries
     assert [len(event.names) for event in events if isinstance(event, MeasuredAlone)] == [4]
+    assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
+
+
+def test_an_artifact_that_cannot_be_pushed_first_does_not_cost_the_others_their_batch(
+    race: BuiltSweep, journal: Journal
+) -> None:
+    asked: list[int] = []
+
+    def no_space(request: BatchRequest, answer: object) -> object:
+        asked.append(len(request.jobs))
+        return Failed(stage="push", kind="no_space", message="full") if len(asked) == 1 else answer
+
+    events = race.run(journal, executor=Phones(race.workspace.root, no_space))
+    assert asked[:2] == [4, 3]
+    assert [len(event.names) for event in events if isinstance(event, MeasuredAlone)] == [1]
     assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
 
 
