@@ -14,11 +14,9 @@ from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.json_records import Record, from_json, to_json
 from sweeps.protocol.batch_noise import FEWEST_VARIANTS, BatchSpread, PairedRound, of_rounds
 from sweeps.protocol.noise import Calibration, calibrate
+from sweeps.protocol.sessions import GAP_S
 from sweeps.records import Block
 from sweeps.workspace import Workspace
-
-SESSION_GAP_S = 1800.0
-"""Blocks that begin so long after the last one are another session."""
 
 
 def file_of(workspace: Workspace, facts: DeviceFacts) -> Path:
@@ -142,6 +140,6 @@ def _next_place(places: Sequence[tuple[int, int, float]], now_s: float) -> tuple
         return int(now_s), 0
     last = places[-1][0]
     run = [(round_, seconds) for session, round_, seconds in places if session == last]
-    if now_s < last + sum(seconds for _, seconds in run) + SESSION_GAP_S:
+    if now_s < last + sum(seconds for _, seconds in run) + GAP_S:
         return last, 1 + max(round_ for round_, _ in run)
     return int(now_s), 0

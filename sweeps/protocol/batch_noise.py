@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALONE = 0.01
-"""Batches decide alone only where `BatchSpread.upper` is at most this: half of the negligible difference."""
+"""Batches could decide alone where `BatchSpread.upper` is at most this: half of the negligible difference."""
 
 FEWEST_VARIANTS = 8
 

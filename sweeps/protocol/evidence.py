@@ -15,10 +15,23 @@ FEWEST_ROUNDS = 2
 """One round does not show how much processes differ."""
 
 
+def candidates(precedence: Mapping[str, float], error: float) -> tuple[tuple[str, ...], NDArray[np.float64]]:
+    """The keys in the order of a race, and the precedence of each.
+
+    Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
+    """
+    if not precedence or not all(map(math.isfinite, precedence.values())):
+        raise ValueError(f"a race needs candidates with finite precedence: {dict(precedence)}")
+    if not 0 < error < 0.5:
+        raise ValueError(f"the error of a race must be between 0 and 0.5: {error}")
+    keys = tuple(sorted(precedence))
+    return keys, np.array([precedence[key] for key in keys], dtype=np.float64)
+
+
 class Evidence:
     """Arrays are by candidate, in the order of `keys`."""
 
-    def __init__(self, keys: Sequence[str], screened: Sequence[Mapping[str, float]]) -> None:
+    def __init__(self, keys: Sequence[str], screened: Sequence[Mapping[str, float]] = ()) -> None:
         """`screened`: what batches said, one entry per group."""
         self._keys = tuple(keys)
         self._logs = np.array([self._row(one) for one in screened]).reshape(-1, len(self._keys))
@@ -28,6 +41,11 @@ class Evidence:
     def rounds(self) -> int:
         """Without the batches."""
         return len(self._logs) - self._screened
+
+    @property
+    def logs(self) -> NDArray[np.float64]:
+        """(rounds, candidates) of log block medians, NaN where nothing was measured; batches first."""
+        return self._logs
 
     def add(self, medians_ms: Mapping[str, float]) -> None:
         """Add a round. Raises `ValueError` for a median that is not a positive number."""

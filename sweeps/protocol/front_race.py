@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.protocol.effects import additive, robust_effects
+from sweeps.protocol.evidence import Evidence, candidates
 from sweeps.protocol.presets import DECISION_ROUNDS
 from sweeps.protocol.racing import ERROR, Elimination
 from sweeps.stats import NEGLIGIBLE, student_t_quantile
@@ -55,14 +56,9 @@ class FrontRace:
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
-        if not precedence or not all(map(math.isfinite, precedence.values())):
-            raise ValueError(f"a race needs candidates with finite precedence: {dict(precedence)}")
-        if not 0 < error < 0.5:
-            raise ValueError(f"the error of a race must be between 0 and 0.5: {error}")
-        self._keys = tuple(sorted(precedence))
-        self._precedence = np.array([precedence[key] for key in self._keys], dtype=np.float64)
+        self._keys, self._precedence = candidates(precedence, error)
         self._error = error
-        self._logs = np.empty((0, len(self._keys)))
+        self._evidence = Evidence(self._keys)
         self._in = np.ones(len(self._keys), dtype=np.bool_)
         self._bounds: NDArray[np.float64] | None = None
         self._eliminations: list[Elimination] = []
@@ -78,7 +74,7 @@ class FrontRace:
 
     @property
     def rounds(self) -> int:
-        return len(self._logs)
+        return self._evidence.rounds
 
     @property
     def eliminations(self) -> tuple[Elimination, ...]:
@@ -93,10 +89,7 @@ class FrontRace:
         """
         if unknown := medians_ms.keys() - set(self.contending):
             raise ValueError(f"not in the race: {', '.join(sorted(unknown))}")
-        values = np.array([medians_ms.get(key, math.nan) for key in self._keys])
-        if not all(0 < value < math.inf for value in medians_ms.values()):
-            raise ValueError(f"block medians must be positive numbers: {dict(medians_ms)}")
-        self._logs = np.vstack([self._logs, np.log(values)])
+        self._evidence.add(medians_ms)
         if self.rounds not in DECISION_ROUNDS:
             return ()
         self._bounds = self._lower_bounds()
@@ -113,7 +106,7 @@ class FrontRace:
     @property
     def leader(self) -> str | None:
         """The fastest of the candidates of the highest precedence; `None` before the first round."""
-        places = np.flatnonzero(self._in & self._measured())
+        places = np.flatnonzero(self._in & self._evidence.measured())
         if not places.size:
             return None
         return self._keys[self._fastest(places[self._precedence[places] == self._precedence[places].max()])]
@@ -132,7 +125,7 @@ class FrontRace:
             return ""
         for level in np.unique(self._precedence[left]):
             rivals = left[self._precedence[left] >= level]
-            if not self._measured()[rivals].all():
+            if not self._evidence.measured()[rivals].all():
                 return ""
             good = self._bounds[np.ix_(rivals, rivals)] >= -math.log1p(NEGLIGIBLE)
             np.fill_diagonal(good, True)
@@ -142,19 +135,15 @@ class FrontRace:
         confidence = f"{100 * (1 - self._error):g} % confidence"
         return f"every variant left is on the front, within 2 % with {confidence}"
 
-    def _measured(self) -> NDArray[np.bool_]:
-        measured: NDArray[np.bool_] = np.any(np.isfinite(self._logs), axis=0)
-        return measured
-
     def _fastest(self, places: NDArray[np.intp]) -> int:
         """By the additive model variant + round: a missed round is no advantage, single slow blocks matter little."""
-        return int(places[np.argmin(robust_effects(self._logs)[places])])
+        return int(places[np.argmin(robust_effects(self._evidence.logs)[places])])
 
     def _lower_bounds(self) -> NDArray[np.float64]:
         """(variants, variants): the lower bound of log(row / column); -infinity for pairs with too little data."""
         bounds = np.full((len(self._keys), len(self._keys)), -math.inf)
-        _, residuals = additive(self._logs)
-        seen = np.isfinite(self._logs)
+        _, residuals = additive(self._evidence.logs)
+        seen = np.isfinite(self._evidence.logs)
         degrees = int(seen.sum()) - int(seen.any(axis=0).sum()) - int(seen.any(axis=1).sum()) + 1
         if degrees < 1 or len(self._keys) < 2:
             return bounds
@@ -163,7 +152,7 @@ class FrontRace:
         quantile = student_t_quantile(degrees, 1 - share)
 
         places = np.flatnonzero(self._in)
-        logs = self._logs[:, places]
+        logs = self._evidence.logs[:, places]
         differences = logs[:, :, None] - logs[:, None, :]
         common = np.isfinite(differences).sum(axis=0)
         enough = common >= 2
@@ -191,7 +180,7 @@ class FrontRace:
     def _leaves(self, place: int, by: int) -> Elimination:
         assert self._bounds is not None
         self._in[place] = False
-        differences = self._logs[:, place] - self._logs[:, by]
+        differences = self._evidence.logs[:, place] - self._evidence.logs[:, by]
         common = int(np.isfinite(differences).sum())
         return Elimination(
             key=self._keys[place],

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtr
 
 from sweeps.protocol.effects import MAD_PER_SIGMA, additive
+from sweeps.stats import student_t_quantile
 
 SPREAD = 0.025
 """The prior standard deviation of one log block median, from process to process ..."""
@@ -63,8 +64,6 @@ class Posterior:
 
     def log_ratio_low(self, place: int, other: int, error: float) -> float:
         """The lower bound of log(latency of `place` / that of `other`), wrong with probability `error`."""
-        from sweeps.stats import student_t_quantile
-
         degrees = float(min(self.degrees[place], self.degrees[other]))
         scale = float(np.hypot(self.scales[place], self.scales[other]))
         return float(self.means[place] - self.means[other]) - student_t_quantile(degrees, 1 - error) * scale
@@ -114,9 +113,8 @@ def posterior(logs: NDArray[np.float64], weights: NDArray[np.float64], near: NDA
     # The variance of Huber's estimate: that of the clipped residuals, over the squared share of those not clipped.
     precisions = whole.sum(axis=0) ** 2 / np.where(measured, each.sum(axis=0), 1.0) / variances
 
-    centres, spreads = np.full(effects.size, np.nan), np.full(effects.size, _FAR_SPREAD)
+    centres, spreads = np.full(effects.size, effects[measured].mean()), np.full(effects.size, _FAR_SPREAD)
     near = near & measured
-    centres[:] = effects[measured].mean()
     if near.any():
         centre = effects[near].mean()
         squared = float(((effects[near] - centre) ** 2).sum())

@@ -3,7 +3,7 @@
 After every round, `sweeps.protocol.posterior` gives the distribution of each candidate's latency. Three rules use it:
 
 * **End.** The race is decided when its leader is within 2 % of the best candidate with a probability of at least
-  1 - `error`, after two rounds or more.
+  1 - `error`, and has two blocks of its own, or one where batches held it beside all of its rivals.
 * **Measured on.** Only the leader and those who may be faster than it by more than 2 % get further blocks. The others
   rest: as long as their probabilities sum up to `RESTING` at most, measuring them would change nothing. So near-ties do
   not hold up a race. Who rests is asked again after every round, and may come back.
@@ -12,9 +12,10 @@ After every round, `sweeps.protocol.posterior` gives the distribution of each ca
   is near it in time, may have met a burst of other work.
 
 The leader has the smallest mean among the candidates of the highest precedence.
+
 **Error.** These are Bayesian stopping rules: the probabilities hold under the model and its priors, and testing after
 every round needs no correction. How often they are wrong with other noise (heavy tails, bursts, two-state clocks,
-correlated samples) was simulated: `infra/protocol.md` shows it, `tests/benchmarks/bench_racing.py` repeats it. The
+correlated samples) was simulated: `infra/protocol.md` shows it, `tests/benchmarks/bench_policy.py` repeats it. The
 scheme is that of Bayesian ranking and selection: Chick and Inoue, Operations Research 49(5), 2001; Branke, Chick and
 Schmidt, Management Science 53(12), 2007 stop at a probability of good selection, too.
 
@@ -30,7 +31,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeps.protocol.evidence import FEWEST_ROUNDS, Evidence
+from sweeps.protocol.evidence import FEWEST_ROUNDS, Evidence, candidates
 from sweeps.protocol.posterior import Posterior
 from sweeps.stats import NEGLIGIBLE
 
@@ -84,12 +85,7 @@ class Race:
 
         Raises `ValueError` for no candidate, a precedence that is not finite, or an error not between 0 and 0.5.
         """
-        if not precedence or not all(map(math.isfinite, precedence.values())):
-            raise ValueError(f"a race needs candidates with finite precedence: {dict(precedence)}")
-        if not 0 < error < 0.5:
-            raise ValueError(f"the error of a race must be between 0 and 0.5: {error}")
-        self._keys = tuple(sorted(precedence))
-        self._precedence = np.array([precedence[key] for key in self._keys], dtype=np.float64)
+        self._keys, self._precedence = candidates(precedence, error)
         self._error = error
         self._fewest = fewest
         self._near = near
@@ -100,6 +96,7 @@ class Race:
         self._eliminations: list[Elimination] = []
         if screened:
             self._update()
+            self._rest()
 
     @property
     def contending(self) -> tuple[str, ...]:
@@ -208,7 +205,6 @@ class Race:
     def _update(self) -> None:
         """Take the last round into account."""
         self._posterior = self._evidence.posterior(self._in & self._active)
-        self._rest()
 
     def _failing(self, leader: int) -> list[Elimination]:
         if self._precedence[leader] <= 0 or self.rounds < FEWEST_ROUNDS:

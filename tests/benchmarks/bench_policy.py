@@ -20,17 +20,15 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
+from bench_shipping import SPREADS, VARIANTS, variants_ms
 from report import Figure, at_least, at_most, finish
 from scipy.special import betaincinv
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.stats import NEGLIGIBLE
 from workers.devices.fake.phones import NOISE_FORMS
-from workers.simulation import SimulatedSweep, latencies_ms, simulate
+from workers.simulation import SimulatedSweep, simulate
 
-VARIANTS = 24
-EQUAL = 6
-SPREADS = ("0.35", "0.15", "0.05", "six equal")
 STARTS_S = (2.5, 0.3)
 FORMS = [name for name in NOISE_FORMS if name.startswith("judge_")]
 STANDARD = "judge_processes_middle"
@@ -88,15 +86,6 @@ def cells() -> Iterator[Cell]:
         for groups in (3, 6):
             yield Cell("batches", STANDARD, spread, 2.5, groups)
         yield Cell("batches", STANDARD, spread, 2.5, misleads=True)
-
-
-def variants_ms(spread: str, seed: int) -> dict[str, float]:
-    found = latencies_ms(VARIANTS, 10.0, 0.15 if spread == "six equal" else float(spread), seed)
-    if spread == "six equal":
-        best = min(found.values())
-        for name in sorted(found, key=lambda name: found[name])[:EQUAL]:
-            found[name] = best
-    return found
 
 
 def run(cell: Cell, seeds: range) -> list[Sweep]:

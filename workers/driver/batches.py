@@ -14,9 +14,12 @@ from workers.driver.events import AttemptFailed, MeasuredAlone
 from workers.driver.side_by_side import Steps
 from workers.measure.batch_request import OF_ONE_ARTIFACT
 
+_NOT_AGAIN = frozenset({"no_batches", "not_possible", "timeout"})
+"""Not tried again in a batch. A timeout of the whole process is that of a device that hangs, and takes long."""
+
 
 @dataclass(slots=True)
-class _Round:
+class _UnderWay:
     """One batch, which takes several processes where one ends early."""
 
     left: list[Job]
@@ -67,13 +70,13 @@ class Batches:
 
     def _batch(self, contests: Contests, jobs: Sequence[Job], number: int) -> Steps[None]:
         """Whoever ends a process is measured alone from then on, and the rest is asked for again without it."""
-        this = _Round(list(jobs), {})
+        under_way = _UnderWay(list(jobs), {})
         failures = 0
-        while this.left and not self._contact.stopped():
+        while under_way.left and not self._contact.stopped():
             self._progress.done += 1
-            total = self._progress.done + len(this.left)
-            yield self._progress.measuring(total, f"{len(this.left)} in one process, batch {number + 1}")
-            batch = yield from self._contact.batch(this.left, self._protocol)
+            total = self._progress.done + len(under_way.left)
+            yield self._progress.measuring(total, f"{len(under_way.left)} in one process, batch {number + 1}")
+            batch = yield from self._contact.batch(under_way.left, self._protocol)
             match batch:
                 case None:
                     continue  # stopped, or away and back: its state is looked at again
@@ -81,35 +84,31 @@ class Batches:
                     failures += 1
                     if batch.kind in OF_ONE_ARTIFACT:
                         # The device is made ready with the first one.
-                        yield from self._alone(contests, this.left[:1], batch)
-                        this.left = this.left[1:]
-                    elif batch.kind in _NEVER or failures >= MAX_ATTEMPTS:
-                        yield from self._alone(contests, this.left, batch)
-                        this.left = []
+                        yield from self._alone(contests, under_way.left[:1], batch)
+                        under_way.left = under_way.left[1:]
+                    elif batch.kind in _NOT_AGAIN or failures >= MAX_ATTEMPTS:
+                        yield from self._alone(contests, under_way.left, batch)
+                        under_way.left = []
                     else:
-                        yield AttemptFailed(f"{len(this.left)} builds in one process", batch, final=False)
+                        yield AttemptFailed(f"{len(under_way.left)} builds in one process", batch, final=False)
                 case Batch():
-                    yield from self._stored(contests, this, batch, number)
-        if this.items:
-            yield from contests.take_batch(this.items)
+                    yield from self._stored(contests, under_way, batch, number)
+        if under_way.items:
+            yield from contests.take_batch(under_way.items)
 
-    def _stored(self, contests: Contests, this: _Round, batch: Batch, number: int) -> Steps[None]:
-        outcomes = list(zip(this.left, batch.outcomes, strict=True))
+    def _stored(self, contests: Contests, under_way: _UnderWay, batch: Batch, number: int) -> Steps[None]:
+        outcomes = list(zip(under_way.left, batch.outcomes, strict=True))
         items = {job.key: one for job, one in outcomes if isinstance(one, BatchItem)}
         self._journal.add_batch(
             StoredBatch(session=self._session, number=number, device_seconds=batch.device_seconds, items=items)
         )
-        this.items |= items
+        under_way.items |= items
         for job, one in outcomes:
             if isinstance(one, Failed):
                 yield from self._alone(contests, [job], one)
-        this.left = [job for job, one in outcomes if isinstance(one, NotReached)]
+        under_way.left = [job for job, one in outcomes if isinstance(one, NotReached)]
 
     def _alone(self, contests: Contests, jobs: Sequence[Job], why: Failed) -> Steps[None]:
         for job in jobs:
             contests.measure_alone(job.key)
         yield MeasuredAlone(tuple(job.name for job in jobs), why)
-
-
-_NEVER = frozenset({"no_batches", "not_possible", "timeout"})
-"""Not tried again in a batch. A timeout of the whole process is that of a device that hangs, and takes long."""

@@ -56,7 +56,7 @@ class ChangedLane:
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         answer = self._bench.ask(request)
-        return self._change(request, answer) if isinstance(request, BatchRequest) else answer  # type: ignore[return-value]
+        return self._change(request, answer) if isinstance(request, BatchRequest) else answer
 
     def rest(self, seconds: float) -> None:
         self._bench.rest(seconds)
