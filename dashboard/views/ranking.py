@@ -116,6 +116,7 @@ def _table(table: pd.DataFrame, metric: str) -> None:
         hide_index=True,
         height=table_height(len(shown)),
         key="ranking-table",
+        placeholder=NOTHING,
         column_config={
             "Rank": configure.TextColumn(width=50),
             "Variant": configure.TextColumn(width=290),
