@@ -37,7 +37,7 @@ from sweeps.stats import NEGLIGIBLE
 
 ERROR = 0.02
 """The probability that a decided race's leader is more than 2 % slower than the best."""
-RESTING = 0.004
+RESTING = 0.01
 ELIMINATED = 0.0005
 _NEGLIGIBLE_LOG = math.log1p(NEGLIGIBLE)
 

@@ -1,0 +1,228 @@
+"""What one variant's blocks say of its latency, when a few of all blocks met something else. Pure.
+
+The model is log latency = variant + round + noise (`sweeps.protocol.effects`). The noise of most blocks is normal. Its
+variance is the variant's own, drawn from the scaled inverse chi-square distribution of all: with two rounds a variant's
+own spread says little (limma: Smyth 2004). The other blocks met a burst of other work, or another state of the clocks:
+they are slower, seldom faster, by anything up to `_FACTOR` times, and say nothing of their variant. How many they are
+is estimated, too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks,
+of which the faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in place of
+larger variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier pulls it.
+
+Arrays are (rounds, variants) unless they say otherwise.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweeps.protocol.effects import MAD_PER_SIGMA, additive
+
+SPREAD = 0.025
+"""The prior standard deviation of one log block median, from process to process ..."""
+_SPREAD_DEGREES = 3.0
+"""... and its degrees of freedom."""
+_OWN_DEGREES = 6.0
+"""A variant's variance over that of all is a scaled inverse chi-square variable with so many degrees of freedom."""
+_FACTOR = 3.0
+_SLOWED = (1.0, 20.0)
+"""The prior of the share of blocks that met something that slows them: so many of so many."""
+_HASTENED = (0.2, 20.0)
+_MOST = 0.4
+"""No more blocks than this share are slowed, or hastened."""
+
+_STEPS = 4
+_SIZES = np.exp(np.linspace(math.log(0.4), math.log(12.0), 12))
+"""A variant's standard deviation over that of all: the values over which its likelihood is summed."""
+_FINE, _COARSE = 121, 120
+_FINE_SIGMAS = 12.0
+_MARGIN_SIGMAS = 6.0
+_FASTEST, _SLOWEST = math.log(_FACTOR), math.log(1.35)
+"""How far the likelihood is computed beyond the fastest and the slowest block of a variant."""
+_FLOOR = 1e-9
+"""The density of a block that nothing explains."""
+_LEAST_WEIGHT = 1e-6
+_ROOT = math.sqrt(2.0 * math.pi)
+
+
+def _log_prior(size: float) -> float:
+    """Up to a constant; the sizes lie evenly in their logarithms."""
+    return -_OWN_DEGREES * (math.log(size) + 1.0 / (2.0 * size * size))
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks that say something of a variant. One that is alone in its round says nothing."""
+
+    logs: NDArray[np.float64]
+    """NaN where there is none."""
+    weights: NDArray[np.float64]
+    """One over the variance, in units of a block's; 0 where there is none."""
+
+    @classmethod
+    def of(cls, logs: NDArray[np.float64], weights: NDArray[np.float64]) -> "Blocks":
+        """`weights`: one per round."""
+        seen = np.isfinite(logs)
+        beside = seen & (seen.sum(axis=1, keepdims=True) > 1)
+        return cls(np.where(beside, logs, np.nan), np.where(beside, weights[:, None], 0.0))
+
+    @property
+    def seen(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.weights > 0
+        return found
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the residuals of the additive model."""
+        seen = self.seen
+        return max(0.0, float(seen.sum() - seen.any(axis=0).sum() - seen.any(axis=1).sum() + seen.any()))
+
+    @property
+    def deflation(self) -> NDArray[np.float64]:
+        """(variants) A block's noise over its residual: a round's effect is estimated from the same blocks."""
+        in_round = self.weights.sum(axis=1, keepdims=True)
+        kept = np.where(self.seen, 1.0 - self.weights / np.where(in_round > 0, in_round, 1.0), 0.0).sum(axis=0)
+        found: NDArray[np.float64] = np.sqrt(np.where(kept > 0, self.seen.sum(axis=0) / np.where(kept > 0, kept, 1), 1))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The additive model and its noise."""
+
+    effects: NDArray[np.float64]
+    """(variants) 0 where there is no block."""
+    rounds: NDArray[np.float64]
+    """(rounds)"""
+    spread: float
+    """The standard deviation of one block, of most variants."""
+    slowed: float
+    """The share of blocks that met something that slows them ..."""
+    hastened: float
+    """... or that makes them faster."""
+
+
+def fitted(blocks: Blocks) -> Fit:
+    """Repeats: where is each variant's likelihood highest, which blocks belong there, what do these say of the rounds
+    and of the noise."""
+    fit = _first(blocks)
+    for _ in range(_STEPS if blocks.degrees else 0):
+        fit = _better(blocks, fit)
+    return fit
+
+
+def likelihoods(blocks: Blocks, fit: Fit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Effects, ascending, and the likelihood of each: (variants, points), up to a factor. Flat without any block."""
+    points = _points(blocks, fit)
+    logs = _log_likelihoods(blocks, fit, points, _SIZES)
+    likelihood = np.exp(logs - logs.max(axis=(0, 2), keepdims=True)).sum(axis=0)
+    # As if the effects were independent: those of one round share its effect.
+    return fit.effects[:, None] + (points - fit.effects[:, None]) * blocks.deflation[:, None], likelihood
+
+
+def _first(blocks: Blocks) -> Fit:
+    slowed, hastened = _SLOWED[0] / _SLOWED[1], _HASTENED[0] / _HASTENED[1]
+    if not blocks.seen.any():
+        effects, rounds = np.zeros(blocks.logs.shape[1]), np.zeros(blocks.logs.shape[0])
+        return Fit(effects, rounds, SPREAD, slowed, hastened)
+    effects = _without_gaps(additive(blocks.logs, blocks.weights)[0])
+    rounds = _of_rounds(blocks.seen, blocks.logs - effects, np.median)
+    sizes = np.abs(blocks.logs - effects - rounds[:, None])[blocks.seen]
+    degrees = blocks.degrees
+    squares = (np.median(sizes) / MAD_PER_SIGMA) ** 2 * sizes.size if degrees else 0.0
+    return Fit(effects, rounds, _moderated(squares, degrees), slowed, hastened)
+
+
+def _better(blocks: Blocks, fit: Fit) -> Fit:
+    seen = blocks.seen
+    points = _points(blocks, fit)[:, ::2]
+    logs = _log_likelihoods(blocks, fit, points, sizes := _SIZES[::2])
+    highest = np.logaddexp.reduce(logs, axis=0).argmax(axis=1)
+    each = np.arange(highest.size)
+    sizes = sizes[logs[:, each, highest].argmax(axis=0)]
+    residuals = np.where(seen, blocks.logs - fit.rounds[:, None] - points[each, highest], 0.0)
+    normal = _normal(blocks, fit, residuals, sizes)
+    share = np.where(seen, normal / (normal + _shifted(fit, residuals)), 0.0)
+
+    weights = np.where(seen, np.maximum(blocks.weights * share / sizes**2, _LEAST_WEIGHT), 0.0)
+    effects, residuals = additive(blocks.logs, weights)
+    rounds = _of_rounds(blocks.seen, blocks.logs - effects - residuals, np.mean)
+    residuals = np.where(seen, residuals, 0.0)
+    other = seen.sum() - share.sum()
+    spread = _moderated(float((blocks.weights * share * residuals**2).sum()), max(0.0, blocks.degrees - float(other)))
+    strange = np.where(seen, 1.0 - share, 0.0)
+    return Fit(
+        effects=_without_gaps(effects),
+        rounds=rounds,
+        spread=spread,
+        slowed=_share(_SLOWED, float(strange[residuals > 0].sum()), blocks.degrees),
+        hastened=_share(_HASTENED, float(strange[residuals <= 0].sum()), blocks.degrees),
+    )
+
+
+def _points(blocks: Blocks, fit: Fit) -> NDArray[np.float64]:
+    """(variants, points): dense around the effects, and wherever else they may be."""
+    seen = blocks.seen
+    measured = seen.any(axis=0)
+    at = np.where(seen, blocks.logs - fit.rounds[:, None], np.nan)
+    margin = _MARGIN_SIGMAS * fit.spread
+    lowest = np.where(measured, np.where(seen, at, np.inf).min(axis=0), 0.0) - _FASTEST - margin
+    highest = np.where(measured, np.where(seen, at, -np.inf).max(axis=0), 0.0) + _SLOWEST + margin
+    widths = _FINE_SIGMAS * fit.spread / np.sqrt(np.maximum(1, seen.sum(axis=0)))
+    fine = fit.effects[:, None] + np.linspace(-1.0, 1.0, _FINE) * widths[:, None]
+    coarse = np.linspace(lowest, highest, _COARSE, axis=1)
+    return np.sort(np.concatenate([fine, coarse], axis=1), axis=1)
+
+
+def _log_likelihoods(
+    blocks: Blocks, fit: Fit, points: NDArray[np.float64], sizes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(sizes, variants, points): the logarithm of the likelihood of an effect, and of a spread of its own."""
+    variants, rounds = np.nonzero(blocks.seen.T)
+    residuals = (blocks.logs[rounds, variants] - fit.rounds[rounds])[:, None] - points[variants]
+    belongs = (variants == np.arange(points.shape[0])[:, None]).astype(np.float64)
+    shifted = _shifted(fit, residuals)
+    sigmas = (fit.spread / np.sqrt(blocks.weights[rounds, variants]))[:, None]
+    squares = -((residuals * blocks.deflation[variants, None] / sigmas) ** 2) / 2
+    heights = (1.0 - fit.slowed - fit.hastened) / (_ROOT * sigmas)
+    found = np.empty((sizes.size, *points.shape))
+    for place, size in enumerate(sizes):
+        found[place] = belongs @ np.log(np.exp(squares / size**2) * (heights / size) + shifted) + _log_prior(size)
+    return found
+
+
+def _normal(
+    blocks: Blocks, fit: Fit, residuals: NDArray[np.float64], sizes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The density of blocks that belong to their variant."""
+    sigmas = fit.spread * sizes / np.sqrt(np.where(blocks.seen, blocks.weights, 1.0))
+    scaled = residuals * blocks.deflation / sigmas
+    found: NDArray[np.float64] = (1.0 - fit.slowed - fit.hastened) * np.exp(-(scaled**2) / 2) / (_ROOT * sigmas)
+    return found
+
+
+def _shifted(fit: Fit, residuals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The density of blocks that met something else."""
+    share = np.where(residuals > 0, fit.slowed, fit.hastened)
+    return np.where(np.abs(residuals) < _FASTEST, share / _FASTEST, 0.0) + _FLOOR
+
+
+def _moderated(squares: float, degrees: float) -> float:
+    return math.sqrt((_SPREAD_DEGREES * SPREAD**2 + squares) / (_SPREAD_DEGREES + degrees))
+
+
+def _share(prior: tuple[float, float], count: float, degrees: float) -> float:
+    return min(_MOST, (prior[0] + count) / (prior[1] + degrees))
+
+
+def _of_rounds(
+    seen: NDArray[np.bool_], values: NDArray[np.float64], middle: Callable[[NDArray[np.float64]], np.floating]
+) -> NDArray[np.float64]:
+    """(rounds) 0 where there is no block."""
+    return np.array([middle(row[here]) if here.any() else 0.0 for row, here in zip(values, seen, strict=True)])
+
+
+def _without_gaps(effects: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.isfinite(effects), effects, np.nanmean(effects))
