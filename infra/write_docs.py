@@ -18,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from tree_text import tree
 
 from sweeps import stats
-from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, noise, posterior, racing, screen, sentinel
+from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, mixture, noise, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
@@ -58,7 +58,7 @@ def presets() -> str:
             f"{one.rounds}" if one.last_round == one.rounds else f"{one.rounds} to {one.last_round}"
         ),
         "warm-up, at least": lambda one: _amount(one.warmup_iterations, one.warmup_seconds),
-        "then timed, at least": lambda one: _amount(one.iterations, one.min_seconds),
+        "then timed, at least": lambda one: _amount(one.iterations, one.in_own_process.min_seconds),
         "a block ends after": lambda one: f"{one.max_seconds:g} s",
         "budget": lambda one: one.budget,
         "waits for the device": lambda one: "no" if one.gate is None else f"up to {one.gate.wait_seconds:g} s a block",
@@ -117,7 +117,7 @@ def figures() -> str:
             f"{100 * racing.ELIMINATED:g} %",
             "simulated: at 0.4 % one of 8 equal builds was eliminated in 5 % of races",
         ),
-        ("Prior spread of a block in a race", f"{100 * posterior.SPREAD:g} %", "judged; 3 degrees of freedom"),
+        ("Prior spread of a block in a race", f"{100 * mixture.SPREAD:g} %", "judged; 3 degrees of freedom"),
         ("Screen: most batches", f"{screen.MOST_BATCHES}", "simulated"),
         ("Screen: enough at a probability of", f"{100 * screen.ENOUGH:g} %", "simulated"),
         (

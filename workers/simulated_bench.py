@@ -64,7 +64,9 @@ class SimulatedBench:
         order = shuffled_order(keys, number, self._order_seed)
         ready = self._wait()
         began_s = self.device.now_s
-        blocks = self.device.batch([self._true_ms[key] * slower.get(key, 1.0) for key in order], **self._length)
+        blocks = self.device.batch(
+            [self._true_ms[key] * slower.get(key, 1.0) for key in order], **_length(self._protocol.in_batch)
+        )
         self.tally.batches_s += self.device.now_s - began_s
         self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
         return {
@@ -84,7 +86,7 @@ class SimulatedBench:
     def _solo(self, key: str) -> float | None:
         """The median (or mean) of a block in a process of its own; `None` where it does not count."""
         ready = self._wait()
-        block = self.device.block(self._true_ms[key], **self._length)
+        block = self.device.block(self._true_ms[key], **_length(self._protocol.in_own_process))
         if not self._counts(block, ready):
             return None
         self.truths_ms[key].append(block.true_p50_ms)
@@ -100,17 +102,6 @@ class SimulatedBench:
         tally.throttled_blocks += block.throttled
         tally.throttled_unmarked_blocks += block.throttled and not marked
         return not marked
-
-    @property
-    def _length(self) -> BlockLength:
-        protocol = self._protocol
-        return {
-            "warmup_iterations": protocol.warmup_iterations,
-            "warmup_seconds": protocol.warmup_seconds,
-            "iterations": protocol.iterations,
-            "min_seconds": protocol.min_seconds,
-            "max_seconds": protocol.max_seconds,
-        }
 
     def _wait(self) -> bool:
         """Wait for the phone. Returns whether it is ready for a block.
@@ -134,3 +125,13 @@ class SimulatedBench:
 
     def _cool(self, max_temp_c: float, max_thermal_status: int) -> bool:
         return self.device.temp_c <= max_temp_c and self.device.thermal_status <= max_thermal_status
+
+
+def _length(protocol: Protocol) -> BlockLength:
+    return {
+        "warmup_iterations": protocol.warmup_iterations,
+        "warmup_seconds": protocol.warmup_seconds,
+        "iterations": protocol.iterations,
+        "min_seconds": protocol.min_seconds,
+        "max_seconds": protocol.max_seconds,
+    }

@@ -263,7 +263,8 @@ def _about_method(method: Method) -> str:
 
 def _block(protocol: Protocol) -> str:
     iterations = f"{protocol.iterations} sample{'s' * (protocol.iterations > 1)}"
-    return f"{iterations} and {protocol.min_seconds:g} s at least" if protocol.min_seconds else iterations
+    seconds = protocol.in_own_process.min_seconds
+    return f"{iterations} and {seconds:g} s at least" if seconds else iterations
 
 
 def _about_phone(phone: Phone) -> str:

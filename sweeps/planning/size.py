@@ -59,6 +59,7 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
     `done` has job keys, `builds_done` build keys. Training, downloads and waiting for a cool device are not included,
     because the plan does not know them.
     """
+    protocol = protocol.in_own_process
     pending = [job for job in plan.jobs if job.key not in done]
     evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
     models = {model.name: model for model in plan.sweep.models}

@@ -19,6 +19,11 @@ on the number of rounds allowed, so that the same rounds always give the same de
 LAST_DECISION_ROUND = DECISION_ROUNDS[-1]
 """The last round of any race: later rounds would decide nothing."""
 
+FINAL_SECONDS = 0.3
+
+BATCH_WARMUP_ITERATIONS = 2
+"""After the first inference. TorchScript's executor optimizes a model in its first two."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
@@ -87,6 +92,20 @@ class Protocol:
         """The largest number of rounds that a job can have."""
         return max(self.rounds, self.max_rounds)
 
+    @property
+    def in_own_process(self) -> "Protocol":
+        """That of a block in a process of its own: in a race it lasts `FINAL_SECONDS` or more, as it takes seconds to
+        start its process. Not in job keys: a longer block is the same measurement, as are more rounds."""
+        if self.budget != "race":
+            return self
+        return replace(self, min_seconds=max(self.min_seconds, min(FINAL_SECONDS, self.max_seconds)))
+
+    @property
+    def in_batch(self) -> "Protocol":
+        """That of a short block in a batch: its process has run others before, so half the warm-up does."""
+        iterations = max(BATCH_WARMUP_ITERATIONS, self.warmup_iterations)
+        return replace(self, warmup_iterations=iterations, warmup_seconds=self.warmup_seconds / 2)
+
     def comparable(self) -> dict[str, Any]:
         """The part that enters job keys: all but rounds, budget and seed, so that more rounds extend stored results."""
         return {
@@ -144,7 +163,7 @@ PRESETS: dict[str, Protocol] = {
         Protocol(
             preset="race",
             rounds=2,
-            max_rounds=32,
+            max_rounds=48,
             warmup_iterations=0,
             warmup_seconds=0.2,
             iterations=5,

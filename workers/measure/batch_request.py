@@ -78,7 +78,7 @@ class BatchRequest(Request[Batch]):
             if error.kind not in OF_ONE_ARTIFACT:
                 raise
             return failed("push", error)
-        return timed_request(job, manifest, model, self.protocol), manifest
+        return timed_request(job, manifest, model, self.protocol.in_batch), manifest
 
     def _timed(
         self, bench: Bench, runtime: BatchRuntime, program: str | None, there: Sequence[tuple[RunRequest, Manifest]]

@@ -66,7 +66,7 @@ class BlockRequest(Request[Block]):
     def answer(self, bench: Bench) -> Block:
         job, protocol = self.job, self.protocol
         manifest, model = _timed_model(bench, job)
-        request = timed_request(job, manifest, model, protocol)
+        request = timed_request(job, manifest, model, protocol.in_own_process)
         (completed, report), seconds, conditions = observed(
             bench, protocol, self.readiness, lambda: self._timed(bench, request)
         )
