@@ -40,7 +40,8 @@ def plan_sweep(
     """
     used: list[str] = sorted({name for grid in spec.grids for name in grid.runtime})
     networks = list(spec.models)
-    if protocol_of(spec).sentinel_every:
+    # A budget that is not decided yet may become a race, which has a sentinel.
+    if spec.budget is None or protocol_of(spec).sentinel_every:
         used = sorted({*used, sentinel.VARIANT.runtime})
         networks.append(sentinel.MODEL)
     calibration, evaluation = data.manifests(spec.data)

@@ -266,7 +266,7 @@ class Survey:
 
 
 def _plan(one: Subject, cells: tuple[GridSpec, ...], folder: Path, roots: Sequence[Path]) -> _Planned:
-    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=cells)
+    spec = SweepSpec(name="support", models=(one.model,), data=one.data, grids=cells, budget="full")
     try:
         return _Planned(one, plan_sweep(spec, folder, roots), None)
     except ModelError as error:

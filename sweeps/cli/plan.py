@@ -37,7 +37,7 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
     planned = make_plan(spec, roots_of(sweep_file), workspace)
-    protocol = protocol_of(spec)
+    protocol = protocol_of(planned.sweep)
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}

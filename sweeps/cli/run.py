@@ -27,12 +27,14 @@ from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.records import Failed, Measured
+from sweeps.report.plan import budget_text
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.results import SweepResults
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load, load_imported
+from sweeps.text import plain
 from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
@@ -107,6 +109,8 @@ def run_spec(
                 + f"{len(planned.skipped)} skipped",
                 err=True,
             )
+            if planned.budget_reason:
+                click.echo(plain(budget_text(planned)), err=True)
             artifacts = ArtifactStore(workspace.artifacts)
             complete = failed + measured == len(endings) and all(
                 artifacts.look(job.build_key)

@@ -13,6 +13,7 @@ import click
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import EdgeSweepError, SpecError, did_you_mean
+from sweeps.planning.budget import default_budget
 from sweeps.protocol.presets import PRESETS, Protocol, protocol_of
 from sweeps.report import simulation as simulation_report
 from sweeps.report.progress import RunProgress
@@ -99,10 +100,10 @@ def simulate(
     with RunProgress() as progress:
         if sweep_file is not None:
             spec = load_sweep(sweep_file, yes=True)
-            methods = [_of_sweep(spec), *methods]
             if variants is None:
                 progress.preparing(f"the plan of {spec.name}", None)
                 variants = _jobs(spec, sweep_file, progress.note)
+            methods = [_of_sweep(spec, variants, progress.note), *methods]
         try:
             found = simulation(
                 phones or (() if recordings else PHONES),
@@ -201,8 +202,12 @@ def _phone(name: str) -> Phone:
     return phones[name]
 
 
-def _of_sweep(spec: SweepSpec) -> Method:
-    return Method(name="this sweep file", protocol=protocol_of(spec))
+def _of_sweep(spec: SweepSpec, variants: int, note: Callable[[str], None]) -> Method:
+    """With the budget of a new sweep, where the file gives none."""
+    chosen, reason = default_budget(spec, {("", ""): variants})
+    if reason:
+        note(f"budget: {chosen.budget} ({reason})")
+    return Method(name="this sweep file", protocol=protocol_of(chosen))
 
 
 def _jobs(spec: SweepSpec, sweep_file: Path, note: Callable[[str], None]) -> int:

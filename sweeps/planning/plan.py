@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.planning.axes import free_axes, resolve_variant
+from sweeps.planning.budget import default_budget
 from sweeps.planning.keys import Identities, build_key, job_key, runner_of
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
@@ -29,12 +30,15 @@ class Plan:
     """The jobs of one sweep in a fixed order, and the skipped combinations."""
 
     sweep: SweepSpec
+    """With a budget, also where the sweep file gives none."""
     devices: tuple[DeviceFacts, ...]
     identities: Identities
     jobs: tuple[Job, ...]
     skipped: tuple[Skipped, ...]
     sentinels: tuple[Job, ...] = ()
     """One for each timed device, if the protocol uses the sentinel; not ranked."""
+    budget_reason: str = ""
+    """Where the budget comes from, for people; empty if the sweep file gives a budget or a preset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +59,26 @@ class _Combination:
 def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, identities: Identities) -> Plan:
     """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
 
-    `supports` is called with resolved variants. Raises `SpecError` if the protocol contradicts itself.
+    `supports` is called with resolved variants. If the sweep has no budget, it gets the one of a new sweep. Raises
+    `SpecError` if the protocol contradicts itself.
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
     combinations = list(dict.fromkeys(_combinations(spec, units)))
     names = _names(combinations)
     models = {model.name: model for model in spec.models}
+    reasons = [
+        _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
+        for one in combinations
+    ]
+    timed = (one for one, reason in zip(combinations, reasons, strict=True) if not reason and not one.emulated)
+    # Before all keys, which contain the preset.
+    spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
     protocol = protocol_of(spec)
     seen: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
-    for one, name in zip(combinations, names, strict=True):
+    for one, name, reason in zip(combinations, names, reasons, strict=True):
         device_id = one.facts.device_id
-        reason = _not_of_runtime(one) or _no_engine(one) or _no_such_cores(one) or supports(one.variant, one.facts)
         if reason:
             skipped.append(
                 Skipped(
@@ -113,6 +124,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         ),
         skipped=tuple(skipped),
         sentinels=tuple(sentinels.values()),
+        budget_reason=budget_reason,
     )
 
 

@@ -223,8 +223,11 @@ def _gate(spec: GateSpec, preset: Protocol) -> Gate:
 
 
 def protocol_of(sweep: SweepSpec) -> Protocol:
-    """The protocol of a sweep. Raises `SpecError` if its limits contradict each other or its objective."""
-    protocol = resolve(sweep.protocol, sweep.budget)
+    """The protocol of a sweep. Raises `SpecError` if its limits contradict each other or its objective.
+
+    A sweep without a budget, which `sweeps.planning.budget` has not decided yet, counts as one with `budget: full`.
+    """
+    protocol = resolve(sweep.protocol, sweep.budget or "full")
     if protocol.budget == "full":
         return protocol
     metric = sweep.objective.minimize or sweep.objective.maximize

@@ -81,14 +81,16 @@ def batch_text(device: str, found: BatchSpread) -> str:
 
 
 def advice(found: Calibration, protocol: Protocol) -> dict[str, Any]:
-    """What the rounds of a protocol tell apart on that device, and how many a difference of 5 % takes; for `--json`."""
-    spread = found.block_under(protocol)
+    """What the rounds of a protocol tell apart on that device, and how many a difference of 5 % takes; for `--json`.
+    A race decides by other rules, and has no number of rounds to say it of."""
+    spread, races = found.block_under(protocol), protocol.budget == "race"
     needed = rounds_for(spread)
     return {
         "preset": protocol.preset,
         "rounds": protocol.rounds,
         "most_rounds": protocol.last_round,
-        "difference_percent": _percent(told_apart(spread, protocol.rounds)) if protocol.rounds > 1 else None,
+        "block_spread_percent": _percent(spread),
+        "difference_percent": None if races or protocol.rounds < 2 else _percent(told_apart(spread, protocol.rounds)),
         "rounds_for_5_percent": needed,
         "device_seconds_of_a_build": None if needed is None else round(needed * found.block_s_under(protocol), 3),
     }
@@ -97,12 +99,12 @@ def advice(found: Calibration, protocol: Protocol) -> dict[str, Any]:
 def advice_text(device: str, found: Calibration, protocol: Protocol) -> str:
     """As `advice`, for people: one line below a plan."""
     spread, rounds = found.block_under(protocol), protocol.rounds
+    source = f"by the {found.blocks} blocks of edgesweep noise"
+    if protocol.budget == "race":
+        return f"{device}: in a round, blocks of one build differ by {_share(spread)} (standard deviation), {source}"
     asked = f"{rounds}" if protocol.last_round == rounds else f"{rounds} to {protocol.last_round}"
     now = f", and {rounds} tell {_share(told_apart(spread, rounds))} apart" if rounds > 1 else ""
-    return (
-        f"{device}: to tell 5 % apart takes {_rounds(rounds_for(spread))}; this sweep has {asked}{now}, by the "
-        f"{found.blocks} blocks of edgesweep noise"
-    )
+    return f"{device}: to tell 5 % apart takes {_rounds(rounds_for(spread))}; this sweep has {asked}{now}, {source}"
 
 
 def print_noise(facts: DeviceFacts, blocks: Sequence[Block], found: Calibration) -> None:

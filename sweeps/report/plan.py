@@ -9,10 +9,13 @@ from rich.text import Text
 from sweeps.planning.plan import Plan
 from sweeps.protocol.noise import Calibration
 from sweeps.protocol.presets import protocol_of
+from sweeps.protocol.racing import ERROR
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
 from sweeps.report.noise import advice, advice_text
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
+from sweeps.spec.protocol import MinutesBudget
+from sweeps.stats import NEGLIGIBLE
 from sweeps.text import plain
 
 _NOT_KNOWN: Mapping[str, Calibration] = MappingProxyType({})
@@ -25,6 +28,8 @@ def plan_document(
     known."""
     return {
         "sweep": plan.sweep.name,
+        "budget": plan.sweep.model_dump(mode="json")["budget"],
+        "budget_reason": plan.budget_reason,
         "jobs": [
             {
                 "name": job.name,
@@ -58,7 +63,8 @@ def print_plan(
     """As `plan_document`, for people."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
-    rounds = protocol_of(plan.sweep).rounds
+    protocol = protocol_of(plan.sweep)
+    rounds = "race" if protocol.budget == "race" else str(protocol.rounds)
     table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
     for number, job in enumerate(plan.jobs, 1):
         wanted = ONLY_CHECKED if job.emulated else rounds
@@ -80,5 +86,19 @@ def print_plan(
         f"{len(plan.jobs)} jobs{checked} of {len(artifacts)} artifacts, {len(plan.skipped)} combinations skipped, "
         f"{ended['done']} jobs done{failed}; about {duration(seconds)} to go"
     )
+    console.print(Text(plain(budget_text(plan))))
     for device_id, found in noise.items():
-        console.print(Text(plain(advice_text(names[device_id], found, protocol_of(plan.sweep)))))
+        console.print(Text(plain(advice_text(names[device_id], found, protocol))))
+
+
+def budget_text(plan: Plan) -> str:
+    """How long the variants are measured, and who decided that."""
+    budget, objective = plan.sweep.budget, plan.sweep.objective
+    name = f"a race of at most {budget.device_minutes:g} min a device" if isinstance(budget, MinutesBudget) else budget
+    words = f"budget: {name}" + (f" ({plan.budget_reason})" if plan.budget_reason else "")
+    if budget == "full" or objective.front is not None:
+        return words
+    return (
+        f"{words}; it ends when its leader is within {100 * NEGLIGIBLE:g} % of the best with a probability of "
+        f"{100 * (1 - ERROR):g} %"
+    )

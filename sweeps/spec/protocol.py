@@ -39,7 +39,7 @@ class ProtocolSpec(Part):
     """A preset of the measurement protocol; every figure can be overridden."""
 
     preset: Literal["quick", "full", "race", "recipe"] | None = Field(
-        default=None, description="race where the budget races, else quick, if left out."
+        default=None, description="If left out: race where the budget races, else quick."
     )
     rounds: int | None = Field(
         default=None, ge=1, le=100, description="Blocks of each job at least, each its own process."

@@ -20,8 +20,11 @@ from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.yaml_source import read_yaml
 
 
-def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"]:
-    return "race" if protocol is not None and protocol.preset == "race" else "full"
+def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"] | None:
+    """`None` if the sweep file gives no preset either: planning decides, by the number of variants."""
+    if protocol is None or protocol.preset is None:
+        return None
+    return "race" if protocol.preset == "race" else "full"
 
 
 class SweepSpec(Part):
@@ -34,10 +37,10 @@ class SweepSpec(Part):
     devices: tuple[DeviceName, ...] = Field(default=("local",), min_length=1, json_schema_extra={"uniqueItems": True})
     protocol: ProtocolSpec = ProtocolSpec()
     objective: ObjectiveSpec = ObjectiveSpec()
-    budget: Literal["full", "race"] | MinutesBudget = Field(
+    budget: Literal["full", "race"] | MinutesBudget | None = Field(
         default_factory=lambda given: _budget_of(given.get("protocol")),
-        description="full: measure everything to the end; race: only until it is clear what cannot win; "
-        "race for protocol: {preset: race}, else full, if left out.",
+        description="full: measure everything to the end; race: only until it is clear what cannot win. If left out: "
+        "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
 
     @field_validator("models")

@@ -151,6 +151,14 @@ def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace,
     assert f"fake:noisy: to tell 5 % apart takes {advice['rounds_for_5_percent']} rounds" in words
     assert f"this sweep has 3 to 10, and 3 tell {advice['difference_percent']:.1f} % apart" in words
 
+    sweep.write_text(sweep.read_text().replace("protocol: {preset: full}", "budget: race"))
+    ((_, advice),) = found(run(*plan, "--json"))["noise"].items()
+    assert advice == known["presets"][2]
+    assert advice["difference_percent"] is None, "a race has no number of rounds"
+    words = " ".join(run(*plan).stdout.split())
+    assert f"fake:noisy: in a round, blocks of one build differ by {advice['block_spread_percent']:.1f} %" in words
+    assert "tell" not in words
+
     (path,) = workspace.calibrations.iterdir()
     path.write_text("{}\n")
     damaged = run(*plan)

@@ -216,6 +216,18 @@ def test_a_wrong_sweep_file_is_refused_as_everywhere(tmp_path: Path) -> None:
     assert run(str(tmp_path / "none.yaml")).exit_code == 2
 
 
+def test_a_file_without_budget_and_preset_is_simulated_with_the_default_for_so_many_variants(tmp_path: Path) -> None:
+    path = sweep_file(tmp_path)
+    asked = (path, "--phone", "cool", "--seeds", "1", "--json", "--variants")
+    many = run(*asked, "9")
+    figures = methods(json.loads(many.stdout), "cool")
+    assert figures["this sweep file"] == figures["race"] | {"method": "this sweep file"}
+    assert "budget: race (default: 9 variants" in " ".join(many.stderr.split())
+    few = run(*asked, "8")
+    assert methods(json.loads(few.stdout), "cool")["this sweep file"]["undecided"] is None
+    assert "budget: full (default: " in " ".join(few.stderr.split())
+
+
 def test_jobs_that_are_not_known_here_are_said_to_be_guessed(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, "protocol: {preset: quick}")
     Path(path).write_text(Path(path).read_text().replace("mobilenet_v2", "nowhere_to_be_found:make_net"))

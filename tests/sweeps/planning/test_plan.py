@@ -75,7 +75,8 @@ NET = ModelSpec(source="mobilenet_v2", weights="random")
 
 
 def sweep_of(*grids: GridSpec, models: tuple[ModelSpec, ...] = (NET,), **parts: Any) -> SweepSpec:
-    return SweepSpec(name="s", models=models, grids=grids, **parts)
+    """With a preset, so that the number of variants does not decide the budget."""
+    return SweepSpec(name="s", models=models, grids=grids, **{"protocol": ProtocolSpec(preset="quick")} | parts)
 
 
 def planned(

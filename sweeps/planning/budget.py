@@ -1,0 +1,63 @@
+"""The budget of a sweep whose file gives neither budget nor preset: a race among many variants, else full. Pure.
+
+It is decided when the sweep is first planned, and kept: job keys depend on the preset, which follows from it. So the
+same sweep file may race as a new sweep, and have all its rounds where it was planned before.
+"""
+
+from collections.abc import Mapping
+
+from sweeps.errors import SpecError
+from sweeps.protocol.presets import Protocol, protocol_of
+from sweeps.spec.protocol import MinutesBudget
+from sweeps.spec.sweep import SweepSpec
+
+MANY = 8
+"""With more variants than this of one model on one device, a sweep races. A race costs a few batches more than it saves
+among a handful, which is also read as a table."""
+
+
+def keep_budget(sweep: SweepSpec, before: Protocol) -> tuple[SweepSpec, str]:
+    """The sweep with the budget that it had in its last plan, and where the budget comes from, for people.
+
+    A sweep file that gives a budget or a preset is returned as it is.
+    """
+    if sweep.budget is not None:
+        return sweep, ""
+    minutes = before.device_minutes
+    budget = before.budget if minutes is None else MinutesBudget(device_minutes=minutes)
+    kept = sweep.model_copy(update={"budget": budget})
+    if why_not := _refused(kept):
+        return _full(sweep), f"this sweep raced before, but now {why_not}"
+    other = "race" if budget == "full" else "full"
+    return kept, f"kept, as this sweep had it before; write budget: {other} to change it"
+
+
+def default_budget(sweep: SweepSpec, variants: Mapping[tuple[str, str], int]) -> tuple[SweepSpec, str]:
+    """The sweep with the budget of a new one, and where the budget comes from, for people.
+
+    `variants`: how many are timed, by model and device. Those that fail a constraint count: it is not known yet. One
+    model on one device with more than `MANY` is enough, because the preset is that of the whole sweep. A sweep file
+    that gives a budget or a preset is returned as it is.
+    """
+    if sweep.budget is not None:
+        return sweep, ""
+    most = max(variants.values(), default=0)
+    raced = sweep.model_copy(update={"budget": "race"})
+    if most <= MANY:
+        return _full(sweep), f"default: no model has more than {MANY} variants on a device, which would race"
+    if why_not := _refused(raced):
+        return _full(sweep), f"default: {most} variants would race, but {why_not}"
+    return raced, f"default: {most} variants of one model, more than {MANY}; write budget: full for all rounds of each"
+
+
+def _full(sweep: SweepSpec) -> SweepSpec:
+    return sweep.model_copy(update={"budget": "full"})
+
+
+def _refused(sweep: SweepSpec) -> str:
+    """Why the protocol of this race is refused; empty if it is not."""
+    try:
+        protocol_of(sweep)
+    except SpecError as error:
+        return error.message
+    return ""

@@ -1,0 +1,109 @@
+"""`edgesweep plan` says which budget a sweep has, and who decided that."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps.cli.main import main
+from sweeps.cli.sweep_file import make_plan
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.spec.sweep import load
+from sweeps.workspace import Workspace
+
+HEAD = """name: mine
+models: [{source: mobilenet_v2, weights: random, input_shape: [1, 3, 64, 64]}]
+data:
+  calibration: {source: synthetic, images: 4}
+  evaluation: {source: synthetic, images: 4}
+devices: ['fake:steady']
+"""
+FEW = "grids: [{precision: [fp32]}]\n"
+MANY = "grids: [{precision: [fp32], fuse: [true, false], threads: [1, 2, 4]}]\n"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace.open(tmp_path / "ws")
+
+
+def written(workspace: Workspace, *lines: str) -> Path:
+    path = workspace.root.parent / "mine.yaml"
+    path.write_text(HEAD + "".join(lines))
+    return path
+
+
+def document(workspace: Workspace, path: Path) -> dict[str, Any]:
+    done = CliRunner().invoke(main, ["plan", str(path), "--workspace", str(workspace.root), "--json"])
+    assert done.exit_code == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def words(workspace: Workspace, path: Path) -> str:
+    done = CliRunner().invoke(main, ["plan", str(path), "--workspace", str(workspace.root)])
+    assert done.exit_code == 0, done.stderr
+    return " ".join(done.stdout.split())
+
+
+def started(workspace: Workspace, path: Path) -> Plan:
+    """As `edgesweep run` does first."""
+    planned = make_plan(load(path), (), workspace)
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(planned)
+    return planned
+
+
+def test_a_new_sweep_of_many_variants_races_and_the_plan_says_so(workspace: Workspace) -> None:
+    path = written(workspace, MANY)
+    found = document(workspace, path)
+    assert found["budget"] == "race"
+    assert found["budget_reason"].startswith("default: 12 variants of one model, more than 8; write budget: full")
+    told = words(workspace, path)
+    assert f"budget: race ({found['budget_reason']})" in told
+    assert "it ends when its leader is within 2 % of the best with a probability of 98 %" in told
+    assert " race to build " in told, "and not a number of rounds"
+
+
+def test_a_sweep_keeps_the_race_it_began_when_variants_leave_the_file(workspace: Workspace) -> None:
+    before = started(workspace, written(workspace, MANY))
+    found = document(workspace, written(workspace, FEW))
+    assert (found["budget"], found["budget_reason"].split(",")[0]) == ("race", "kept")
+    assert {job["job_key"] for job in found["jobs"]} < {job.key for job in before.jobs}
+
+
+def test_a_sweep_keeps_all_its_rounds_when_variants_are_added(workspace: Workspace) -> None:
+    before = started(workspace, written(workspace, FEW))
+    path = written(workspace, MANY)
+    found = document(workspace, path)
+    assert (found["budget"], found["budget_reason"].split(",")[0]) == ("full", "kept")
+    assert {job.key for job in before.jobs} < {job["job_key"] for job in found["jobs"]}
+    told = words(workspace, path)
+    assert "budget: full (kept, as this sweep had it before; write budget: race to change it)" in told
+    assert "leader" not in told
+
+
+def test_the_budget_that_was_decided_is_stored_and_decided_once(workspace: Workspace) -> None:
+    first = started(workspace, written(workspace, MANY))
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        assert journal.spec("mine").budget == "race"
+        assert journal.protocol("mine").preset == "race"
+    again = started(workspace, written(workspace, MANY))
+    assert again.jobs == first.jobs
+    assert again.sweep == first.sweep
+
+
+def test_what_the_file_says_needs_no_reason(workspace: Workspace) -> None:
+    started(workspace, written(workspace, MANY))
+    for line, budget, told in (
+        ("budget: full\n", "full", "budget: full"),
+        ("protocol: {preset: full}\n", "full", "budget: full"),
+        ("budget: {device_minutes: 3}\n", {"device_minutes": 3.0}, "budget: a race of at most 3 min a device; it ends"),
+    ):
+        path = written(workspace, MANY, line)
+        found = document(workspace, path)
+        assert (found["budget"], found["budget_reason"]) == (budget, "")
+        assert told in words(workspace, path)
