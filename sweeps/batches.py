@@ -68,3 +68,18 @@ class StoredBatch:
     """As of a `Batch`."""
     items: Mapping[str, BatchItem]
     """By job key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchShare:
+    """What one job took of the processes that timed it beside others, in seconds on the device's clock.
+
+    The shares of all jobs of a process add up to it.
+    """
+
+    device_seconds: float = 0.0
+    """An equal part of each process: its start belongs to all alike."""
+    timed_seconds: float = 0.0
+    """The job's own timed iterations."""
+    waited_seconds: float = 0.0
+    """An equal part of each wait for the gate."""

@@ -105,12 +105,14 @@ class ResultRow:
     samples: int = 0
     device_seconds: float = 0.0
     """Device time of its blocks, with starts and warm-ups, but without waiting."""
+    batch_seconds: float = 0.0
+    """Its share of the processes of a race that also timed others; 0 in old runs."""
     timed_seconds: float = 0.0
-    """The part of it in timed iterations; 0 in old runs."""
+    """The part of both in timed iterations; 0 in old runs."""
     full_seconds: float = 0.0
     """A lower bound of its device time with the preset `full`, estimated from its blocks."""
     waited_seconds: float = 0.0
-    """Time spent waiting for the gate, over all its blocks."""
+    """Time spent waiting for the gate, over all its blocks, and its share of what its batches waited."""
     push_seconds: float = 0.0
     """Time spent sending its files for blocks; 0 in old runs, and where another job of its build needed them first."""
     accuracy_seconds: float = 0.0

@@ -17,7 +17,7 @@ _AXES = ("model", "grid", *(field.name for field in fields(Variant)), *(field.na
 _CONDITIONS = (
     *("device", "device_id", "fingerprint", *(field.name for field in fields(ComparisonConditions)), "runner"),
     *("backend_ran", "engine_ran", "executor", "emulated", "trust", "rounds", "samples", "images"),
-    *("device_seconds", "timed_seconds", "waited_seconds", "push_seconds", "accuracy_seconds"),
+    *("device_seconds", "batch_seconds", "timed_seconds", "waited_seconds", "push_seconds", "accuracy_seconds"),
     *("job_key", "build_key", "run_id"),
 )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from sweeps.batches import BatchItem, StoredBatch
+from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal.attempts import AttemptTables
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
@@ -39,6 +39,21 @@ class BatchTables(AttemptTables):
             )
             stored.append(StoredBatch(session=session, number=number, device_seconds=seconds, items=found[batch_id]))
         return stored
+
+    def batch_share(self, job_key: str) -> BatchShare:
+        """The job's part of the processes that timed it, whichever sweep asked for them; 0 without any."""
+        device_seconds = timed_seconds = waited_seconds = 0.0
+        for record, seconds, jobs in self._rows(
+            "SELECT record, device_seconds,"
+            " (SELECT count(*) FROM batch_items AS other WHERE other.batch_id = batches.id)"
+            " FROM batch_items JOIN batches ON batches.id = batch_id WHERE job_key = ? ORDER BY batches.id",
+            job_key,
+        ):
+            item = from_json(BatchItem, record)
+            device_seconds += seconds / jobs
+            timed_seconds += sum(item.samples_ns) / 1e9
+            waited_seconds += item.conditions.waited_seconds / jobs
+        return BatchShare(device_seconds=device_seconds, timed_seconds=timed_seconds, waited_seconds=waited_seconds)
 
     def was_raced(self, job_key: str) -> bool:
         """Whether it was measured, in a process of its own or in a batch."""

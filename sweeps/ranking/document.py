@@ -23,6 +23,7 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
                 **asdict(entry.conditions),
                 "front": entry.front,
                 "device_seconds": entry.device_seconds,
+                "batch_seconds": entry.batch_seconds,
                 "timed_seconds": entry.timed_seconds,
                 "full_seconds": entry.full_seconds,
                 "waited_seconds": entry.waited_seconds,

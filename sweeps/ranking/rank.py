@@ -78,9 +78,13 @@ def rank(
         others.sort(key=lambda other: (other.outcome, other.name))
         groups = [with_intervals(group) for group in _comparable(measured)] or [[]]
         beneath = tuple(one for one in in_order(imported) if one.place == place)
-        entries += [
-            _entry(group[0] if group else here[0], group, tuple(others), objective, beneath) for group in groups
-        ]
+        counted: set[str] = set()
+        for group in groups:
+            # What left in batches has no conditions, and may be in several groups: its time is that of the first.
+            batch_seconds = sum(row.batch_seconds for row in group if row.job_key not in counted)
+            counted |= {row.job_key for row in group}
+            one = group[0] if group else here[0]
+            entries.append(_entry(one, group, tuple(others), objective, beneath, batch_seconds))
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
         candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
@@ -119,6 +123,7 @@ def _entry(
     others: tuple[NotRanked, ...],
     objective: ObjectiveSpec,
     imported: tuple[Imported, ...],
+    batch_seconds: float,
 ) -> DeviceRanking:
     """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty."""
     metric, smaller = direction(objective)
@@ -171,7 +176,8 @@ def _entry(
         ranking=candidates,
         checked=checked,
         not_ranked=others,
-        device_seconds=sum(row.device_seconds for row in group),
+        device_seconds=sum(row.device_seconds for row in group) + batch_seconds,
+        batch_seconds=batch_seconds,
         timed_seconds=sum(row.timed_seconds for row in group),
         full_seconds=sum(row.full_seconds for row in group),
         waited_seconds=sum(row.waited_seconds for row in group),

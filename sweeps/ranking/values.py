@@ -109,7 +109,9 @@ class DeviceRanking:
     """Candidates without a latency if the objective needs one: by verdict, then the most accurate first."""
     not_ranked: tuple[NotRanked, ...]
     device_seconds: float
-    """Device time of everything that was measured here, without waiting."""
+    """Device time of everything that was measured here, with batches and without waiting."""
+    batch_seconds: float
+    """The part of it in batches; 0 where that was not recorded."""
     timed_seconds: float
     """The part of it in timed iterations; 0 where that was not recorded."""
     waited_seconds: float
@@ -170,7 +172,8 @@ class DeviceRanking:
         text = f"device time: {duration(self.device_seconds + beside)}{f' ({shares})' if shares else ''}, "
         text += f"and {duration(self.waited_seconds)} of waiting"
         if any(candidate.settled is not None and candidate.settled.batches for candidate in self.ranking):
-            return f"{text}; and batches, whose time edgesweep status shows"
+            # What the preset full would have taken is estimated from blocks, and many have none.
+            return text if self.batch_seconds else f"{text}; and batches, whose time edgesweep status shows"
         if not gone:
             return text
         return (

@@ -178,7 +178,14 @@ def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written
         starts = {session_start(job.device_id, block.session) for block in blocks}
         sessions = tuple(sorted(start for start in starts if start is not None))
         content = run_content.of_job(
-            sweep, planned, outcome, blocks, manifest, journal.settled(job.key, planned.protocol), sessions
+            sweep,
+            planned,
+            outcome,
+            blocks,
+            manifest,
+            journal.settled(job.key, planned.protocol),
+            sessions,
+            journal.batch_share(job.key),
         )
         new = _replace_run(client, written, content, blocks, manifest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from sweeps.batches import BatchShare
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
 from sweeps.journal.plans import skipped_key
@@ -41,6 +42,8 @@ _TAGS = {
 """The tag of each field of a row that is not a param."""
 _LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions"))
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
+_UNSAID_WITHOUT = ("confirmed_medians_ms", "batch_seconds")
+"""Fields whose tags make a new run only where there is something to tell."""
 _MAX_WORDS = 300
 """Longest text (characters) inside a JSON tag: two texts fit into a tag, even with six bytes per character."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
@@ -68,9 +71,10 @@ def of_job(
     manifest: Manifest | None,
     settled: Settled | None = None,
     sessions: tuple[int, ...] = (),
+    batches: BatchShare | None = None,
 ) -> RunContent:
     """The run of a finished job. `blocks`: the blocks behind `outcome`. `settled`: why its rounds ended. `sessions`:
-    the starts of those that the blocks are from."""
+    the starts of those that the blocks are from. `batches`: its part of the processes that also timed others."""
     job = planned.job
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions}
@@ -78,6 +82,7 @@ def of_job(
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
         metrics |= {} if outcome.timing is None else outcome.timing.extra_metrics
         about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
+        about |= _with_batches(about, batches or BatchShare())
     else:
         about |= {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.message}
     row = _row(sweep, job.key, job.build_key, job, planned, metrics, about)
@@ -163,6 +168,15 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
     return about
 
 
+def _with_batches(about: Mapping[str, Any], share: BatchShare) -> dict[str, Any]:
+    """The times of `about` with those of batches."""
+    return {
+        "batch_seconds": round(share.device_seconds, 3),
+        "timed_seconds": round(about.get("timed_seconds", 0.0) + share.timed_seconds, 3),
+        "waited_seconds": round(about.get("waited_seconds", 0.0) + share.waited_seconds, 3),
+    }
+
+
 def _row(
     sweep: str,
     key: str,
@@ -211,9 +225,7 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
     if manifest is not None and manifest.coverage is not None:
         tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
-    unsaid = {STALE, *_LATER}
-    if not row.confirmed_medians_ms:
-        unsaid.add(_TAGS["confirmed_medians_ms"])
+    unsaid = {STALE, *_LATER, *(_TAGS[name] for name in _UNSAID_WITHOUT if not getattr(row, name))}
     lasting = {name: value for name, value in tags.items() if name not in unsaid}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
     return RunContent(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.batches import BatchItem, StoredBatch
+from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
@@ -51,6 +51,20 @@ def test_batches_come_back_in_the_order_of_measuring_with_the_items_that_were_as
         assert journal.batches(["unknown"]) == []
         assert journal.last_session() == 200, "a process that measured nothing is not recorded"
         assert (journal.was_raced("x"), journal.was_raced("unknown")) == (True, False)
+
+
+def test_the_shares_of_all_jobs_are_the_seconds_of_the_processes(path):
+    waited = replace(item("a"), conditions=Conditions(waited_seconds=4.0))
+    with closing(Journal.open(path)) as journal:
+        for one in (batch(0, "a", "b", "c"), batch(1, "a", "b"), batch(2, "x")):
+            journal.add_batch(one)
+        journal.add_batch(StoredBatch(session=9, number=0, device_seconds=1.0, items={"a": waited}))
+        shares = {key: journal.batch_share(key) for key in ("a", "b", "c", "x")}
+        assert journal.batch_share("unknown") == BatchShare()
+    assert sum(share.device_seconds for share in shares.values()) == pytest.approx(3 * 3.5 + 1.0)
+    assert shares["b"].device_seconds == pytest.approx(3.5 / 3 + 3.5 / 2)
+    assert shares["b"].timed_seconds == pytest.approx(5 * 0.010 + 5 * 0.011)
+    assert {key: share.waited_seconds for key, share in shares.items()} == {"a": 4.0, "b": 0.0, "c": 0.0, "x": 0.0}
 
 
 def test_a_journal_of_the_version_before_batches_takes_them(path, records, monkeypatch):

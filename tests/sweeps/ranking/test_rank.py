@@ -692,6 +692,22 @@ def test_what_measuring_cost_is_added_up():
     assert (entry(rows).device_seconds, entry(rows).waited_seconds) == (90.0, 5.0)
 
 
+def test_the_seconds_of_batches_count_once_also_where_a_build_of_batches_only_is_in_two_groups():
+    gone = left("net · a")
+    gone["settled"] = replace(gone["settled"], rounds=0, batches=2)
+    rows = [
+        measured("a", device_seconds=60.0, batch_seconds=8.0, timed_seconds=12.0),
+        measured("b", device_seconds=30.0, batch_seconds=8.0, preset="full"),
+        measured("c", blocks=(), batch_seconds=8.0, **gone),
+    ]
+    groups = entries(rows)
+    assert [names(one.ranking) for one in groups] == [["b", "c"], ["a", "c"]]
+    assert [(one.device_seconds, one.batch_seconds) for one in groups] == [(46.0, 16.0), (68.0, 8.0)]
+    assert groups[1].cost_text == "device time: 68 s (18 % timed iterations), and 0 s of waiting"
+    old = [row | {"batch_seconds": 0.0} for row in rows]
+    assert entries(old)[1].cost_text.endswith("and batches, whose time edgesweep status shows")
+
+
 def test_a_metric_that_another_packages_runner_tells_ranks_and_bounds_and_makes_a_front(monkeypatch):
     monkeypatch.setitem(catalog.runtimes(), "toy", TOY)
     rows = [

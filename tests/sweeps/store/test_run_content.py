@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.batches import BatchShare
 from sweeps.journal.journal import Journal
 from sweeps.records import Measured, Settled
 from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job, to_row
@@ -26,7 +27,7 @@ SETTLED = Settled(
 def run(records, tmp_path):
     """The content of a finished job's run; blocks may be changed first."""
 
-    def make(settled=None, blocks=None, job=None, accuracy=None, journal="journal", sessions=()):
+    def make(settled=None, blocks=None, job=None, accuracy=None, journal="journal", sessions=(), batches=None):
         job = job or records.job(0)
         with Journal.open(tmp_path / f"{journal}.sqlite") as journal:
             journal.save_plan(records.plan(job))
@@ -36,7 +37,7 @@ def run(records, tmp_path):
             planned = journal.planned_job("phones", job.key)
             outcome = journal.sweep_outcome("phones", job)
             assert isinstance(outcome, Measured)
-            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled, sessions)
+            return of_job("phones", planned, outcome, journal.blocks(job.key), None, settled, sessions, batches)
 
     return make
 
@@ -97,6 +98,29 @@ def test_pushes_and_the_accuracy_pass_are_kept_and_make_no_new_run(run, records)
     row = read(content)
     assert (row.push_seconds, row.accuracy_seconds) == (1.5, 4.5)
     assert content.attempt_key == run(blocks=blocks, journal="another").attempt_key
+
+
+def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, records, tmp_path):
+    share = BatchShare(device_seconds=7.0, timed_seconds=1.5, waited_seconds=2.0)
+    row = read(run(batches=share))
+    alone = read(run(journal="alone"))
+    assert (row.batch_seconds, alone.batch_seconds) == (7.0, 0.0)
+    assert row.device_seconds == alone.device_seconds
+    assert row.timed_seconds == pytest.approx(alone.timed_seconds + 1.5)
+    assert row.waited_seconds == pytest.approx(alone.waited_seconds + 2.0)
+    job = records.job(0)
+    with Journal.open(tmp_path / "left.sqlite") as journal:
+        journal.save_plan(records.plan(job))
+        planned = journal.planned_job("phones", job.key)
+    left = read(of_job("phones", planned, Measured(timing=None, accuracy=None), (), None, SETTLED, (), share))
+    assert (left.batch_seconds, left.timed_seconds, left.waited_seconds, left.device_seconds) == (7.0, 1.5, 2.0, 0.0)
+
+
+def test_a_run_without_batches_is_not_written_anew(run):
+    told = run().tags[f"{TAG}batch_seconds"]
+    assert told == "0.0"
+    assert run().attempt_key == run(batches=BatchShare(), journal="another").attempt_key
+    assert run().attempt_key != run(batches=BatchShare(device_seconds=1.0), journal="third").attempt_key
 
 
 def test_the_sessions_are_kept_and_older_runs_without_them_are_not_written_anew(run):

@@ -9,12 +9,17 @@ from sweeps.batches import NotReached
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.journal.journal import Journal
+from sweeps.journal.status import read_status
 from sweeps.protocol.presets import PRESETS
+from sweeps.ranking.rank import rank
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
+from sweeps.store.mlflow import Store
+from sweeps.store.reading import load
 from tests.gallery import RememberingHost
+from tests.store_double import doubled, make
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices.fake.device import FakeDevice, Faults
@@ -117,6 +122,24 @@ def test_who_is_far_behind_leaves_in_batches_and_the_winner_is_measured_again(
     left = [event.settled.job_key for event in events if isinstance(event, Left)]
     assert sorted(left) == sorted(keys)
     assert race.run(journal) == [], "what is decided costs nothing"
+
+
+def test_the_ranking_s_device_time_is_that_of_status(race: BuiltSweep, journal: Journal, tmp_path: Path) -> None:
+    race.run(journal)
+    database = tmp_path / "double.sqlite"
+    with doubled():
+        make(database)
+        Store(f"sqlite:///{database}", tmp_path / "mlflow").publish(journal, "tiny")
+        results = load(f"sqlite:///{database}", "tiny")
+    [ranked] = rank(results.frame, ANY, "tiny").devices
+    spent = read_status(journal, "tiny").spent
+    told = ranked.device_seconds + ranked.push_seconds + ranked.accuracy_seconds
+    assert told == pytest.approx(spent.measuring_s, abs=0.02)
+    assert ranked.timed_seconds == pytest.approx(spent.timed_s, abs=0.02)
+    assert ranked.waited_seconds == pytest.approx(spent.waiting_s, abs=0.02)
+    batches = journal.batches(job.key for job in race.plan.jobs)
+    assert ranked.batch_seconds == pytest.approx(sum(batch.device_seconds for batch in batches), abs=0.02)
+    assert 0.0 < ranked.batch_seconds < ranked.device_seconds
 
 
 def test_an_interrupted_screen_goes_on_with_the_batches_that_it_has(race: BuiltSweep, journal: Journal) -> None:
