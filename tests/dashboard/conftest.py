@@ -276,6 +276,7 @@ def _spec(name: str, grid: GridSpec | None) -> SweepSpec:
         models=(ModelSpec(name="digits", source="mobilenet_v2", weights="demo"),),
         data=DataSpec(calibration=DigitsData(source="digits", images=100), evaluation=DigitsData(source="digits")),
         grids=(grid or GridSpec(),),
+        budget="full",
     )
 
 
