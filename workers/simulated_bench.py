@@ -64,9 +64,8 @@ class SimulatedBench:
         order = shuffled_order(keys, number, self._order_seed)
         ready = self._wait()
         began_s = self.device.now_s
-        blocks = self.device.batch(
-            [self._true_ms[key] * slower.get(key, 1.0) for key in order], **_length(self._protocol.in_batch)
-        )
+        length = _length(self._protocol.in_batch)
+        blocks = self.device.batch([(self._true_ms[key] * slower.get(key, 1.0), length) for key in order])
         self.tally.batches_s += self.device.now_s - began_s
         self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
         return {

@@ -18,7 +18,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, did_you_mean
 from workers.devices.fake import runner as fake_runner
 from workers.devices.fake.phones import PHONES, Phone
-from workers.devices.fake.physics import SimulatedPhone
+from workers.devices.fake.physics import SimulatedBlock, SimulatedPhone
 from workers.devices.interface import Completed, Sensors
 from workers.devices.linux.competing import is_runner
 from workers.devices.local import LocalDevice, from_os_error, local_facts
@@ -31,6 +31,9 @@ _THREADS_GAIN = 0.7
 _COMMAND_DEADLINE_S = 30.0
 """Deadline of everything but programs."""
 _FLOAT_BYTES = 4
+_Asked = tuple[argparse.Namespace, float, str]
+"""The arguments of one run, the latency (ms) of one inference at the ambient temperature without noise, and the sha256
+of the artifact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,30 +222,39 @@ class FakeDevice:
         try:
             items = fake_runner.batch_items(argv)
             if items is not None:
-                return self._batch(items, deadline_s)
-            given = fake_runner.arguments(argv, self._phone.phone.cores)
-            model_ms = self._latency_ms(_sha256(given.model), given.threads)
+                return Completed(exit_code=0, stdout=self._batch(items), stderr=b"")
+            given, model_ms, _ = self._asked(argv)
         except fake_runner.GiveUp as given_up:
             return Completed(exit_code=fake_runner.ERROR_EXIT, stdout=given_up.report(), stderr=b"")
         if given.eval_inputs is not None:
             return self._evaluate(argv, given, model_ms, deadline_s)
-        block = self._phone.block(
-            model_ms,
-            warmup_iterations=given.warmup,
-            warmup_seconds=given.warmup_seconds,
-            iterations=given.iter,
-            min_seconds=given.min_seconds,
-            max_seconds=given.max_seconds,
-        )
+        block = self._phone.block(model_ms, **fake_runner.length(given))
+        return Completed(exit_code=0, stdout=self._report(given, block), stderr=b"")
+
+    def _batch(self, items: Sequence[Sequence[str]]) -> bytes:
+        """The report of one process. An item that gives up does so before it takes any time."""
+        asked = [_or_given_up(self._asked, words) for words in items]
+        there = [one for one in asked if not isinstance(one, fake_runner.GiveUp)]
+        blocks = iter(self._phone.batch([(model_ms, fake_runner.length(given)) for given, model_ms, _ in there]))
+        reports: list[tuple[str | None, bytes]] = [
+            (None, one.report())
+            if isinstance(one, fake_runner.GiveUp)
+            else (one[2], self._report(one[0], next(blocks)))
+            for one in asked
+        ]
+        return fake_runner.batch_report(reports)
+
+    def _asked(self, argv: Sequence[str]) -> _Asked:
+        cores = self._phone.phone.cores
+        given = fake_runner.arguments(argv, cores)
+        digest = _sha256(given.model)
+        alone_ms = self._true_ms.get(digest) or _derived_ms(self._name, digest)
+        return given, alone_ms / math.pow(min(given.threads, cores), _THREADS_GAIN), digest
+
+    def _report(self, given: argparse.Namespace, block: SimulatedBlock) -> bytes:
         samples = self._faults.change(block.samples_ns.tolist())
         torch = dict(local_facts().runtime_versions).get("torchscript", "none")
-        return Completed(exit_code=0, stdout=fake_runner.report(given, block, samples, torch), stderr=b"")
-
-    def _batch(self, items: Sequence[Sequence[str]], deadline_s: float) -> Completed:
-        """Each item is simulated as a process of its own, which costs more time than a batch and has more noise."""
-        cores = self._phone.phone.cores
-        reports = [(_item_sha256(words, cores), self._runner(words, deadline_s).stdout) for words in items]
-        return Completed(exit_code=0, stdout=fake_runner.batch_report(reports), stderr=b"")
+        return fake_runner.report(given, block, samples, torch)
 
     def _evaluate(
         self, argv: Sequence[str], given: argparse.Namespace, model_ms: float, deadline_s: float
@@ -261,10 +273,12 @@ class FakeDevice:
             )
         return completed
 
-    def _latency_ms(self, digest: str, threads: int) -> float:
-        """Latency of one inference at the ambient temperature, without noise."""
-        alone_ms = self._true_ms.get(digest) or _derived_ms(self._name, digest)
-        return alone_ms / math.pow(min(threads, self._phone.phone.cores), _THREADS_GAIN)
+
+def _or_given_up(asked: Callable[[Sequence[str]], _Asked], words: Sequence[str]) -> _Asked | fake_runner.GiveUp:
+    try:
+        return asked(words)
+    except fake_runner.GiveUp as given_up:
+        return given_up
 
 
 def _derived_ms(phone: str, digest: str) -> float:
@@ -279,11 +293,3 @@ def _sha256(model: str) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise fake_runner.GiveUp("no_model", f"there is no file {model}") from error
-
-
-def _item_sha256(words: Sequence[str], cores: int) -> str | None:
-    """Of the artifact of one item; `None` if the report of its run says why there is none."""
-    try:
-        return _sha256(fake_runner.arguments(words, cores).model)
-    except fake_runner.GiveUp:
-        return None

@@ -149,8 +149,8 @@ class SimulatedPhone:
         block = self._item(true_ms, self._placement(true_ms) * self._cores(), True, length)
         return replace(block, started_s=started_s, temp_start_c=temp_start_c, status_start=status_start)
 
-    def batch(self, true_ms: Sequence[float], **length: Unpack[BlockLength]) -> list[SimulatedBlock]:
-        """Start one process that loads and times one variant after the other; arguments as of `block`.
+    def batch(self, items: Sequence[tuple[float, BlockLength]]) -> list[SimulatedBlock]:
+        """Start one process that loads and times one variant after the other; each item is as of `block`.
 
         All are on the same cores. What else differs between processes (allocation, placement) differs between the
         variants of one process, too. The first block begins with the start of the process.
@@ -158,7 +158,7 @@ class SimulatedPhone:
         started_s = self._now_s
         self._pass(self.phone.start_s, busy=True)
         cores = self._cores()
-        blocks = [self._item(one, self._placement(one) * cores, not place, length) for place, one in enumerate(true_ms)]
+        blocks = [self._item(ms, self._placement(ms) * cores, not at, length) for at, (ms, length) in enumerate(items)]
         return [replace(blocks[0], started_s=started_s), *blocks[1:]] if blocks else []
 
     def _item(self, true_ms: float, process: float, cold: bool, length: BlockLength) -> SimulatedBlock:

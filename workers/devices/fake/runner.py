@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from workers.devices.fake.physics import SimulatedBlock
+from workers.devices.fake.physics import BlockLength, SimulatedBlock
 
 NAME = "simulated"
 VERSION = "1"
@@ -57,6 +57,17 @@ def arguments(argv: Sequence[str], cores: int) -> argparse.Namespace:
         raise GiveUp("backend_missing", f"a simulated phone has no backend {given.backend}")
     given.cpus = _cpus(given.cpus, cores)
     return given
+
+
+def length(given: argparse.Namespace) -> BlockLength:
+    """How long these arguments let it warm up and be timed."""
+    return {
+        "warmup_iterations": given.warmup,
+        "warmup_seconds": given.warmup_seconds,
+        "iterations": given.iter,
+        "min_seconds": given.min_seconds,
+        "max_seconds": given.max_seconds,
+    }
 
 
 def report(given: argparse.Namespace, block: SimulatedBlock, samples_ns: Sequence[float], torch: str) -> bytes:

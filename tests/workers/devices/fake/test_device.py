@@ -85,6 +85,28 @@ def test_a_batch_is_read_as_that_of_a_runner(tmp_path: Path) -> None:
         assert caught.value.kind == "bad_batch"
 
 
+def test_the_items_of_a_batch_share_one_process(tmp_path: Path) -> None:
+    phone, runtime = FakeDevice(tmp_path, "holdout_big_little"), TorchScript()
+    request = replace(REQUEST, model=pushed(phone, tmp_path), warmup_seconds=0.0, min_seconds=0.0)
+    (tmp_path / "batch.jsonl").write_bytes(runtime.batch_file([request] * 6))
+    file = phone.push(tmp_path / "batch.jsonl", "batch.jsonl")
+    digest = hashlib.sha256(b"a model").hexdigest()
+    began_s, taken_s = phone.now_s(), 0.0
+    spreads, firsts = [], []
+    for _ in range(20):
+        outcomes = runtime.parse_batch(phone.run(runtime.batch_command(file, 60.0), 1000).stdout, [digest] * 6)
+        reports = [one for one in outcomes if isinstance(one, RunReport)]
+        parts = [(*one.samples_ns, *one.warmup_ns, one.first_inference_ns, one.load_ns) for one in reports]
+        taken_s += sum(map(sum, parts)) / 1e9
+        medians = [median_ms(report) for report in reports]
+        spreads.append(max(medians) / min(medians))
+        firsts.append(medians[0])
+    kind = PHONES["holdout_big_little"]
+    assert max(firsts) / min(firsts) > 0.9 * kind.little_slower, "some processes were on the little cores"
+    assert max(spreads) < 0.9 * kind.little_slower, "with all of their items"
+    assert phone.now_s() - began_s == pytest.approx(taken_s + 20 * kind.start_s, rel=1e-6), "each started once"
+
+
 def test_it_says_plainly_that_it_is_simulated(tmp_path: Path) -> None:
     facts = FakeDevice(tmp_path, "hot").facts()
     assert (facts.device_id, facts.name) == ("fake-hot", "fake:hot")
