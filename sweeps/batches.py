@@ -5,7 +5,7 @@ cancels in their ratios; it does not average out within the batch.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sweeps.records import Conditions, Failed
 
@@ -65,9 +65,11 @@ class StoredBatch:
     """Counts the batches of a contest in this session, from 0. A batch that ended early and was continued has several
     processes of one number."""
     device_seconds: float
-    """As of a `Batch`."""
+    """As of a `Batch`; 0 where the process gave no report at all."""
     items: Mapping[str, BatchItem]
     """By job key."""
+    failed: Mapping[str, Failed] = field(default_factory=dict)
+    """Those that are measured alone from then on, by job key, and why. Not in journals of early versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

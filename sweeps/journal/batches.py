@@ -6,14 +6,18 @@ from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal.attempts import AttemptTables
 from sweeps.journal.plans import now
 from sweeps.json_records import from_json, to_json
+from sweeps.records import Failed
 
 
 class BatchTables(AttemptTables):
     """Batches in the journal. They are added, and never changed or deleted."""
 
     def add_batch(self, batch: StoredBatch) -> None:
-        """Record one process, with the items that were measured; without any, nothing is recorded."""
-        if not batch.items:
+        """Record one process, with the items that were measured and those that failed.
+
+        Without either, nothing is recorded: nobody would ask for it.
+        """
+        if not batch.items and not batch.failed:
             return
         with self._writing():
             row = self._db.execute(
@@ -24,20 +28,37 @@ class BatchTables(AttemptTables):
                 "INSERT INTO batch_items (batch_id, job_key, record) VALUES (?, ?, ?)",
                 [(row, key, to_json(item)) for key, item in batch.items.items()],
             )
+            self._db.executemany(
+                "INSERT INTO batch_failures (batch_id, job_key, record) VALUES (?, ?, ?)",
+                [(row, key, to_json(failed)) for key, failed in batch.failed.items()],
+            )
 
     def batches(self, job_keys: Iterable[str]) -> list[StoredBatch]:
-        """The processes that timed any of these jobs, with the items of these jobs only, in the order of measuring."""
-        wanted = set(job_keys)
+        """The processes that timed any of these jobs, or in which one failed, in the order of measuring.
+
+        With what is of these jobs only.
+        """
         found: dict[int, dict[str, BatchItem]] = {}
-        for key in sorted(wanted):
+        failed: dict[int, dict[str, Failed]] = {}
+        for key in sorted(set(job_keys)):
             for batch_id, record in self._rows("SELECT batch_id, record FROM batch_items WHERE job_key = ?", key):
                 found.setdefault(batch_id, {})[key] = from_json(BatchItem, record)
+            for batch_id, record in self._rows("SELECT batch_id, record FROM batch_failures WHERE job_key = ?", key):
+                failed.setdefault(batch_id, {})[key] = from_json(Failed, record)
         stored = []
-        for batch_id in sorted(found):
+        for batch_id in sorted({*found, *failed}):
             session, number, seconds = self._row(
                 "SELECT session, number, device_seconds FROM batches WHERE id = ?", batch_id
             )
-            stored.append(StoredBatch(session=session, number=number, device_seconds=seconds, items=found[batch_id]))
+            stored.append(
+                StoredBatch(
+                    session=session,
+                    number=number,
+                    device_seconds=seconds,
+                    items=found.get(batch_id, {}),
+                    failed=failed.get(batch_id, {}),
+                )
+            )
         return stored
 
     def batch_share(self, job_key: str) -> BatchShare:

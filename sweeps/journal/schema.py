@@ -138,6 +138,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (job_key, batch_id)
         )""",
     ),
+    # Version 5: what failed in a process with others, or cannot be in one.
+    (
+        """CREATE TABLE batch_failures (
+            batch_id INTEGER NOT NULL REFERENCES batches (id),
+            job_key TEXT NOT NULL,
+            record TEXT NOT NULL,
+            PRIMARY KEY (job_key, batch_id)
+        )""",
+    ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

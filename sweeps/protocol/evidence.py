@@ -36,23 +36,32 @@ class Evidence:
         self._keys = tuple(keys)
         self._logs = np.array([self._row(one) for one in screened]).reshape(-1, len(self._keys))
         self._screened = len(screened)
+        self._rounds = 0
 
     @property
     def rounds(self) -> int:
         """Without the batches."""
-        return len(self._logs) - self._screened
+        return self._rounds
 
     @property
     def logs(self) -> NDArray[np.float64]:
-        """(rounds, candidates) of log block medians, NaN where nothing was measured; batches first."""
+        """(rounds, candidates) of log block medians, NaN where nothing was measured; batches first.
+
+        A round of several processes has a row for each.
+        """
         return self._logs
 
-    def add(self, medians_ms: Mapping[str, float]) -> None:
-        """Add a round. Raises `ValueError` for a median that is not a positive number."""
-        self._logs = np.vstack([self._logs, self._row(medians_ms)])
+    def add(self, *processes: Mapping[str, float]) -> None:
+        """Add a round, by key in ms. In batches it is one process or several: what differs between processes does not
+        cancel between them, so each has an effect of its own, as a round has.
+
+        Raises `ValueError` for a median that is not a positive number.
+        """
+        self._logs = np.vstack([self._logs, *map(self._row, processes)])
+        self._rounds += 1
 
     def blocks(self) -> NDArray[np.intp]:
-        """Number of blocks, without batches."""
+        """Number of blocks, without what batches said before."""
         found: NDArray[np.intp] = np.isfinite(self._logs[self._screened :]).sum(axis=0)
         return found
 
@@ -63,10 +72,21 @@ class Evidence:
 
     def enough(self, leader: int, fewest: int) -> NDArray[np.bool_]:
         """Whether there is enough to hold each against `leader`: `fewest` blocks of both, or one where batches held
-        both. Batches of two groups say nothing of each other."""
+        both. Batches of two groups say nothing of each other, nor do two processes without anything in common."""
         blocks = np.minimum(self.blocks(), self.blocks()[leader])
         found: NDArray[np.bool_] = (blocks >= fewest) | (self.shared(leader) & (blocks > 0))
-        return found
+        return found & self.linked(leader)
+
+    def linked(self, leader: int) -> NDArray[np.bool_]:
+        """Whether each was held against `leader`: in one round or process, or through others that met both."""
+        seen = np.isfinite(self._logs)
+        found = np.zeros(len(self._keys), dtype=np.bool_)
+        found[leader] = True
+        while True:
+            grown = found | seen[seen[:, found].any(axis=1)].any(axis=0)
+            if np.array_equal(grown, found):
+                return found
+            found = grown
 
     def shared(self, leader: int) -> NDArray[np.bool_]:
         """Whether batches held each together with `leader`."""
@@ -75,7 +95,7 @@ class Evidence:
         return found
 
     def common(self, place: int, other: int) -> int:
-        """Number of rounds in which both were measured; batches are one round."""
+        """Number of rounds in which both were measured; what batches said before is one round."""
         return int(np.isfinite(self._logs[:, place] - self._logs[:, other]).sum())
 
     def posterior(self, near: NDArray[np.bool_]) -> Posterior | None:

@@ -118,15 +118,16 @@ class Race:
         """All eliminations so far, in their order."""
         return tuple(self._eliminations)
 
-    def add_round(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
-        """Add one round's block medians and return the new eliminations, the clearest one first.
+    def add_round(self, *processes: Mapping[str, float]) -> tuple[Elimination, ...]:
+        """Add one round's block medians (ms) and return the new eliminations, the clearest one first.
 
-        Candidates without a block in this round may be missing. Raises `ValueError` for a key that is not in the race
-        and for a median that is not a positive number.
+        A round of blocks has one mapping, a batch has one for each process that it took. Candidates without a block in
+        this round may be missing. Raises `ValueError` for a key that is not in the race and for a median that is not a
+        positive number.
         """
-        if unknown := medians_ms.keys() - set(self.contending):
+        if unknown := {key for medians_ms in processes for key in medians_ms} - set(self.contending):
             raise ValueError(f"not in the race: {', '.join(sorted(unknown))}")
-        self._evidence.add(medians_ms)
+        self._evidence.add(*processes)
         self._update()
         leader = self._leader()
         leaving = () if leader is None else (*self._failing(leader), *self._slower(leader))
@@ -144,7 +145,7 @@ class Race:
     def leave_behind(self) -> tuple[Elimination, ...]:
         """Eliminate all that rest and are more than `near` times as slow as the leader, and return why."""
         leader = self._leader()
-        if leader is None:
+        if leader is None or self._posterior is None:
             return ()
         resting = np.flatnonzero(self._in & ~self._active)
         gone = resting[self._behind(resting, leader) > math.log(self._near)]
@@ -154,10 +155,12 @@ class Race:
 
     @property
     def effects_ms(self) -> dict[str, float]:
-        """The latency of those still in the race, up to a common factor; without those never measured."""
-        if self._posterior is None:
+        """The latency of those still in the race, up to a common factor; without those never held against the leader,
+        whose factor is another one."""
+        leader = self._leader()
+        if leader is None or self._posterior is None:
             return {}
-        kept = np.flatnonzero(self._in & self._evidence.measured())
+        kept = np.flatnonzero(self._in & self._evidence.measured() & self._evidence.linked(leader))
         return {self._keys[place]: float(np.exp(self._posterior.effects[place])) for place in kept}
 
     @property
@@ -182,7 +185,7 @@ class Race:
         rivals = self._rivals(leader)
         # One block of the leader is enough only beside rivals that it was in batches with.
         fewest = 1 if rivals.size and self._evidence.shared(leader)[rivals].all() else self._fewest
-        if self._evidence.blocks()[leader] < fewest or not self._evidence.measured()[rivals].all():
+        if self._evidence.blocks()[leader] < fewest or not self._evidence.linked(leader)[rivals].all():
             return ""
         if self._posterior.none_faster(rivals, leader, _NEGLIGIBLE_LOG) < 1 - self._error:
             return ""

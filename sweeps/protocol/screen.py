@@ -6,11 +6,14 @@ block. Every batch is a new process with a new order, so that what differs from 
 One process cannot hold everything: a batch is of one runtime, program, number of threads and CPUs. Each such group is
 screened for itself. Across groups, only the finals decide: blocks in processes of their own (`sweeps.protocol.racing`).
 
+A batch that ends early is continued in a second process, without whatever ended it. Each process has an effect of its
+own: the two are one batch, and two rounds of the model. So an item that had its process to itself says nothing.
+
 What a variant shows in a shared process may differ from what it shows alone. So a screen eliminates only who is more
 than `NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled variance.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sweeps.protocol.racing import Elimination, Race
@@ -46,11 +49,19 @@ class Screen:
         """Batches so far."""
         return self._race.rounds
 
-    def add_batch(self, medians_ms: Mapping[str, float | None]) -> tuple[Elimination, ...]:
-        """Add what one batch measured, and return who is eliminated. Candidates may be missing or `None`."""
+    def add_batch(self, *processes: Mapping[str, float | None], alone: Collection[str] = ()) -> tuple[Elimination, ...]:
+        """Add what one batch measured, by its processes, and return who is eliminated. See `ScreenedRace.add_batch`."""
+        for key in alone:
+            if key in self.contending:
+                self._race.withdraw(key)
         contending = set(self.contending)
-        counting = {key: value for key, value in medians_ms.items() if value is not None and key in contending}
-        gone = self._race.add_round(counting)
+        gone: tuple[Elimination, ...] = ()
+        if any(processes):
+            counting = [
+                {key: value for key, value in medians_ms.items() if value is not None and key in contending}
+                for medians_ms in processes
+            ]
+            gone = self._race.add_round(*(one for one in counting if len(one) > 1))
         if self._race.decided or self._race.rounds >= MOST_BATCHES:
             self._ended = True
             gone += self._race.leave_behind()
@@ -121,15 +132,17 @@ class ScreenedRace:
         """Why the race is decided, for people; empty while it is undecided."""
         return "" if self._finals is None else self._finals.why
 
-    def add_batch(self, medians_ms: Mapping[str, float | None]) -> tuple[Elimination, ...]:
+    def add_batch(self, *processes: Mapping[str, float | None], alone: Collection[str] = ()) -> tuple[Elimination, ...]:
         """Add one batch, which is of one group, and return who is eliminated. Those not in a screen are ignored.
 
-        `None`: it was in the batch, but its block does not count.
+        It has the medians (ms) of each of its processes; `None`: it was in the batch, but its block does not count.
+        `alone`: cannot be measured in batches, as this one showed. They go to the finals.
         """
         gone: tuple[Elimination, ...] = ()
+        keys = {key for medians_ms in processes for key in medians_ms} | set(alone)
         for screen in self._screens:
-            if medians_ms.keys() & set(screen.active):
-                gone = screen.add_batch(medians_ms)
+            if screen.active and keys & set(screen.contending):
+                gone = screen.add_batch(*processes, alone=alone)
                 break
         for one in gone:
             del self._precedence[one.key]
@@ -142,13 +155,6 @@ class ScreenedRace:
         if self._finals is None:
             raise ValueError("the finals have not begun")
         return self._finals.add_round(medians_ms)
-
-    def measure_alone(self, key: str) -> None:
-        """Take a candidate out of the batches. It goes to the finals."""
-        for screen in self._screens:
-            if key in screen.active:
-                screen.withdraw(key)
-        self._begin_finals()
 
     def withdraw(self, key: str) -> None:
         """Remove a candidate that failed. Raises `ValueError` if it is not in the race."""

@@ -77,7 +77,7 @@ def spent(blocks: Iterable[Block], accuracies: Iterable[Accuracy] = (), batches:
         loading, warming_up, timed = loading + parts[0], warming_up + parts[1], timed + parts[2]
     for batch in batches:
         items = [_parts(item) for item in batch.items.values()]
-        waiting += max(item.conditions.waited_seconds for item in batch.items.values())
+        waiting += max((item.conditions.waited_seconds for item in batch.items.values()), default=0.0)
         starting += max(0.0, batch.device_seconds - sum(map(sum, items)))
         loading += sum(one[0] for one in items)
         warming_up += sum(one[1] for one in items)

@@ -5,7 +5,7 @@ always give the same decisions, so an interrupted run continues where it stopped
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -105,31 +105,29 @@ class Contest:
             self._medians[key].append(value)
         return self._ended(self._ended_by_race(medians) if self._race else self._ended_by_stability())
 
-    def count_batch(self, medians_ms: Mapping[str, float | None]) -> list[Settled]:
-        """Add the block medians of one batch; `None`: the block does not count. Returns the jobs that end now."""
-        assert self._screened is not None
-        gone = self._screened.add_batch({key: value for key, value in medians_ms.items() if key in self._left})
+    def count_batch(self, *processes: Mapping[str, float | None], alone: Collection[str] = ()) -> list[Settled]:
+        """Add the block medians of one batch, as of `ScreenedRace.add_batch`. Returns the jobs that end now."""
+        if self._screened is None:
+            return []
+        left = [{key: value for key, value in one.items() if key in self._left} for one in processes]
+        gone = self._screened.add_batch(*left, alone=[key for key in alone if key in self._left])
         return self._ended([*map(self._settled, gone), *self._ended_by_decision()])
 
-    def take_batch(self, items: Mapping[str, BatchItem | None]) -> list[Settled]:
-        """Add one batch, by job key; `None`: it was in the batch, and was not measured."""
-        return self.count_batch(
+    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> list[Settled]:
+        """As `count_batch`, from what the processes measured, by job key."""
+        medians = [
             {
-                key: None if item is None or disqualified(in_race(item.labels)) else figure_ns(item.samples_ns) / 1e6
+                key: None if disqualified(in_race(item.labels)) else figure_ns(item.samples_ns) / 1e6
                 for key, item in items.items()
-                if key in self._left
             }
-        )
+            for items in processes
+        ]
+        return self.count_batch(*medians, alone=alone)
 
     @property
     def _batches(self) -> int:
         """The largest number of batches of any group."""
         return 0 if self._screened is None else self._screened.most_batches
-
-    def measure_alone(self, key: str) -> None:
-        """Take a job out of the batches. It goes to the finals."""
-        if self._screened is not None:
-            self._screened.measure_alone(key)
 
     def _ended(self, settled: list[Settled]) -> list[Settled]:
         for one in settled:

@@ -1,7 +1,7 @@
 """The screen of a race on one device: batches, until every contest's finals begin."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch
 from sweeps.journal.journal import MAX_ATTEMPTS
@@ -10,9 +10,12 @@ from sweeps.records import Failed, Job
 from workers.driver.contact import Contact
 from workers.driver.contests import Contests, group_of
 from workers.driver.context import DeviceProgress, RunContext
-from workers.driver.events import AttemptFailed, MeasuredAlone
+from workers.driver.events import AttemptFailed, Left, MeasuredAlone
 from workers.driver.side_by_side import Steps
 from workers.measure.batch_request import OF_ONE_ARTIFACT
+
+_OF_THE_MOMENT = frozenset({"no_batches", "not_ready", "disconnected"})
+"""Not remembered: the next run may find another runner, or a device that is ready."""
 
 _NOT_AGAIN = frozenset({"no_batches", "not_possible", "timeout"})
 """Not tried again in a batch. A timeout of the whole process is that of a device that hangs, and takes long."""
@@ -23,7 +26,7 @@ class _UnderWay:
     """One batch, which takes several processes where one ends early."""
 
     left: list[Job]
-    items: dict[str, BatchItem | None]
+    processes: list[StoredBatch] = field(default_factory=list)
 
 
 class Batches:
@@ -37,19 +40,20 @@ class Batches:
         self._progress = progress
 
     def recall(self, contests: Contests, by_key: Mapping[str, Job]) -> Steps[int]:
-        """Show the contests the batches of earlier runs. A batch that was not finished is shown as far as it came.
+        """Show the contests the batches of earlier runs, and who is measured alone since. A batch that was not finished
+        is shown as far as it came.
 
         Returns how many there were.
         """
-        shown: dict[tuple[int, int, str], dict[str, BatchItem | None]] = {}
-        for batch in self._journal.batches(by_key):
-            waited_s = max(item.conditions.waited_seconds for item in batch.items.values())
-            self._contact.count_seconds(batch.device_seconds + waited_s)
-            for key, item in batch.items.items():
-                place = (batch.session, batch.number, f"{by_key[key].model} {group_of(by_key[key])}")
-                shown.setdefault(place, {})[key] = item
-        for items in shown.values():
-            yield from contests.take_batch(items)
+        shown: dict[tuple[int, int, str], list[StoredBatch]] = {}
+        for process in self._journal.batches(by_key):
+            waited_s = max((item.conditions.waited_seconds for item in process.items.values()), default=0.0)
+            self._contact.count_seconds(process.device_seconds + waited_s)
+            job = by_key[next(iter([*process.items, *process.failed]))]
+            place = (process.session, process.number, f"{job.model} {group_of(job)}")
+            shown.setdefault(place, []).append(process)
+        for processes in shown.values():
+            yield from _take(contests, processes)
         return len(shown)
 
     def run(self, contests: Contests, by_key: Mapping[str, Job], number: int) -> Steps[None]:
@@ -70,7 +74,7 @@ class Batches:
 
     def _batch(self, contests: Contests, jobs: Sequence[Job], number: int) -> Steps[None]:
         """Whoever ends a process is measured alone from then on, and the rest is asked for again without it."""
-        under_way = _UnderWay(list(jobs), {})
+        under_way = _UnderWay(list(jobs))
         failures = 0
         while under_way.left and not self._contact.stopped():
             self._progress.done += 1
@@ -84,31 +88,43 @@ class Batches:
                     failures += 1
                     if batch.kind in OF_ONE_ARTIFACT:
                         # The device is made ready with the first one.
-                        yield from self._alone(contests, under_way.left[:1], batch)
-                        under_way.left = under_way.left[1:]
+                        yield from self._alone(under_way, under_way.left[:1], batch, number)
                     elif batch.kind in _NOT_AGAIN or failures >= MAX_ATTEMPTS:
-                        yield from self._alone(contests, under_way.left, batch)
-                        under_way.left = []
+                        yield from self._alone(under_way, under_way.left, batch, number)
                     else:
                         yield AttemptFailed(f"{len(under_way.left)} builds in one process", batch, final=False)
                 case Batch():
-                    yield from self._stored(contests, under_way, batch, number)
-        if under_way.items:
-            yield from contests.take_batch(under_way.items)
+                    yield from self._add(under_way, batch, number)
+        yield from _take(contests, under_way.processes)
 
-    def _stored(self, contests: Contests, under_way: _UnderWay, batch: Batch, number: int) -> Steps[None]:
+    def _add(self, under_way: _UnderWay, batch: Batch, number: int) -> Steps[None]:
         outcomes = list(zip(under_way.left, batch.outcomes, strict=True))
-        items = {job.key: one for job, one in outcomes if isinstance(one, BatchItem)}
-        self._journal.add_batch(
-            StoredBatch(session=self._session, number=number, device_seconds=batch.device_seconds, items=items)
+        failed = {job: one for job, one in outcomes if isinstance(one, Failed)}
+        process = StoredBatch(
+            session=self._session,
+            number=number,
+            device_seconds=batch.device_seconds,
+            items={job.key: one for job, one in outcomes if isinstance(one, BatchItem)},
+            failed={job.key: one for job, one in failed.items()},
         )
-        under_way.items |= items
-        for job, one in outcomes:
-            if isinstance(one, Failed):
-                yield from self._alone(contests, [job], one)
+        self._journal.add_batch(process)
+        under_way.processes.append(process)
+        for job, one in failed.items():
+            yield MeasuredAlone((job.name,), one)
         under_way.left = [job for job, one in outcomes if isinstance(one, NotReached)]
 
-    def _alone(self, contests: Contests, jobs: Sequence[Job], why: Failed) -> Steps[None]:
-        for job in jobs:
-            contests.measure_alone(job.key)
+    def _alone(self, under_way: _UnderWay, jobs: Sequence[Job], why: Failed, number: int) -> Steps[None]:
+        """The process measured nothing, because of the first or of all of `jobs`."""
+        failed = {job.key: why for job in jobs}
+        process = StoredBatch(session=self._session, number=number, device_seconds=0.0, items={}, failed=failed)
+        if why.kind not in _OF_THE_MOMENT:
+            self._journal.add_batch(process)
+        under_way.processes.append(process)
         yield MeasuredAlone(tuple(job.name for job in jobs), why)
+        under_way.left = under_way.left[len(jobs) :]
+
+
+def _take(contests: Contests, processes: Sequence[StoredBatch]) -> Iterator[Left]:
+    """Show the contests one batch."""
+    alone = [key for process in processes for key in process.failed]
+    yield from contests.take_batch(*(process.items for process in processes), alone=alone)

@@ -1,6 +1,6 @@
 """Which jobs of one device still get rounds: one contest per model. Reads from and writes to the journal."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.batches import BatchItem
@@ -61,17 +61,13 @@ class Contests:
             for settled in contest.take(blocks):
                 yield from self._settle(settled)
 
-    def take_batch(self, items: Mapping[str, BatchItem | None]) -> Iterator[Left]:
-        """Add one batch, which is of one model."""
+    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> Iterator[Left]:
+        """Add one batch, which is of one model. See `Contest.take_batch`."""
+        keys = {key for items in processes for key in items} | set(alone)
         for contest in self._contests:
-            if items.keys() & set(contest.contending):
-                for settled in contest.take_batch(items):
+            if keys & set(contest.contending):
+                for settled in contest.take_batch(*processes, alone=alone):
                     yield from self._settle(settled)
-
-    def measure_alone(self, key: str) -> None:
-        """Take a job out of the batches."""
-        for contest in self._contests:
-            contest.measure_alone(key)
 
     def expire(self) -> Iterator[Left]:
         """End all contests: the device's time is used up."""

@@ -8,8 +8,10 @@ import pytest
 from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
+from sweeps.json_records import to_json
 from sweeps.planning.planned import planned_job
-from sweeps.records import Conditions, Measured, Settled
+from sweeps.protocol.spent import spent
+from sweeps.records import Conditions, Failed, Measured, Settled
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_batches_come_back_in_the_order_of_measuring_with_the_items_that_were_as
         assert journal.batches(["a", "b"]) == written[:3]
         assert [one.items.keys() for one in journal.batches(["b"])] == [{"b"}, {"b"}]
         assert journal.batches(["unknown"]) == []
-        assert journal.last_session() == 200, "a process that measured nothing is not recorded"
+        assert journal.last_session() == 200, "a process of nobody is not recorded"
         assert (journal.was_raced("x"), journal.was_raced("unknown")) == (True, False)
 
 
@@ -65,6 +67,34 @@ def test_the_shares_of_all_jobs_are_the_seconds_of_the_processes(path):
     assert shares["b"].device_seconds == pytest.approx(3.5 / 3 + 3.5 / 2)
     assert shares["b"].timed_seconds == pytest.approx(5 * 0.010 + 5 * 0.011)
     assert {key: share.waited_seconds for key, share in shares.items()} == {"a": 4.0, "b": 0.0, "c": 0.0, "x": 0.0}
+
+
+def test_a_process_in_which_all_failed_is_kept_with_its_time_and_who_failed(path):
+    crashed = Failed(stage="run", kind="crashed", message="signal 11")
+    lost = StoredBatch(session=100, number=0, device_seconds=2.5, items={}, failed={"a": crashed})
+    mixed = replace(batch(0, "b"), failed={"c": crashed})
+    with closing(Journal.open(path)) as journal:
+        journal.add_batch(lost)
+        journal.add_batch(mixed)
+        assert journal.batches(["a", "b", "c"]) == [lost, mixed]
+        assert journal.batches(["a"]) == [lost]
+        assert journal.batches(["b"]) == [replace(mixed, failed={})]
+        assert journal.last_session() == 100
+        assert not journal.was_raced("a"), "it was not measured"
+    assert spent([], batches=[lost]).starting_s == 2.5
+
+
+def test_a_journal_of_the_version_before_failures_in_batches_takes_them(path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:4])
+        with Journal.open(path) as journal:
+            journal._db.execute("INSERT INTO batches VALUES (1, 100, 0, 3.5, '2026-01-01T00:00:00')")
+            record = to_json(item("a"))
+            journal._db.execute("INSERT INTO batch_items VALUES (1, 'a', ?)", (record,))
+    later = replace(batch(1), failed={"a": Failed(stage="run", kind="crashed", message="signal 11")})
+    with Journal.open(path) as journal:
+        journal.add_batch(later)
+        assert journal.batches(["a"]) == [batch(0, "a"), later]
 
 
 def test_a_journal_of_the_version_before_batches_takes_them(path, records, monkeypatch):

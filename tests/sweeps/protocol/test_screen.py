@@ -97,3 +97,61 @@ def test_one_that_cannot_win_is_eliminated_by_one_that_can():
         race.add_batch(_batch(race.batches[0]))
     assert {one.key: one.reason for one in race.eliminations}["a"] == "constraint"
     assert race.contending == ("b",)
+
+
+def test_what_two_processes_of_one_batch_show_does_not_tell_their_items_apart():
+    screen = Screen(dict.fromkeys("abcd", 2.0))
+    for number in range(2):
+        gone = screen.add_batch({"a": 10.0, "b": 10.1}, {"c": 20.0 + number, "d": 20.2 + number})
+        assert gone == (), "all of it may be the process"
+    assert set(screen.active) == set("abcd")
+    screen.add_batch({"a": 10.0, "b": 10.1, "c": 10.0, "d": 10.1})
+    assert screen.effects_ms["c"] / screen.effects_ms["a"] == pytest.approx(1.0, rel=0.01)
+    assert screen.effects_ms["d"] / screen.effects_ms["b"] == pytest.approx(1.0, rel=0.01)
+
+
+def test_who_was_never_held_against_the_leader_reaches_the_finals_without_a_figure():
+    screen = Screen(dict.fromkeys("abcd", 2.0))
+    for _ in range(MOST_BATCHES):
+        assert screen.active
+        screen.add_batch({"a": 10.0, "b": 10.1}, {"c": 20.0, "d": 20.2})
+    assert screen.active == ()
+    assert screen.contending == ("a", "b", "c", "d")
+    assert set(screen.effects_ms) == {"a", "b"}
+
+
+def test_processes_of_one_batch_are_one_batch():
+    screen = Screen(dict.fromkeys(SPEEDS, 2.0))
+    for seed in range(MOST_BATCHES):
+        assert screen.rounds == seed
+        assert screen.active, "not yet the last batch"
+        noisy = _batch(SPEEDS, seed=seed, sigma=1.5)
+        screen.add_batch({key: noisy[key] for key in "ac"}, {key: noisy[key] for key in "bd"})
+    assert screen.active == ()
+
+
+def test_an_item_alone_in_its_process_says_nothing():
+    screen = Screen(dict.fromkeys(SPEEDS, 2.0))
+    for seed in range(2):
+        screen.add_batch(_batch("abc", seed=seed), {"d": 1.0})
+    assert "d" in screen.active, "it was held against nobody"
+    assert "d" not in screen.effects_ms
+    assert screen.effects_ms["b"] / screen.effects_ms["a"] == pytest.approx(1.06, rel=0.02)
+
+
+def test_a_batch_counts_also_where_its_screen_ends_with_who_is_measured_alone():
+    race = _race(dict.fromkeys(SPEEDS, "group"))
+    race.add_batch(_batch("acd"))
+    assert "b" in race.batches[0]
+    gone = race.add_batch(_batch("acd", seed=1), alone=["b"])
+    assert {(one.key, one.in_batches) for one in gone} == {("c", True), ("d", True)}
+    assert race.batches == ()
+    assert race.contending == ("a", "b"), "it goes to the finals"
+
+
+def test_a_batch_in_which_all_failed_leaves_all_to_the_finals():
+    race = _race(dict.fromkeys(SPEEDS, "group"))
+    assert race.add_batch({}, alone=list(SPEEDS)) == ()
+    assert race.batches == ()
+    assert race.active == tuple(SPEEDS)
+    assert race.most_batches == 0

@@ -12,6 +12,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.protocol.presets import PRESETS
 from sweeps.ranking.rank import rank
+from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
@@ -203,6 +204,75 @@ def test_whatever_ends_a_batch_is_measured_alone_and_the_rest_is_asked_for_again
     assert journal.blocks(culprit.key), "it has its chance alone"
     assert isinstance(journal.sweep_outcome("tiny", culprit), Measured)
     assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_whatever_ended_a_batch_is_not_asked_for_in_one_after_a_restart(
+    race: BuiltSweep, journal: Journal, place: int
+) -> None:
+    keys = [job.key for job in race.plan.jobs]
+    culprit = shuffled_order(keys, 0, 0)[place]
+    asked: list[tuple[str, ...]] = []
+
+    def crash(request: BatchRequest, answer: object) -> object:
+        asked.append(tuple(job.key for job in request.jobs))
+        if culprit not in asked[-1]:
+            return answer
+        at = asked[-1].index(culprit)
+        died = Failed(stage=request.stage, kind="crashed", message="signal 11")
+        outcomes = (*answer.outcomes[:at], died, *(NotReached() for _ in asked[-1][at + 1 :]))
+        return type(answer)(outcomes=outcomes, device_seconds=answer.device_seconds)
+
+    race.run(journal, executor=Phones(race.workspace.root, crash), stop=lambda: bool(journal.batches(keys)))
+    [first] = journal.batches(keys)
+    assert (len(first.items), [*first.failed]) == (place, [culprit])
+    assert first.device_seconds > 0
+    assert read_status(journal, "tiny").spent.measuring_s >= first.device_seconds
+    race.run(journal, executor=Phones(race.workspace.root, crash))
+    assert [culprit in keys for keys in asked] == [True, *[False] * (len(asked) - 1)]
+    assert len(asked) > 1, "the others are screened on"
+    assert journal.blocks(culprit), "it has its chance alone"
+    assert sum(journal.settled(key).leads for key in keys) == 1
+
+
+def test_a_batch_that_was_continued_is_one_batch_of_two_processes(race: BuiltSweep, journal: Journal) -> None:
+    keys = [job.key for job in race.plan.jobs]
+    culprit = shuffled_order(keys, 0, 0)[2]
+    asked: list[int] = []
+
+    def crash(request: BatchRequest, answer: object) -> object:
+        asked.append(len(request.jobs))
+        if len(asked) > 1:
+            return answer
+        died = Failed(stage=request.stage, kind="crashed", message="signal 11")
+        outcomes = (*answer.outcomes[:2], died, NotReached())
+        return type(answer)(outcomes=outcomes, device_seconds=answer.device_seconds)
+
+    race.run(journal, executor=Phones(race.workspace.root, crash))
+    stored = journal.batches(keys)
+    assert [(one.number, len(one.items), [*one.failed]) for one in stored[:2]] == [(0, 2, [culprit]), (0, 1, [])]
+    assert stored[2].number == 1
+    last = shuffled_order(keys, 0, 0)[3]
+    assert sum(last in one.items for one in stored) == 2
+    assert journal.blocks(last), "alone in its first process it said nothing: one look does not make it leave"
+
+
+@pytest.mark.parametrize(("kind", "asked_after"), [("timeout", 1), ("no_batches", 2)])
+def test_what_was_of_the_moment_is_asked_again_after_a_restart(
+    race: BuiltSweep, journal: Journal, kind: str, asked_after: int
+) -> None:
+    keys = [job.key for job in race.plan.jobs]
+    asked = []
+
+    def fail(request: BatchRequest, _: object) -> Failed:
+        asked.append(request)
+        return Failed(stage=request.stage, kind=kind, message="nothing of any item")
+
+    phones = [Phones(race.workspace.root, fail) for _ in range(2)]
+    race.run(journal, executor=phones[0], stop=lambda: any(journal.blocks(key) for key in keys))
+    race.run(journal, executor=phones[1])
+    assert len(asked) == asked_after
+    assert sum(journal.settled(key).leads for key in keys) == 1
 
 
 @pytest.mark.parametrize(("kind", "tries"), [("no_report", 3), ("timeout", 1)])
