@@ -141,6 +141,9 @@ class Block:
     """Further figures of the runner, by its own names (`RuntimeEntry.metrics`)."""
     confirms: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Measured of a race's winner after it had won: it decides nothing, and makes the figure that is published."""
+    added: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Measured after the job's rounds had ended, together with others (`edgesweep run --settle`). It is compared with
+    theirs; it did not make the job win a race. Not told in old journals."""
 
     @property
     def visit(self) -> int:
@@ -212,7 +215,7 @@ class Timing:
     rounds: int
     samples: int
     latency_p50_ms: float
-    """Median of the block medians; of those that confirm, where there are any."""
+    """Median of the block medians; of a race's winner that was confirmed, of those that did not make it win."""
     latency_ci_low_ms: float | None
     latency_ci_high_ms: float | None
     """95 % interval from the block medians; `None` for a single block."""
@@ -230,7 +233,8 @@ class Timing:
     block_medians_ms: tuple[tuple[int, float], ...]
     """(`Block.visit`, median) in order of rounds: the ranking pairs jobs by visit. Without confirming blocks."""
     confirmed_medians_ms: tuple[tuple[int, float], ...] = ()
-    """Of the blocks that confirm, as `block_medians_ms`."""
+    """Of a winner that was confirmed: of the blocks that confirm and of those that were added, as `block_medians_ms`,
+    which has the added ones too."""
     temp_start_c: float | None
     temp_end_c: float | None
     labels: tuple[str, ...]

@@ -86,8 +86,9 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
 
     p90 and p99 are over the pooled samples of all blocks (with linear interpolation), if there are enough samples. All
     other figures are medians over the blocks, so that one unusual process does not change them. The p50 of a race's
-    winner is that of its confirming blocks: the others made it win, which is partly luck. Blocks with a
-    disqualifying label are left out if enough rounds remain. In a race a shift of the device is only a warning.
+    winner is that of its confirming blocks, and of those that were added later: the others made it win, which is partly
+    luck. Blocks with a disqualifying label are left out if enough rounds remain. In a race a shift of the device is
+    only a warning.
     Raises `ValueError` for no blocks, a block of another job, or two blocks of one round.
     """
     import numpy as np  # as in sweeps.stats
@@ -99,11 +100,12 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
 
     if protocol.budget == "race":
         blocks = [replace(block, labels=in_race(block.labels)) for block in blocks]
+    won = any(block.confirms for block in blocks)
     sound = [block for block in blocks if not disqualified(block.labels)]
     if len(sound) >= protocol.rounds:
         blocks = sound
     selecting = [block for block in blocks if not block.confirms]
-    confirming = [block for block in blocks if block.confirms]
+    confirming = [block for block in blocks if block.confirms or (won and block.added)]
     if len(confirming) < 2:
         confirming = []  # one alone has no interval
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6

@@ -98,7 +98,7 @@ class Rounds:
                 if self._contact.stopped():
                     return
                 yield self._progress.measuring(len(keys) * rounds, f"{by_key[key].name}, one more round")
-                yield from self._block(by_key[key], round_)
+                yield from self._block(by_key[key], round_, added=True)
                 self._progress.done += 1
 
     def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
@@ -118,7 +118,7 @@ class Rounds:
             return min((len(one) for one in rounds), default=0)
         return 1 + max((max(one, default=-1) for one in rounds), default=-1)
 
-    def _block(self, job: Job, round_: int, *, confirms: bool = False) -> Steps[None]:
+    def _block(self, job: Job, round_: int, *, confirms: bool = False, added: bool = False) -> Steps[None]:
         if any(block.round == round_ for block in self._journal.blocks(job.key)):
             return
         # Counted here, because the outcome of a job that is already measured does not show failures.
@@ -127,7 +127,7 @@ class Rounds:
         while not self._contact.stopped() and failures < MAX_ATTEMPTS and not outcomes.has_failed(job):
             block = yield from self._contact.timed(job, round_, self._protocol)
             if isinstance(block, Block):
-                self._journal.add_block(replace(block, confirms=confirms))
+                self._journal.add_block(replace(block, confirms=confirms, added=added))
                 yield from self._drift.count_block()
                 return
             if block is not None:

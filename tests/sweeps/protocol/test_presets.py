@@ -257,6 +257,18 @@ def test_a_summary_holds_medians_over_blocks_in_the_units_of_their_names():
     assert (timing.first_inference_ms, timing.load_ms, timing.model_rss_mb) == (30.0, 5.0, 25.5)
 
 
+def test_the_figure_of_a_confirmed_winner_is_of_the_blocks_that_did_not_make_it_win():
+    won = [block(round_, [9.0] * 50) for round_ in range(3)]
+    confirming = [replace(block(round_, [10.0] * 50), confirms=True) for round_ in (3, 4)]
+    added = [replace(block(round_, [11.0] * 50), added=True) for round_ in (5, 6, 7)]
+    timing = summarize("job", [*won, *confirming, *added], QUICK)
+    assert timing.latency_p50_ms == 11.0
+    assert timing.confirmed_medians_ms == ((3, 10.0), (4, 10.0), (5, 11.0), (6, 11.0), (7, 11.0))
+    assert timing.block_medians_ms == ((0, 9.0), (1, 9.0), (2, 9.0), (5, 11.0), (6, 11.0), (7, 11.0))
+    loser = summarize("job", [*won, *added], QUICK)
+    assert (loser.latency_p50_ms, loser.confirmed_medians_ms) == (10.0, ())
+
+
 def test_what_a_runner_does_not_tell_is_unknown_in_a_summary():
     silent = {"first_inference_ns": None, "load_ns": None, "rss_before_load_bytes": None, "rss_peak_bytes": None}
     timing = summarize("job", [block(round_, **silent) for round_ in range(3)], QUICK)

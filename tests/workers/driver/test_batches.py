@@ -166,6 +166,34 @@ def test_an_interrupted_confirmation_is_completed(race: BuiltSweep, journal: Jou
     assert race.run(journal) == []
 
 
+def test_rounds_that_settle_a_tie_enter_the_figure_of_a_confirmed_winner(tmp_path: Path) -> None:
+    def no_batches(request: BatchRequest, _: object) -> Failed:
+        return Failed(stage=request.stage, kind="no_batches", message="it times one artifact a process")
+
+    race = BuiltSweep(
+        tmp_path, GRID, devices=("fake:steady",), objective=ANY, budget="race", protocol=ProtocolSpec(rounds=2)
+    )
+    with Journal.open(race.workspace.journal) as journal:
+        race.run(journal, executor=Phones(race.workspace.root, no_batches))
+        [winner] = [job for job in race.plan.jobs if journal.settled(job.key).leads]
+        other = next(job for job in race.plan.jobs if job is not winner)
+        before = {job: journal.sweep_outcome("tiny", job).timing for job in (winner, other)}
+        race.run(journal, more={winner.key: 4, other.key: 4})
+        after = {job: journal.sweep_outcome("tiny", job).timing for job in (winner, other)}
+        added = {block.visit for block in journal.blocks(winner.key) if block.added}
+    confirming = PRESETS["race"].confirmations
+    assert len(before[winner].confirmed_medians_ms) == confirming
+    assert len(after[winner].confirmed_medians_ms) == confirming + 4
+    figures = sorted(ms for _, ms in after[winner].confirmed_medians_ms)
+    assert after[winner].latency_p50_ms == pytest.approx(figures[len(figures) // 2]), (
+        "those that made it win are not in it"
+    )
+    assert len(after[other].block_medians_ms) == len(before[other].block_medians_ms) + 4
+    assert after[other].confirmed_medians_ms == ()
+    for job in (winner, other):
+        assert added <= {visit for visit, _ in after[job].block_medians_ms}, "they are compared by these rounds"
+
+
 def test_a_runner_without_batches_is_said_once_and_has_processes_of_its_own_only(
     race: BuiltSweep, journal: Journal
 ) -> None:
