@@ -1,6 +1,7 @@
 """Cases of PyTorch's own tests of NNAPI (test/test_nnapi.py), through EdgeSweep's converter."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from torch.backends._nnapi.serializer import _NnapiSerializer
 from sweeps.errors import BuildError
 from workers.runtimes.torchscript.fuse import symbolic
 from workers.runtimes.torchscript.interfaces import Core, QParams
-from workers.runtimes.torchscript.nnapi.lower import Options, lower
+from workers.runtimes.torchscript.nnapi.lower import Options, lower, serialized_model
+from workers.runtimes.torchscript.nnapi.model import parse
 from workers.runtimes.torchscript.nnapi.operators import CONVERTERS
+from workers.runtimes.torchscript.nnapi.several import lower_several
 from workers.runtimes.torchscript.torch_state import build_state
 
 EPSILON = torch.finfo(torch.float32).eps
@@ -136,6 +139,126 @@ def test_mean_of_a_matrix(dimension: int, flexible: bool) -> None:
 @pytest.mark.parametrize("dimensions", [(2, 3), (-1, -2), (0,), (0, 1), (0, 2, 3), (-4, 2)])
 def test_mean_of_images(dimensions: tuple[int, ...], keeps: bool, flexible: bool, nhwc: bool) -> None:
     assert_means_match(Mean(dimensions, keeps=keeps), torch.randn(2, 3, 6, 6), nhwc=nhwc, flexible=flexible)
+
+
+# Models with two inputs
+
+
+class Cat(nn.Module):
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.dimension = dimension
+
+    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return torch.cat([one, other], self.dimension)
+
+
+class Binary(nn.Module):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = getattr(torch, self.name)(one, other)
+        return found
+
+
+class QuantizedSum(nn.Module):
+    def __init__(self, *, relu: bool) -> None:
+        super().__init__()
+        self.relu = relu
+        self.functional = torch.ao.nn.quantized.QFunctional()
+        self.functional.scale, self.functional.zero_point = 0.5, 120
+
+    def forward(self, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        add = self.functional.add_relu if self.relu else self.functional.add
+        found: torch.Tensor = add(one, other)
+        return found
+
+
+class SumAndDifference(nn.Module):
+    def forward(self, one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return one + other, one - other
+
+
+def answers(net: nn.Module, *x: torch.Tensor, nhwc: bool = False, flexible: bool = False) -> torch.jit.ScriptModule:
+    """The converted model, which answers `x` as `net` does."""
+    module = lower_several(net.eval(), x, options(nhwc=nhwc, flexible=flexible)).module
+    torch.testing.assert_close(module(*x), net(*x), rtol=0, atol=0)
+    return module
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("reference")
+@LAYOUTS
+def test_two_inputs_are_joined(nhwc: bool) -> None:
+    answers(Cat(0), torch.randn(1, 2, 3, 3), torch.randn(2, 2, 3, 3), nhwc=nhwc)
+    answers(Cat(1), torch.randn(1, 2, 3, 3), torch.randn(1, 4, 3, 3), nhwc=nhwc)
+    module = answers(Cat(1), torch.randn(2, 2, 3, 3), torch.randn(2, 4, 3, 3), nhwc=nhwc, flexible=True)
+    for count in (1, 3):
+        x = torch.randn(count, 2, 3, 3), torch.randn(count, 4, 3, 3)
+        assert torch.equal(module(*x), torch.cat(x, 1))
+    with pytest.raises(torch.jit.Error, match="different batch sizes"):
+        module(torch.randn(2, 2, 3, 3), torch.randn(3, 4, 3, 3))
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("reference")
+@BATCHES
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_arithmetic_of_two_inputs(name: str, flexible: bool) -> None:
+    answers(Binary(name), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    answers(Binary(name), torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]]))
+    # PyTorch's own converter refuses this.
+    answers(Binary(name), torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [5.0, 6.0]]))
+    answers(Binary(name), torch.randn(3, 4), torch.rand(3, 4) + 1, flexible=flexible)
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("reference")
+@BATCHES
+@pytest.mark.parametrize("relu", [False, True])
+def test_a_sum_of_two_inputs_of_8_bits(relu: bool, flexible: bool) -> None:
+    net = QuantizedSum(relu=relu)
+    for rows in (([1.0, 2.0], [3.0, -4.0]), ([[1.0, 2.0], [-7.0, 4.5]], [[3.0, 4.0], [2.0, -9.0]])):
+        one, other = (torch.quantize_per_tensor(torch.tensor(row), 0.25, 128, torch.quint8) for row in rows)
+        found = answers(net, one, other, flexible=flexible)(one, other)
+        assert (found.q_scale(), found.q_zero_point()) == (0.5, 120)
+        assert torch.equal(found.int_repr(), net(one, other).int_repr())
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("reference")
+@LAYOUTS
+@BATCHES
+def test_a_factor_for_each_channel_is_an_input(flexible: bool, nhwc: bool) -> None:
+    net = Binary("mul")
+    module = answers(net, torch.randn(2, 3, 4, 4), torch.randn(1, 3, 1, 1), nhwc=nhwc, flexible=flexible)
+    if flexible:
+        x = torch.randn(5, 3, 4, 4), torch.randn(1, 3, 1, 1)
+        assert torch.equal(module(*x), net(*x))
+
+
+@pytest.mark.compiler
+@pytest.mark.usefixtures("reference")
+def test_two_answers_are_a_tuple_also_after_saving_and_loading(tmp_path: Path) -> None:
+    x = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 3.0])
+    answers(SumAndDifference(), *x)
+    module = lower_several(SumAndDifference().eval(), x, options(nhwc=False, flexible=False)).module
+    assert parse(serialized_model(module)).counts() == {"ADD": 1, "SUB": 1}
+    module.save(str(tmp_path / "model.pt"))
+    total, difference = torch.jit.load(str(tmp_path / "model.pt"))(*x)
+    assert total.tolist() == [2.0, 5.0]
+    assert difference.tolist() == [0.0, -1.0]
+
+
+def test_operators_that_nnapi_has_not_are_named_for_two_inputs_too() -> None:
+    with pytest.raises(BuildError) as caught:
+        lower_several(Binary("atan2"), [torch.randn(2, 3), torch.randn(2, 3)], options(nhwc=False, flexible=False))
+    assert caught.value.kind == "unsupported_operator"
+    assert "aten::atan2" in caught.value.message
+    with pytest.raises(BuildError, match="aten::cat: a concatenation along a flexible batch"):
+        lower_several(Cat(0), [torch.randn(2, 3), torch.randn(2, 3)], options(nhwc=False, flexible=True))
 
 
 # What NNAPI has not

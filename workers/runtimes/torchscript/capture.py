@@ -60,14 +60,15 @@ def _forget_dead_operators() -> None:
             del table[address]
 
 
-def trace(model: torch.nn.Module, images: torch.Tensor) -> torch.jit.ScriptModule:
-    """Trace the model on `images` (B, C, H, W), and compare the trace with the model on other inputs.
+def trace(model: torch.nn.Module, *images: torch.Tensor) -> torch.jit.ScriptModule:
+    """Trace the model on `images` (B, C, H, W), and compare the trace with the model on other inputs. A model with
+    several arguments is given a tensor for each, of any shape.
 
     torch's own check compares graphs, and refuses correct traces (ViT). This one compares outputs, on inputs for which
     a branch in the model is likely to differ. Raises `BuildError`: `not_traceable`, `trace_differs`, or
     `data_dependent` if the model's control flow depends on its data, even if the outputs for these inputs are equal.
     """
-    return _trace(model, _probes(images))
+    return _trace(model, _probes(*images))
 
 
 def mixed(model: torch.nn.Module, images: torch.Tensor) -> torch.jit.ScriptModule:
@@ -90,19 +91,22 @@ _Calls = Mapping[str, tuple[object, ...]]
 """Positional arguments of calls of a module, by their description in messages."""
 
 
-def _probes(images: torch.Tensor) -> _Calls:
+def _probes(*images: torch.Tensor) -> _Calls:
     """Inputs for which a branch in the model is likely to differ, quantized like `images`."""
-    floats = images.dequantize()
-    changed = {
-        "the input negated": -floats,
-        "the input mirrored": floats.flip(-1),
-        "the input times 8": floats * 8,
-        "zeros": torch.zeros_like(floats),
+    changes: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "the input negated": torch.neg,
+        "the input mirrored": lambda floats: floats.flip(-1),
+        "the input times 8": lambda floats: floats * 8,
+        "zeros": torch.zeros_like,
     }
-    return {"the traced input": (images,)} | {what: (_quantized_as(images, x),) for what, x in changed.items()}
+    changed = {
+        what: tuple(quantized_as(one, change(one.dequantize())) for one in images) for what, change in changes.items()
+    }
+    return {"the traced input": images, **changed}
 
 
-def _quantized_as(images: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+def quantized_as(images: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """`x` with the type of `images`: as it is, or quantized with the same numbers."""
     if not images.is_quantized:
         return x
     return torch.quantize_per_tensor(x, images.q_scale(), images.q_zero_point(), images.dtype)

@@ -5,6 +5,7 @@ and replaces its serializer by one that converts more operators and lists all th
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -25,7 +26,7 @@ PREFERENCES = {
     "sustained_speed": prepare.ANEURALNETWORKS_PREFER_SUSTAINED_SPEED,
 }
 
-_FLEXIBLE_TRACE = 2
+FLEXIBLE_TRACE = 2
 """Batch size for tracing a flexible batch. Not 1, because other dimensions may also have the size 1."""
 
 
@@ -93,14 +94,13 @@ def lower(
             "give interface: [core] or [inside]",
         )
     if options.flexible_batch:
-        example = example[[index % len(example) for index in range(max(len(example), _FLEXIBLE_TRACE))]]
+        example = example[[index % len(example) for index in range(max(len(example), FLEXIBLE_TRACE))]]
     traced = _traced(core, example, quantized)
-    template = torch.zeros_like(example[:0] if options.flexible_batch else example)
     if quantized is not None:
         ends = quantized.input
-        template = torch.quantize_per_tensor(template, ends.scale, ends.zero_point, ends.dtype)
-    template.nnapi_nhwc = options.nhwc  # type: ignore[attr-defined]  # torch's serializer reads the layout from this
-    nnapi, covered = _converted(traced, template, options)
+        example = torch.quantize_per_tensor(example, ends.scale, ends.zero_point, ends.dtype)
+    like = template(example, flexible_batch=options.flexible_batch, nhwc=options.nhwc)
+    nnapi, covered = converted(traced, [like], options)
     module: torch.nn.Module = Nnapi(nnapi, channels_last=options.nhwc, flexible_batch=options.flexible_batch)
     if interface == "core" and quantized is not None:
         module = FloatEnds(module, quantized.input, dequantizes=quantized.output is not None)
@@ -117,22 +117,37 @@ def serialized_model(module: torch.jit.ScriptModule) -> bytes:
 def _traced(core: torch.nn.Module, example: torch.Tensor, quantized: Core | None) -> torch.jit.ScriptModule:
     """The traced model. An int8 core is traced with float ends, so that the trace can be compared with eager."""
     if quantized is None:
-        return capture.trace(with_numbers(core) if isinstance(core, torch.fx.GraphModule) else core, example)
+        return capture.trace(numbered(core), example)
     traced: torch.jit.ScriptModule = capture.trace(wrap_core(core, quantized), example).core
     return traced
 
 
-def _converted(
-    traced: torch.jit.ScriptModule, template: torch.Tensor, options: Options
+def numbered(core: torch.nn.Module) -> torch.nn.Module:
+    """The model as it is traced."""
+    return with_numbers(core) if isinstance(core, torch.fx.GraphModule) else core
+
+
+def template(example: torch.Tensor, *, flexible_batch: bool, nhwc: bool) -> torch.Tensor:
+    """What torch's serializer reads shape (0: flexible), type and layout of an input from."""
+    shape = (0 if flexible_batch else example.shape[0], *example.shape[1:])
+    like = capture.quantized_as(example, torch.zeros(shape))
+    like.nnapi_nhwc = nhwc  # type: ignore[attr-defined]  # torch's serializer reads the layout from this
+    return like
+
+
+def converted(
+    traced: torch.jit.ScriptModule, templates: Sequence[torch.Tensor], options: Options, answers: int | None = None
 ) -> tuple[prepare.NnapiModule, Coverage]:
+    """Convert a traced model with one template per input. `answers`: the length of the tuple that it returns; `None`:
+    one tensor. Raises `BuildError` as `lower` does."""
     output_type = traced.graph.return_node().inputsAt(0).type().kind()
-    if output_type != "TensorType":
+    if output_type != ("TensorType" if answers is None else "TupleType"):
         raise BuildError(
             "invalid_output", f"the model returns a {output_type.removesuffix('Type').lower()} instead of one tensor"
         )
     serializer = Serializer(CONVERTERS, nhwc=options.nhwc, flexible_batch=options.flexible_batch)
     try:
-        words, weights, inputs, outputs, shape_lines, _ = serializer.serialize_traced(traced, template)
+        words, weights, inputs, outputs, shape_lines, _ = serializer.serialize_traced(traced, templates)
     except Exception as error:
         if serializer.refusals:
             raise _unsupported(serializer) from error

@@ -56,7 +56,7 @@ class Refusal:
 
 
 class Serializer(_NnapiSerializer):
-    """Serializes a traced graph with one input and one output tensor. `refusals`: operators that are not converted."""
+    """Serializes a traced graph of tensors. `refusals`: operators that are not converted."""
 
     def __init__(self, converters: Mapping[str, "Converter"], *, nhwc: bool, flexible_batch: bool) -> None:
         super().__init__(config=None)
@@ -71,13 +71,18 @@ class Serializer(_NnapiSerializer):
         self._sizes: set[Value] = set()
         self.lists: dict[Value, Node] = {}
 
-    def serialize_traced(self, module: torch.jit.ScriptModule, template: torch.Tensor) -> Any:
-        """Like `serialize_model`, but does not freeze the graph, which would lose the traced shapes."""
+    def serialize_traced(self, module: torch.jit.ScriptModule, templates: Sequence[torch.Tensor]) -> Any:
+        """Like `serialize_model`, but does not freeze the graph, which would lose the traced shapes.
+
+        One template per input. A flexible batch is that of the first input.
+        """
         traced = _Traced(module)
-        self._output_name = traced.graph.return_node().inputsAt(0).debugName()
+        answer = traced.graph.return_node().inputsAt(0)
+        answers = answer.node().inputs() if answer.node().kind() == "prim::TupleConstruct" else [answer]
+        self._output_names = {value.debugName() for value in answers}
         self.images = list(traced.graph.inputs())[1]
         self._batch = (sizes_of(self.images) or [0])[0]
-        return self.serialize_model(traced, [template])
+        return self.serialize_model(traced, list(templates))
 
     # Walking the graph
 
@@ -124,9 +129,9 @@ class Serializer(_NnapiSerializer):
             self.add_tensor_sequence(output, values)
 
     def _add_graph_output(self, outputs: list[Value]) -> None:
-        """Make the graph's output a separate operand, with PyTorch's shape."""
+        """Make the graph's output, or each of them, a separate operand, with PyTorch's shape."""
         for output in outputs:
-            if output.debugName() != self._output_name:
+            if output.debugName() not in self._output_names:
                 continue
             if output in self._views:
                 number, operand = self.tensor(output)

@@ -30,7 +30,9 @@ def _cat(s: Serializer, node: Node) -> None:
         raise Refused("a concatenation of 8-bit and float tensors")
     output = like(first, output_sizes(node))
     if dimension % len(output.shape) == 0:
-        raise Refused("a concatenation along the batch")
+        if any(0 in operand.shape for _, operand in tensors):
+            raise Refused("a concatenation along a flexible batch")
+        output = output._replace(shape=tuple(output_sizes(node)))
     if 0 in output.shape and not all(0 in operand.shape for _, operand in tensors):
         raise Refused("a concatenation of a constant with a flexible batch")
     inputs = [number for number, _ in tensors] + s.integers(axis_of(output, dimension))
