@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 CONFIDENCE = 0.95
+TAIL = (1 - CONFIDENCE) / 2
+"""The chance that the truth lies above an interval, and that it lies below."""
 
 NEGLIGIBLE = 0.02
 """Latencies within 2 % of each other are equally good."""
@@ -86,11 +88,12 @@ def stable(medians: Sequence[float], within: float = 0.05) -> bool:
     return len(last) == 3 and (max(last) - min(last)) / median(last) <= within
 
 
-def p50_estimate(block_medians: Sequence[float]) -> Estimate:
+def p50_estimate(block_medians: Sequence[float], above: float = TAIL) -> Estimate:
     """The p50 of a job, in the unit of `block_medians`: the median of the block medians.
 
     The interval is Student's, over the logarithms of the block medians (processes differ by factors). It covers the
-    differences between processes; more samples inside a block do not narrow it. One block: no interval.
+    differences between processes; more samples inside a block do not narrow it. One block: no interval. `above`: the
+    chance that the truth lies above it.
     Raises `ValueError` for a median that is not a positive number.
     """
     import numpy as np
@@ -99,7 +102,7 @@ def p50_estimate(block_medians: Sequence[float]) -> Estimate:
     value = median(block_medians)
     if len(logs) < 2:
         return Estimate(value, None, None)
-    low, high = (float(np.exp(end)) for end in _t_interval(logs))
+    low, high = (float(np.exp(end)) for end in _t_interval(logs, above))
     return Estimate(value, min(low, value), max(high, value))
 
 
@@ -165,9 +168,9 @@ def _logs(values: Sequence[float]) -> "NDArray[np.float64]":
     return np.log(array)
 
 
-def _t_interval(values: "NDArray[np.float64]") -> tuple[float, float]:
+def _t_interval(values: "NDArray[np.float64]", above: float = TAIL) -> tuple[float, float]:
     """Student's interval for the mean of at least two values."""
-    quantile = student_t_quantile(values.size - 1, 0.5 + CONFIDENCE / 2)
-    half = quantile * float(values.std(ddof=1)) / values.size**0.5
+    error = float(values.std(ddof=1)) / values.size**0.5
     centre = float(values.mean())
-    return centre - half, centre + half
+    low, high = (student_t_quantile(values.size - 1, 1 - tail) * error for tail in (TAIL, above))
+    return centre - low, centre + high

@@ -40,7 +40,7 @@ class SimulatedBench:
         self.device = SimulatedPhone(phone, seed)
         self.device.fixed_performance = protocol.fixed_performance and phone.has_fixed_performance
         self.medians_ms: dict[str, dict[int, float]] = {key: {} for key in true_ms}
-        self.confirmed_ms: dict[str, list[float]] = {}
+        self.confirmed_ms: dict[str, dict[int, float]] = {}
         self.tally = Tally()
         self._true_ms = true_ms
         self.truths_ms: dict[str, list[float]] = {key: [] for key in true_ms}
@@ -76,7 +76,9 @@ class SimulatedBench:
     def confirm(self, key: str, blocks: int) -> None:
         """Measure the winner again: only these blocks make its estimate. Others have none."""
         before_ms, self.truths_ms[key] = self.truths_ms[key], []
-        confirmed = [value for _ in range(blocks) if (value := self._solo(key)) is not None]
+        first = 1 + max((round for medians_ms in self.medians_ms.values() for round in medians_ms), default=-1)
+        measured = ((round, self._solo(key)) for round in range(first, first + blocks))
+        confirmed = {round: value for round, value in measured if value is not None}
         if confirmed:
             self.confirmed_ms[key] = confirmed
         else:

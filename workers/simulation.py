@@ -8,7 +8,7 @@ count as cost, but not as results.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -17,8 +17,9 @@ from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.first_place import first_place
-from sweeps.ranking.moderated import moderated
+from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.two_speeds import two_speeds
 from sweeps.records import Settled
 from sweeps.stats import Estimate, median
 from workers.devices.fake.phones import Phone
@@ -168,8 +169,10 @@ def simulate(
     for one in ended:
         bench.confirm(one.job_key, one.confirmations)
     race = contest.race
-    jobs, tally = _results(bench, {one.job_key: one for one in ended}, seed), bench.tally
-    named = _named(jobs, plain)
+    jobs, named = _results(bench, {one.job_key: one for one in ended}, seed)
+    tally = bench.tally
+    if plain:
+        named = min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
     best = min(true_ms, key=lambda key: true_ms[key])
     return SimulatedSweep(
         named=named,
@@ -197,24 +200,19 @@ def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict
     return {f"v{number:02d}": float(value) for number, value in enumerate(drawn)}
 
 
-def _named(jobs: Mapping[str, JobResult], plain: bool) -> str | None:
-    """The winner, as `sweeps.ranking.rank` would choose it; with the plain method, the smallest mean."""
-    if plain:
-        return min(jobs, key=lambda key: jobs[key].p50_ms.value, default=None)
-    contending = [job for job in jobs.values() if job.settled is None or not job.settled.eliminated]
-    return first_place(contending, LATENCY, smaller=True).winner.name if contending else None
-
-
-def _results(bench: SimulatedBench, settled: Mapping[str, Settled], seed: int) -> dict[str, JobResult]:
+def _results(
+    bench: SimulatedBench, settled: Mapping[str, Settled], seed: int
+) -> tuple[dict[str, JobResult], str | None]:
+    """The results and the winner, as `sweeps.ranking.rank` would find them."""
     accuracies = np.random.default_rng([seed, 7]).uniform(*_TOP1_PERCENT, len(bench.medians_ms))
     top1_percent = dict(zip(bench.medians_ms, accuracies.tolist(), strict=True))
     measured = {
         key: medians_ms for key, medians_ms in bench.medians_ms.items() if medians_ms or key in bench.confirmed_ms
     }
-    estimates = moderated(
-        [bench.confirmed_ms.get(key) or list(medians_ms.values()) for key, medians_ms in measured.items()]
-    )
-    return {
+    published = [bench.confirmed_ms.get(key) or medians_ms for key, medians_ms in measured.items()]
+    speeds = two_speeds(published)
+    estimates = latency_intervals(published, speeds)
+    jobs = {
         key: JobResult(
             name=key,
             top1_percent=top1_percent[key],
@@ -225,3 +223,13 @@ def _results(bench: SimulatedBench, settled: Mapping[str, Settled], seed: int) -
         )
         for key, estimate in zip(measured, estimates, strict=True)
     }
+    contending = [job for job in jobs.values() if job.settled is None or not job.settled.eliminated]
+    if not contending:
+        return jobs, None
+    first = first_place(contending, LATENCY, smaller=True)
+    named = first.winner.name
+    if named not in bench.confirmed_ms:
+        place = list(measured).index(named)
+        estimate = latency_intervals(published, speeds, {place: first.candidates})[place]
+        jobs[named] = replace(jobs[named], p50_ms=estimate)
+    return jobs, named

@@ -30,6 +30,11 @@ class FirstPlace(Generic[C]):
     unresolved: tuple[C, ...]
     """Neither told apart from `best` nor shown to be equal, the best estimate first."""
 
+    @property
+    def candidates(self) -> int:
+        """How many the winner was selected among, itself included."""
+        return 1 + len(self.equal) + len(self.unresolved)
+
 
 def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = False) -> FirstPlace[C]:
     """The first place among `rows`, which may all win; at least one. `smaller`: the smallest `metric` is the best.

@@ -5,11 +5,17 @@ At one speed the interval is that of `sweeps.ranking.moderated`. With two speeds
 is near the speed that the device has more often. Where the rounds show which one that is, the interval is at that
 speed, extended by how far the median of the mixture lies beyond it. Where they do not, it reaches from the fast speed
 to the slow one. The speeds are those of all variants together; each variant's levels are its own.
+
+The winner was selected by the blocks that make its interval, unless a race measured it again. Of several that are
+equally fast the luckiest wins, so the truth lies above its interval too often. The chance of that is at most 5 % if
+each of the k variants that share the first place lies above its own interval with a chance of 5 % / k (Bonferroni).
+Then the truth hardly ever lies below the interval, as all k would have to be unlucky.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from scipy.special import ndtri
 
@@ -18,8 +24,10 @@ from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
 from sweeps.ranking.verdict import INTERVALS, interval
 from sweeps.results import ResultRow
-from sweeps.stats import Estimate, p50_estimate
+from sweeps.stats import CONFIDENCE, TAIL, Estimate, p50_estimate
 from sweeps.trust import disqualified, stored_in_order
+
+_NOBODY: Mapping[int, int] = MappingProxyType({})
 
 
 def with_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
@@ -29,11 +37,7 @@ def with_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
     Rows that cannot be trusted neither give nor take. With a coarse clock the stored interval is the least. With too
     few variants to lend, and one speed, all keep theirs.
     """
-    medians = {
-        row.job_key: row.published_medians_ms
-        for row in group
-        if row.published_medians_ms and not disqualified(row.trust)
-    }
+    medians = _medians_ms(group)
     speeds = two_speeds(list(medians.values()))
     if speeds is None and sum(len(one) > 1 for one in medians.values()) < FEWEST_VARIANTS:
         return list(group)
@@ -46,17 +50,38 @@ def with_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
     ]
 
 
-def latency_intervals(block_medians: Sequence[Mapping[int, float]], speeds: TwoSpeeds | None) -> list[Estimate]:
-    """The p50 of each variant, in the unit of `block_medians`, which are by visit; `speeds` as found from them."""
+def with_interval_of_winner(row: ResultRow, group: Sequence[ResultRow], candidates: int) -> ResultRow:
+    """`row` of `with_intervals(group)`, which won among so many: the upper end of its interval allows for that. A row
+    that was measured again after it had won stays as it is."""
+    medians = _medians_ms(group)
+    stored = interval(row.figures, LATENCY)
+    if row.confirmed_medians_ms or row.job_key not in medians or stored is None:
+        return row
+    place = list(medians).index(row.job_key)
+    found = latency_intervals(list(medians.values()), two_speeds(list(medians.values())), {place: candidates})[place]
+    high = max(stored[1], found.high or 0.0)
+    return replace(row, metrics={**row.metrics, INTERVALS[LATENCY][1]: high})
+
+
+def latency_intervals(
+    block_medians: Sequence[Mapping[int, float]],
+    speeds: TwoSpeeds | None,
+    candidates: Mapping[int, int] = _NOBODY,
+) -> list[Estimate]:
+    """The p50 of each variant, in the unit of `block_medians`, which are by visit; `speeds` as found from them.
+
+    `candidates`: by place, among how many a variant was selected by these blocks, itself included.
+    """
+    tails = {place: min(TAIL, (1 - CONFIDENCE) / count) for place, count in candidates.items()}
     if speeds is None:
-        return moderated([list(medians.values()) for medians in block_medians])
+        return moderated([list(medians.values()) for medians in block_medians], tails)
     at_fast = [
         [one / speeds.slower if visit in slow else one for visit, one in medians.items()]
         for medians, slow in zip(block_medians, speeds.slow, strict=True)
     ]
     below, above = _ends(speeds)
     found = []
-    for medians, fast, sure in zip(block_medians, moderated(at_fast), speeds.sure, strict=True):
+    for medians, fast, sure in zip(block_medians, moderated(at_fast, tails), speeds.sure, strict=True):
         value = p50_estimate(list(medians.values())).value
         if fast.low is None or fast.high is None:
             found.append(Estimate(value, None, None))
@@ -74,6 +99,15 @@ def _ends(speeds: TwoSpeeds) -> tuple[float, float]:
     if speeds.share_low > 0.5:
         below = max(below, speeds.slower * math.exp(-speeds.spread * float(ndtri(0.5 / speeds.share_low))))
     return below, above
+
+
+def _medians_ms(group: Sequence[ResultRow]) -> dict[str, dict[int, float]]:
+    """By job key, of the rows that can be trusted."""
+    return {
+        row.job_key: row.published_medians_ms
+        for row in group
+        if row.published_medians_ms and not disqualified(row.trust)
+    }
 
 
 def _with_interval(row: ResultRow, estimate: Estimate) -> ResultRow:

@@ -9,13 +9,14 @@ assessing differential expression in microarray experiments, Statistical Applica
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import digamma, polygamma, stdtrit
 
-from sweeps.stats import CONFIDENCE, Estimate, p50_estimate
+from sweeps.stats import TAIL, Estimate, p50_estimate
 
 FEWEST_VARIANTS = 4
 """With fewer spreads, how alike they are is not known: each variant has its own."""
@@ -24,16 +25,18 @@ _SMALLEST_SHARE = 1e-5
 """Variances are at least this share of their median: the logarithm of 0 would outweigh all others."""
 
 _NEWTON_STEPS = 50
+_NOBODY: Mapping[int, float] = MappingProxyType({})
 
 
-def moderated(block_medians: Sequence[Sequence[float]]) -> list[Estimate]:
+def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, float] = _NOBODY) -> list[Estimate]:
     """The p50 of each variant, in the unit of `block_medians`; one entry per variant, each with at least one median.
 
     The estimate is the median, as of `sweeps.stats.p50_estimate`. Its interval is Student's, over the logarithms of the
-    medians, with the moderated variance. A variant with one block has no interval. Raises `ValueError` for a median
-    that is not a positive number.
+    medians, with the moderated variance. A variant with one block has no interval. `above`: by place in
+    `block_medians`, the chance that the truth lies above the interval, where it is not 2.5 %. Raises `ValueError` for a
+    median that is not a positive number.
     """
-    own = [p50_estimate(medians) for medians in block_medians]
+    own = [p50_estimate(medians, above.get(number, TAIL)) for number, medians in enumerate(block_medians)]
     repeated = [number for number, medians in enumerate(block_medians) if len(medians) > 1]
     if len(repeated) < FEWEST_VARIANTS:
         return own
@@ -52,8 +55,9 @@ def moderated(block_medians: Sequence[Sequence[float]]) -> list[Estimate]:
             shrunk = (prior_degrees * prior + float(freedom) * float(variance)) / total
         # No more degrees than all variants have together.
         total = min(total, float(degrees.sum()))
-        half = float(stdtrit(total, 0.5 + CONFIDENCE / 2)) * math.sqrt(shrunk / one.size)
-        low, high = (math.exp(float(one.mean()) + end) for end in (-half, half))
+        quantiles = stdtrit(total, [1 - TAIL, 1 - above.get(number, TAIL)])
+        below_mean, above_mean = (math.sqrt(shrunk / one.size) * float(quantile) for quantile in quantiles)
+        low, high = (math.exp(float(one.mean()) + end) for end in (-below_mean, above_mean))
         value = own[number].value
         found[number] = Estimate(value, min(low, value), max(high, value))
     return found

@@ -23,7 +23,7 @@ from sweeps.imported import Imported, in_order
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
-from sweeps.ranking.intervals import with_intervals
+from sweeps.ranking.intervals import with_interval_of_winner, with_intervals
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking, Tie
 from sweeps.ranking.verdict import (
@@ -144,12 +144,15 @@ def _entry(
     contending = [row for row in passing if not eliminated[row.job_key]]
     first = first_place(contending, metric, smaller, front=objective.front is not None) if contending else None
     sharing = [] if first is None else [first.winner, *first.equal, *first.unresolved]
+    selected: dict[str, ResultRow] = {}
+    if first and metric == LATENCY:
+        selected[first.winner.job_key] = with_interval_of_winner(first.winner, group, first.candidates)
     ties = _ties(first)
     front = None if objective.front is None else _front(rows, contending, objective, objective.front)
 
     def candidate(row: ResultRow, *, ranked: bool = True) -> Candidate:
         return _candidate(
-            row,
+            selected.get(row.job_key, row),
             judgements[row.job_key],
             tie=ties.get(row.job_key),
             ratio_to_winner=latency_ratio(row, first.winner) if first and ranked else None,

@@ -67,9 +67,11 @@ def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None
     if blocks < FEWEST_BLOCKS:
         return None
     step = _best_step(logs)
+    if step < LEAST_STEP:
+        return None
     slow = _slow(logs, step)
     degrees = sum(one.size - 2 for one, which in zip(logs, slow, strict=True) if which.any()) - 1
-    if step < LEAST_STEP or degrees < 1:
+    if degrees < 1:
         return None
     at_fast = [one - step * which for one, which in zip(logs, slow, strict=True)]
     left = sum(one.size * float(one.var()) for one, which in zip(at_fast, slow, strict=True) if which.any())

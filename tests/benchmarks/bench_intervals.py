@@ -1,10 +1,14 @@
 """Intervals of latencies: from the spread of all variants (as in a ranking), against Student's t of each variant alone.
 
-python tests/benchmarks/bench_intervals.py [--seeds 400]
+python tests/benchmarks/bench_intervals.py [--seeds 400] [--winners]
 
 24 variants on a simulated phone whose processes differ by 2, 10 or 20 %, three rounds; the preset full, whose rounds
 end early where they agree; and phones whose noise is of another kind (holdout). Half-width: of the interval, in percent
 of the estimate. Two halves of the seeds say how far each figure is from itself (A/A). No clock is read.
+
+Then the winner's interval alone, with 1, 3 or 6 variants that are equally fast, the others lognormal above them (sigma
+0.15), under quick and full: how often it holds the truth, and how far its upper end is above the estimate; the same
+without the allowance for having been selected.
 """
 
 import argparse
@@ -18,6 +22,10 @@ import numpy as np
 from report import Figure, at_least, at_most, finish
 
 from sweeps.protocol.presets import PRESETS
+from sweeps.ranking.first_place import first_place
+from sweeps.ranking.intervals import latency_intervals
+from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.two_speeds import two_speeds
 from sweeps.stats import Estimate, p50_estimate
 from workers.devices.fake.phones import PHONES, Phone
 from workers.simulation import latencies_ms, simulate
@@ -43,6 +51,13 @@ CASES = {
     **{f"{name}, full": (phone, FULL) for name, phone in PHONES.items() if name.startswith("holdout_")},
 }
 
+WINNERS = {
+    f"winner, {equal} equal, processes {cv:.0%}, {protocol.preset}": (equal, processes(cv), protocol)
+    for protocol in (QUICK, FULL)
+    for cv in (0.02, 0.10)
+    for equal in (1, 3, 6)
+}
+
 Row = tuple[float, float, bool, bool]
 """Half-widths (%) of both intervals, and whether each holds the truth."""
 
@@ -66,6 +81,42 @@ def rows(case: str, seeds: range) -> list[Row]:
     return found
 
 
+Winner = tuple[bool, bool, float, float, int]
+"""Whether its interval holds the truth, and would if it had not been selected; how far their upper ends are above the
+estimate (%); among how many it was selected."""
+
+
+def winners(case: str, seeds: range) -> list[Winner]:
+    equal, phone, protocol = WINNERS[case]
+    found = []
+    for seed in seeds:
+        true_ms = latencies_ms(VARIANTS, 10.0, 0.15, seed)
+        best = min(true_ms.values())
+        true_ms |= dict.fromkeys(sorted(true_ms, key=lambda name: true_ms[name])[:equal], best)
+        sweep = simulate(phone, true_ms, protocol, seed=seed)
+        assert sweep.named is not None
+        job = sweep.jobs[sweep.named]
+        medians = [one.medians_ms for one in sweep.jobs.values()]
+        every = latency_intervals(medians, two_speeds(medians))
+        own = every[list(sweep.jobs).index(sweep.named)]
+        first = first_place(list(sweep.jobs.values()), LATENCY, smaller=True)
+        found.append(
+            (
+                _holds(job.p50_ms, job.true_p50_ms),
+                _holds(own, job.true_p50_ms),
+                _above(job.p50_ms),
+                _above(own),
+                first.candidates,
+            )
+        )
+    return found
+
+
+def _above(estimate: Estimate) -> float:
+    assert estimate.high is not None
+    return 100 * (estimate.high / estimate.value - 1)
+
+
 def _half(estimate: Estimate) -> float:
     assert estimate.low is not None
     assert estimate.high is not None
@@ -81,8 +132,12 @@ def _holds(estimate: Estimate, truth: float) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--winners", action="store_true", help="Only the intervals of winners.")
+    given = parser.parse_args()
+    seeds = given.seeds
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    if given.winners:
+        finish("intervals of winners, on simulated phones", _winner_figures(seeds), seeds=seeds, variants=VARIANTS)
     halves = (range(0, seeds // 2), range(seeds // 2, seeds))
     asked = [(case, half) for case in CASES for half in halves]
     figures = []
@@ -108,7 +163,29 @@ def main() -> None:
             ),
         ]
         print(case, file=sys.stderr)
+    figures += _winner_figures(seeds)
     finish("intervals of latencies, on simulated phones", figures, seeds=seeds, variants=VARIANTS)
+
+
+def _winner_figures(seeds: int) -> list[Figure]:
+    numbers = range(seeds)
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        found = list(pool.map(winners, WINNERS, [numbers] * len(WINNERS)))
+    figures, pooled = [], []
+    for case, rows_ in zip(WINNERS, found, strict=True):
+        every = np.array(rows_, dtype=np.float64)
+        holds, own_holds = 100 * every[:, :2].mean(axis=0)
+        above, own_above = np.median(every[:, 2:4], axis=0)
+        pooled.append(holds)
+        figures += [
+            Figure(f"{case}: holds the truth", holds, "%", "92 to 98 %", 92 <= holds <= 98),
+            Figure(f"{case}: without the allowance", own_holds, "%"),
+            Figure(f"{case}: upper end above the estimate, median", above, "%"),
+            Figure(f"{case}: without the allowance, median", own_above, "%"),
+            Figure(f"{case}: selected among, mean", float(every[:, 4].mean()), "variants"),
+        ]
+    mean = float(np.mean(pooled))
+    return [*figures, Figure("winner, pooled: holds the truth", mean, "%", "92 to 98 %", 92 <= mean <= 98)]
 
 
 def _coverage(case: str, holds: float) -> Figure:

@@ -5,6 +5,10 @@ import pytest
 
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.screen import MOST_BATCHES
+from sweeps.ranking.first_place import first_place
+from sweeps.ranking.intervals import latency_intervals
+from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.two_speeds import two_speeds
 from workers.devices.fake.phones import PHONES
 from workers.simulation import simulate
 
@@ -122,3 +126,19 @@ def test_intervals_of_a_full_sweep_hold_the_truth_as_often_as_they_say():
         for job in simulate(PHONES["spiky"], _latencies_ms(24, seed), FULL, seed=seed).jobs.values()
     ]
     assert np.mean([job.covered for job in jobs]) == pytest.approx(0.95, abs=0.02)
+
+
+def test_intervals_are_those_of_a_ranking_also_with_two_speeds_and_for_the_winner():
+    phone = replace(PHONES["cool"], process_cv=0.01, daemon_every_s=20.0, daemon_s=20.0, daemon_slower=1.2)
+    true_ms = _latencies_ms(24, sigma=0.02)
+    sweep = simulate(phone, true_ms, FULL, seed=0)
+    assert sweep.named is not None
+    medians = [job.medians_ms for job in sweep.jobs.values()]
+    speeds = two_speeds(medians)
+    assert speeds is not None
+    first = first_place(list(sweep.jobs.values()), LATENCY, smaller=True)
+    assert first.winner.name == sweep.named
+    assert first.candidates > 2
+    place = list(sweep.jobs).index(sweep.named)
+    expected = latency_intervals(medians, speeds, {place: first.candidates})
+    assert [job.p50_ms for job in sweep.jobs.values()] == expected

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pytest
 
 from sweeps.ranking.intervals import latency_intervals, with_intervals
 from sweeps.ranking.moderated import moderated
@@ -71,6 +72,35 @@ def test_a_single_block_has_no_interval_and_one_speed_is_as_before() -> None:
     steady = drawn(4, 5, 0.0)
     assert two_speeds(steady) is None
     assert latency_intervals(steady, None) == moderated([list(one.values()) for one in steady])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_the_interval_of_one_that_was_selected_reaches_higher_and_no_lower(share: float) -> None:
+    medians = drawn(7, 6, share)
+    speeds = two_speeds(medians)
+    assert (speeds is None) == (share == 0.0)
+    plain = latency_intervals(medians, speeds)
+    for candidates in (1, 2, 3, 24):
+        found = latency_intervals(medians, speeds, {4: candidates})
+        assert found[:4] + found[5:] == plain[:4] + plain[5:]
+        assert (found[4].value, found[4].low) == (plain[4].value, plain[4].low)
+        assert found[4].high is not None
+        assert plain[4].high is not None
+        assert (found[4].high > plain[4].high) == (candidates > 2), "of two, one is unlucky as often as one is lucky"
+
+
+@pytest.mark.parametrize("equal", [1, 2, 6])
+def test_the_best_of_several_equal_variants_has_an_interval_that_holds_the_truth(equal: int) -> None:
+    held, naive = [], []
+    for seed in range(300):
+        medians = drawn(seed, 3, 0.0, 12)
+        for slower in medians[equal:]:
+            slower |= {visit: 1.5 * one for visit, one in slower.items()}
+        best = min(range(equal), key=lambda place: sorted(medians[place].values())[1])
+        held.append(holds(latency_intervals(medians, None, {best: equal})[best], 10.0))
+        naive.append(holds(latency_intervals(medians, None)[best], 10.0))
+    assert 0.92 <= np.mean(held) <= 0.98
+    assert equal < 6 or np.mean(naive) < 0.9
 
 
 def test_the_label_is_on_every_row_that_was_timed_and_can_be_trusted(records) -> None:

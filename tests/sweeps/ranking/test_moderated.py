@@ -86,3 +86,14 @@ def test_the_inverse_of_trigamma(value: float) -> None:
 def test_a_median_that_is_no_positive_number_is_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
         moderated([[1.0, math.nan], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("variants", [FEWEST_VARIANTS - 1, 24])
+def test_a_smaller_chance_above_moves_the_upper_end_of_that_variant_alone(variants: int) -> None:
+    blocks = drawn(7, variants, 5, 0.05).tolist()
+    plain, moved = moderated(blocks), moderated(blocks, {1: 0.005})
+    assert [one for place, one in enumerate(moved) if place != 1] == [plain[0], *plain[2:]]
+    assert (moved[1].value, moved[1].low) == (plain[1].value, plain[1].low)
+    assert moved[1].high is not None
+    assert plain[1].high is not None
+    assert moved[1].high > plain[1].high

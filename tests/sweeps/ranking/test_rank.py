@@ -786,3 +786,27 @@ def test_the_winner_s_figure_and_interval_are_those_of_the_blocks_that_confirm_i
     assert winner.figures["latency_ci_high_ms"] > 10.5
     plain = entry([measured("a", (10.0, 10.1, 9.9)), *rows[1:]]).winner
     assert plain.figures["latency_ci_high_ms"] < 10.5
+
+
+BY_ACCURACY = ObjectiveSpec(maximize="top1_percent")
+
+
+def test_the_upper_end_of_the_winner_s_interval_allows_for_those_it_was_selected_among():
+    noise = 0.05 * np.random.default_rng(1).standard_normal((6, 4))
+    blocks = {f"v{number}": (10.0 * np.exp(row)).tolist() for number, row in enumerate(noise)}
+    slower = measured("slower", tuple(3.0 * one for one in blocks["v0"]))
+    rows = [measured(name, tuple(one)) for name, one in blocks.items()]
+    found = entry([*rows, slower])
+    assert len(found.tied) > 1
+    name = found.winner.name
+    # Where nothing depends on latency, nobody was selected by it.
+    free = {one.name: one.figures for one in entry([*rows, slower], BY_ACCURACY).ranking}
+    assert found.winner.figures["latency_ci_high_ms"] > free[name]["latency_ci_high_ms"]
+    assert found.winner.figures["latency_ci_low_ms"] == free[name]["latency_ci_low_ms"]
+    assert all(one.figures == free[one.name] for one in found.ranking if one.name != name)
+    again = {"confirmed_medians_ms": ((7, 9.7), (8, 9.6), (9, 9.8))}
+    confirmed = [row | again if row["name"] == name else row for row in rows]
+    race = entry([*confirmed, slower])
+    free = {one.name: one.figures for one in entry([*confirmed, slower], BY_ACCURACY).ranking}
+    assert race.winner.name == name
+    assert race.winner.figures == free[name], "measured again after it had won"

@@ -111,3 +111,10 @@ def test_too_few_blocks_and_equal_blocks_show_nothing() -> None:
     assert two_speeds([]) is None
     assert two_speeds([{0: 1.0}] * 30) is None
     assert two_speeds([{0: 1.0, 1: 1.0, 2: 1.0}] * 30) is None
+
+
+def test_variants_of_unequal_rounds_that_no_step_splits_have_one_speed() -> None:
+    random = np.random.default_rng(0)
+    medians = [dict(enumerate(np.exp(0.001 * random.standard_normal(rounds)))) for rounds in (3, 4) * 5]
+    medians[0][0] *= 1.5
+    assert two_speeds(medians) is None
