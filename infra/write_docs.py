@@ -20,6 +20,7 @@ from tree_text import tree
 from sweeps import stats
 from sweeps.protocol import batch_noise, blocks, bursts, clock, front_race, mixture, noise, racing, screen, sentinel
 from sweeps.protocol import presets as protocol
+from sweeps.protocol.calibrated import MOST_ROUNDS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking import moderated, sessions, ties, two_speeds
@@ -54,9 +55,8 @@ def presets() -> str:
     """Every preset of the measurement protocol, a column each."""
     rows: dict[str, Callable[[Protocol], str]] = {
         "for": lambda one: _PURPOSES[one.preset],
-        "rounds of a job": lambda one: (
-            f"{one.rounds}" if one.last_round == one.rounds else f"{one.rounds} to {one.last_round}"
-        ),
+        "rounds of a job": lambda one: _span(one.rounds, one.last_round),
+        "at least, after `edgesweep noise`": lambda one: _span(one.rounds, MOST_ROUNDS.get(one.preset, one.rounds)),
         "warm-up, at least": lambda one: _amount(one.warmup_iterations, one.warmup_seconds),
         "then timed, at least": lambda one: _amount(one.iterations, one.in_own_process.min_seconds),
         "a block ends after": lambda one: f"{one.max_seconds:g} s",
@@ -70,6 +70,10 @@ def presets() -> str:
         ("preset", *(f"`{name}`" for name in PRESETS)),
         [(name, *(cell(one) for one in PRESETS.values())) for name, cell in rows.items()],
     )
+
+
+def _span(least: int, most: int) -> str:
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def gates() -> str:

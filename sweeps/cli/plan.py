@@ -5,17 +5,11 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, print_json, sweep_file_argument, workspace_option, yes_option
-from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
-from sweeps.errors import StoreError
-from sweeps.journal.calibrations import known_noise
+from sweeps.cli.sweep_file import load_sweep, make_plan, noise_of, roots_of
 from sweeps.journal.journal import Journal
-from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
 from sweeps.planning.size import estimate_seconds
-from sweeps.protocol.noise import Calibration
-from sweeps.protocol.presets import protocol_of
 from sweeps.records import Failed
-from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 
@@ -37,7 +31,6 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
     planned = make_plan(spec, roots_of(sweep_file), workspace)
-    protocol = protocol_of(planned.sweep)
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
@@ -46,24 +39,9 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
             ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
         states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
     finished = {key for key, state in states.items() if state in ("done", "failed")}
-    seconds = estimate_seconds(planned, protocol, finished, built)
-    noise = _noise(planned, workspace)
+    seconds = estimate_seconds(planned, planned.protocol, finished, built)
+    noise, _ = noise_of(planned, workspace)
     if as_json:
         print_json(plan_document(planned, states, seconds, noise))
     else:
         print_plan(planned, states, seconds, noise)
-
-
-def _noise(planned: Plan, workspace: Workspace) -> dict[str, Calibration]:
-    """By device id, the noise of each device that is timed, where it was measured."""
-    timed = {job.device_id for job in planned.jobs if not job.emulated}
-    found: dict[str, Calibration] = {}
-    for facts in planned.devices:
-        try:
-            calibration = known_noise(workspace, facts) if facts.device_id in timed else None
-        except StoreError as error:
-            click.echo(plain(error.one_line), err=True)  # the plan itself does not need it
-        else:
-            if calibration is not None:
-                found[facts.device_id] = calibration
-    return found

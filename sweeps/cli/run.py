@@ -23,7 +23,6 @@ from sweeps.errors import RETRIED_KINDS, StoreError
 from sweeps.journal.journal import Complete, Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
-from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.records import Failed, Measured
@@ -163,7 +162,7 @@ def _disqualified(journal: Journal, planned: Plan) -> dict[str, int]:
     """The jobs whose timing cannot win, each with its number of new rounds: enough to leave out the bad ones."""
     outcomes = [(job, journal.outcome(planned_job(planned, job))) for job in planned.jobs]
     return {
-        job.key: protocol_of(planned.sweep).rounds
+        job.key: planned.protocol.on(job.device_id).rounds
         for job, outcome in outcomes
         if isinstance(outcome, Measured) and outcome.timing is not None and disqualified(outcome.timing.labels)
     }

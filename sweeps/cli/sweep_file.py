@@ -1,16 +1,21 @@
 """Reads a sweep file and makes its plan."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from sweeps.device_facts import DeviceFacts
+from sweeps.errors import StoreError
+from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.budget import keep_budget
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
+from sweeps.protocol.calibrated import rounds_by_device
+from sweeps.protocol.noise import Calibration
+from sweeps.protocol.presets import Protocol
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -30,17 +35,57 @@ def roots_of(sweep_file: Path) -> tuple[Path, ...]:
 
 def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace) -> Plan:
     """The plan for the present devices. A sweep that was planned before keeps its budget, unless the file gives one.
+    There are more rounds where the noise of a device was measured and needs them, which is said.
 
     Raises as `plan_sweep` does.
     """
     from workers.plan import plan_sweep  # imports numpy, pillow and psutil: `plan --help` needs none
 
     before: tuple[DeviceFacts, ...] = ()
+    last: Protocol | None = None
     kept = ""
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
             if spec.name in {info.name for info in journal.sweeps()}:
-                before = journal.devices(spec.name)
-                spec, kept = keep_budget(spec, journal.protocol(spec.name))
-    planned = plan_sweep(spec, workspace.root, roots, before, lambda message: click.echo(plain(message), err=True))
-    return replace(planned, budget_reason=kept) if kept else planned
+                before, last = journal.devices(spec.name), journal.protocol(spec.name)
+                spec, kept = keep_budget(spec, last)
+    planned = plan_sweep(spec, workspace.root, roots, before, _tell)
+    planned = replace(planned, budget_reason=kept or planned.budget_reason)
+    noise, errors = noise_of(planned, workspace)
+    for error in errors:
+        _tell(error.one_line)  # the plan does not need it
+    own = planned.protocol
+    rounds = rounds_by_device(spec.protocol, own, noise, _had(planned, last, before))
+    names = {facts.device_id: facts.name for facts in planned.devices}
+    for device_id, wanted in rounds:
+        _tell(f"{names[device_id]}: {wanted} rounds, not {own.rounds}: edgesweep noise found that it needs more")
+    return replace(planned, rounds_on=rounds)
+
+
+def noise_of(planned: Plan, workspace: Workspace) -> tuple[dict[str, Calibration], list[StoreError]]:
+    """By device id, the noise of each device that is timed, where it was measured; and what could not be read."""
+    timed = {job.device_id for job in planned.jobs if not job.emulated}
+    found: dict[str, Calibration] = {}
+    errors: list[StoreError] = []
+    for facts in planned.devices:
+        try:
+            calibration = known_noise(workspace, facts) if facts.device_id in timed else None
+        except StoreError as error:
+            errors.append(error)
+        else:
+            if calibration is not None:
+                found[facts.device_id] = calibration
+    return found, errors
+
+
+def _had(planned: Plan, last: Protocol | None, before: Sequence[DeviceFacts]) -> Mapping[str, int]:
+    """The rounds that devices needed by the sweep's last plan, by device id: of those that are the same since."""
+    if last is None or last.preset != planned.protocol.preset:
+        return {}
+    now = {(facts.device_id, facts.fingerprint) for facts in planned.devices}
+    same = {facts.device_id for facts in before if (facts.device_id, facts.fingerprint) in now}
+    return {device_id: rounds for device_id, rounds in last.rounds_on if device_id in same}
+
+
+def _tell(message: str) -> None:
+    click.echo(plain(message), err=True)

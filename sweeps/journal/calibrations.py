@@ -58,6 +58,8 @@ def of_one_job(blocks: Sequence[Block]) -> list[Block]:
 def known_noise(workspace: Workspace, facts: DeviceFacts) -> Calibration | None:
     """`None` if the noise of this device was never measured, or not enough. Raises `StoreError`."""
     blocks = of_one_job(read_blocks(file_of(workspace, facts)))
+    if not blocks:
+        return None  # without the second that the imports of `calibrate` take
     try:
         return calibrate(blocks)
     except EdgeSweepError:

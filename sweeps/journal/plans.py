@@ -13,7 +13,7 @@ from sweeps.journal.file import FIRST_STEP, JournalFile
 from sweeps.json_records import from_json, to_json
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob
-from sweeps.protocol.presets import Protocol, protocol_of
+from sweeps.protocol.presets import Protocol
 from sweeps.records import Job, Skipped
 from sweeps.spec.sweep import SweepSpec
 
@@ -33,7 +33,7 @@ class PlanTables(JournalFile):
     def save_plan(self, plan: Plan) -> None:
         """Make `plan` the sweep's current plan. Jobs that are not in it are kept and become stale."""
         spec = plan.sweep.model_dump_json()
-        protocol = to_json(protocol_of(plan.sweep))
+        protocol = to_json(plan.protocol)
         devices = [(facts.device_id, position, to_json(facts)) for position, facts in enumerate(plan.devices)]
         jobs = [(job.key, job.build_key, position, to_json(job)) for position, job in enumerate(plan.jobs)]
         skipped = [(skipped_key(entry), position, to_json(entry)) for position, entry in enumerate(plan.skipped)]
@@ -156,7 +156,7 @@ class PlanTables(JournalFile):
             plan_id,
             device_id,
         )[0]
-        return from_json(Protocol, protocol), evaluation_id or None, from_json(DeviceFacts, facts)
+        return from_json(Protocol, protocol).on(device_id), evaluation_id or None, from_json(DeviceFacts, facts)
 
     def _plan_id(self, sweep: str) -> int:
         row = self._row("SELECT plan_id FROM sweeps WHERE name = ?", sweep)

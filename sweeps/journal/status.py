@@ -23,13 +23,18 @@ class JobStatus:
     """Whether it is only checked, by a reference implementation of its backend. Such a job has no rounds."""
     rounds: int
     """Number of its blocks."""
+    least_rounds: int
+    """So many rounds it gets at least, on its device ..."""
+    most_rounds: int
+    """... and at most."""
     reason: str
     settled: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepStatus:
-    """All jobs of one sweep. Each timed job gets at least `rounds` and at most `last_round` blocks."""
+    """All jobs of one sweep. Each timed job gets at least `rounds` and at most `last_round` blocks, or more on a device
+    that needs more."""
 
     sweep: str
     rounds: int
@@ -44,9 +49,10 @@ class SweepStatus:
 
     def rounds_text(self, job: JobStatus) -> str:
         """The number of blocks of a timed job, and how many it will get while it is not finished."""
-        if job.state == "stale" or job.settled or job.rounds > self.last_round:
+        least, most = job.least_rounds, job.most_rounds
+        if job.state == "stale" or job.settled or job.rounds > most:
             return str(job.rounds)
-        wanted = f"{self.rounds}" if self.rounds == self.last_round else f"{self.rounds} to {self.last_round}"
+        wanted = f"{least}" if least == most else f"{least} to {most}"
         return f"{job.rounds} of {wanted}"
 
     def document(self) -> dict[str, object]:
@@ -79,7 +85,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
             state = "measured"
         elif isinstance(ended, Failed):
             state, reason = "failed", f"{ended.stage}, {ended.kind}: {ended.message}"
-        settled = None if stale else journal.settled(job.key, protocol)
+        settled = None if stale else journal.settled(job.key, planned.protocol)
         blocks = journal.blocks(job.key)
         if not stale:
             counted += blocks
@@ -92,9 +98,11 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
                 state=state,
                 emulated=job.emulated,
                 rounds=len(blocks),
+                least_rounds=planned.protocol.rounds,
+                most_rounds=planned.protocol.last_round,
                 reason=reason,
                 settled=settled.text_after(sum(not block.confirms for block in blocks))
-                if settled is not None and settles(settled, protocol)
+                if settled is not None and settles(settled, planned.protocol)
                 else "",
             )
         )

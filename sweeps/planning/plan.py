@@ -39,6 +39,12 @@ class Plan:
     """One for each timed device, if the protocol uses the sentinel; not ranked."""
     budget_reason: str = ""
     """Where the budget comes from, for people; empty if the sweep file gives a budget or a preset."""
+    rounds_on: tuple[tuple[str, int], ...] = ()
+    """As `Protocol.rounds_on`."""
+
+    @property
+    def protocol(self) -> Protocol:
+        return replace(protocol_of(self.sweep), rounds_on=self.rounds_on)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

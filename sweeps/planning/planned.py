@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.planning.plan import Plan
-from sweeps.protocol.presets import Protocol, protocol_of
+from sweeps.protocol.presets import Protocol
 from sweeps.records import Job, Skipped
 
 
@@ -43,7 +43,7 @@ def planned_job(plan: Plan, job: Job) -> PlannedJob:
     """`job` must be in the plan."""
     return PlannedJob(
         job=job,
-        protocol=protocol_of(plan.sweep),
+        protocol=plan.protocol.on(job.device_id),
         evaluation_id=plan.identities.evaluation_id or None,
         facts=next(facts for facts in plan.devices if facts.device_id == job.device_id),
     )

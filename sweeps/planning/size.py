@@ -69,7 +69,7 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
         inference_s = INFERENCE_224_S * math.prod(models[job.model].input_shape) / (3 * 224 * 224)
         warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
         block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
-        seconds = 0.0 if job.emulated else protocol.rounds * (PROCESS_START_S + warmup_s + block_s)
+        seconds = 0.0 if job.emulated else protocol.on(job.device_id).rounds * (PROCESS_START_S + warmup_s + block_s)
         if (job.build_key, job.device_id) not in evaluated:
             evaluated.add((job.build_key, job.device_id))
             seconds += PROCESS_START_S + _evaluation_images(plan.sweep) * inference_s

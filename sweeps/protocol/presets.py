@@ -1,10 +1,11 @@
 """The presets of the measurement protocol, and the protocol of a sweep. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import SpecError
+from sweeps.records import LEFT_OUT_WHEN_EMPTY
 from sweeps.spec import catalog
 from sweeps.spec.protocol import GateSpec, MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
@@ -86,6 +87,12 @@ class Protocol:
     fixed_performance: bool = False
     sentinel_every: int = 0
     """Number of blocks between two sentinel checks; 0: no checks."""
+    rounds_on: tuple[tuple[str, int], ...] = field(default=(), metadata=LEFT_OUT_WHEN_EMPTY)
+    """By device id: `rounds` of devices that need more (`sweeps.protocol.calibrated`)."""
+
+    def on(self, device_id: str) -> "Protocol":
+        """The protocol of one device."""
+        return replace(self, rounds=dict(self.rounds_on).get(device_id, self.rounds), rounds_on=())
 
     @property
     def last_round(self) -> int:

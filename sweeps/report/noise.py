@@ -2,17 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from rich.text import Text
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.protocol.batch_noise import ALONE, BatchSpread
+from sweeps.protocol.calibrated import rounds_by_device
 from sweeps.protocol.noise import MOST_ROUNDS, Calibration, rounds_for, told_apart
 from sweeps.protocol.presets import PRESETS, Protocol
 from sweeps.ranking.values import duration
 from sweeps.records import Block
 from sweeps.report.tables import cells, new_table, open_console
+from sweeps.spec.protocol import ProtocolSpec
 from sweeps.text import plain
 
 _ROUNDS = (3, 5, 10)
@@ -50,7 +53,7 @@ def document(facts: DeviceFacts, blocks: Sequence[Block], found: Calibration) ->
             }
             for rounds in _ROUNDS
         ],
-        "presets": [advice(found, PRESETS[name]) for name in _PRESETS],
+        "presets": [advice(found, _in_a_sweep(found, PRESETS[name])) for name in _PRESETS],
     }
 
 
@@ -102,8 +105,8 @@ def advice_text(device: str, found: Calibration, protocol: Protocol) -> str:
     source = f"by the {found.blocks} blocks of edgesweep noise"
     if protocol.budget == "race":
         return f"{device}: in a round, blocks of one build differ by {_share(spread)} (standard deviation), {source}"
-    asked = f"{rounds}" if protocol.last_round == rounds else f"{rounds} to {protocol.last_round}"
     now = f", and {rounds} tell {_share(told_apart(spread, rounds))} apart" if rounds > 1 else ""
+    asked = _asked(protocol)
     return f"{device}: to tell 5 % apart takes {_rounds(rounds_for(spread))}; this sweep has {asked}{now}, {source}"
 
 
@@ -135,9 +138,20 @@ def print_noise(facts: DeviceFacts, blocks: Sequence[Block], found: Calibration)
         protocol = PRESETS[name]
         needed = rounds_for(found.block_under(protocol))
         takes = f", {duration(needed * found.block_s_under(protocol))} a build" if needed is not None else ""
-        out.print(f"5 % with the preset {name}: {_rounds(needed)}{takes}")
+        asked = "" if protocol.budget == "race" else f"; a sweep has {_asked(_in_a_sweep(found, protocol))}"
+        out.print(f"5 % with the preset {name}: {_rounds(needed)}{takes}{asked}")
     note = "told apart: shown at 95 % in 4 of 5 sweeps; for a slower model it takes larger differences"
     out.print(Text(note, style="dim"))
+
+
+def _in_a_sweep(found: Calibration, protocol: Protocol) -> Protocol:
+    """A preset as a sweep file that only names it has it on this device."""
+    return replace(protocol, rounds_on=rounds_by_device(ProtocolSpec(), protocol, {"": found}, {})).on("")
+
+
+def _asked(protocol: Protocol) -> str:
+    rounds, most = protocol.rounds, protocol.last_round
+    return f"{rounds}" if most == rounds else f"{rounds} to {most}"
 
 
 def _labels(blocks: Sequence[Block]) -> dict[str, int]:

@@ -8,7 +8,6 @@ from rich.text import Text
 
 from sweeps.planning.plan import Plan
 from sweeps.protocol.noise import Calibration
-from sweeps.protocol.presets import protocol_of
 from sweeps.protocol.racing import ERROR
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
@@ -53,7 +52,7 @@ def plan_document(
             for skip in plan.skipped
         ],
         "estimate_s": round(seconds, 1),
-        "noise": {device_id: advice(found, protocol_of(plan.sweep)) for device_id, found in noise.items()},
+        "noise": {device_id: advice(found, plan.protocol.on(device_id)) for device_id, found in noise.items()},
     }
 
 
@@ -63,11 +62,11 @@ def print_plan(
     """As `plan_document`, for people."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
-    protocol = protocol_of(plan.sweep)
-    rounds = "race" if protocol.budget == "race" else str(protocol.rounds)
+    protocol = plan.protocol
+    races = protocol.budget == "race"
     table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
     for number, job in enumerate(plan.jobs, 1):
-        wanted = ONLY_CHECKED if job.emulated else rounds
+        wanted = ONLY_CHECKED if job.emulated else "race" if races else protocol.on(job.device_id).rounds
         table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
     console.print(table)
     if plan.skipped:
@@ -88,7 +87,7 @@ def print_plan(
     )
     console.print(Text(plain(budget_text(plan))))
     for device_id, found in noise.items():
-        console.print(Text(plain(advice_text(names[device_id], found, protocol))))
+        console.print(Text(plain(advice_text(names[device_id], found, protocol.on(device_id)))))
 
 
 def budget_text(plan: Plan) -> str:

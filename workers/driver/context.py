@@ -28,6 +28,7 @@ class RunContext:
 
     plan: Plan
     protocol: Protocol
+    """Of this device."""
     journal: Journal
     outcomes: Outcomes
     prepared: Mapping[str, PreparedModel]

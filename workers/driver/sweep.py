@@ -12,7 +12,6 @@ from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.json_records import to_json
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
-from sweeps.protocol.presets import protocol_of
 from sweeps.records import Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
@@ -116,7 +115,7 @@ class Driver:
                 yield self._device_run(lane, facts, jobs)
 
     def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
-        yield from DeviceRun(lane, facts, jobs, self._context()).run()
+        yield from DeviceRun(lane, facts, jobs, self._context(facts)).run()
         # Another sweep may use this device while slower devices are still measuring.
         yield Ask(lane.close)
 
@@ -186,10 +185,10 @@ class Driver:
         wanted = job.key in self._more or self._outcomes.of(job) is None
         return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
 
-    def _context(self) -> RunContext:
+    def _context(self, facts: DeviceFacts) -> RunContext:
         return RunContext(
             plan=self._plan,
-            protocol=protocol_of(self._plan.sweep),
+            protocol=self._plan.protocol.on(facts.device_id),
             journal=self._journal,
             outcomes=self._outcomes,
             prepared=self._prepared,

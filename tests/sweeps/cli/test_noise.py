@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.journal.journal import Journal
 from sweeps.records import Failed
 from sweeps.workspace import Workspace
 from tests import shared
@@ -124,7 +126,9 @@ def test_people_read_the_same_in_words(measure) -> None:
     for one in document["told_apart"]:
         row = f"{one['rounds']} {one['difference_percent']:.1f} % {one['difference_of_sessions_percent']:.1f} %"
         assert row in words
-    assert f"5 % with the preset quick: {document['presets'][0]['rounds_for_5_percent']} rounds" in words
+    quick = document["presets"][0]
+    assert f"5 % with the preset quick: {quick['rounds_for_5_percent']} rounds" in words
+    assert f"a build; a sweep has {quick['rounds']}" in words
     assert "Measuring on fake:noisy" in done.stderr
     assert "Measuring" not in done.stdout
 
@@ -149,7 +153,16 @@ def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace,
     assert (device, advice) == (known["device_id"], known["presets"][1])
     words = " ".join(run(*plan).stdout.split())
     assert f"fake:noisy: to tell 5 % apart takes {advice['rounds_for_5_percent']} rounds" in words
-    assert f"this sweep has 3 to 10, and 3 tell {advice['difference_percent']:.1f} % apart" in words
+    rounds = advice["rounds"]
+    assert 3 < rounds <= 10
+    asked = "10" if rounds == 10 else f"{rounds} to 10"
+    assert f"this sweep has {asked}, and {rounds} tell {advice['difference_percent']:.1f} % apart" in words
+    assert f"fake:noisy: {rounds} rounds, not 3: edgesweep noise found" in run(*plan).stderr
+
+    # What a sweep was begun with stays, although its reason is gone.
+    spec, roots = load_sweep(sweep, yes=False), roots_of(sweep)
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(make_plan(spec, roots, workspace))
 
     sweep.write_text(sweep.read_text().replace("protocol: {preset: full}", "budget: race"))
     ((_, advice),) = found(run(*plan, "--json"))["noise"].items()
@@ -165,6 +178,9 @@ def test_a_plan_says_what_it_means_for_its_rounds(measure, workspace: Workspace,
     assert damaged.exit_code == 0
     assert "line 1: " in damaged.stderr
     assert "tell 5 %" not in damaged.stdout
+    assert make_plan(spec, roots, workspace).rounds_on == ((device, rounds),)
+    chosen = spec.model_copy(update={"protocol": spec.protocol.model_copy(update={"rounds": 4})})
+    assert make_plan(chosen, roots, workspace).rounds_on == ()
     refused = measure("--minutes", "1")
     assert refused.exit_code == 1
     assert "line 1: " in refused.stderr

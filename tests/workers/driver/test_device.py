@@ -275,6 +275,31 @@ def test_full_measures_until_three_rounds_agree_and_marks_who_never_does(tmp_pat
             assert 3 <= found.rounds <= 10
 
 
+@pytest.mark.parametrize("preset", ["quick", "full"])
+def test_a_device_that_needs_more_rounds_gets_them_also_where_three_were_measured(tmp_path: Path, preset: str) -> None:
+    protocol = ProtocolSpec(preset=preset, iterations=5, min_seconds=0.1, sentinel_every=0)
+    sweep = BuiltSweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"), objective=ANY, protocol=protocol)
+
+    def counts(journal: Journal) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for job in sweep.plan.jobs:
+            found.setdefault(job.device_id, set()).add(len(journal.blocks(job.key)))
+        return found
+
+    with Journal.open(sweep.workspace.journal) as journal:
+        sweep.run(journal)
+        assert counts(journal) == {"fake-steady": {3}, "fake-cool": {3}}
+        sweep.plan = replace(sweep.plan, rounds_on=(("fake-steady", 5),))
+        sweep.run(journal, stop=lambda: min(counts(journal)["fake-steady"]) > 3)
+        status = read_status(journal, "tiny")
+        texts = {status.rounds_text(job) for job in status.jobs if job.state == "pending"}
+        assert texts == {"4 of 5" if preset == "quick" else "4 of 5 to 10"}
+        sweep.run(journal)
+        assert counts(journal) == {"fake-steady": {5}, "fake-cool": {3}}
+        assert {timing(journal, job).rounds for job in sweep.plan.jobs} == {3, 5}
+        assert sweep.run(journal) == [], "nothing is left"
+
+
 def test_a_hot_phone_is_waited_for_before_every_block(tmp_path: Path) -> None:
     protocol = ProtocolSpec(
         preset="quick", gate=GateSpec(max_battery_temp_c=29.0, wait_seconds=1200.0), min_seconds=20.0
