@@ -170,7 +170,8 @@ def _logs(values: Sequence[float]) -> "NDArray[np.float64]":
 
 def _t_interval(values: "NDArray[np.float64]", above: float = TAIL) -> tuple[float, float]:
     """Student's interval for the mean of at least two values."""
-    error = float(values.std(ddof=1)) / values.size**0.5
+    # To the last digit as stored intervals were made: others would be published again.
+    quantiles = [student_t_quantile(values.size - 1, 1 - tail) for tail in (TAIL, above)]
+    below_mean, above_mean = (quantile * float(values.std(ddof=1)) / values.size**0.5 for quantile in quantiles)
     centre = float(values.mean())
-    low, high = (student_t_quantile(values.size - 1, 1 - tail) * error for tail in (TAIL, above))
-    return centre - low, centre + high
+    return centre - below_mean, centre + above_mean
