@@ -8,23 +8,19 @@ variant under two names. An idle machine is needed: what else runs here is in bo
 
 import itertools
 import json
-import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from multiprocessing import get_context
+from collections.abc import Mapping
 from pathlib import Path
 
+from busy_core import half_busy_core
 from report import Figure, at_least, at_most, finish
 
 from sweeps.journal.journal import Journal
 from sweeps.stats import median, ratio_by_rounds
 
 EDGESWEEP = Path(sys.executable).with_name("edgesweep")
-TURN_S = 0.05
 ROUNDS = 5
 
 SWEEP = """
@@ -51,7 +47,7 @@ protocol:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         quiet = _medians(Path(folder), "quiet", 0.2)
-        with _half_busy_core():
+        with half_busy_core():
             busy = _medians(Path(folder), "busy", 0.201)
     assert quiet.keys() == busy.keys(), "the same variants in both"
     twin = next(name for name in quiet if name.endswith("twin"))
@@ -122,26 +118,6 @@ def _tau(
 ) -> float:
     agree = sum((_p50(first[a]) < _p50(first[b])) == (_p50(second[a]) < _p50(second[b])) for a, b in pairs)
     return 2 * agree / len(pairs) - 1
-
-
-@contextmanager
-def _half_busy_core() -> Iterator[None]:
-    process = get_context("spawn").Process(target=_busy, args=(max(os.sched_getaffinity(0)),), daemon=True)
-    process.start()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.join()
-
-
-def _busy(core: int) -> None:
-    os.sched_setaffinity(0, {core})
-    while True:
-        until = time.monotonic() + TURN_S
-        while time.monotonic() < until:
-            pass
-        time.sleep(TURN_S)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,211 @@
+"""Real races on this machine: on a quiet one, with a core that is half busy, and simulated.
+
+python tests/benchmarks/bench_race.py [--rounds 30] [--calm 3] [--races 20] [--rivals 5] [--workspace DIR]
+
+The 12 builds of sweeps/specs/race.yaml, on an idle machine of two cores or more; about 35 minutes on two. First the
+truth: so many rounds of every build, each block a process of its own. Then races on the quiet machine, and races while
+one core is busy half of the time, by turns of 50 ms; in between, at even distances, races without batches, in which
+every process times one build, as in all races before there were batches. Every race is measured anew, in an order of
+its own.
+
+A race is scored by the build that `rank` names: how much slower it is than the quiet best, by the quiet rounds. Device
+seconds are those of processes, from start to end; wall seconds have the waits and what the driver does. A/A: every
+other race with batches against the rest.
+
+The simulator gets what was measured, and has to find the device seconds of races that it was not given: on the quiet
+machine from the rounds and the first race, on the busy one from every other race with batches and those without.
+"""
+
+import argparse
+import math
+import signal
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from busy_core import half_busy_core
+from race_case import Kind, RealSweep, Sweeps, measuring_process, over_best, say
+from race_simulated import device_seconds, phone_of
+from report import Figure, at_most, finish
+
+from sweeps.stats import median
+
+NEAR = 0.05
+SEEDS = 20
+RESAMPLES = 2000
+
+
+@dataclass(slots=True)
+class Found:
+    """What was measured so far."""
+
+    quiet: RealSweep | None = None
+    calm: list[RealSweep] = field(default_factory=list)
+    races: list[RealSweep] = field(default_factory=list)
+    alone: list[RealSweep] = field(default_factory=list)
+
+
+def measure(given: argparse.Namespace, sweeps: Sweeps, found: Found) -> None:
+    say(f"{given.rounds} rounds of every build, on the quiet machine")
+    found.quiet = sweeps.measure("rounds", given.rounds)
+    quiet_ms = found.quiet.p50_ms
+    for name, ms in sorted(quiet_ms.items(), key=lambda item: item[1]):
+        say(f"  {ms:8.3f} ms  {name}")
+
+    def race(kind: Kind, seed: int, into: list[RealSweep], what: str) -> None:
+        one = sweeps.measure(kind, seed)
+        into.append(one)
+        over = over_best(one.named, quiet_ms)
+        named = "nobody" if over is None else f"{one.named}, {100 * over:.1f} % over the best"
+        say(f"{what}: {one.device_s:.1f} device s, {one.wall_s:.1f} s; {named}")
+
+    for number in range(given.calm):
+        race("race", 1000 + number, found.calm, f"quiet race {number + 1} of {given.calm}")
+    with half_busy_core():
+        for number in range(given.races):
+            race("race", number, found.races, f"race {number + 1} of {given.races}")
+            if (number + 1) * given.rivals // given.races > len(found.alone):
+                race("race alone", number, found.alone, f"without batches {len(found.alone) + 1} of {given.rivals}")
+
+
+def scored(what: str, races: Sequence[RealSweep], quiet_ms: dict[str, float], bound: float | None) -> list[Figure]:
+    """`bound`: the share that has to name a build near the best."""
+    over = [one for race in races if (one := over_best(race.named, quiet_ms)) is not None]
+    near = sum(one <= NEAR for one in over)
+    unit = f"of {len(races)}"
+    required, reached = "", None
+    if bound is not None:
+        least = math.ceil(bound * len(races))
+        required, reached = f"at least {least}", near >= least
+    return [
+        Figure(f"{what}: named within 5 % of the quiet best", near, unit, required, reached),
+        *([Figure(f"{what}: the slowest that was named", 100 * max(over), "% over the best")] if over else []),
+        Figure(f"{what}: undecided", sum(not race.decided for race in races), unit),
+        *spread(f"{what}: device seconds", [race.device_s for race in races]),
+        *spread(f"{what}: wall seconds", [race.wall_s for race in races]),
+    ]
+
+
+def spread(what: str, values: Sequence[float]) -> list[Figure]:
+    low, high = np.quantile(values, (0.1, 0.9))
+    return [
+        Figure(f"{what}, median", median(values), "s"),
+        Figure("  a tenth is below", float(low), "s"),
+        Figure("  a tenth is above", float(high), "s"),
+    ]
+
+
+def compared(found: Found) -> list[Figure]:
+    """Races with batches against those without, and against themselves."""
+    figures: list[Figure] = []
+    halves = [[race.device_s for race in found.races[first::2]] for first in (0, 1)]
+    if all(halves):
+        apart = 100 * abs(median(halves[0]) / median(halves[1]) - 1)
+        figures.append(Figure("A/A: device seconds of every other race against the rest", apart, "%"))
+    for what, seconds, bound in (
+        ("device seconds, with batches over without", lambda race: race.device_s, 0.5),
+        ("wall seconds, with batches over without", lambda race: race.wall_s, None),
+    ):
+        figures += ratio(what, [*map(seconds, found.races)], [*map(seconds, found.alone)], bound)
+    return figures
+
+
+def ratio(what: str, ours: Sequence[float], theirs: Sequence[float], bound: float | None) -> list[Figure]:
+    """Of the medians, with a 95 % interval by resampling both (percentiles)."""
+    value = median(ours) / median(theirs)
+    random = np.random.default_rng(0)
+    drawn = [np.median(random.choice(one, (RESAMPLES, len(one))), axis=1) for one in (ours, theirs)]
+    low, high = np.quantile(drawn[0] / drawn[1], (0.025, 0.975))
+    return [
+        Figure(what, value, "") if bound is None else at_most(what, value, "", bound),
+        Figure("  95 % interval from", float(low), ""),
+        Figure("  to", float(high), ""),
+    ]
+
+
+def simulated(what: str, given: Sequence[RealSweep], races: Sequence[RealSweep], *, alone: bool) -> list[Figure]:
+    """`given`: what the simulator knows; `races`: what it has to find."""
+    phone, true_ms = phone_of(given)
+    real_s = median([race.device_s for race in races])
+    found_s = median(device_seconds(phone, true_ms, SEEDS, alone=alone))
+    return [
+        Figure(f"{what}: device seconds, real", real_s, f"s, {len(races)} races"),
+        Figure(f"{what}: device seconds, simulated", found_s, f"s, {SEEDS} races"),
+        at_most(f"{what}: simulated differs from real by", 100 * abs(found_s / real_s - 1), "%", 20.0),
+        Figure("  of that device: a process starts in", phone.start_s, "s"),
+        Figure("  a build is loaded in", phone.load_s, "s"),
+    ]
+
+
+def figures_of(found: Found) -> list[Figure]:
+    """Of what was measured; the last ones are missing after an interruption."""
+    assert found.quiet is not None
+    quiet_ms = found.quiet.p50_ms
+    first, second = sorted(quiet_ms.values())[:2]
+    figures = [
+        Figure("builds", len(quiet_ms), "", "12", len(quiet_ms) == 12),
+        Figure("the quiet best", first, "ms"),
+        Figure("the second", 100 * (second / first - 1), "% over the best"),
+    ]
+    if found.calm:
+        figures += scored("quiet", found.calm, quiet_ms, None)
+    if found.races:
+        figures += scored("busy", found.races, quiet_ms, 0.9)
+    if found.races and found.alone:
+        figures += scored("busy, without batches", found.alone, quiet_ms, None)
+        figures += compared(found)
+        busy_ms = [race.p50_ms for race in found.alone]
+        slower = [one[name] / quiet_ms[name] for one in busy_ms for name in one]
+        figures.append(Figure("busy over quiet, median of the builds", median(slower), "times"))
+    if found.calm:
+        figures += simulated("quiet", [found.quiet, found.calm[0]], found.calm[1:] or found.calm, alone=False)
+    if found.races and found.alone:
+        known = [*found.races[::2], *found.alone]
+        figures += simulated("busy", known, found.races[1::2] or found.races, alone=False)
+        figures += simulated("busy, without batches", known, found.alone, alone=True)
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("rounds", 30), ("calm", 3), ("races", 20), ("rivals", 5)):
+        parser.add_argument(f"--{name}", type=_positive, default=default)
+    parser.add_argument("--workspace", type=Path, help="for the builds, which are kept; by default a temporary one")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    found, interrupted = Found(), False
+    kept = given.workspace
+    with nullcontext(kept) if kept else tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder:
+        try:
+            with measuring_process(Path(folder)) as sweeps:
+                measure(given, sweeps, found)
+        except KeyboardInterrupt:
+            interrupted = True
+    if found.quiet is None:
+        parser.exit(1, "interrupted before the quiet rounds ended: there is nothing to report\n")
+    figures = figures_of(found)
+    if interrupted:
+        figures.append(Figure("interrupted: this is a part", 1, "", "0", False))
+    quiet_ms = found.quiet.p50_ms
+    finish(
+        "race: 12 builds, one of the cores busy half of the time",
+        figures,
+        quiet_ms=quiet_ms,
+        **{
+            name: [race.document(quiet_ms) for race in races]
+            for name, races in (("calm", found.calm), ("busy", found.races), ("busy_alone", found.alone))
+        },
+    )
+
+
+def _positive(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise argparse.ArgumentTypeError("it is below 1")
+    return value
+
+
+if __name__ == "__main__":
+    main()
