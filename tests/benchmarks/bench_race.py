@@ -84,6 +84,7 @@ def scored(what: str, races: Sequence[RealSweep], quiet_ms: dict[str, float], bo
         Figure(f"{what}: named within 5 % of the quiet best", near, unit, required, reached),
         *([Figure(f"{what}: the slowest that was named", 100 * max(over), "% over the best")] if over else []),
         Figure(f"{what}: undecided", sum(not race.decided for race in races), unit),
+        Figure(f"{what}: batches, median", median([len(race.batches) for race in races]), ""),
         *spread(f"{what}: device seconds", [race.device_s for race in races]),
         *spread(f"{what}: wall seconds", [race.wall_s for race in races]),
     ]

@@ -34,7 +34,7 @@ from sweeps.stats import median
 from sweeps.store.run_content import of_job
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
-from workers.driver.events import AttemptFailed, Building, MeasuredAlone, Measuring, Preparing, Waiting
+from workers.driver.events import AttemptFailed, Building, MeasuredAlone, Measuring, Waiting
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
@@ -198,6 +198,7 @@ class _Local:
 
     def _prepare(self, model: ModelSpec, plan: Plan) -> PreparedModel:
         if model.name not in self._prepared:
+            say(f"  preparing {model.name}")
             versions = plan.identities.versions
             prepared = models.prepare(model, plan.sweep.data, self._workspace, versions, lambda *_: None)
             self._prepared[model.name] = prepared
@@ -250,8 +251,6 @@ class _AloneLane:
 
 def _show(event: object) -> None:
     match event:
-        case Preparing(model):
-            say(f"  preparing {model}")
         case Building(done, total, ()) if done:
             say(f"  {done} of {total} built")
         case Waiting(_, lacking, waited):

@@ -17,11 +17,11 @@ from workers.simulation import simulate
 
 
 def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
-    """A phone, and the builds' latencies in ms by name. Of `measured`, each build has a block, and one had a batch.
+    """A phone, and the builds' latencies in ms by name. Of `measured`, each build has a block.
 
     The noise is a trace: all blocks in processes of their own, each build's divided by its latency. What a process
     takes beside warm-up and timed iterations is a start, and a loading (with the rest of the first inference) for each
-    of its builds: a line through all processes, of one build and of many.
+    of its builds: a line through all processes, of one build and of many. Without batches all of it is the start.
     """
     blocks = [(name, block) for sweep in measured for name, some in sweep.blocks.items() for block in some]
     medians_ms: dict[str, list[float]] = {}
@@ -38,7 +38,8 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
         for batch in sweep.batches:
             taken_s = sum(inferences_s(item, sweep.names[key]) for key, item in batch.items.items())
             processes.append((len(batch.items), batch.device_seconds - taken_s))
-    load_s, start_s = np.polyfit(*zip(*processes, strict=True), deg=1)
+    builds, seconds = (np.array(column) for column in zip(*processes, strict=True))
+    load_s, start_s = np.polyfit(builds, seconds, deg=1) if len(set(builds)) > 1 else (0.0, seconds.mean())
     trace = Trace(tuple(np.array(block.samples_ns) / 1e6 / true_ms[name] for name, block in blocks))
     phone = recorded("as measured", trace)
     # The first inference is in the loading; the warm-up is long enough for clocks that are low at first.
