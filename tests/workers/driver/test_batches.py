@@ -11,8 +11,8 @@ from sweeps.errors import RunnerError
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.protocol.presets import PRESETS
-from sweeps.ranking.rank import rank
 from sweeps.protocol.stopping import shuffled_order
+from sweeps.ranking.rank import rank
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.objective import ObjectiveSpec
