@@ -4,8 +4,9 @@ python tests/benchmarks/bench_policy.py [--seeds 400] [--processes 2]
 
 24 variants lognormal around 10 ms, sigma 0.35, 0.15 or 0.05, or the best six times (six equal), on phones with one
 form of noise each (`NOISE_FORMS`, those for judging: no rule was tuned on them). A process takes 2.5 or 0.3 s to start.
-Three arms see the same variants: the race with batches, the race with processes of their own only (all forms at 2.5 s),
-and the preset `full` (2 % between processes). At 2.5 s and 2 % between processes the race also runs with 3 and 6 groups
+Four arms see the same variants: the race with batches and finals (`batches`); the race that batches decide alone
+(`alone`) and the race in processes of their own only (`solo`), in all forms at 2.5 s; and the preset `full` (2 %
+between processes). At 2.5 s and 2 % between processes the race with finals also runs with 3 and 6 groups
 of batches, and where a shared process misleads by 3 %. What `rank` ships is scored. Two halves of the seeds say how far
 a median is from itself (A/A). No clock is read.
 """
@@ -37,6 +38,8 @@ NOISIER = ("judge_processes_high", "judge_ar1_high", "judge_unequal")
 SLOW_TO_DECIDE = ("judge_two_states", "judge_bursts")
 MOST_S = {"0.35": 40, "0.15": 65, "0.05": 120, "six equal": 170}
 """Median device seconds at 2.5 s a start."""
+MOST_ALONE_S = {"0.35": 32, "0.15": 40, "0.05": 50, "six equal": 70}
+"""The same, where batches decide alone."""
 MISLEADS_CV = 0.03
 ARTIFACT_BYTES = 0
 """Pushes cost every arm the same."""
@@ -80,6 +83,7 @@ def cells() -> Iterator[Cell]:
                 yield Cell("batches", form, spread, start_s)
                 if start_s == STARTS_S[0] or form == STANDARD:
                     yield Cell("alone", form, spread, start_s)
+                    yield Cell("solo", form, spread, start_s)
                 if form == STANDARD:
                     yield Cell("full", form, spread, start_s)
     for spread in SPREADS:
@@ -95,7 +99,7 @@ def run(cell: Cell, seeds: range) -> list[Sweep]:
     for seed in seeds:
         true_ms = variants_ms(cell.spread, seed)
         groups: Mapping[str, str] = {}
-        if cell.arm == "batches":
+        if cell.arm in ("batches", "alone"):
             groups = {name: str(number % cell.groups) for number, name in enumerate(true_ms)}
         slower = {}
         if cell.misleads:
@@ -103,7 +107,14 @@ def run(cell: Cell, seeds: range) -> list[Sweep]:
             slower = dict(zip(true_ms, np.exp(MISLEADS_CV * drawn).tolist(), strict=True))
         protocol = PRESETS["full" if cell.arm == "full" else "race"]
         sweep = simulate(
-            phone, true_ms, protocol, seed=seed, artifact_bytes=ARTIFACT_BYTES, groups=groups, shared_slower=slower
+            phone,
+            true_ms,
+            protocol,
+            seed=seed,
+            artifact_bytes=ARTIFACT_BYTES,
+            groups=groups,
+            shared_slower=slower,
+            alone=cell.arm == "alone",
         )
         found.append(_scored(sweep, true_ms))
     return found
@@ -157,6 +168,58 @@ def at_most_in_every(name: str, found: list[tuple[str, float]], seeds: int, targ
 def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
     races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and not cell.misleads}
     medians = {cell: float(np.median([one.device_s for one in sweeps])) for cell, sweeps in found.items()}
+    result = median_figures("median device time", races, medians, MOST_S)
+    for spread in SPREADS:
+        standard = Cell("batches", STANDARD, spread, 2.5)
+        solo, full = (medians[replace(standard, arm=arm)] for arm in ("solo", "full"))
+        halves = [float(np.median([one.device_s for one in found[standard][start::2]])) for start in (0, 1)]
+        result += [
+            Figure(f"median device time, {spread}, {STANDARD.removeprefix('judge_')}", medians[standard], "s"),
+            Figure(f"its two halves (A/A), {spread}", abs(halves[0] - halves[1]), "s"),
+            Figure(f"processes of their own only / batches, {spread}", solo / medians[standard], "times"),
+            Figure(f"full / batches, {spread}", full / medians[standard], "times"),
+        ]
+    misled = {cell: sweeps for cell, sweeps in found.items() if cell.misleads}
+    alone = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "alone"}
+    return [
+        *result,
+        *decision_figures("", races, seeds),
+        at_least_in_every("the best named where a shared process misleads", by_cell("named", misled), seeds, 93),
+        *shares(races),
+        *median_figures("batches alone: median device time", alone, medians, MOST_ALONE_S),
+        *decision_figures("batches alone: ", alone, seeds),
+    ]
+
+
+def decision_figures(arm: str, races: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
+    pooled = [sweep for sweeps in races.values() for sweep in sweeps]
+    clear = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
+    unclear = {cell: sweeps for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE}
+    undecided = [(name, 100 - value) for name, value in by_cell("decided", clear)]
+    undecided_unclear = [(name, 100 - value) for name, value in by_cell("decided", unclear)]
+    covered, covered_unclear = (
+        percent([sweep for sweeps in chosen.values() for sweep in sweeps], "covered") for chosen in (clear, unclear)
+    )
+    interval = f"{arm}the winner's interval holds the truth"
+    return [
+        at_least(f"{arm}the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
+        at_least_in_every(f"{arm}the best named (within 2 %)", by_cell("named", races), seeds, 93),
+        at_most_in_every(f"{arm}all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
+        at_most_in_every(f"{arm}undecided", undecided, seeds, 5),
+        at_most_in_every(f"{arm}undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
+        Figure(f"{interval}, all steady phones", covered, "%", "92 to 98 %", 92 <= covered <= 98),
+        Figure(f"{interval}, two-state clocks and bursts", covered_unclear, "%"),
+    ]
+
+
+def by_cell(what: str, chosen: Mapping[Cell, list[Sweep]]) -> list[tuple[str, float]]:
+    return [(cell.name, percent(sweeps, what)) for cell, sweeps in chosen.items()]
+
+
+def median_figures(
+    what: str, races: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], most_s: Mapping[str, float]
+) -> list[Figure]:
+    """At 2.5 s a start, the worst case of each spread; twice the time is allowed on noisier phones."""
     result = []
     for spread in SPREADS:
         for noisier in (False, True):
@@ -166,52 +229,10 @@ def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
                 if cell.spread == spread and cell.start_s == 2.5 and (cell.form in NOISIER) == noisier
             }
             where = max(here, key=lambda cell: here[cell])
-            what = "noisier phones" if noisier else "noise up to 2 %"
-            result.append(
-                at_most(
-                    f"median device time, {spread}, {what}, worst case ({where.name})",
-                    here[where],
-                    "s",
-                    MOST_S[spread] * (1 + noisier),
-                )
-            )
-        standard = Cell("batches", STANDARD, spread, 2.5)
-        alone, full = (medians[replace(standard, arm=arm)] for arm in ("alone", "full"))
-        halves = [float(np.median([one.device_s for one in found[standard][start::2]])) for start in (0, 1)]
-        result += [
-            Figure(f"median device time, {spread}, {STANDARD.removeprefix('judge_')}", medians[standard], "s"),
-            Figure(f"its two halves (A/A), {spread}", abs(halves[0] - halves[1]), "s"),
-            Figure(f"processes of their own only / batches, {spread}", alone / medians[standard], "times"),
-            Figure(f"full / batches, {spread}", full / medians[standard], "times"),
-        ]
-    pooled = [sweep for sweeps in races.values() for sweep in sweeps]
-
-    def by_cell(what: str, chosen: Mapping[Cell, list[Sweep]]) -> list[tuple[str, float]]:
-        return [(cell.name, percent(sweeps, what)) for cell, sweeps in chosen.items()]
-
-    misled = {cell: sweeps for cell, sweeps in found.items() if cell.misleads}
-    clear = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
-    unclear = {cell: sweeps for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE}
-    undecided = [(name, 100 - value) for name, value in by_cell("decided", clear)]
-    undecided_unclear = [(name, 100 - value) for name, value in by_cell("decided", unclear)]
-    steady = [sweep for cell, sweeps in clear.items() for sweep in sweeps]
-    winner = percent(steady, "covered")
-    return [
-        *result,
-        at_least("the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
-        at_least_in_every("the best named (within 2 %)", by_cell("named", races), seeds, 93),
-        at_least_in_every("the best named where a shared process misleads", by_cell("named", misled), seeds, 93),
-        at_most_in_every("all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
-        at_most_in_every("undecided", undecided, seeds, 5),
-        at_most_in_every("undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
-        Figure(
-            "the winner's interval holds the truth, all steady phones", winner, "%", "92 to 98 %", 92 <= winner <= 98
-        ),
-        Figure(
-            "the same, two-state clocks and bursts", percent([s for c in unclear.values() for s in c], "covered"), "%"
-        ),
-        *shares(races),
-    ]
+            phones = "noisier phones" if noisier else "noise up to 2 %"
+            name = f"{what}, {spread}, {phones}, worst case ({where.name})"
+            result.append(at_most(name, here[where], "s", most_s[spread] * (1 + noisier)))
+    return result
 
 
 def shares(races: Mapping[Cell, list[Sweep]]) -> list[Figure]:
@@ -249,12 +270,12 @@ def main() -> None:
             found[cell] = sweeps
             print(f"\r{done} of {len(wanted)} cells", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print(f"{'':44}{'batches and finals':>34}{'finals only':>24}{'full':>8}")
+    print(f"{'':44}{'batches and finals':>34}{'batches alone':>38}{'solo only':>24}{'full':>8}")
     for cell in found:
         if cell.arm != "batches":
             continue
         columns = []
-        for arm in ("batches", "alone", "full"):
+        for arm in ("batches", "alone", "solo", "full"):
             sweeps = found.get(replace(cell, arm=arm))
             if sweeps is None:
                 continue
@@ -262,7 +283,7 @@ def main() -> None:
             columns.append(f"{np.median(times):6.0f} /{np.quantile(times, 0.9):5.0f} s")
             if arm != "full":
                 columns.append(f"{percent(sweeps, 'named'):6.1f} %")
-            if arm == "batches":
+            if arm in ("batches", "alone"):
                 columns.append(f"undecided {100 - percent(sweeps, 'decided'):4.1f} %")
         print(f"{cell.name:44}", *columns)
     finish(

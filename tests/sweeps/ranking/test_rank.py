@@ -810,3 +810,99 @@ def test_the_upper_end_of_the_winner_s_interval_allows_for_those_it_was_selected
     free = {one.name: one.figures for one in entry([*confirmed, slower], BY_ACCURACY).ranking}
     assert race.winner.name == name
     assert race.winner.figures == free[name], "measured again after it had won"
+
+
+def in_batches(ratio=None, low=None, high=None, reason="best", by="a", **changes):
+    """The end of a race that batches decided: of its leader, or of one beside it with its ratio."""
+    about = {"job_key": "", "budget": "race", "message": "in batches", "rounds": 0, "batches": 6, "alone": True}
+    ended = Settled(**about, reason=reason, leads=ratio is None, confirmations=3 if ratio is None else 0)
+    beside = {} if ratio is None else {"by": by, "by_key": f"key-{by}", "ratio": ratio}
+    return {"settled": replace(ended, **beside, ratio_low=low, ratio_high=high, **changes)}
+
+
+def leader(name="a", **changes):
+    p50 = {"latency_p50_ms": 10.0, "latency_ci_low_ms": 9.9, "latency_ci_high_ms": 10.1}
+    confirmed = {"confirmed_medians_ms": ((7, 9.9), (8, 10.0), (9, 10.1))}
+    return measured(name, blocks=()) | p50 | confirmed | in_batches() | changes
+
+
+def beside(name, *ratio, **changes):
+    return measured(name, blocks=(), **changes) | in_batches(*ratio)
+
+
+def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_without_a_time():
+    rows = [
+        beside("open", 1.01, 0.99, 1.03, top1=99.0),
+        beside("equal", 1.002, 0.99, 1.015, top1=99.0),
+        beside("behind", 1.06, 1.04, 1.08),
+        leader(),
+    ]
+    found = entry(rows)
+    assert found.winner.name == "a", "only the leader was measured in processes of its own"
+    assert names(found.equal) == ["equal"]
+    assert names(found.unresolved) == ["open"]
+    assert names(found.ranking) == ["a", "equal", "open", "behind"]
+    assert [one.timed for one in found.ranking] == [True, False, False, False]
+    assert [one.verdict for one in found.ranking] == ["pass"] * 4
+    assert found.ranking[3].ratio_to_winner == Estimate(1.06, 1.04, 1.08)
+    assert found.ranking[3].tie is None
+    assert found.ranking[2].settling is None
+    [reason] = [reason for reason, those in found.reasons.items() if names(those) == ["equal", "open", "behind"]]
+    assert reason.startswith("measured in batches only")
+    assert found.alarm == ""
+
+    document = ranking_document(rank(pd.DataFrame(rows), FREE, "s"))["devices"][0]
+    assert [one["only_in_batches"] for one in document["ranking"]] == [False, True, True, True]
+    assert [one["latency_p50_ms"] for one in document["ranking"]] == [10.0, None, None, None]
+    assert document["ranking"][2]["latency_ratio_to_winner"] == {"value": 1.01, "low": 0.99, "high": 1.03}
+    assert explain(found) == "10.0 ms (9.90–10.1), equal to 1 other, 1 other unresolved"
+    json.dumps(document, allow_nan=False)
+
+
+def test_an_open_race_that_ended_in_batches_still_ships_what_was_confirmed():
+    first = leader(**in_batches(reason="undecided"))
+    equal = beside("b", 1.0, 0.99, 1.01, top1=99.0) | in_batches(1.0, 0.99, 1.01, reason="undecided")
+    assert entry([first, equal]).winner.name == "a"
+
+
+def test_a_bound_on_latency_is_not_resolved_by_a_ratio():
+    bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
+    found = entry([leader(), beside("b", 1.01, 0.99, 1.03)], bounded)
+    assert [one.verdict for one in found.ranking] == ["pass", "unresolved"]
+    assert "it was measured in batches only, which give ratios" in found.ranking[1].why
+
+
+def test_beside_a_leader_that_may_not_win_a_ratio_wins_nothing():
+    rows = [leader(trust=("engine_mismatch",)), beside("b", 1.01, 0.99, 1.03), beside("c", 1.0, 0.99, 1.01)]
+    found = entry(rows)
+    assert found.winner is None
+    assert [(one.name, one.verdict) for one in found.ranking] == [
+        ("c", "unresolved"),
+        ("b", "unresolved"),
+        ("a", "disqualified"),
+    ]
+    assert found.ranking[0].why == "only its ratio to a is known, which may not win"
+    assert entry(rows[1:]).winner is None, "its confirmation failed"
+
+
+def test_rounds_that_settle_replace_the_ratio_of_batches():
+    later = {"block_medians_ms": ((7, 10.0), (8, 10.1), (9, 10.2))}
+    slower = {"block_medians_ms": ((7, 11.0), (8, 11.1), (9, 11.2)), "latency_p50_ms": 11.1}
+    found = entry([leader(**later), beside("b", 1.0, 0.99, 1.01) | slower])
+    assert found.winner.name == "a"
+    assert found.tied == ()
+    assert found.ranking[1].ratio_to_winner.value == pytest.approx(1.1, rel=0.01)
+
+
+@pytest.mark.parametrize(("time_ms", "alarmed"), [(10.3, False), (10.7, True), (9.6, True), (9.8, False)])
+def test_a_block_of_its_own_that_contradicts_the_batches_raises_an_alarm(time_ms, alarmed):
+    checked_one = measured("b", blocks=()) | in_batches(1.01, 0.99, 1.03, confirmations=1)
+    checked_one |= {"latency_p50_ms": time_ms, "confirmed_medians_ms": ((10, time_ms),)}
+    found = entry([leader(), checked_one, beside("c", 1.02, 0.99, 1.05)])
+    assert found.winner.name == "a"
+    assert found.ranking[1].timed
+    assert found.ranking[1].ratio_to_winner.value == 1.01, "one block says less than the batches"
+    assert bool(found.alarm) is alarmed
+    if alarmed:
+        assert f"b took {time_ms / 10:.2f} times as long as the winner in a process of its own" in found.alarm
+        assert "1.01 times in batches" in found.alarm
