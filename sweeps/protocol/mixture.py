@@ -44,12 +44,16 @@ _FASTEST, _SLOWEST = math.log(_FACTOR), math.log(1.35)
 _FLOOR = 1e-9
 """The density of a block that nothing explains."""
 _LEAST_WEIGHT = 1e-6
+_CLEAR = 7.0
+"""Blocks met something else where that makes all blocks more likely by this, in logarithms. With few blocks some lie
+close together by chance."""
 _ROOT = math.sqrt(2.0 * math.pi)
 
 
-def _log_prior(size: float) -> float:
-    """Up to a constant; the sizes lie evenly in their logarithms."""
-    return -_OWN_DEGREES * (math.log(size) + 1.0 / (2.0 * size * size))
+def _log_prior(size: float, degrees: float) -> float:
+    """Up to a constant; the sizes lie evenly in their logarithms. `degrees`: of the variance of all."""
+    degrees = 1.0 / (1.0 / _OWN_DEGREES + 1.0 / (_SPREAD_DEGREES + degrees))
+    return -degrees * (math.log(size) + 1.0 / (2.0 * size * size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,33 @@ def fitted(blocks: Blocks) -> Fit:
     """Repeats: where is each variant's likelihood highest, which blocks belong there, what do these say of the rounds
     and of the noise."""
     fit = _first(blocks)
-    for _ in range(_STEPS if blocks.degrees else 0):
+    if not blocks.degrees:
+        return fit
+    for _ in range(_STEPS):
         fit = _better(blocks, fit)
-    return fit
+    plain = _plain(blocks)
+    return fit if _evidence(blocks, fit) > _evidence(blocks, plain) + _CLEAR else plain
+
+
+def _plain(blocks: Blocks) -> Fit:
+    """That of blocks which all belong to their variants."""
+    effects, residuals = additive(blocks.logs, blocks.weights)
+    squares = float((blocks.weights * np.where(blocks.seen, residuals, 0.0) ** 2).sum())
+    return Fit(
+        effects=_without_gaps(effects),
+        rounds=_of_rounds(blocks.seen, blocks.logs - effects - residuals, np.mean),
+        spread=_moderated(squares, blocks.degrees),
+        slowed=_SLOWED[0] / _SLOWED[1],
+        hastened=_HASTENED[0] / _HASTENED[1],
+    )
+
+
+def _evidence(blocks: Blocks, fit: Fit) -> float:
+    """The logarithm of the blocks' probability, over all effects that are as likely before."""
+    points = _points(blocks, fit)[:, ::2]
+    logs = np.logaddexp.reduce(_log_likelihoods(blocks, fit, points, _SIZES[::2]), axis=0)
+    top = logs.max(axis=1, keepdims=True)
+    return float((top[:, 0] + np.log(np.trapezoid(np.exp(logs - top), points, axis=1))).sum())
 
 
 def likelihoods(blocks: Blocks, fit: Fit) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -189,7 +217,9 @@ def _log_likelihoods(
     heights = (1.0 - fit.slowed - fit.hastened) / (_ROOT * sigmas)
     found = np.empty((sizes.size, *points.shape))
     for place, size in enumerate(sizes):
-        found[place] = belongs @ np.log(np.exp(squares / size**2) * (heights / size) + shifted) + _log_prior(size)
+        found[place] = belongs @ np.log(np.exp(squares / size**2) * (heights / size) + shifted) + _log_prior(
+            size, blocks.degrees
+        )
     return found
 
 

@@ -29,7 +29,7 @@ def test_the_same_rounds_decide_the_same_again_and_in_any_order_of_keys(kind):
     rounds = made_rounds(speeds, 32, sigma=0.03)
     first, again = kind(equal()), kind(dict(reversed(equal().items())))
     gone = run(first, rounds)
-    assert len(gone) > 3
+    assert len(gone) > 2
     backwards = [dict(reversed(medians_ms.items())) for medians_ms in rounds]
     assert run(again, backwards) == gone
     assert (again.leader, again.why, again.contending) == (first.leader, first.why, first.contending)
