@@ -41,9 +41,7 @@ SIMULATIONS = {
 def axes() -> str:
     """The axes of a grid as a table: name, values with those of a grid that does not name it in bold, meaning."""
     rows = []
-    for name, field in GridSpec.model_fields.items():
-        if name == "name":
-            continue
+    for name, field in (item for item in GridSpec.model_fields.items() if item[0] != "name"):
         (kind, _) = get_args(field.annotation)
         known = catalog.values(name)
         values = ", ".join(_marked(known, field.default)) if known else _values(kind, field.default)
@@ -228,8 +226,8 @@ def simulator() -> str:
                 seeds=given["seeds"],
                 progress=partial(progress.step, title),
             )
-            shown = f"```console\n.venv/bin/edgesweep simulate {' '.join(words)}\n```\n"
-            parts.append(f"### {title}\n\n{shown}\n{simulation_text.markdown(found)}")
+            shown = f"```console\n.venv/bin/edgesweep simulate {' '.join(words)}\n```\n\n"
+            parts.append(f"### {title}\n\n{shown}{simulation_text.markdown(found)}")
     return "\n".join([*parts, simulation_text.legend(found)])
 
 

@@ -92,7 +92,7 @@ def test_each_job_of_a_real_batch_has_its_outcome(tmp_path: Path, artifacts: Art
         assert item.artifact_sha256 == manifest.file_sha256
         assert item.runner == f"{TorchScript().runner()} batch 1"
         assert len(item.samples_ns) >= 3
-        assert sum(item.warmup_ns) > 0.4e9
+        assert sum(item.warmup_ns) > 0.2e9, "half of the preset's: the process is busy already"
         assert item.first_inference_ns
         assert item.load_ns
         assert (item.backend_ran, item.threads_ran) == ("cpu", 1)
