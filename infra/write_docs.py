@@ -23,7 +23,7 @@ from sweeps.protocol import presets as protocol
 from sweeps.protocol.calibrated import MOST_ROUNDS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
-from sweeps.ranking import moderated, sessions, ties, two_speeds, values
+from sweeps.ranking import moderated, sessions, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
@@ -121,8 +121,6 @@ def figures() -> str:
         ),
         ("Prior spread of a block in a race", f"{100 * mixture.SPREAD:g} %", "judged; 3 degrees of freedom"),
         ("Screen: most batches", f"{screen.MOST_BATCHES}", "simulated"),
-        ("Batches that decide alone: most", f"{screen.MOST_ALONE}", "simulated"),
-        ("Batches are contradicted by a ratio that is off by", f"{100 * values.ALARM:g} %", "judged, see above"),
         ("Screen: enough at a probability of", f"{100 * screen.ENOUGH:g} %", "simulated"),
         (
             "Screen: in the finals is everything within",

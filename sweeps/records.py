@@ -140,8 +140,7 @@ class Block:
     extra_metrics: Mapping[str, float] = field(default_factory=dict, hash=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Further figures of the runner, by its own names (`RuntimeEntry.metrics`)."""
     confirms: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Measured of a race's winner after it had won, or beside it: it decides nothing, and makes the figure that is
-    published."""
+    """Measured of a race's winner after it had won: it decides nothing, and makes the figure that is published."""
     added: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Measured after the job's rounds had ended, together with others (`edgesweep run --settle`). It is compared with
     theirs; it did not make the job win a race. Not told in old journals."""
@@ -166,16 +165,13 @@ class Settled:
     message: str
     """For people."""
     by: str = ""
-    """Name of the job that eliminated it, or that leads a race that ended in batches; otherwise empty."""
+    """Name of the job that eliminated it; otherwise empty."""
     by_key: str = ""
-    """Key of that job."""
+    """Key of the job that eliminated it."""
     ratio: float | None = None
     """Its latency divided by that of the job `by`, paired by rounds."""
     ratio_low: float | None = None
     """Lower bound of `ratio`. Any bound of the race is wrong with probability `error` at most."""
-    ratio_high: float | None = field(default=None, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Only of a job that was not eliminated in a race that ended in batches: `ratio_low` and this are then its 95 %
-    interval."""
     error: float | None = None
     device_minutes: float | None = None
     """The limit that was reached, if time ran out."""
@@ -185,8 +181,6 @@ class Settled:
     """Number of batches that came before its rounds, or that eliminated it without any."""
     confirmations: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
     """Number of blocks that confirm it, which are measured after this."""
-    alone: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
-    """Whether batches decided without finals, because the device was shown to allow it when the race began."""
     question: str = ""
     """`Protocol.question` of the race; otherwise empty."""
 
@@ -204,14 +198,12 @@ class Settled:
         return replace(
             self,
             reason="reopened",
-            message=f"back in the race: {self.by}, which was ahead of it, is no longer in the race",
+            message=f"back in the race: {self.by}, which eliminated it, is no longer in the race",
             by="",
             by_key="",
             ratio=None,
             ratio_low=None,
-            ratio_high=None,
             error=None,
-            confirmations=0,
         )
 
 

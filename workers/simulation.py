@@ -137,12 +137,11 @@ def simulate(
     artifact_bytes: int = 10_000_000,
     groups: Mapping[str, str] | None = None,
     shared_slower: Mapping[str, float] = MappingProxyType({}),
-    alone: bool = False,
 ) -> SimulatedSweep:
     """Run one sweep of variants with the latencies `true_ms` (at the ambient temperature, without noise).
 
     `groups`: the group of each variant that a race may measure in batches, by default one for all; `shared_slower`:
-    factors on its latency in batches only, by variant. `alone`: the phone was shown to allow that batches decide alone.
+    factors on its latency in batches only, by variant.
 
     `protocol.budget` says whether variants leave by racing or when they are stable; `seed` decides both the phone's
     noise and the order of the rounds; `rest` and `plain` as in `Method`. Raises `ValueError` for no variants.
@@ -155,7 +154,7 @@ def simulate(
     pushed_s = bench.device.now_s
     # Accuracy is not simulated: all have the same precedence.
     groups = dict.fromkeys(true_ms, "") if groups is None else groups
-    contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0), groups=groups, alone=alone)
+    contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0), groups=groups)
     round = 0
     ended: list[Settled] = []
     while (batches := contest.batches) or contest.active:

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from sweeps.cli.known import batch_spreads
 from sweeps.cli.options import (
     EXIT_INTERRUPTED,
     executor_option,
@@ -27,7 +26,7 @@ from sweeps.planning.planned import planned_job
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.records import Failed, Measured
-from sweeps.report.plan import budget_text, race_lines
+from sweeps.report.plan import budget_text
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.results import SweepResults
@@ -173,8 +172,7 @@ def _tied(results: SweepResults) -> list[str]:
     """Keys of the jobs that are tied for the first place, on any device."""
     ranked = rank_results(results.frame, results.spec.objective, results.name)
     tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
-    raced = [one for group in tied for one in group if one and (one.timed or one.only_in_batches)]
-    return [one.job_key for one in raced]
+    return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
 
 
 def _drive(
@@ -196,9 +194,6 @@ def _drive(
     from workers.sentinel import data_for
 
     spec = planned.sweep
-    spreads = batch_spreads(planned, workspace)
-    for line in () if more else race_lines(planned, spreads):
-        click.echo(line, err=True)
     with (
         RunProgress() as progress,
         open_executor(executor_name, workspace, planned) as executor,
@@ -221,7 +216,6 @@ def _drive(
             publish=lambda: store.publish(journal, spec.name),
             stop=stop,
             more=more,
-            batches_alone={device_id for device_id, spread in spreads.items() if spread.alone},
         )
         for event in driver.run():
             show(event, progress)

@@ -50,15 +50,14 @@ class Journal(BatchTables):
         self.reopen(plan)
 
     def reopen(self, plan: Plan) -> None:
-        """Reopen each job if the job that eliminated it, or led a race that batches ended, has failed or is no longer
-        in the sweep."""
+        """Reopen each eliminated job if the job that eliminated it has failed or is no longer in the sweep."""
         protocol = protocol_of(plan.sweep)
         if protocol.budget != "race":
             return
         jobs = {job.key: job for job in plan.jobs}
         for key in jobs:
             settled = self.settled(key, protocol)
-            if settled is None or not (settled.eliminated or settled.by_key):
+            if settled is None or not settled.eliminated:
                 continue
             eliminator = jobs.get(settled.by_key)
             if eliminator is None or isinstance(self.sweep_outcome(plan.sweep.name, eliminator), Failed):

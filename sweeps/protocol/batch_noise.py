@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALONE = 0.01
-"""Batches decide alone where `BatchSpread.upper` is at most this: half of the negligible difference."""
+"""Batches could decide alone where `BatchSpread.upper` is at most this: half of the negligible difference."""
 
 FEWEST_VARIANTS = 8
 
@@ -45,11 +45,6 @@ class BatchSpread:
     spread: float
     upper: float
     """Upper 90 % bound of `spread`."""
-
-    @property
-    def alone(self) -> bool:
-        """Whether batches may decide alone between builds that are close."""
-        return self.upper <= ALONE
 
 
 def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[float]]) -> BatchSpread:

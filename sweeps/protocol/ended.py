@@ -11,8 +11,6 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
     match settled.reason:
         case "reopened":
             return False
-        case "undecided" if settled.alone:
-            return True
         case "unstable" | "undecided":
             return settled.rounds >= protocol.last_round
         case "out_of_time":

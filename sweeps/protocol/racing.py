@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from sweeps.protocol.evidence import FEWEST_ROUNDS, Evidence, candidates
 from sweeps.protocol.posterior import Posterior
-from sweeps.stats import NEGLIGIBLE, Estimate
+from sweeps.stats import NEGLIGIBLE
 
 ERROR = 0.02
 """The probability that a decided race's leader is more than 2 % slower than the best."""
@@ -264,14 +264,6 @@ class Race:
             error=error,
             reason=reason,
         )
-
-
-def ratio_to_leader(race: Race, key: str) -> Estimate | None:
-    """The latency of `key` divided by that of the leader, with 95 %; `None` unless both were measured."""
-    leader = race._leader()
-    if race._posterior is None or leader is None:
-        return None
-    return race._posterior.ratio(race._keys.index(key), leader)
 
 
 def _named(keys: Sequence[str], chosen: NDArray[np.bool_]) -> tuple[str, ...]:

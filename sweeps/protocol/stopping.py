@@ -6,13 +6,11 @@ always give the same decisions, so an interrupted run continues where it stopped
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sweeps.batches import BatchItem
 from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.ends import eliminated, ended_in_batches
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Settled, SettledReason
@@ -38,12 +36,10 @@ class Contest:
         *,
         front: bool = False,
         groups: Mapping[str, str] = MappingProxyType({}),
-        alone: bool = False,
     ) -> None:
         """`names` maps job keys to names for people, `precedence` is as in `Race`. There is at least one job.
 
-        `groups`: of the jobs that a race for one winner may measure in batches, by job key. `alone`: as of a
-        `ScreenedRace`.
+        `groups`: of the jobs that a race for one winner may measure in batches, by job key.
         """
         self._names = names
         self._protocol = protocol
@@ -59,8 +55,7 @@ class Contest:
             if front:
                 self._race = front_race.FrontRace(precedence)
             else:
-                self._screened = screen.ScreenedRace(precedence, groups, protocol.rounds, alone=alone)
-                self._race = self._screened
+                self._race = self._screened = screen.ScreenedRace(precedence, groups, protocol.rounds)
 
     @property
     def contending(self) -> tuple[str, ...]:
@@ -110,16 +105,15 @@ class Contest:
             self._medians[key].append(value)
         return self._ended(self._ended_by_race(medians) if self._race else self._ended_by_stability())
 
-    def count_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> list[Settled]:
+    def count_batch(self, *processes: Mapping[str, float | None], alone: Collection[str] = ()) -> list[Settled]:
         """Add the block medians of one batch, as of `ScreenedRace.add_batch`. Returns the jobs that end now."""
         if self._screened is None:
             return []
         left = [{key: value for key, value in one.items() if key in self._left} for one in processes]
-        gone = self._screened.add_batch(*left, apart=[key for key in apart if key in self._left])
-        ended = [*map(self._settled, gone), *self._ended_by_decision()]
-        return self._ended([replace(one, alone=self._screened.alone) for one in ended])
+        gone = self._screened.add_batch(*left, alone=[key for key in alone if key in self._left])
+        return self._ended([*map(self._settled, gone), *self._ended_by_decision()])
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Settled]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> list[Settled]:
         """As `count_batch`, from what the processes measured, by job key."""
         medians = [
             {
@@ -128,7 +122,7 @@ class Contest:
             }
             for items in processes
         ]
-        return self.count_batch(*medians, apart=apart)
+        return self.count_batch(*medians, alone=alone)
 
     @property
     def _batches(self) -> int:
@@ -166,8 +160,16 @@ class Contest:
             if len(medians) >= protocol.rounds and (fixed or stable(medians, STABLE_WITHIN)):
                 settled.append(self._end(key, "stable", f"its last rounds agree, after {len(medians)}"))
             elif self._blocks[key] >= protocol.last_round:
-                settled.append(self._end(key, *_unstable(self._blocks[key], len(medians), protocol.rounds)))
+                settled.append(self._unstable(key, len(medians)))
         return settled
+
+    def _unstable(self, key: str, counted: int) -> Settled:
+        blocks = self._blocks[key]
+        if not counted:
+            return self._end(key, "disqualified", _NONE_COUNTS)
+        if counted < self._protocol.rounds:
+            return self._end(key, "unstable", f"only {counted} of its {blocks} blocks count; see its trust labels")
+        return self._end(key, "unstable", f"its last 3 rounds do not agree after {blocks} rounds")
 
     def _ended_by_race(self, medians: Mapping[str, float]) -> list[Settled]:
         assert self._race is not None
@@ -177,8 +179,6 @@ class Contest:
 
     def _ended_by_decision(self) -> list[Settled]:
         assert self._race is not None
-        if self._screened is not None and self._screened.ended_in_batches:
-            return ended_in_batches(self._screened, self._names, self._left, self._end)
         if not self._race.active:
             return []
         left = self._race.contending
@@ -206,7 +206,7 @@ class Contest:
         return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
 
     def _settled(self, one: "Elimination") -> Settled:
-        return eliminated(one, self._names, self._blocks[one.key], self._protocol.question)
+        return _eliminated(one, self._names, self._blocks[one.key], self._protocol.question)
 
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
         leads = self._race is not None and key == self._race.leader
@@ -225,13 +225,32 @@ class Contest:
         )
 
 
-def _unstable(blocks: int, counted: int, fewest: int) -> tuple[SettledReason, str]:
-    """Why a job ends whose rounds do not agree. `counted`: how many of its blocks count."""
-    if not counted:
-        return "disqualified", _NONE_COUNTS
-    if counted < fewest:
-        return "unstable", f"only {counted} of its {blocks} blocks count; see its trust labels"
-    return "unstable", f"its last 3 rounds do not agree after {blocks} rounds"
+def _eliminated(one: "Elimination", names: Mapping[str, str], blocks: int, question: str) -> Settled:
+    """`blocks`: those that it had."""
+    by = names[one.by]
+    unit, plural = ("batch", "es") if one.in_batches else ("round", "s")
+    rounds = f"{one.rounds} {unit}{plural * (one.rounds > 1)}"
+    if one.reason == "constraint":
+        message = f"left after {rounds}: it cannot win at any latency, and {by} can"
+    else:
+        message = (
+            f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
+            f"{one.ratio_low:.3f} times (wrong with a probability of at most {100 * one.error:g} %)"
+        )
+    return Settled(
+        job_key=one.key,
+        budget="race",
+        rounds=blocks,
+        reason=one.reason,
+        message=message,
+        by=by,
+        by_key=one.by,
+        ratio=one.ratio,
+        ratio_low=one.ratio_low,
+        error=one.error,
+        question=question,
+        batches=one.rounds if one.in_batches else 0,
+    )
 
 
 def full_seconds(blocks: Sequence[Block]) -> float:

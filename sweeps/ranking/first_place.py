@@ -48,9 +48,7 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
         return math.inf if value is None else value if smaller else -value, *simplicity(row), row.name
 
     leader = _leader(rows) if metric == LATENCY and not front else None
-    ended = None if leader is None else leader.settled
-    # Where batches decided, only the leader was measured in processes of its own: nobody else can be shipped.
-    decided = ended is not None and (ended.reason == "best" or ended.alone)
+    decided = leader is not None and leader.settled is not None and leader.settled.reason == "best"
     first = leader or min(rows, key=estimate)
     near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
     # The best estimate may be the noisiest row. A row that is worse than any other of them beyond doubt is left out.

@@ -32,7 +32,7 @@ from sweeps.ranking.verdict import (
     direction,
     evidence,
     in_batches_only,
-    judge_all,
+    judge,
     needs_time,
     objective_text,
 )
@@ -127,7 +127,7 @@ def _entry(
 ) -> DeviceRanking:
     """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty."""
     metric, smaller = direction(objective)
-    judgements = judge_all(group, objective)
+    judgements = {row.job_key: judge(row, objective) for row in group}
     eliminated = {row.job_key: evidence(row, judgements[row.job_key], objective) for row in group}
 
     def severity(row: ResultRow) -> tuple[int, bool]:

@@ -17,16 +17,6 @@ Tie = Literal["equal", "unresolved"]
 from the best nor shown to be equal."""
 
 
-ALARM = 0.05
-"""How far a ratio of single processes may lie from that of batches. One process differs from the next by 2 %, often."""
-
-SETTLE_ALONE = "edgesweep run SWEEP.yaml --settle 3"
-ONLY_IN_BATCHES = (
-    "measured in batches only, which give its ratio to the winner and no time; if it is tied, "
-    f"{SETTLE_ALONE} measures it in processes of its own"
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A measured variant. It can win only if it is ranked and its state is `pass`."""
@@ -65,16 +55,6 @@ class Candidate:
     @property
     def timed(self) -> bool:
         return self.figures[LATENCY] is not None
-
-    @property
-    def only_in_batches(self) -> bool:
-        """Whether it is left of a race that batches decided: its ratio to the winner is known, and no time."""
-        return not self.timed and self.settled is not None and self.settled.ratio_high is not None
-
-    @property
-    def untimed(self) -> str:
-        """What stands in place of a time that it has not."""
-        return "in batches" if self.only_in_batches else "not timed"
 
     @property
     def place(self) -> str:
@@ -172,33 +152,9 @@ class DeviceRanking:
         found: dict[str, list[Candidate]] = {}
         for candidate in self.ranking:
             said = [f"{candidate.state}: {why}" for why in (candidate.why, candidate.eliminated) if why]
-            if candidate.only_in_batches:
-                said.append(ONLY_IN_BATCHES)
             for reason in filter(None, (*said, candidate.open_race)):
                 found.setdefault(reason, []).append(candidate)
         return found
-
-    @property
-    def alarm(self) -> str:
-        """Where the processes of their own contradict the batches that decided the race, in words; otherwise empty.
-
-        Only one other build can be held against the winner, by a single block: that may be the noise of one process.
-        """
-        for candidate in self.ranking:
-            ended, time_ms = candidate.settled, candidate.figures[LATENCY]
-            if self.winner is None or ended is None or ended.ratio is None or ended.by != self.winner.name:
-                continue
-            winner_ms = self.winner.figures[LATENCY]
-            if not (ended.ratio_high and ended.confirmations and time_ms and winner_ms):
-                continue
-            alone = time_ms / winner_ms
-            if not 1 / (1 + ALARM) <= alone / ended.ratio <= 1 + ALARM:
-                return (
-                    f"{candidate.name} took {alone:.2f} times as long as the winner in a process of its own, and "
-                    f"{ended.ratio:.2f} times in batches, which decided. That may be the noise of one process: "
-                    f"{SETTLE_ALONE} measures those that are tied, edgesweep noise --batches the device"
-                )
-        return ""
 
     @property
     def cost_text(self) -> str:

@@ -1,8 +1,8 @@
 """Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.results import ResultRow
@@ -69,32 +69,6 @@ def in_batches_only(row: ResultRow) -> bool:
     return not row.timed and row.settled is not None and row.settled.batches > 0
 
 
-def beside_leader(row: ResultRow) -> bool:
-    """Whether batches, which decided its race, gave a ratio of its latency to the leader's."""
-    return row.settled is not None and row.settled.ratio_high is not None
-
-
-def judge_all(group: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[str, Judgement]:
-    """The verdicts by job key. `group`: rows with the same conditions.
-
-    A row of which only the ratio to a race's leader is known passes only beside that leader.
-    """
-    found = {row.job_key: judge(row, objective) for row in group}
-    leaders = {
-        row.name
-        for row in group
-        if row.timed and row.settled is not None and row.settled.leads and found[row.job_key].verdict == "pass"
-    }
-    for row in group:
-        judgement, ended = found[row.job_key], row.settled
-        if ended is None or not in_batches_only(row) or not needs_time(objective) or ended.by in leaders:
-            continue
-        if judgement.verdict == "pass" and not ended.eliminated:
-            why = f"only its ratio to {ended.by} is known, which may not win"
-            found[row.job_key] = replace(judgement, verdict="unresolved", why=why)
-    return found
-
-
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
     An unknown value does not pass.
@@ -108,8 +82,7 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     distrusted = disqualified(row.trust)
     failed = [check.why for check in constraints if check.result == "fail"]
     unresolved = [check.why for check in constraints if check.result == "unresolved"]
-    known = row.figure(metric) is not None or (metric == "latency_p50_ms" and beside_leader(row))
-    if competes and not known:
+    if competes and row.figure(metric) is None:
         unresolved.insert(0, f"{metric} is not known: {_why_unknown(row, metric)}")
     verdict: Verdict = "pass"
     why: list[str] = []

@@ -66,34 +66,21 @@ def batch_document(found: BatchSpread | None) -> dict[str, Any] | None:
         "rounds": found.rounds,
         "spread_percent": _percent(found.spread),
         "upper_percent": _percent(found.upper),
-        "decide_alone": found.alone,
+        "decide_alone": found.upper <= ALONE,
     }
 
 
 def batch_text(device: str, found: BatchSpread) -> str:
     """As `batch_document`, for people."""
     verdict = (
-        "races that begin now end with batches here, where all builds can share a process"
-        if found.alone
-        else f"batches only screen, processes of their own decide (batches alone from {_share(ALONE)} on)"
+        "batches may decide alone"
+        if found.upper <= ALONE
+        else f"batches only screen, processes of their own decide (alone from {_share(ALONE)} on)"
     )
     return (
         f"{device}: ratios of {found.variants} builds in one process lie {_share(found.spread)} from those in "
         f"processes of their own, at most {_share(found.upper)} (upper 90 % bound, {found.rounds} rounds): {verdict}"
     )
-
-
-def race_text(device: str, found: BatchSpread, apart: Sequence[str]) -> str:
-    """How races that begin now end on that device, for people. `apart`: models whose builds cannot all share a
-    process."""
-    shown = (
-        f"a process that builds share changes their ratios by at most {_share(found.upper)} "
-        f"(upper 90 % bound, {found.rounds} rounds of edgesweep noise --batches)"
-    )
-    if not found.alone:
-        return f"{device}: batches screen, and processes of their own decide: {shown}, more than {_share(ALONE)}"
-    but = f", but not for {', '.join(apart)}, whose builds cannot all share one" if apart else ""
-    return f"{device}: batches decide races alone{but}: {shown}"
 
 
 def advice(found: Calibration, protocol: Protocol) -> dict[str, Any]:

@@ -142,16 +142,3 @@ def test_intervals_are_those_of_a_ranking_also_with_two_speeds_and_for_the_winne
     place = list(sweep.jobs).index(sweep.named)
     expected = latency_intervals(medians, speeds, {place: first.candidates})
     assert [job.p50_ms for job in sweep.jobs.values()] == expected
-
-
-def test_where_batches_decide_alone_only_the_winner_and_its_nearest_rival_have_processes_of_their_own():
-    phone = replace(PHONES["steady"], start_s=2.45)
-    near = {f"v{number}": 10.0 * 1.01**number for number in range(8)}
-    finals, alone = (simulate(phone, near, PRESETS["race"], seed=1, alone=alone) for alone in (False, True))
-    assert alone.regret <= 0.02
-    assert alone.decided
-    assert alone.device_s < 0.8 * finals.device_s
-    assert {name: len(job.medians_ms) for name, job in alone.jobs.items()} == dict.fromkeys(alone.jobs, 0)
-    assert sorted(job.settled.confirmations for job in alone.jobs.values()) == [1, 3]
-    assert alone.jobs[alone.named].settled.leads
-    assert alone.jobs[alone.named].p50_ms.low is not None

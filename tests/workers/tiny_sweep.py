@@ -1,7 +1,7 @@
 """A sweep of the tiny network that a test drives to its end, with real builds and real processes."""
 
 import io
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -74,7 +74,6 @@ class Sweep:
         executor: InlineExecutor | None = None,
         more: Mapping[str, int] | None = None,
         away_wait: AwayWait = AWAY_WAIT,
-        batches_alone: Collection[str] = (),
     ) -> list[Event]:
         executor = executor or InlineExecutor(self.workspace.root)
         store = ArtifactStore(self.workspace.artifacts)
@@ -89,7 +88,6 @@ class Sweep:
                 stop,
                 more,
                 away_wait,
-                batches_alone,
             )
             return list(driver.run())
         finally:

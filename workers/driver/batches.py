@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch, group_of
+from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Failed, Job
 from workers.driver.contact import Contact
-from workers.driver.contests import Contests
+from workers.driver.contests import Contests, group_of
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.events import AttemptFailed, Left, MeasuredAlone
 from workers.driver.side_by_side import Steps
@@ -126,5 +126,5 @@ class Batches:
 
 def _take(contests: Contests, processes: Sequence[StoredBatch]) -> Iterator[Left]:
     """Show the contests one batch."""
-    apart = [key for process in processes for key in process.failed]
-    yield from contests.take_batch(*(process.items for process in processes), apart=apart)
+    alone = [key for process in processes for key in process.failed]
+    yield from contests.take_batch(*(process.items for process in processes), alone=alone)

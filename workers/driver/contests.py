@@ -1,9 +1,9 @@
 """Which jobs of one device still get rounds: one contest per model. Reads from and writes to the journal."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sweeps.batches import BatchItem, group_of
+from sweeps.batches import BatchItem
 from sweeps.protocol.ended import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
@@ -12,6 +12,11 @@ from sweeps.results import ResultRow
 from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
+
+
+def group_of(job: Job) -> str:
+    """Jobs of one group can share a process: one runtime, program, number of threads and CPUs."""
+    return f"{job.variant.runtime} {job.variant.format} {job.run.threads} {job.run.cpus}"
 
 
 class Contests:
@@ -31,8 +36,7 @@ class Contests:
             names = {job.key: job.name for job in timed if job.model == model}
             merit = {key: worth[key] for key in names if key in worth}
             groups = {} if front else {job.key: group_of(job) for job in timed if job.model == model}
-            alone = self._began_alone(names, may=timed[0].device_id in context.batches_alone)
-            self._contests.append(Contest(names, protocol, merit, front=front, groups=groups, alone=alone))
+            self._contests.append(Contest(names, protocol, merit, front=front, groups=groups))
         self._beaten = self._still_beaten(worth)
         self._winners: dict[str, int] = {}
 
@@ -48,7 +52,7 @@ class Contests:
 
     @property
     def winners(self) -> Mapping[str, int]:
-        """How many blocks confirm each winner, or check batches beside it, by job key. Only of races that ended."""
+        """How many blocks confirm each winner, by job key. Only of races that have ended."""
         return self._winners
 
     def take(self, blocks: Sequence[Block]) -> Iterator[Left]:
@@ -57,12 +61,12 @@ class Contests:
             for settled in contest.take(blocks):
                 yield from self._settle(settled)
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> Iterator[Left]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> Iterator[Left]:
         """Add one batch, which is of one model. See `Contest.take_batch`."""
-        keys = {key for items in processes for key in items} | set(apart)
+        keys = {key for items in processes for key in items} | set(alone)
         for contest in self._contests:
             if keys & set(contest.contending):
-                for settled in contest.take_batch(*processes, apart=apart):
+                for settled in contest.take_batch(*processes, alone=alone):
                     yield from self._settle(settled)
 
     def expire(self) -> Iterator[Left]:
@@ -87,15 +91,6 @@ class Contests:
         accuracy = self._journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
         outcome = Measured(timing=None, accuracy=accuracy)
         return of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifact(job.build_key)).row
-
-    def _began_alone(self, keys: Iterable[str], *, may: bool) -> bool:
-        """Whether batches decide alone, as it was when the race began: what is known of the device may have changed
-        since. `may`: whether a race that begins now may end with batches."""
-        if any(self._journal.block_count(key) > self._journal.confirmation_count(key) for key in keys):
-            return False  # it has finals
-        before = [self._journal.settled(key, self._protocol) for key in keys]
-        decided = [one for one in before if one is not None and one.reason != "out_of_time"]
-        return any(one.alone for one in decided) if decided else may
 
     def _still_beaten(self, worth: Mapping[str, float]) -> set[str]:
         """New jobs make the bounds wider. A job that was eliminated without them stays out, as long as the job that

@@ -39,8 +39,6 @@ class RunContext:
     more: Mapping[str, int]
     """Rounds to add to these jobs, by key, instead of what is pending."""
     away_wait: AwayWait
-    batches_alone: frozenset[str]
-    """Ids of the devices that were shown to allow it: races that begin there end with batches."""
 
 
 @dataclass(slots=True)

@@ -247,25 +247,6 @@ def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
     assert "0, 2: the 3 minutes of the device were used up" in lines
 
 
-def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contradiction_is_said(
-    printed, records
-) -> None:
-    ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, alone=True)
-    ratio = {"by": "net · won", "ratio": 1.01, "ratio_low": 0.99, "ratio_high": 1.03}
-    won = records.row(
-        records.job(0), 10.0, name="net · won", **rounds(), settled=replace(ended, leads=True, confirmations=3)
-    )
-    beside = records.row(records.job(2), name="net · left", **rounds(), settled=replace(ended, **ratio))
-    beside = replace(beside, metrics={k: v for k, v in beside.metrics.items() if not k.startswith("latency")})
-    lines = printed([won, beside])
-    assert cells(lines, "1?")[1:3] == ["left", "in batches"]
-    assert "Unresolved beside it (not told apart from the best, and not shown to be equal):" in lines
-    assert any(line.startswith("left: measured in batches only, which give its ratio to the winner") for line in lines)
-    checked = replace(ended, **ratio, confirmations=1)
-    lines = printed([won, records.row(records.job(2), 11.0, name="net · left", **rounds(), settled=checked)])
-    assert any(line.startswith("Batches are contradicted: net · left took 1.10 times as long") for line in lines)
-
-
 def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> None:
     cost = {"device_seconds": 100.0, "timed_seconds": 20.0, "waited_seconds": 30.0, "full_seconds": 300.0}
     rows = [records.row(records.job(0), **cost), records.row(records.job(2), 12.0, settled=LEFT, **cost)]

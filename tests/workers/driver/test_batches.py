@@ -36,12 +36,10 @@ ANY = ObjectiveSpec(constraints=())
 
 
 class Latencies(dict[str, float]):
-    """By the order in which the files are first run, each `step` times as slow as the one before."""
-
-    step = 1.5
+    """By the order in which the files are first run, each half as slow again as the one before."""
 
     def get(self, digest: str, _: object = None) -> float:
-        return self.setdefault(digest, 10.0 * self.step ** len(self))
+        return self.setdefault(digest, 10.0 * 1.5 ** len(self))
 
 
 class KnownPhone(FakeDevice):
@@ -349,97 +347,3 @@ def test_time_that_is_used_up_ends_the_batches_too(tmp_path: Path) -> None:
         assert len(journal.batches(keys)) == 1
         assert {journal.settled(key).reason for key in keys} == {"out_of_time"}
         assert not any(journal.confirmation_count(key) for key in keys)
-
-
-@pytest.fixture
-def near(race: BuiltSweep) -> frozenset[str]:
-    """Builds that are 2 % apart, on a device where batches may decide alone."""
-    KnownPhone.latencies.step = 1.02
-    return frozenset(facts.device_id for facts in race.plan.devices)
-
-
-def solo_blocks(race: BuiltSweep, journal: Journal) -> list[tuple[int, int]]:
-    """Of each job, how many blocks decide and how many confirm."""
-    confirming = [journal.confirmation_count(job.key) for job in race.plan.jobs]
-    return [(journal.block_count(job.key) - n, n) for job, n in zip(race.plan.jobs, confirming, strict=True)]
-
-
-def test_where_the_device_was_shown_to_allow_it_batches_decide_alone(
-    race: BuiltSweep, journal: Journal, near: frozenset[str]
-) -> None:
-    race.run(journal, batches_alone=near)
-    settled = [journal.settled(job.key) for job in race.plan.jobs]
-    assert all(one.alone and one.reason == "best" for one in settled)
-    [winner] = [one for one in settled if one.leads]
-    others = sorted((one for one in settled if not one.leads), key=lambda one: one.ratio)
-    assert [one.by_key for one in others] == [winner.job_key] * 3
-    assert [one.confirmations for one in others] == [1, 0, 0]
-    assert sorted(solo_blocks(race, journal)) == [(0, 0), (0, 0), (0, 1), (0, 3)]
-    outcomes = [journal.sweep_outcome("tiny", job) for job in race.plan.jobs]
-    assert all(isinstance(one, Measured) for one in outcomes)
-    assert sum(one.timing is None for one in outcomes) == 2, "a ratio is no time"
-    assert race.run(journal) == [], "what is decided costs nothing, whatever is known of the device now"
-
-
-def test_who_has_no_time_of_its_own_can_be_measured_afterwards(
-    race: BuiltSweep, journal: Journal, near: frozenset[str]
-) -> None:
-    race.run(journal, batches_alone=near)
-    race.run(journal, more={job.key: 2 for job in race.plan.jobs})
-    assert sorted(solo_blocks(race, journal)) == [(2, 0), (2, 0), (2, 1), (2, 3)]
-    timings = [journal.sweep_outcome("tiny", job).timing for job in race.plan.jobs]
-    assert len({tuple(visit for visit, _ in one.block_medians_ms) for one in timings}) == 1, "they are paired"
-    assert race.run(journal) == []
-
-
-def test_how_a_race_ends_is_decided_when_it_begins(race: BuiltSweep, journal: Journal, near: frozenset[str]) -> None:
-    keys = [job.key for job in race.plan.jobs]
-    race.run(journal)
-    finals = solo_blocks(race, journal)
-    assert sum(deciding for deciding, _ in finals) > 0, "builds that are 2 % apart go to the finals"
-    batches = journal.batches(keys)
-    assert not any(journal.settled(key).alone for key in keys)
-    assert race.run(journal, batches_alone=near) == []
-    assert (solo_blocks(race, journal), journal.batches(keys)) == (finals, batches)
-
-
-def test_an_interrupted_race_goes_on_as_it_began(tmp_path: Path, race: BuiltSweep, journal: Journal) -> None:
-    devices = frozenset(facts.device_id for facts in race.plan.devices)
-    race.run(journal, stop=lambda: any(journal.settled(job.key) for job in race.plan.jobs), batches_alone=devices)
-    assert sum(journal.settled(job.key) is not None for job in race.plan.jobs) > 0
-    race.run(journal)
-    assert all(journal.settled(job.key).alone for job in race.plan.jobs)
-    assert sorted(solo_blocks(race, journal)) == [(0, 0), (0, 0), (0, 0), (0, 3)]
-
-
-def test_the_others_race_again_if_the_winner_of_batches_fails_alone(
-    race: BuiltSweep, journal: Journal, near: frozenset[str]
-) -> None:
-    race.run(journal, stop=lambda: any(journal.settled(job.key) for job in race.plan.jobs), batches_alone=near)
-    [first] = [job for job in race.plan.jobs if journal.settled(job.key).leads]
-    journal.add_failure(first.key, Failed(stage="run", kind="timeout", message="it hangs when it is alone"))
-    for _ in range(2):
-        journal.add_failure(first.key, Failed(stage="run", kind="timeout", message="again"))
-    race.run(journal)
-    assert isinstance(journal.sweep_outcome("tiny", first), Failed)
-    [winner] = [job for job in race.plan.jobs if job != first and journal.settled(job.key).leads]
-    assert journal.confirmation_count(winner.key) == PRESETS["race"].confirmations
-    assert race.run(journal) == []
-
-
-def test_one_that_ends_a_batch_makes_finals_necessary(race: BuiltSweep, journal: Journal, near: frozenset[str]) -> None:
-    culprit = race.plan.jobs[0]
-
-    def crash(request: BatchRequest, answer: object) -> object:
-        keys = [job.key for job in request.jobs]
-        if culprit.key not in keys:
-            return answer
-        place = keys.index(culprit.key)
-        died = Failed(stage=request.stage, kind="crashed", message="signal 11")
-        outcomes = (*answer.outcomes[:place], died, *(NotReached() for _ in keys[place + 1 :]))
-        return type(answer)(outcomes=outcomes, device_seconds=answer.device_seconds)
-
-    race.run(journal, executor=Phones(race.workspace.root, crash), batches_alone=near)
-    assert not any(journal.settled(job.key).alone for job in race.plan.jobs)
-    assert journal.block_count(culprit.key) > 0
-    assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
