@@ -4,10 +4,9 @@ python tests/benchmarks/bench_policy.py [--seeds 400] [--processes 2]
 
 24 variants lognormal around 10 ms, sigma 0.35, 0.15 or 0.05, or the best six times (six equal), on phones with one
 form of noise each (`NOISE_FORMS`, those for judging: no rule was tuned on them). A process takes 2.5 or 0.3 s to start.
-Four arms see the same variants: the race with batches and finals (`batches`); the race that batches decide alone
-(`alone`) and the race in processes of their own only (`solo`), in all forms at 2.5 s; and the preset `full` (2 %
-between processes). At 2.5 s and 2 % between processes the race with finals also runs with 3 and 6 groups
-of batches, and where a shared process misleads by 3 %. What `rank` ships is scored. Two halves of the seeds say how far
+Three arms see the same variants: the race with batches and finals (`batches`); the race in processes of their own only
+(`solo`), in all forms at 2.5 s; and the preset `full` (2 % between processes). At 2.5 s and 2 % between processes the
+race with batches also runs with 3 and 6 groups of them, and where a shared process misleads by 3 %. What `rank` ships is scored. Two halves of the seeds say how far
 a median is from itself (A/A). No clock is read.
 """
 
@@ -16,12 +15,13 @@ import multiprocessing
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from bench_shipping import SPREADS, VARIANTS, variants_ms
+from policy_cases import Cell, Sweep, percent, table
 from report import Figure, at_least, at_most, finish
 from scipy.special import betaincinv
 
@@ -38,42 +38,11 @@ NOISIER = ("judge_processes_high", "judge_ar1_high", "judge_unequal")
 SLOW_TO_DECIDE = ("judge_two_states", "judge_bursts")
 MOST_S = {"0.35": 40, "0.15": 65, "0.05": 120, "six equal": 170}
 """Median device seconds at 2.5 s a start."""
-MOST_ALONE_S = {"0.35": 32, "0.15": 40, "0.05": 50, "six equal": 70}
-"""The same, where batches decide alone."""
 MISLEADS_CV = 0.03
 ARTIFACT_BYTES = 0
 """Pushes cost every arm the same."""
 CERTAINTY = 0.999
 """A cell fails where this one-sided bound excludes the target."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    arm: str
-    form: str
-    spread: str
-    start_s: float
-    groups: int = 1
-    misleads: bool = False
-
-    @property
-    def name(self) -> str:
-        what = f"{self.form.removeprefix('judge_')}, {self.spread}, {self.start_s:g} s"
-        return f"{what}{f', {self.groups} groups' if self.groups > 1 else ''}{', misled' if self.misleads else ''}"
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """What one sweep gave."""
-
-    device_s: float
-    named: bool
-    lost: bool
-    decided: bool
-    covered: bool | None
-    batches_s: float
-    batches_timed_s: float
-    timed_s: float
 
 
 def cells() -> Iterator[Cell]:
@@ -82,7 +51,6 @@ def cells() -> Iterator[Cell]:
             for spread in SPREADS:
                 yield Cell("batches", form, spread, start_s)
                 if start_s == STARTS_S[0] or form == STANDARD:
-                    yield Cell("alone", form, spread, start_s)
                     yield Cell("solo", form, spread, start_s)
                 if form == STANDARD:
                     yield Cell("full", form, spread, start_s)
@@ -99,7 +67,7 @@ def run(cell: Cell, seeds: range) -> list[Sweep]:
     for seed in seeds:
         true_ms = variants_ms(cell.spread, seed)
         groups: Mapping[str, str] = {}
-        if cell.arm in ("batches", "alone"):
+        if cell.arm == "batches":
             groups = {name: str(number % cell.groups) for number, name in enumerate(true_ms)}
         slower = {}
         if cell.misleads:
@@ -114,7 +82,6 @@ def run(cell: Cell, seeds: range) -> list[Sweep]:
             artifact_bytes=ARTIFACT_BYTES,
             groups=groups,
             shared_slower=slower,
-            alone=cell.arm == "alone",
         )
         found.append(_scored(sweep, true_ms))
     return found
@@ -135,12 +102,6 @@ def _scored(sweep: SimulatedSweep, true_ms: Mapping[str, float]) -> Sweep:
         batches_timed_s=sweep.batches_timed_s,
         timed_s=sweep.timed_s,
     )
-
-
-def percent(sweeps: list[Sweep], what: str) -> float:
-    values = [getattr(sweep, what) for sweep in sweeps]
-    known = [value for value in values if value is not None]
-    return 100 * sum(known) / len(known)
 
 
 def bound(percent_: float, count: int, *, upper: bool) -> float:
@@ -168,7 +129,8 @@ def at_most_in_every(name: str, found: list[tuple[str, float]], seeds: int, targ
 def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
     races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and not cell.misleads}
     medians = {cell: float(np.median([one.device_s for one in sweeps])) for cell, sweeps in found.items()}
-    result = median_figures("median device time", races, medians, MOST_S)
+    one_group = [cell for cell in races if cell.groups == 1]  # several are reported: the bounds are for one process
+    result = median_figures(one_group, medians)
     for spread in SPREADS:
         standard = Cell("batches", STANDARD, spread, 2.5)
         solo, full = (medians[replace(standard, arm=arm)] for arm in ("solo", "full"))
@@ -180,18 +142,15 @@ def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
             Figure(f"full / batches, {spread}", full / medians[standard], "times"),
         ]
     misled = {cell: sweeps for cell, sweeps in found.items() if cell.misleads}
-    alone = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "alone"}
     return [
         *result,
-        *decision_figures("", races, seeds),
+        *decision_figures(races, seeds),
         at_least_in_every("the best named where a shared process misleads", by_cell("named", misled), seeds, 93),
         *shares(races),
-        *median_figures("batches alone: median device time", alone, medians, MOST_ALONE_S),
-        *decision_figures("batches alone: ", alone, seeds),
     ]
 
 
-def decision_figures(arm: str, races: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
+def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
     pooled = [sweep for sweeps in races.values() for sweep in sweeps]
     clear = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
     unclear = {cell: sweeps for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE}
@@ -200,13 +159,13 @@ def decision_figures(arm: str, races: Mapping[Cell, list[Sweep]], seeds: int) ->
     covered, covered_unclear = (
         percent([sweep for sweeps in chosen.values() for sweep in sweeps], "covered") for chosen in (clear, unclear)
     )
-    interval = f"{arm}the winner's interval holds the truth"
+    interval = "the winner's interval holds the truth"
     return [
-        at_least(f"{arm}the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
-        at_least_in_every(f"{arm}the best named (within 2 %)", by_cell("named", races), seeds, 93),
-        at_most_in_every(f"{arm}all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
-        at_most_in_every(f"{arm}undecided", undecided, seeds, 5),
-        at_most_in_every(f"{arm}undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
+        at_least("the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
+        at_least_in_every("the best named (within 2 %)", by_cell("named", races), seeds, 93),
+        at_most_in_every("all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
+        at_most_in_every("undecided", undecided, seeds, 5),
+        at_most_in_every("undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
         Figure(f"{interval}, all steady phones", covered, "%", "92 to 98 %", 92 <= covered <= 98),
         Figure(f"{interval}, two-state clocks and bursts", covered_unclear, "%"),
     ]
@@ -216,9 +175,7 @@ def by_cell(what: str, chosen: Mapping[Cell, list[Sweep]]) -> list[tuple[str, fl
     return [(cell.name, percent(sweeps, what)) for cell, sweeps in chosen.items()]
 
 
-def median_figures(
-    what: str, races: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], most_s: Mapping[str, float]
-) -> list[Figure]:
+def median_figures(races: Collection[Cell], medians: Mapping[Cell, float]) -> list[Figure]:
     """At 2.5 s a start, the worst case of each spread; twice the time is allowed on noisier phones."""
     result = []
     for spread in SPREADS:
@@ -230,8 +187,8 @@ def median_figures(
             }
             where = max(here, key=lambda cell: here[cell])
             phones = "noisier phones" if noisier else "noise up to 2 %"
-            name = f"{what}, {spread}, {phones}, worst case ({where.name})"
-            result.append(at_most(name, here[where], "s", most_s[spread] * (1 + noisier)))
+            name = f"median device time, {spread}, {phones}, worst case ({where.name})"
+            result.append(at_most(name, here[where], "s", MOST_S[spread] * (1 + noisier)))
     return result
 
 
@@ -270,22 +227,8 @@ def main() -> None:
             found[cell] = sweeps
             print(f"\r{done} of {len(wanted)} cells", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
-    print(f"{'':44}{'batches and finals':>34}{'batches alone':>38}{'solo only':>24}{'full':>8}")
-    for cell in found:
-        if cell.arm != "batches":
-            continue
-        columns = []
-        for arm in ("batches", "alone", "solo", "full"):
-            sweeps = found.get(replace(cell, arm=arm))
-            if sweeps is None:
-                continue
-            times = [one.device_s for one in sweeps]
-            columns.append(f"{np.median(times):6.0f} /{np.quantile(times, 0.9):5.0f} s")
-            if arm != "full":
-                columns.append(f"{percent(sweeps, 'named'):6.1f} %")
-            if arm in ("batches", "alone"):
-                columns.append(f"undecided {100 - percent(sweeps, 'decided'):4.1f} %")
-        print(f"{cell.name:44}", *columns)
+    for start_s in STARTS_S:
+        print(table(found, start_s))
     finish(
         "batches and finals on simulated phones",
         figures(found, seeds),

@@ -1,0 +1,69 @@
+"""The cases of `bench_policy.py`, what a sweep gave, and the tables of `infra/protocol.md` from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from bench_shipping import SPREADS
+
+
+@dataclass(frozen=True)
+class Cell:
+    arm: str
+    form: str
+    spread: str
+    start_s: float
+    groups: int = 1
+    misleads: bool = False
+
+    @property
+    def name(self) -> str:
+        what = f"{self.form.removeprefix('judge_')}, {self.spread}, {self.start_s:g} s"
+        return f"{what}{f', {self.groups} groups' if self.groups > 1 else ''}{', misled' if self.misleads else ''}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What one sweep gave."""
+
+    device_s: float
+    named: bool
+    lost: bool
+    decided: bool
+    covered: bool | None
+    batches_s: float
+    batches_timed_s: float
+    timed_s: float
+
+
+def percent(sweeps: list[Sweep], what: str) -> float:
+    values = [getattr(sweep, what) for sweep in sweeps]
+    known = [value for value in values if value is not None]
+    return 100 * sum(known) / len(known)
+
+
+def table(found: Mapping[Cell, list[Sweep]], start_s: float) -> str:
+    """As `infra/protocol.md` shows it: device seconds, median / nine of ten."""
+    lines = [f"| {start_s:g} s a start | " + " | ".join((*SPREADS, "processes of their own only")) + " |"]
+    lines.append("| --- |" + " ---: |" * (len(SPREADS) + 1))
+    rows: dict[Cell, list[Cell]] = {}
+    for cell in found:
+        if (cell.arm, cell.start_s) == ("batches", start_s):
+            rows.setdefault(replace(cell, spread=""), []).append(cell)
+    for row, cells_ in rows.items():
+        solo = [
+            np.median([one.device_s for one in found[of]])
+            for of in (replace(c, arm="solo") for c in cells_)
+            if of in found
+        ]
+        words = [*(_entry(found[cell]) for cell in cells_), ", ".join(f"{median:.0f}" for median in solo)]
+        name = row.name.replace(f", , {start_s:g} s", "")
+        lines.append(f"| {name} | " + " | ".join(words) + " |")
+    return "\n".join(lines)
+
+
+def _entry(sweeps: list[Sweep]) -> str:
+    times = [one.device_s for one in sweeps]
+    named, undecided = percent(sweeps, "named"), 100 - percent(sweeps, "decided")
+    notes = [f"{named:.0f} % named"] * (named < 100) + [f"{undecided:.0f} % open"] * (undecided > 0)
+    return f"{np.median(times):.0f} / {np.quantile(times, 0.9):.0f}" + (f" ({', '.join(notes)})" if notes else "")
