@@ -6,8 +6,8 @@ python tests/benchmarks/bench_policy.py [--seeds 400] [--processes 2]
 form of noise each (`NOISE_FORMS`, those for judging: no rule was tuned on them). A process takes 2.5 or 0.3 s to start.
 Three arms see the same variants: the race with batches and finals (`batches`); the race in processes of their own only
 (`solo`), in all forms at 2.5 s; and the preset `full` (2 % between processes). At 2.5 s and 2 % between processes the
-race with batches also runs with 3 and 6 groups of them, and where a shared process misleads by 3 %. What `rank` ships is scored. Two halves of the seeds say how far
-a median is from itself (A/A). No clock is read.
+race with batches also runs with 3 and 6 groups of them, and where a shared process misleads by 3 %. What `rank` ships
+is scored. Two halves of the seeds say how far a median is from itself (A/A). No clock is read.
 """
 
 import argparse
