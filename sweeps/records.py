@@ -179,6 +179,9 @@ class Settled:
     """Whether the race calls it the best; `reason` says whether the race was decided."""
     batches: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
     """Number of batches that came before its rounds, or that eliminated it without any."""
+    last_round: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Of an open race, the rounds that it could have had. This job may have fewer, because it rested. Not in early
+    journals."""
     confirmations: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
     """Number of blocks that confirm it, which are measured after this."""
     question: str = ""

@@ -12,7 +12,7 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
         case "reopened":
             return False
         case "unstable" | "undecided":
-            return settled.rounds >= protocol.last_round
+            return max(settled.rounds, settled.last_round) >= protocol.last_round
         case "out_of_time":
             allowed = protocol.device_minutes
             return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed

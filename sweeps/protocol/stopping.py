@@ -218,6 +218,7 @@ class Contest:
             reason=reason,
             message=message,
             device_minutes=self._protocol.device_minutes,
+            last_round=self._protocol.last_round if reason == "undecided" else 0,
             leads=leads,
             batches=self._batches,
             confirmations=self._protocol.confirmations if leads and won else 0,

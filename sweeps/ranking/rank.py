@@ -81,10 +81,10 @@ def rank(
         counted: set[str] = set()
         for group in groups:
             # What left in batches has no conditions, and may be in several groups: its time is that of the first.
-            batch_seconds = sum(row.batch_seconds for row in group if row.job_key not in counted)
+            spent = [row for row in group if row.job_key not in counted]
             counted |= {row.job_key for row in group}
             one = group[0] if group else here[0]
-            entries.append(_entry(one, group, tuple(others), objective, beneath, batch_seconds))
+            entries.append(_entry(one, group, tuple(others), objective, beneath, spent))
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
         candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
@@ -123,9 +123,10 @@ def _entry(
     others: tuple[NotRanked, ...],
     objective: ObjectiveSpec,
     imported: tuple[Imported, ...],
-    batch_seconds: float,
+    spent: Sequence[ResultRow],
 ) -> DeviceRanking:
-    """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty."""
+    """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty.
+    `spent`: those whose time is counted here."""
     metric, smaller = direction(objective)
     judgements = {row.job_key: judge(row, objective) for row in group}
     eliminated = {row.job_key: evidence(row, judgements[row.job_key], objective) for row in group}
@@ -179,11 +180,11 @@ def _entry(
         ranking=candidates,
         checked=checked,
         not_ranked=others,
-        device_seconds=sum(row.device_seconds for row in group) + batch_seconds,
-        batch_seconds=batch_seconds,
-        timed_seconds=sum(row.timed_seconds for row in group),
+        device_seconds=sum(row.device_seconds + row.batch_seconds for row in spent),
+        batch_seconds=sum(row.batch_seconds for row in spent),
+        timed_seconds=sum(row.timed_seconds for row in spent),
         full_seconds=sum(row.full_seconds for row in group),
-        waited_seconds=sum(row.waited_seconds for row in group),
+        waited_seconds=sum(row.waited_seconds for row in spent),
         push_seconds=sum(row.push_seconds for row in group),
         # Jobs of one build share its pass; one that failed has none.
         accuracy_seconds=sum(dict(sorted((row.build_key, row.accuracy_seconds) for row in group)).values()),

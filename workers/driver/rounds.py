@@ -91,8 +91,8 @@ class Rounds:
         """Measure `more` further rounds, by job key, of jobs that are measured already. They decide nothing."""
         keys = [job.key for job in timed]
         by_key = {job.key: job for job in timed}
-        first = 1 + max(block.round for key in keys for block in self._journal.blocks(key))
-        rounds = max(more[key] for key in keys)
+        first = 1 + max((block.round for key in keys for block in self._journal.blocks(key)), default=-1)
+        rounds = max((more[key] for key in keys), default=0)
         for round_ in range(first, first + rounds):
             for key in shuffled_order([key for key in keys if key not in self._given_up], round_, self._protocol.seed):
                 if self._contact.stopped():

@@ -135,6 +135,22 @@ def test_a_race_that_is_not_decided_ends_at_its_last_round(records):
     assert [one.job_key for one in found if one.leads] == ["a"], "it was faster in two of three rounds"
 
 
+def test_an_open_race_has_ended_for_who_rested_too(records):
+    protocol = replace(RACE, max_rounds=6)
+    rounds = contest(protocol, "a", "b", "rests")
+    found = []
+    for number, (a, b) in enumerate([(10, 14), (14, 10)] * 3):
+        found += rounds.take(blocks(records, number, a=float(a), b=float(b), **{"rests": 60.0} if number < 3 else {}))
+    ended = {one.job_key: one for one in found}
+    assert (ended["a"].reason, ended["a"].rounds) == ("undecided", 6)
+    rested = replace(ended["a"], job_key="rests", rounds=3)
+    assert settles(rested, protocol)
+    assert not settles(rested, replace(protocol, max_rounds=7)), "more rounds are allowed now"
+    assert not settles(replace(rested, last_round=0), protocol), (
+        "of an early journal: it is not known what it could have"
+    )
+
+
 @pytest.mark.parametrize(("protocol", "counts"), [(RACE, True), (FULL, False)])
 def test_a_block_in_which_a_shift_of_the_device_fell_counts_only_in_a_race(records, protocol, counts):
     rounds = contest(protocol, "a", "b")

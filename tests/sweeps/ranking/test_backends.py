@@ -9,6 +9,7 @@ import pytest
 from sweeps.ranking.backends import NONE_COUNTS, NOT_MEASURED, BackendFigure, BackendPair
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
+from sweeps.records import Settled
 from sweeps.report.ranking import print_ranking
 from sweeps.results import ResultRow, to_frame
 from sweeps.spec.label import label_of
@@ -150,6 +151,15 @@ def test_a_phone_whose_nnapi_builds_do_not_count_was_measured_all_the_same(row, 
     said = " ".join(capsys.readouterr().out.split())
     assert NONE_COUNTS in said
     assert NOT_MEASURED not in said
+
+
+def test_an_nnapi_build_that_left_a_race_in_batches_was_measured(row) -> None:
+    message = "left after 2 batches: 1.500 times as slow as net · cpu, and at least 1.400 times"
+    left = Settled(job_key="", budget="race", rounds=0, reason="slower", message=message, batches=2, ratio=1.5)
+    found = figure([row(0, CPU, 8.0, 8.1, 7.9), replace(row(1, NNAPI), settled=left)])
+    (pair,) = found.pairs
+    assert (pair.nnapi, pair.ratio, found.headline) == (None, None, NONE_COUNTS)
+    assert pair.note == f"NNAPI: {label_of(NNAPI)} {message}"
 
 
 def test_a_build_that_misses_a_constraint_gives_way_to_a_slower_one_that_keeps_it(row) -> None:

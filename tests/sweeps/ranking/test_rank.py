@@ -698,11 +698,13 @@ def test_the_seconds_of_batches_count_once_also_where_a_build_of_batches_only_is
     rows = [
         measured("a", device_seconds=60.0, batch_seconds=8.0, timed_seconds=12.0),
         measured("b", device_seconds=30.0, batch_seconds=8.0, preset="full"),
-        measured("c", blocks=(), batch_seconds=8.0, **gone),
+        measured("c", blocks=(), batch_seconds=8.0, timed_seconds=3.0, waited_seconds=2.0, **gone),
     ]
     groups = entries(rows)
     assert [names(one.ranking) for one in groups] == [["b", "c"], ["a", "c"]]
     assert [(one.device_seconds, one.batch_seconds) for one in groups] == [(46.0, 16.0), (68.0, 8.0)]
+    assert sum(one.timed_seconds for one in groups) == 12.0 + 3.0
+    assert sum(one.waited_seconds for one in groups) == 2.0
     assert groups[1].cost_text == "device time: 68 s (18 % timed iterations), and 0 s of waiting"
     old = [row | {"batch_seconds": 0.0} for row in rows]
     assert entries(old)[1].cost_text.endswith("and batches, whose time edgesweep status shows")
