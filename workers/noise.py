@@ -224,7 +224,8 @@ class BatchNoiseRun(_SentinelRun):
                 f"{self.facts.name} runs {len(jobs)} builds of the model that noise is measured with; batches are "
                 f"compared over {FEWEST_VARIANTS} or more",
             )
-        builds = canonical_key({"jobs": [job.key for job in jobs]})
+        # Job keys do not tell how a batch warms up.
+        builds = canonical_key({"jobs": [job.key for job in jobs], "batch": self.protocol.in_batch.comparable()})
         session, round_ = next_round(self.rounds(), now())
         spent_s, failures = 0.0, 0
         while spent_s < seconds and not stop():

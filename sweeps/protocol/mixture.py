@@ -3,8 +3,8 @@
 The model is log latency = variant + round + noise (`sweeps.protocol.effects`). The noise of most blocks is normal. Its
 variance is the variant's own, drawn from the scaled inverse chi-square distribution of all: with two rounds a variant's
 own spread says little (limma: Smyth 2004). The other blocks met a burst of other work, or another state of the clocks:
-they are slower, seldom faster, by anything up to `_FACTOR` times, and say nothing of their variant. How many they are
-is estimated, too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks,
+they are slower, seldom faster, by anything up to 3 times, and say nothing of their variant. How many they are is
+estimated, too. Two blocks that contradict each other leave it open which one is right: a likelihood with two peaks,
 of which the faster one is higher. This is the mixture of Box and Tiao (Biometrika 55, 1968) with shifts in place of
 larger variances. An M-estimate (Huber's) cannot tell which of two blocks is the outlier, and every outlier pulls it.
 
@@ -26,10 +26,13 @@ _SPREAD_DEGREES = 3.0
 """... and its degrees of freedom."""
 _OWN_DEGREES = 6.0
 """A variant's variance over that of all is a scaled inverse chi-square variable with so many degrees of freedom."""
-_FACTOR = 3.0
-_SLOWED = (1.0, 20.0)
-"""The prior of the share of blocks that met something that slows them: so many of so many."""
-_HASTENED = (0.2, 20.0)
+_LARGEST_SHIFT = math.log(3.0)
+_SLOWED = 0.05
+"""The prior share of blocks that met something that slows them ..."""
+_HASTENED = 0.01
+"""... or that makes them faster."""
+_SHARE_DEGREES = 20.0
+"""Both priors count like so many degrees of freedom."""
 _MOST = 0.4
 """No more blocks than this share are slowed, or hastened."""
 
@@ -39,20 +42,21 @@ _SIZES = np.exp(np.linspace(math.log(0.4), math.log(12.0), 12))
 _FINE, _COARSE = 121, 120
 _FINE_SIGMAS = 12.0
 _MARGIN_SIGMAS = 6.0
-_FASTEST, _SLOWEST = math.log(_FACTOR), math.log(1.35)
-"""How far the likelihood is computed beyond the fastest and the slowest block of a variant."""
+_BEYOND_SLOWEST = math.log(1.35)
+"""How far the likelihood is computed beyond the slowest block of a variant; beyond the fastest, `_LARGEST_SHIFT`."""
 _FLOOR = 1e-9
 """The density of a block that nothing explains."""
 _LEAST_WEIGHT = 1e-6
+"""Of a block that met something else: with 0, a variant could have no estimate at all."""
 _CLEAR = 7.0
 """Blocks met something else where that makes all blocks more likely by this, in logarithms. With few blocks some lie
 close together by chance."""
 _ROOT = math.sqrt(2.0 * math.pi)
 
 
-def _log_prior(size: float, degrees: float) -> float:
-    """Up to a constant; the sizes lie evenly in their logarithms. `degrees`: of the variance of all."""
-    degrees = 1.0 / (1.0 / _OWN_DEGREES + 1.0 / (_SPREAD_DEGREES + degrees))
+def _log_prior(size: float, residual_degrees: float) -> float:
+    """Up to a constant; the sizes lie evenly in their logarithms. The variance of all is not known exactly, either."""
+    degrees = 1.0 / (1.0 / _OWN_DEGREES + 1.0 / (_SPREAD_DEGREES + residual_degrees))
     return -degrees * (math.log(size) + 1.0 / (2.0 * size * size))
 
 
@@ -128,8 +132,8 @@ def _plain(blocks: Blocks) -> Fit:
         effects=_without_gaps(effects),
         rounds=_of_rounds(blocks.seen, blocks.logs - effects - residuals, np.mean),
         spread=_moderated(squares, blocks.degrees),
-        slowed=_SLOWED[0] / _SLOWED[1],
-        hastened=_HASTENED[0] / _HASTENED[1],
+        slowed=_SLOWED,
+        hastened=_HASTENED,
     )
 
 
@@ -151,19 +155,20 @@ def likelihoods(blocks: Blocks, fit: Fit) -> tuple[NDArray[np.float64], NDArray[
 
 
 def _first(blocks: Blocks) -> Fit:
-    slowed, hastened = _SLOWED[0] / _SLOWED[1], _HASTENED[0] / _HASTENED[1]
+    """By least squares, with rounds and spread from medians, which a few blocks do not move."""
     if not blocks.seen.any():
         effects, rounds = np.zeros(blocks.logs.shape[1]), np.zeros(blocks.logs.shape[0])
-        return Fit(effects, rounds, SPREAD, slowed, hastened)
+        return Fit(effects, rounds, SPREAD, _SLOWED, _HASTENED)
     effects = _without_gaps(additive(blocks.logs, blocks.weights)[0])
     rounds = _of_rounds(blocks.seen, blocks.logs - effects, np.median)
     sizes = np.abs(blocks.logs - effects - rounds[:, None])[blocks.seen]
     degrees = blocks.degrees
     squares = (np.median(sizes) / MAD_PER_SIGMA) ** 2 * sizes.size if degrees else 0.0
-    return Fit(effects, rounds, _moderated(squares, degrees), slowed, hastened)
+    return Fit(effects, rounds, _moderated(squares, degrees), _SLOWED, _HASTENED)
 
 
 def _better(blocks: Blocks, fit: Fit) -> Fit:
+    """One step of `fitted`."""
     seen = blocks.seen
     points = _points(blocks, fit)[:, ::2]
     logs = _log_likelihoods(blocks, fit, points, sizes := _SIZES[::2])
@@ -196,8 +201,8 @@ def _points(blocks: Blocks, fit: Fit) -> NDArray[np.float64]:
     measured = seen.any(axis=0)
     at = np.where(seen, blocks.logs - fit.rounds[:, None], np.nan)
     margin = _MARGIN_SIGMAS * fit.spread
-    lowest = np.where(measured, np.where(seen, at, np.inf).min(axis=0), 0.0) - _FASTEST - margin
-    highest = np.where(measured, np.where(seen, at, -np.inf).max(axis=0), 0.0) + _SLOWEST + margin
+    lowest = np.where(measured, np.where(seen, at, np.inf).min(axis=0), 0.0) - _LARGEST_SHIFT - margin
+    highest = np.where(measured, np.where(seen, at, -np.inf).max(axis=0), 0.0) + _BEYOND_SLOWEST + margin
     widths = _FINE_SIGMAS * fit.spread / np.sqrt(np.maximum(1, seen.sum(axis=0)))
     fine = fit.effects[:, None] + np.linspace(-1.0, 1.0, _FINE) * widths[:, None]
     coarse = np.linspace(lowest, highest, _COARSE, axis=1)
@@ -236,15 +241,15 @@ def _normal(
 def _shifted(fit: Fit, residuals: NDArray[np.float64]) -> NDArray[np.float64]:
     """The density of blocks that met something else."""
     share = np.where(residuals > 0, fit.slowed, fit.hastened)
-    return np.where(np.abs(residuals) < _FASTEST, share / _FASTEST, 0.0) + _FLOOR
+    return np.where(np.abs(residuals) < _LARGEST_SHIFT, share / _LARGEST_SHIFT, 0.0) + _FLOOR
 
 
 def _moderated(squares: float, degrees: float) -> float:
     return math.sqrt((_SPREAD_DEGREES * SPREAD**2 + squares) / (_SPREAD_DEGREES + degrees))
 
 
-def _share(prior: tuple[float, float], count: float, degrees: float) -> float:
-    return min(_MOST, (prior[0] + count) / (prior[1] + degrees))
+def _share(prior: float, count: float, degrees: float) -> float:
+    return min(_MOST, (_SHARE_DEGREES * prior + count) / (_SHARE_DEGREES + degrees))
 
 
 def _of_rounds(

@@ -20,6 +20,7 @@ _NEAR_DEGREES = 2.0
 _FAR_SPREAD = 0.3
 """The standard deviation of the effects of all others."""
 _HALVINGS = 40
+"""Of the range in which a bound is sought: enough for every digit that is shown."""
 
 
 @dataclass(frozen=True, slots=True)

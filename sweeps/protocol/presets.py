@@ -21,6 +21,7 @@ LAST_DECISION_ROUND = DECISION_ROUNDS[-1]
 """The last round of any race: later rounds would decide nothing."""
 
 FINAL_SECONDS = 0.3
+"""The least duration of a race's block in a process of its own."""
 
 BATCH_WARMUP_ITERATIONS = 2
 """After the first inference. TorchScript's executor optimizes a model in its first two."""

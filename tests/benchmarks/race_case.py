@@ -156,7 +156,7 @@ def _serve(connection: Connection, folder: Path) -> None:
             kind, number = connection.recv()
             try:
                 connection.send(local.measure(kind, number))
-            except Exception as error:  # noqa: BLE001  # the benchmark shows it
+            except Exception as error:  # noqa: BLE001  # `Sweeps.measure` raises it
                 connection.send(error)
 
 

@@ -16,21 +16,9 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
+from tests.sweeps.conftest import Records
 
-HOST = DeviceFacts(
-    device_id="host-1",
-    name="local",
-    maker="Maker",
-    model="Board",
-    soc="SoC",
-    os_build="Linux 6.1",
-    abi="x86_64",
-    cores=2,
-    ram_bytes=None,
-    runtime_versions=(("torchscript", "2.12.1"),),
-    qengines=("x86", "qnnpack"),
-    emulates=("nnapi",),
-)
+HOST = replace(Records.facts, emulates=("nnapi",))
 NET = ModelSpec(source="mobilenet_v2", weights="random")
 OTHER = NET.model_copy(update={"name": "other", "seed": 1})
 IDENTITIES = Identities(
