@@ -87,6 +87,9 @@ class Manifest(BaseModel):
     fused: tuple[str, ...]
     """Module sequences that were fused, e.g. `features.0.0 + features.0.1`."""
     operators: tuple[str, ...]
+    program_id: str | None = None
+    """Builds with the same one are one program: the same operators on tensors of the same shapes. `None`: not known, or
+    built before it was recorded."""
     file_version: int
     bytecode_version: int | None
     calibration_id: str | None

@@ -13,7 +13,16 @@ GateState = Literal["none", "ready", "busy", "timed_out"]
 """The gate of one block: not requested; passed; passed except for load by other programs; timed out."""
 
 SettledReason = Literal[
-    "stable", "unstable", "slower", "constraint", "disqualified", "best", "undecided", "out_of_time", "reopened"
+    "stable",
+    "unstable",
+    "slower",
+    "constraint",
+    "same_program",
+    "disqualified",
+    "best",
+    "undecided",
+    "out_of_time",
+    "reopened",
 ]
 
 Stage = Literal["load", "build", "verify", "push", "run", "evaluate"]
@@ -161,13 +170,14 @@ class Settled:
     """Number of its blocks at that time."""
     reason: SettledReason
     """`best`: it cannot be told apart from the best of the decided race. `reopened`: it continues, because the job that
-    eliminated it is no longer in the race. The other names explain themselves."""
+    eliminated it is no longer in the race. `same_program`: it was not timed, because the job `by` is the same program.
+    The other names explain themselves."""
     message: str
     """For people."""
     by: str = ""
-    """Name of the job that eliminated it; otherwise empty."""
+    """Name of the job that eliminated it, or that is timed for it; otherwise empty."""
     by_key: str = ""
-    """Key of the job that eliminated it."""
+    """Key of the job `by`."""
     ratio: float | None = None
     """Its latency divided by that of the job `by`, paired by rounds."""
     ratio_low: float | None = None
@@ -189,7 +199,8 @@ class Settled:
 
     @property
     def eliminated(self) -> bool:
-        return self.reason in ("slower", "constraint")
+        """Whether it left the race because of another job."""
+        return self.reason in ("slower", "constraint", "same_program")
 
     def text_after(self, blocks: int) -> str:
         """The message for people; `blocks`: the job's number of blocks now."""
@@ -201,7 +212,7 @@ class Settled:
         return replace(
             self,
             reason="reopened",
-            message=f"back in the race: {self.by}, which eliminated it, is no longer in the race",
+            message=f"back in the race: {self.by}, because of which it left, is no longer in the race",
             by="",
             by_key="",
             ratio=None,

@@ -106,7 +106,9 @@ class Journal(BatchTables):
             return False
         if blocks >= protocol.last_round:
             return True
-        return settled is not None and (blocks > 0 or settled.batches > 0) and settles(settled, protocol)
+        if settled is None or not settles(settled, protocol):
+            return False
+        return blocks > 0 or settled.batches > 0 or settled.reason == "same_program"
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
         """`outcome` of the job as it was last planned in this sweep."""

@@ -16,8 +16,8 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
         case "out_of_time":
             allowed = protocol.device_minutes
             return allowed is not None and settled.device_minutes is not None and settled.device_minutes >= allowed
-        case "slower" | "constraint":
-            # Even with few rounds: more rounds cannot make it win.
+        case "slower" | "constraint" | "same_program":
+            # Even with few rounds, or none: more rounds cannot make it win.
             return True
         case "best" if settled.batches:
             return True

@@ -31,8 +31,8 @@ from sweeps.ranking.verdict import (
     Judgement,
     direction,
     evidence,
-    in_batches_only,
     judge,
+    left_untimed,
     needs_time,
     objective_text,
 )
@@ -139,7 +139,7 @@ def _entry(
         ratio = None if row.settled is None else row.settled.ratio
         return severity(row), _signed(row, metric, smaller), ratio or 0.0
 
-    apart = [row for row in group if not row.timed and not in_batches_only(row)] if needs_time(objective) else []
+    apart = [row for row in group if not row.timed and not left_untimed(row)] if needs_time(objective) else []
     rows = sorted((row for row in group if row not in apart), key=badness)
     passing = [row for row in rows if judgements[row.job_key].verdict == "pass"]
     contending = [row for row in passing if not eliminated[row.job_key]]

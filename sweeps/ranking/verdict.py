@@ -69,6 +69,12 @@ def in_batches_only(row: ResultRow) -> bool:
     return not row.timed and row.settled is not None and row.settled.batches > 0
 
 
+def left_untimed(row: ResultRow) -> bool:
+    """Whether a race ended it before it was timed: in batches, or because another build is the same program."""
+    same = row.settled is not None and row.settled.reason == "same_program"
+    return in_batches_only(row) or (same and not row.timed)
+
+
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
     An unknown value does not pass.
@@ -104,10 +110,12 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
     settled = row.settled
     if settled is None or not settled.eliminated:
         return ""
+    by = settled.by.removeprefix(f"{row.model} · ") or "another"
+    if settled.reason == "same_program":
+        return f"the same program as {by}, which was timed for both" if not row.timed else ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
     if settled.batches:
         left = f"left after {settled.batches} batch{'es' * (settled.batches != 1)}"
-    by = settled.by.removeprefix(f"{row.model} · ") or "another"
     if settled.reason == "constraint":
         return f"{left}: it cannot win at any latency, and {by} can" if judgement.verdict != "pass" else ""
     if "latency_p50_ms" not in (direction(objective)[0], objective.front):
@@ -179,6 +187,8 @@ def _why_unknown(row: ResultRow, metric: str) -> str:
         return "the evaluation data has no labels"
     if catalog.is_timed(metric) and in_batches_only(row):
         return "it was measured in batches only, which give ratios"
+    if catalog.is_timed(metric) and left_untimed(row):
+        return "another build is the same program, and was timed for both"
     if catalog.is_timed(metric) and not row.timed:
         return "it was only checked, not timed"
     if metric in ("latency_p90_ms", "latency_p99_ms"):

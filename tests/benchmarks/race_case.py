@@ -81,6 +81,8 @@ class RealSweep:
     blocks: Mapping[str, tuple[Block, ...]]
     """In processes of their own, the confirming ones too."""
     batches: tuple[StoredBatch, ...]
+    untimed: frozenset[str]
+    """Builds that are the same program as another one, which was timed for both."""
     names: Mapping[str, str]
     """Of the builds, by job key. A race's keys are not those of rounds, whose preset is another."""
 
@@ -109,6 +111,7 @@ class RealSweep:
             "wall_s": round(self.wall_s, 3),
             "batches": [len(batch.items) for batch in self.batches],
             "blocks": sum(map(len, self.blocks.values())),
+            "same_program": sorted(self.untimed),
         }
 
 
@@ -224,6 +227,9 @@ class _Local:
             decided=all(row.settled is None or row.settled.reason != "undecided" for row in rows),
             wall_s=took_s,
             blocks=blocks,
+            untimed=frozenset(
+                row.name for row in rows if row.settled is not None and row.settled.reason == "same_program"
+            ),
             batches=tuple(journal.batches([job.key for job in plan.jobs])),
             names={job.key: job.name for job in plan.jobs},
         )

@@ -17,7 +17,7 @@ from workers.simulation import simulate
 
 
 def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
-    """A phone, and the builds' latencies in ms by name. Of `measured`, each build has a block.
+    """A phone, and the latencies in ms of the builds that race, by name. Of `measured`, each of these has a block.
 
     The noise is a trace: all blocks in processes of their own, each build's divided by its latency. What a process
     takes beside warm-up and timed iterations is a start, and a loading (with the rest of the first inference) for each
@@ -27,11 +27,12 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
     medians_ms: dict[str, list[float]] = {}
     for name, block in blocks:
         medians_ms.setdefault(name, []).append(figure_ns(block.samples_ns) / 1e6)
-    true_ms = {name: median(several) for name, several in medians_ms.items()}
+    untimed = {name for sweep in measured for name in sweep.untimed}
+    latencies_ms = {name: median(several) for name, several in medians_ms.items()}
 
     def inferences_s(timed: Block | BatchItem, name: str) -> float:
         """Of warm-up and timed iterations, and the first inference as if it took no longer than others."""
-        return (sum(timed.warmup_ns) + sum(timed.samples_ns)) / 1e9 + true_ms[name] / 1e3
+        return (sum(timed.warmup_ns) + sum(timed.samples_ns)) / 1e9 + latencies_ms[name] / 1e3
 
     processes = [(1, block.device_seconds - inferences_s(block, name)) for name, block in blocks]
     for sweep in measured:
@@ -40,7 +41,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
             processes.append((len(batch.items), batch.device_seconds - taken_s))
     builds, seconds = (np.array(column) for column in zip(*processes, strict=True))
     load_s, start_s = np.polyfit(builds, seconds, deg=1) if len(set(builds)) > 1 else (0.0, seconds.mean())
-    trace = Trace(tuple(np.array(block.samples_ns) / 1e6 / true_ms[name] for name, block in blocks))
+    trace = Trace(tuple(np.array(block.samples_ns) / 1e6 / latencies_ms[name] for name, block in blocks))
     phone = recorded("as measured", trace)
     # The first inference is in the loading; the warm-up is long enough for clocks that are low at first.
     phone = replace(
@@ -50,7 +51,7 @@ def phone_of(measured: Sequence[RealSweep]) -> tuple[Phone, dict[str, float]]:
         first_inference_slower=1.0,
         cold_slower=1.0,
     )
-    return phone, true_ms
+    return phone, {name: ms for name, ms in latencies_ms.items() if name not in untimed}
 
 
 def device_seconds(phone: Phone, true_ms: dict[str, float], seeds: int, *, alone: bool) -> list[float]:

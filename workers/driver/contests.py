@@ -12,6 +12,7 @@ from sweeps.results import ResultRow
 from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
+from workers.driver.same_program import same_programs
 
 
 def group_of(job: Job) -> str:
@@ -27,10 +28,14 @@ class Contests:
         self._protocol = protocol = context.protocol
         self._names = {job.key: job.name for job in timed}
         worth: Mapping[str, float] = {}
+        front = context.plan.sweep.objective.front is not None
+        self._same: dict[str, Settled] = {}
         if protocol.budget == "race":
             sweep = context.plan.sweep
             worth = precedence([self._untimed_row(job, context) for job in timed], sweep)
-        front = context.plan.sweep.objective.front is not None
+            # On a front, one of two such builds may be the more accurate one.
+            self._same = {} if front else same_programs(timed, worth, context)
+            timed = [job for job in timed if job.key not in self._same]
         self._contests: list[Contest] = []
         for model in dict.fromkeys(job.model for job in timed):
             names = {job.key: job.name for job in timed if job.model == model}
@@ -39,6 +44,16 @@ class Contests:
             self._contests.append(Contest(names, protocol, merit, front=front, groups=groups))
         self._beaten = self._still_beaten(worth)
         self._winners: dict[str, int] = {}
+
+    @property
+    def same(self) -> Collection[str]:
+        """Keys of the jobs that are not timed, because another one is the same program."""
+        return self._same.keys()
+
+    def begin(self) -> Iterator[Left]:
+        """Settle the jobs that are not timed."""
+        for settled in self._same.values():
+            yield from self._settle(settled)
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -96,7 +111,7 @@ class Contests:
         """New jobs make the bounds wider. A job that was eliminated without them stays out, as long as the job that
         eliminated it is in the race and has no lower precedence. Other eliminated jobs race again."""
         found = set()
-        for key in self._names:
+        for key in (key for key in self._names if key not in self._same):
             before = self._journal.settled(key, self._protocol)
             if before is None or not before.eliminated or not settles(before, self._protocol):
                 continue

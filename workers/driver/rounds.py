@@ -31,8 +31,9 @@ class Rounds:
 
     def run(self, timed: Sequence[Job], accuracies: int) -> Steps[None]:
         """Run until all contests are decided. `accuracies`: number of following accuracy passes, for the progress."""
-        by_key = {job.key: job for job in timed}
         contests = Contests(timed, self._context)
+        yield from contests.begin()
+        by_key = {job.key: job for job in timed if job.key not in contests.same}
         earlier = self._measured_before(by_key)
         for blocks in earlier:
             self._contact.count_earlier(blocks)

@@ -769,6 +769,23 @@ def test_a_variant_that_left_in_batches_is_ranked_as_eliminated_and_has_no_time(
     assert "it was measured in batches only, which give ratios" in b.why
 
 
+def test_a_build_that_is_the_same_program_as_the_winner_stands_beneath_it_without_a_time():
+    same = left("net · a", ratio_low=None, reason="same_program", rounds=0)
+    same["settled"] = replace(same["settled"], ratio=None)
+    bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
+    for objective in (FREE, bounded):
+        found = entry([measured("a"), measured("b", blocks=(), **same)], objective)
+        assert (found.winner.name, names(found.ranking), found.checked) == ("a", ["a", "b"], ())
+        assert found.ranking[1].eliminated == "the same program as a, which was timed for both"
+    assert "another build is the same program" in found.ranking[1].why
+
+
+def test_a_build_that_was_timed_after_all_is_held_against_the_same_program():
+    same = left("net · a", ratio_low=None, reason="same_program", rounds=0)
+    found = entry([measured("a"), measured("b", **same)])
+    assert [one.eliminated for one in found.ranking] == ["", ""]
+
+
 def test_a_race_whose_time_ran_out_in_batches_has_no_winner_and_says_why():
     about = {"job_key": "", "budget": "race", "rounds": 0, "reason": "out_of_time", "batches": 1, "device_minutes": 1.0}
     ended = {"settled": Settled(**about, message="the 1 minutes of the device were used up before this was decided")}

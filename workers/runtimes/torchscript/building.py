@@ -16,6 +16,7 @@ from workers.runtimes.interface import RunRequest, Runtime
 from workers.runtimes.torchscript import metal, references
 from workers.runtimes.torchscript.exact_int8 import engine_saturates
 from workers.runtimes.torchscript.pipeline import lower, tensor_spec
+from workers.runtimes.torchscript.program_id import program_id
 from workers.runtimes.torchscript.save import Saved, bundle, save
 from workers.runtimes.torchscript.stages import Stages
 from workers.runtimes.torchscript.torch_state import build_state
@@ -38,6 +39,7 @@ class Built:
     output: TensorSpec
     verification: Verification
     fused: tuple[str, ...] = ()
+    program_id: str | None = None
     coverage: Coverage | None = None
     sibling: EvalSibling | None = None
 
@@ -93,6 +95,8 @@ def build(
             output=tensor_spec((package.input_shape[0], classes), lowered.output),
             verification=verification,
             fused=lowered.fused,
+            # What an accelerator does with a program may depend on the weights. Only the optimiser freezes a module.
+            program_id=program_id(saved.file) if variant.optimize and not emulated else None,
             coverage=lowered.coverage,
             sibling=sibling,
         ),
@@ -119,6 +123,7 @@ def write_manifest(runtime: Runtime, variant: Variant, build_key: str, inputs: B
         output=built.output,
         fused=built.fused,
         operators=saved.operators,
+        program_id=built.program_id,
         file_version=saved.file_version,
         bytecode_version=saved.bytecode_version,
         calibration_id=inputs.calibration_id if is_calibrated(variant) else None,
