@@ -28,7 +28,7 @@ class Metric:
 
 _EXTRA_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _MOST_EXTRA = 100
-_TAKEN = {"block_median_ms"}
+_TAKEN = {"block_median_ms", "edgesweep_published_s"}
 """Names that the store uses for metrics of its own."""
 
 

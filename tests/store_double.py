@@ -17,13 +17,18 @@ from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from mlflow.entities import Metric, Param, RunTag, ViewType
+from mlflow.entities import DatasetInput, LoggedModelInput, Metric, Param, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 
 from sweeps.store import client as store_client
 from sweeps.store.uri import sqlite_path
 
 LONGEST = {"params": 6000, "tags": 8000}
+LONGEST_DIGEST = 36
+_ORDERS = {
+    ("attributes.start_time ASC",): lambda found: sorted(found, key=lambda run: run["start_time"]),
+    ("attributes.end_time DESC",): lambda found: sorted(found, key=lambda run: -(run["end_time"] or 0)),
+}
 _VIEWS = {ViewType.ACTIVE_ONLY: ("active",), ViewType.DELETED_ONLY: ("deleted",), ViewType.ALL: ("active", "deleted")}
 
 
@@ -42,6 +47,7 @@ def make(path: Path) -> None:
     with closing(_open(path)) as db, db:
         db.execute("CREATE TABLE experiments (number INTEGER PRIMARY KEY, document TEXT NOT NULL)")
         db.execute("CREATE TABLE runs (number INTEGER PRIMARY KEY, document TEXT NOT NULL)")
+        db.execute("CREATE TABLE models (number INTEGER PRIMARY KEY, document TEXT NOT NULL)")
 
 
 def _open(path: Path) -> sqlite3.Connection:
@@ -58,6 +64,7 @@ class DoubleClient:
     """Methods have MLflow's names, arguments and answers."""
 
     def __init__(self, tracking_uri: str) -> None:
+        self.tracking_uri = tracking_uri
         self._path = sqlite_path(tracking_uri)
 
     # Experiments
@@ -93,10 +100,18 @@ class DoubleClient:
 
     # Runs
 
-    def create_run(self, experiment_id: str, run_name: str = "", tags: dict[str, str] | None = None) -> SimpleNamespace:
-        made = {"run_id": uuid.uuid4().hex, "experiment_id": experiment_id, "run_name": run_name, "status": "RUNNING"}
-        made |= {"start_time": int(time.time() * 1000), "lifecycle_stage": "active"}
-        made |= {"tags": {}, "params": {}, "history": []}
+    def create_run(
+        self,
+        experiment_id: str,
+        start_time: int | None = None,
+        tags: dict[str, str] | None = None,
+        run_name: str = "",
+    ) -> SimpleNamespace:
+        run_id = uuid.uuid4().hex
+        made = {"run_id": run_id, "experiment_id": experiment_id, "run_name": run_name, "status": "RUNNING"}
+        made |= {"start_time": start_time or int(time.time() * 1000), "end_time": None, "lifecycle_stage": "active"}
+        made |= {"tags": {}, "params": {}, "history": [], "datasets": [], "models": []}
+        made |= {"artifact_uri": f"{self._location(experiment_id)}/{run_id}/artifacts"}
         _put(made, "tags", {"mlflow.runName": run_name, **(tags or {})})
         self._insert("runs", made)
         return _run(made)
@@ -110,7 +125,7 @@ class DoubleClient:
         order_by: list[str] | None = None,
         page_token: str | None = None,
     ) -> Page:
-        if order_by not in (None, ["attributes.start_time ASC"]):
+        if order_by and tuple(order_by) not in _ORDERS:
             raise MlflowException(f"the double does not order by {order_by}")
         found = [run for _, run in self._rows("runs") if run["experiment_id"] in experiment_ids]
         found = [run for run in found if run["lifecycle_stage"] in _VIEWS[run_view_type]]
@@ -119,7 +134,8 @@ class DoubleClient:
             if asked is None:
                 raise MlflowException(f"the double does not know the filter {filter_string}")
             found = [run for run in found if run["tags"].get(asked[1]) == asked[2]]
-        return _page([_run(run) for run in (found if order_by else reversed(found))], max_results, page_token)
+        ordered = _ORDERS[tuple(order_by)](found) if order_by else reversed(found)
+        return _page([_run(run) for run in ordered], max_results, page_token)
 
     def get_run(self, run_id: str) -> SimpleNamespace:
         return _run(self._named(run_id)[1])
@@ -131,6 +147,16 @@ class DoubleClient:
             run["history"] += [[metric.key, metric.step, metric.value] for metric in metrics]
             _put(run, "params", {param.key: param.value for param in params})
             _put(run, "tags", {tag.key: tag.value for tag in tags})
+
+    def log_inputs(
+        self, run_id: str, datasets: list[DatasetInput] | None = None, models: list[LoggedModelInput] | None = None
+    ) -> None:
+        with self._run_changed(run_id) as run:
+            for entry in datasets or []:
+                if len(entry.dataset.digest) > LONGEST_DIGEST:
+                    raise MlflowException(f"the digest {entry.dataset.digest} is too long")
+                run["datasets"].append(entry.dataset.name)
+            run["models"] += [model.model_id for model in models or []]
 
     def log_param(self, run_id: str, key: str, value: object) -> None:
         self.log_batch(run_id, params=[Param(key, str(value))])
@@ -149,15 +175,13 @@ class DoubleClient:
         with self._run_changed(run_id) as run:
             run["status"] = status
 
-    def set_terminated(self, run_id: str, status: str = "FINISHED") -> None:
-        self.update_run(run_id, status)
+    def set_terminated(self, run_id: str, status: str = "FINISHED", end_time: int | None = None) -> None:
+        with self._run_changed(run_id) as run:
+            run |= {"status": status, "end_time": end_time or int(time.time() * 1000)}
 
     def delete_run(self, run_id: str) -> None:
         with self._run_changed(run_id) as run:
             run["lifecycle_stage"] = "deleted"
-
-    def log_artifacts(self, run_id: str, local_dir: str) -> None:
-        shutil.copytree(local_dir, self._artifacts(run_id), dirs_exist_ok=True)
 
     def download_artifacts(self, run_id: str, path: str, dst_path: str) -> str:
         source, target = self._artifacts(run_id) / path, Path(dst_path) / path
@@ -166,9 +190,41 @@ class DoubleClient:
         return str(shutil.copy(source, target))
 
     def _artifacts(self, run_id: str) -> Path:
-        experiments = {str(number): made for number, made in self._rows("experiments")}
-        location = experiments[self._named(run_id)[1]["experiment_id"]]["location"]
-        return Path(unquote(urlsplit(location).path)) / run_id / "artifacts"
+        return Path(unquote(urlsplit(self._named(run_id)[1]["artifact_uri"]).path))
+
+    def _location(self, experiment_id: str) -> str:
+        return str(dict(self._rows("experiments"))[int(experiment_id)]["location"])
+
+    # Logged models
+
+    def create_logged_model(
+        self,
+        experiment_id: str,
+        name: str,
+        source_run_id: str,
+        tags: dict[str, str],
+        params: dict[str, str],
+        model_type: str,
+    ) -> SimpleNamespace:
+        if not name or any(mark in name for mark in "/:.%\"'"):
+            raise MlflowException(f"{name!r} cannot be the name of a logged model")
+        model_id = f"m-{uuid.uuid4().hex}"
+        made = {"model_id": model_id, "experiment_id": experiment_id, "name": name, "status": "PENDING"}
+        made |= {"tags": tags, "params": params, "model_type": model_type, "source_run_id": source_run_id}
+        made |= {"artifact_location": f"{self._location(experiment_id)}/models/{model_id}/artifacts"}
+        self._insert("models", made)
+        return SimpleNamespace(**made)
+
+    def finalize_logged_model(self, model_id: str, status: str) -> None:
+        number = next(number for number, made in self._rows("models") if made["model_id"] == model_id)
+        with self._changed("models", number) as model:
+            model["status"] = status
+
+    def search_logged_models(
+        self, experiment_ids: list[str], max_results: int = 100, page_token: str | None = None
+    ) -> Page:
+        found = [SimpleNamespace(**made) for _, made in self._rows("models") if made["experiment_id"] in experiment_ids]
+        return _page(found, max_results, page_token)
 
     # The file
 
@@ -214,14 +270,14 @@ def _put(run: dict, kind: str, values: dict[str, str]) -> None:
 
 def _experiment(number: int, made: dict) -> SimpleNamespace:
     kept = {name: made[name] for name in ("name", "lifecycle_stage", "tags")}
-    return SimpleNamespace(experiment_id=str(number), **kept)
+    return SimpleNamespace(experiment_id=str(number), artifact_location=made["location"], **kept)
 
 
 def _run(made: dict) -> SimpleNamespace:
-    names = ("run_id", "experiment_id", "run_name", "status", "start_time", "lifecycle_stage")
+    names = ("run_id", "experiment_id", "run_name", "status", "start_time", "end_time", "lifecycle_stage")
     latest = {name: value for name, _, value in sorted(made["history"], key=lambda point: point[1])}
     return SimpleNamespace(
-        info=SimpleNamespace(**{name: made[name] for name in names}),
+        info=SimpleNamespace(artifact_uri=made["artifact_uri"], **{name: made[name] for name in names}),
         data=SimpleNamespace(tags=made["tags"], params=made["params"], metrics=latest),
     )
 

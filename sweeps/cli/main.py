@@ -59,6 +59,7 @@ COMMANDS = {
         "sweeps.cli.status:status",
         "Progress and failures of a sweep (by default the latest).",
     ),
+    "store": ("sweeps.cli.store:store", "The database of results, where it is a file of the workspace."),
     "support": (
         "sweeps.cli.support:support",
         "Build and verify models with all combinations; print what works, and why the rest does not.",

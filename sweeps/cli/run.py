@@ -1,6 +1,5 @@
 """`edgesweep run`: builds, measures and ranks a sweep, with progress, Ctrl-C and continuation."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -151,9 +150,8 @@ def _still_to_do(pending: int, waiting: int) -> Iterator[str]:
 
 def _attach(workspace: Workspace, sweep: str, document: dict[str, Any]) -> None:
     """Attach the ranking to the sweep's run, for people who read MLflow itself."""
-    text = json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False)
     try:
-        Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach(sweep, {"ranking.json": text})
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach_ranking(sweep, document)
     except StoreError as error:
         click.echo(f"MLflow did not accept the ranking: {error.message}", err=True)
 

@@ -8,7 +8,7 @@ own.
 from dataclasses import dataclass
 
 from sweeps.errors import FINAL_KINDS
-from sweeps.journal.batches import BatchTables
+from sweeps.journal.times import TimeTables
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.blocks import summarize
@@ -41,7 +41,7 @@ class Complete:
     accuracy: Accuracy | None
 
 
-class Journal(BatchTables):
+class Journal(TimeTables):
     """An open journal. Use it as a context manager, or call `close()`."""
 
     def save_plan(self, plan: Plan) -> None:

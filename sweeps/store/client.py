@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import StoreError
+from sweeps.store.run_content import PUBLISHED
+from sweeps.store.sweep_tags import SWEEP
 from sweeps.store.uri import check_schema, dialect, is_database, next_step, probe, redact, sqlite_path
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
+    from mlflow.entities import Experiment, Run
 
 FIRST_STEP = "run `edgesweep run sweep.yaml` first"
 """The next step if there is nothing to read."""
 _PAGE = 5000
+_LAST_TIME_S = 1e11
 # MLflow must not retry a request whose reply was lost: `publish` first looks up what arrived.
 _SETTINGS = {
     "DO_NOT_TRACK": "true",
@@ -84,7 +87,7 @@ def translated(uri: str) -> Iterator[None]:
 
 
 def active_runs(client: "MlflowClient", experiment_ids: list[str], condition: str = "") -> list["Run"]:
-    """Every run that is not deleted, the oldest first.
+    """Every run that is not deleted, the one that was measured first comes first.
 
     The query includes deleted runs, which are removed here. Pages are cut by number: otherwise, a run deleted between
     two pages would shift the next page, and another run would be missed.
@@ -107,3 +110,22 @@ def active_runs(client: "MlflowClient", experiment_ids: list[str], condition: st
         if not token:
             break
     return runs
+
+
+def experiments(client: "MlflowClient") -> list["Experiment"]:
+    """Those of sweeps, without deleted ones."""
+    found: list[Experiment] = []
+    token: str | None = None
+    while True:
+        page = client.search_experiments(max_results=1000, page_token=token)
+        found += [experiment for experiment in page if experiment.tags.get(SWEEP) == experiment.name]
+        token = page.token
+        if not token:
+            return found
+
+
+def published_s(run: "Run") -> float:
+    """When a run was written or last changed, in seconds since 1970; 0 for runs of early versions, and where another
+    program has left what is no time."""
+    stamped_s = float(run.data.metrics.get(PUBLISHED, 0.0))
+    return stamped_s if 0.0 <= stamped_s < _LAST_TIME_S else 0.0

@@ -4,59 +4,40 @@ Only this folder imports mlflow, and only in the calls that need it, because the
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
-from sweeps.journal.changes import Position
-from sweeps.journal.journal import Journal
-from sweeps.journal.plans import skipped_key
+from sweeps.journal.journal import Journal, build_failure_keys
+from sweeps.journal.times import Span
 from sweeps.json_records import to_json
 from sweeps.manifest import Manifest
-from sweeps.records import Block, Measured
+from sweeps.planning.planned import PlannedJob
+from sweeps.records import Block, Failed, Measured
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content, sweep_tags
-from sweeps.store.client import FIRST_STEP, active_runs, connect, translated
-from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, STALE, TAG, RunContent
-from sweeps.store.run_writer import upload, write_run
-from sweeps.store.sweep_tags import IMPORTED, IS_SWEEP, RUNS, SWEEP, UPDATED
-from sweeps.store.uri import is_database, redact
+from sweeps.store.client import FIRST_STEP, active_runs, connect, experiments, published_s, translated
+from sweeps.store.datasets import datasets_of, file_name, inputs_of
+from sweeps.store.look_up import Parent, Written, WrittenRun, end_imported, look_up
+from sweeps.store.models import model_of
+from sweeps.store.move import check_not_moved
+from sweeps.store.run_content import ATTEMPT_KEY, MAX_PARAM_LENGTH, RECORD, STALE, TAG, RunContent
+from sweeps.store.run_writer import Beside, later_than, stamp, upload, write_run
+from sweeps.store.sweep_tags import IMPORTED, IS_SWEEP, RUNS, UPDATED
+from sweeps.store.winners import RANKING, WINNERS, winner_metrics, winner_tag, withdrawn
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Metric, Run
 
 
 _DATA = f"{TAG}data_manifests"
-
-
-@dataclass(frozen=True, slots=True)
-class _WrittenRun:
-    run_id: str
-    attempt_key: str
-    running: bool
-    """Whether it is still RUNNING: its driver was killed, or the reply to its creation was lost."""
-    stale: bool
-    evaluation_id: str
-
-
-@dataclass(slots=True)
-class _Written:
-    """The content of MLflow for one sweep, as far as this process knows."""
-
-    experiment_id: str
-    parent_id: str
-    parent_tags: dict[str, str]
-    runs: dict[str, list[_WrittenRun]]
-    """By job key."""
-    imported: set[str]
-    """Keys of the figures of hand-run tools."""
-    position: Position | None = None
-    """The journal's position up to which MLflow is complete."""
 
 
 class Store:
@@ -65,12 +46,13 @@ class Store:
     def __init__(self, tracking_uri: str, artifact_root: Path) -> None:
         self._uri = tracking_uri
         self._artifact_root = artifact_root
-        self._written: dict[tuple[Path, str], _Written] = {}
+        self._written: dict[tuple[Path, str], Written] = {}
 
     def check(self) -> None:
         """Raises `StoreError` within seconds if MLflow cannot be used. Creates a missing sqlite database."""
         with translated(self._uri):
-            connect(self._uri, make=True).search_experiments(max_results=1)
+            found = experiments(connect(self._uri, make=True))
+        check_not_moved(self._uri, self._artifact_root, found)
 
     def publish(self, journal: Journal, sweep: str) -> int:
         """Write the finished jobs and skipped combinations that MLflow lacks. Returns how many.
@@ -85,10 +67,12 @@ class Store:
             client = connect(self._uri, make=True)
             looked_up = written is None
             if written is None:
-                written = self._look_up(client, journal, sweep)
+                written = look_up(client, self._uri, self._artifact_root, journal, sweep)
             position = journal.position(sweep)
             count, changed = _write_changes(client, journal, sweep, written)
             # A killed driver may have changed something without updating the sweep's time.
+            if looked_up:
+                written.parent.end(client, written.experiment_id)
             if changed or looked_up:
                 _mark_updated(client, written)
         written.position = position
@@ -99,66 +83,50 @@ class Store:
         """Upload text files, by name, to the sweep's own run. Raises `StoreError`."""
         with translated(self._uri):
             client = connect(self._uri, make=False)
-            experiment = client.get_experiment_by_name(sweep)
-            found = [] if experiment is None else active_runs(client, [experiment.experiment_id], IS_SWEEP)
-            if not found:
-                raise StoreError(f"there is no sweep {sweep!r} in MLflow", FIRST_STEP)
-            upload(client, found[0].info.run_id, files)
+            run = _own_run(client, sweep)
+            upload(client, run.info.artifact_uri, files)
+            _log(client, run.info.run_id, published_s(run))
 
-    def _look_up(self, client: "MlflowClient", journal: Journal, sweep: str) -> _Written:
-        """The content of MLflow now. Creates the experiment and the sweep's own run if they are missing."""
-        experiment_id = self._experiment(client, sweep)
-        runs = active_runs(client, [experiment_id])
-        known = {job.key for job, _ in journal.jobs(sweep)}
-        known |= {skipped_key(skip.skipped) for skip in journal.skipped_since(sweep, None)}
-        found: dict[str, list[_WrittenRun]] = {}
-        imported: set[str] = set()
-        for run in runs:
-            tags = run.data.tags
-            if tags.get(RECORD) == "imported":
-                imported.add(tags.get(ATTEMPT_KEY, ""))
-                if run.info.status == "RUNNING":
-                    client.set_terminated(run.info.run_id, status="FINISHED")
-            if tags.get(RECORD) == "job" and tags.get(JOB_KEY):
-                entry = _WrittenRun(
-                    run.info.run_id,
-                    tags.get(ATTEMPT_KEY, ""),
-                    run.info.status == "RUNNING",
-                    tags.get(STALE) == "true",
-                    tags.get(run_content.EVALUATION_ID, ""),
-                )
-                if entry.running and tags[JOB_KEY] in known:
-                    client.delete_run(entry.run_id)
-                else:
-                    found.setdefault(tags[JOB_KEY], []).append(entry)
-        parents = [run for run in runs if run.data.tags.get(RECORD) == "sweep"]
-        for duplicate in parents[1:]:
-            client.delete_run(duplicate.info.run_id)
-        parent = (
-            parents[0]
-            if parents
-            else client.create_run(experiment_id, run_name=sweep, tags={RECORD: "sweep", SWEEP: sweep})
-        )
-        if parent.info.status == "RUNNING":
-            client.set_terminated(parent.info.run_id, status="FINISHED")
-        return _Written(experiment_id, parent.info.run_id, dict(parent.data.tags), found, imported)
-
-    def _experiment(self, client: "MlflowClient", sweep: str) -> str:
-        experiment = client.get_experiment_by_name(sweep)
-        if experiment is None:
-            location = (self._artifact_root / sweep).resolve().as_uri() if is_database(self._uri) else None
-            return str(client.create_experiment(sweep, artifact_location=location, tags={SWEEP: sweep}))
-        if experiment.tags.get(SWEEP) != sweep:
-            raise StoreError(
-                f"MLflow at {redact(self._uri, self._uri)} has an experiment {sweep!r} that is not EdgeSweep's",
-                "give the sweep another name in the sweep file",
-            )
-        if experiment.lifecycle_stage == "deleted":
-            client.restore_experiment(experiment.experiment_id)
-        return str(experiment.experiment_id)
+    def attach_ranking(self, sweep: str, ranking: Mapping[str, Any]) -> None:
+        """Put a ranking (`sweeps.ranking.document`) on the sweep's own run: `ranking.json`, and the winners' figures as
+        metrics. Figures of a winner that is none any more become NaN. Raises `StoreError`."""
+        figures = winner_metrics(ranking)
+        text = json.dumps(ranking, indent=2, allow_nan=False, ensure_ascii=False)
+        with translated(self._uri):
+            client = connect(self._uri, make=False)
+            run = _own_run(client, sweep)
+            upload(client, run.info.artifact_uri, {RANKING: text})
+            figures |= dict.fromkeys(withdrawn(run.data.metrics, figures), float("nan"))
+            Parent.of(run).end(client, run.info.experiment_id)
+            _log(client, run.info.run_id, published_s(run), figures, {WINNERS: winner_tag(ranking)})
 
 
-def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
+def _own_run(client: "MlflowClient", sweep: str) -> "Run":
+    experiment = client.get_experiment_by_name(sweep)
+    found = [] if experiment is None else active_runs(client, [experiment.experiment_id], IS_SWEEP)
+    if not found:
+        raise StoreError(f"there is no sweep {sweep!r} in MLflow", FIRST_STEP)
+    return found[0]
+
+
+def _log(
+    client: "MlflowClient",
+    run_id: str,
+    stamped_s: float,
+    figures: Mapping[str, float] | None = None,
+    tags: Mapping[str, str] | None = None,
+) -> None:
+    """Add to the sweep's own run, and stamp it later than `stamped_s`."""
+    from mlflow.entities import Metric, RunTag
+
+    stamped = stamp(later_than(stamped_s))
+    metrics = [Metric(name, value, stamped.timestamp, 0) for name, value in (figures or {}).items()]
+    client.log_batch(
+        run_id, metrics=[*metrics, stamped], tags=[RunTag(name, value) for name, value in (tags or {}).items()]
+    )
+
+
+def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written: Written) -> tuple[int, bool]:
     """Write what is new since `written.position`. Returns the number of runs, and whether anything changed."""
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
@@ -187,28 +155,55 @@ def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written
             sessions,
             journal.batch_share(job.key),
         )
-        new = _replace_run(client, written, content, blocks, manifest)
+        rest = partial(_rest, client, journal, written, planned, outcome, blocks, manifest)
+        new = _replace_run(client, written, content, rest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new
         count += new
     for skip in journal.skipped_since(sweep, written.position):
         content = run_content.of_skipped(sweep, skip)
-        new = _replace_run(client, written, content, (), None)
+        new = _replace_run(client, written, content, lambda: (None, Beside()))
         changed |= _mark_stale(client, written, content.row.job_key, skip.stale) or new
         count += new
     return count, changed
 
 
+def _rest(
+    client: "MlflowClient",
+    journal: Journal,
+    written: Written,
+    planned: PlannedJob,
+    outcome: Measured | Failed,
+    blocks: Sequence[Block],
+    manifest: Manifest | None,
+) -> tuple[Span | None, Beside]:
+    """What only a new run needs: when it was measured, and what it has beside its content."""
+    job = planned.job
+    failures = (job.key, *build_failure_keys(job, planned.evaluation_id)) if isinstance(outcome, Failed) else ()
+    calibration_id = None if manifest is None else manifest.calibration_id
+    return journal.measured(job.key, job.build_key, failures), Beside(
+        blocks=blocks,
+        manifest=manifest,
+        datasets=inputs_of(written.datasets, evaluation_id=planned.evaluation_id, calibration_id=calibration_id),
+        model_id=model_of(client, written.experiment_id, written.parent.run_id, written.models, manifest),
+    )
+
+
 def _replace_run(
-    client: "MlflowClient", written: _Written, content: RunContent, blocks: Sequence[Block], manifest: Manifest | None
+    client: "MlflowClient", written: Written, content: RunContent, rest: Callable[[], tuple[Span | None, Beside]]
 ) -> bool:
     """Write the run if it is new, and only then delete the runs that it replaces: readers always find the job."""
     there = written.runs.get(content.row.job_key, [])
     kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
     new = kept is None
     if kept is None:
-        run_id = write_run(client, written.experiment_id, written.parent_id, content, blocks, manifest)
+        measured, beside = rest()
+        # Devices are attached to the computer whose driver publishes.
+        params = {**content.params, "host": run_content.cut(platform.node() or "unknown", MAX_PARAM_LENGTH)}
+        content = replace(content, params=params, measured=measured)
+        stamp_s = written.next_stamp()
+        run_id = write_run(client, written.experiment_id, written.parent.run_id, content, beside, stamp_s)
         evaluation_id = content.tags[run_content.EVALUATION_ID]
-        kept = _WrittenRun(
+        kept = WrittenRun(
             run_id, content.attempt_key, running=False, stale=content.row.stale, evaluation_id=evaluation_id
         )
     for run in there:
@@ -218,56 +213,65 @@ def _replace_run(
     return new
 
 
-def _mark_stale(client: "MlflowClient", written: _Written, job_key: str, stale: bool) -> bool:
+def _mark_stale(client: "MlflowClient", written: Written, job_key: str, stale: bool) -> bool:
     """Set the tag `stale` on the runs where it differs. Returns whether there were any."""
+    from mlflow.entities import RunTag
+
     differing = [run for run in written.runs.get(job_key, []) if run.stale != stale]
     for run in differing:
-        client.set_tag(run.run_id, STALE, json.dumps(stale))
+        tags = [RunTag(STALE, json.dumps(stale))]
+        client.log_batch(run.run_id, metrics=[stamp(written.next_stamp())], tags=tags)
     if differing:
         written.runs[job_key] = [replace(run, stale=stale) for run in written.runs[job_key]]
     return bool(differing)
 
 
-def _save_spec(client: "MlflowClient", spec: SweepSpec, written: _Written) -> bool:
+def _save_spec(client: "MlflowClient", spec: SweepSpec, written: Written) -> bool:
     """Store the sweep file on the sweep's own run: in tags, and as an artifact for people."""
     tags = sweep_tags.to_tags(spec)
-    if tags.items() <= written.parent_tags.items():
+    if tags.items() <= written.parent.tags.items():
         return False
-    upload(client, written.parent_id, {"sweep.json": spec.model_dump_json(indent=2)})
+    upload(client, written.parent.artifact_uri, {"sweep.json": spec.model_dump_json(indent=2)})
     _set_tags(client, written, tags)
     return True
 
 
-def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], written: _Written) -> bool:
-    """Store the lists of images as artifacts of the sweep's own run; rows refer to them by their ids."""
-    there = set(json.loads(written.parent_tags.get(_DATA, "[]")))
+def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], written: Written) -> bool:
+    """Store the lists of images as artifacts of the sweep's own run, and as its inputs; rows refer to their ids."""
+    from mlflow.entities import DatasetInput
+
+    for key in manifests.keys() - written.datasets.keys():
+        written.datasets |= datasets_of(written.parent.run_id, key, manifests[key])
+    there = set(json.loads(written.parent.tags.get(_DATA, "[]")))
     missing = {key: text for key, text in manifests.items() if key not in there}
     if not missing:
         return False
-    upload(client, written.parent_id, {f"data-{key[:16]}.json": text for key, text in missing.items()})
+    upload(client, written.parent.artifact_uri, {file_name(key): text for key, text in missing.items()})
+    client.log_inputs(written.parent.run_id, datasets=[DatasetInput(written.datasets[key]) for key in missing])
     _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
     return True
 
 
-def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written: _Written) -> bool:
+def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written: Written) -> bool:
     """Write a run for each figure that has none. All data are in the initial tags, so no run can be incomplete."""
     missing = {one.key: one for one in figures if one.key not in written.imported}
     for key, one in missing.items():
-        tags = {"mlflow.parentRunId": written.parent_id, RECORD: "imported", ATTEMPT_KEY: key, IMPORTED: to_json(one)}
+        tags = {"mlflow.parentRunId": written.parent.run_id, RECORD: "imported", ATTEMPT_KEY: key}
         name = run_content.cut(f"imported: {one.variant}", 250)
-        run = client.create_run(written.experiment_id, run_name=name, tags=tags)
-        client.set_terminated(run.info.run_id, status="FINISHED")
+        run = client.create_run(written.experiment_id, run_name=name, tags=tags | {IMPORTED: to_json(one)})
+        end_imported(client, run.info.run_id, written)
         written.imported.add(key)
     return bool(missing)
 
 
-def _mark_updated(client: "MlflowClient", written: _Written) -> None:
+def _mark_updated(client: "MlflowClient", written: Written) -> None:
     """Must come last: readers detect changes by `updated`."""
-    _set_tags(client, written, {UPDATED: datetime.now(UTC).isoformat(), RUNS: str(len(written.runs))})
+    tags = {UPDATED: datetime.now(UTC).isoformat(), RUNS: str(len(written.runs))}
+    _set_tags(client, written, tags, [stamp(written.next_stamp())])
 
 
-def _set_tags(client: "MlflowClient", written: _Written, tags: dict[str, str]) -> None:
+def _set_tags(client: "MlflowClient", written: Written, tags: dict[str, str], metrics: Sequence["Metric"] = ()) -> None:
     from mlflow.entities import RunTag
 
-    client.log_batch(written.parent_id, tags=[RunTag(name, value) for name, value in tags.items()])
-    written.parent_tags |= tags
+    client.log_batch(written.parent.run_id, metrics=metrics, tags=[RunTag(name, value) for name, value in tags.items()])
+    written.parent.tags |= tags

@@ -9,9 +9,9 @@ from sweeps.imported import Imported
 from sweeps.json_records import from_json
 from sweeps.results import ResultRow, SweepInfo, SweepResults, to_frame
 from sweeps.store import run_content, sweep_tags
-from sweeps.store.client import FIRST_STEP, active_runs, connect, translated
+from sweeps.store.client import FIRST_STEP, active_runs, connect, experiments, published_s, translated
 from sweeps.store.run_content import JOB_KEY, RECORD
-from sweeps.store.sweep_tags import IMPORTED, IS_IMPORTED, IS_SWEEP, RUNS, SWEEP, UPDATED
+from sweeps.store.sweep_tags import IMPORTED, IS_IMPORTED, IS_SWEEP, RUNS, UPDATED
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,22 +25,22 @@ def load(tracking_uri: str, sweep: str | None) -> SweepResults:
     """
     with translated(tracking_uri):
         client = connect(tracking_uri, make=False)
-        experiments = _experiments(client)
+        there = experiments(client)
         if sweep is None:
-            sweep = next((info.name for info in _infos(client, experiments)), None)
-        experiment = next((entry for entry in experiments if entry.name == sweep), None)
+            sweep = next((info.name for info in _infos(client, there)), None)
+        experiment = next((entry for entry in there if entry.name == sweep), None)
         if sweep is None or experiment is None:
-            known = ", ".join(sorted(entry.name for entry in experiments))
+            known = ", ".join(sorted(entry.name for entry in there))
             raise NoResultsError(
                 f"there is no sweep {sweep!r} in MLflow" if sweep else "there is no sweep in MLflow yet",
                 f"it has: {known}" if known else FIRST_STEP,
             )
         runs = active_runs(client, [experiment.experiment_id])
     parent = next((run for run in runs if run.data.tags.get(RECORD) == "sweep"), None)
-    # Oldest first: if a run is just being replaced, the newer one is kept.
+    # If a run is just being replaced, the newer one is kept. Both start with the same measurement.
     finished = {
         run.data.tags[JOB_KEY]: run
-        for run in runs
+        for run in sorted(runs, key=published_s)
         if run.data.tags.get(RECORD) == "job" and run.info.status != "RUNNING"
     }
     if parent is None or not finished:
@@ -68,22 +68,11 @@ def list_sweeps(tracking_uri: str) -> list[SweepInfo]:
     """All sweeps in MLflow, the last updated first. Raises `StoreError` if there is no store yet."""
     with translated(tracking_uri):
         client = connect(tracking_uri, make=False)
-        return _infos(client, _experiments(client))
+        return _infos(client, experiments(client))
 
 
-def _experiments(client: "MlflowClient") -> list["Experiment"]:
-    found: list[Experiment] = []
-    token: str | None = None
-    while True:
-        page = client.search_experiments(max_results=1000, page_token=token)
-        found += [experiment for experiment in page if experiment.tags.get(SWEEP) == experiment.name]
-        token = page.token
-        if not token:
-            return found
-
-
-def _infos(client: "MlflowClient", experiments: Iterable["Experiment"]) -> list[SweepInfo]:
-    names = {experiment.experiment_id: experiment.name for experiment in experiments}
+def _infos(client: "MlflowClient", there: Iterable["Experiment"]) -> list[SweepInfo]:
+    names = {experiment.experiment_id: experiment.name for experiment in there}
     parents = active_runs(client, list(names), IS_SWEEP)
     infos = {names[run.info.experiment_id]: _info(names[run.info.experiment_id], run) for run in reversed(parents)}
     return sorted(infos.values(), key=lambda info: info.updated, reverse=True)

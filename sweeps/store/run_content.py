@@ -10,6 +10,7 @@ from sweeps.batches import BatchShare
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
 from sweeps.journal.plans import skipped_key
+from sweeps.journal.times import Span
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS, is_extra_name
@@ -28,6 +29,10 @@ COVERAGE = f"{TAG}coverage"
 """JSON of the manifest's `Coverage`, if it has one."""
 BLOCK_MEDIAN = "block_median_ms"
 """A metric with one step per round, for MLflow's own pages."""
+PUBLISHED = "edgesweep_published_s"
+"""The metric that every run has: when it was written or last changed, in seconds since 1970. `end_time` is that of the
+measurement. Within one sweep it grows with each change, also where the clock goes back. A reader of changes asks for
+larger values than the largest that it has; where several computers write, for a minute less."""
 
 # Limits that hold for every MLflow from 2.0 on; newer ones accept more.
 MAX_TAG_LENGTH = 5000
@@ -44,6 +49,8 @@ _LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accura
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
 _UNSAID_WITHOUT = ("confirmed_medians_ms", "batch_seconds")
 """Fields whose tags make a new run only where there is something to tell."""
+_PLACE = ("device", "device_id")
+"""Fields that are tags, which readers read, and params too, by which MLflow's own pages filter and group."""
 _MAX_WORDS = 300
 """Longest text (characters) inside a JSON tag: two texts fit into a tag, even with six bytes per character."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
@@ -52,7 +59,7 @@ _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContent:
     """One run before it is written. `attempt_key` changes if anything changes except `stale` and what runs of
-    earlier versions lack: some times, sessions and confirming blocks."""
+    earlier versions lack: some times, sessions, confirming blocks, and the params that name the device."""
 
     row: ResultRow
     attempt_key: str
@@ -61,6 +68,8 @@ class RunContent:
     metrics: Mapping[str, float]
     block_medians_ms: tuple[tuple[int, float], ...]
     tags: Mapping[str, str]
+    measured: Span | None = None
+    """From the first process to the last one; `None` where nothing was measured."""
 
 
 def of_job(
@@ -228,11 +237,12 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     unsaid = {STALE, *_LATER, *(_TAGS[name] for name in _UNSAID_WITHOUT if not getattr(row, name))}
     lasting = {name: value for name, value in tags.items() if name not in unsaid}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
+    place = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PLACE}
     return RunContent(
         row=row,
         attempt_key=tags[ATTEMPT_KEY],
         status=_STATUS[row.outcome],
-        params=params,
+        params=params | place,
         metrics=row.metrics,
         block_medians_ms=row.block_medians_ms,
         tags=tags,

@@ -3,7 +3,8 @@
 import json
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,65 +13,105 @@ from sweeps.json_records import document
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block
 from sweeps.store import run_content
-from sweeps.store.run_content import ATTEMPT_KEY, JOB_KEY, RECORD, RunContent
+from sweeps.store.run_content import PUBLISHED, RunContent
 from sweeps.store.uri import redact
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import DatasetInput, Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a run has beside its content."""
+
+    blocks: Sequence[Block] = ()
+    manifest: Manifest | None = None
+    datasets: Sequence["DatasetInput"] = field(default=())
+    model_id: str | None = None
+    """Of the artifact, which MLflow calls a logged model."""
 
 
 def write_run(
-    client: "MlflowClient",
-    experiment_id: str,
-    parent_id: str,
-    content: RunContent,
-    blocks: Sequence[Block],
-    manifest: Manifest | None,
+    client: "MlflowClient", experiment_id: str, parent_id: str, content: RunContent, beside: Beside, stamp_s: float
 ) -> str:
-    """Write a finished run with the content, the samples of the blocks and the artifact's manifest. Returns its id."""
-    from mlflow.entities import Metric, Param, RunTag
+    """Write a finished run, dated with its measurement and stamped with `stamp_s`. Returns its id.
 
-    identity = {RECORD: "job", JOB_KEY: content.row.job_key, ATTEMPT_KEY: content.attempt_key}
+    All tags are there from the start: a run that a killed driver leaves says what it was to be.
+    """
+    from mlflow.entities import LoggedModelInput, Metric, Param
+
+    start_ms, end_ms = _dates_ms(content, stamp_s)
     run = client.create_run(
         experiment_id,
+        start_time=start_ms,
         run_name=run_content.cut(content.row.name, 250),
-        tags={"mlflow.parentRunId": parent_id, **identity},
+        tags={"mlflow.parentRunId": parent_id, **content.tags},
     )
     run_id = str(run.info.run_id)
-    now_ms = int(time.time() * 1000)
-    metrics = [Metric(name, value, now_ms, 0) for name, value in content.metrics.items()]
     # One request may have at most 1,000 metrics.
-    metrics += [
-        Metric(run_content.BLOCK_MEDIAN, ms, now_ms, step)
-        for step, (_, ms) in enumerate(content.block_medians_ms[-900:])
-    ]
+    medians = enumerate(content.block_medians_ms[-900:])
     client.log_batch(
         run_id,
-        metrics=metrics,
+        metrics=[
+            *(Metric(name, value, end_ms, 0) for name, value in content.metrics.items()),
+            *(Metric(run_content.BLOCK_MEDIAN, ms, end_ms, step) for step, (_, ms) in medians),
+            stamp(stamp_s),
+        ],
         params=[Param(name, value) for name, value in content.params.items()],
-        tags=[RunTag(name, value) for name, value in content.tags.items()],
     )
-    files = {}
-    if blocks:
-        samples = {"job_key": content.row.job_key, "blocks": [document(block) for block in blocks]}
-        files["samples.json"] = json.dumps(samples, allow_nan=False)
-    if manifest is not None:
-        files[FILE_NAME] = manifest.model_dump_json(indent=2)
-    if files:
-        upload(client, run_id, files)
-    client.set_terminated(run_id, status=content.status)
+    if beside.datasets or beside.model_id:
+        models = [LoggedModelInput(beside.model_id)] if beside.model_id else None
+        client.log_inputs(run_id, datasets=list(beside.datasets), models=models)
+    if files := _files(content, beside):
+        upload(client, run.info.artifact_uri, files)
+    client.set_terminated(run_id, status=content.status, end_time=end_ms)
     return run_id
 
 
-def upload(client: "MlflowClient", run_id: str, files: dict[str, str]) -> None:
-    """Upload texts, by file name, as artifacts of a run. Raises `StoreError`."""
+def later_than(stamped_s: float) -> float:
+    """Now, in seconds since 1970, but after the last stamp: clocks go back, and those of writers differ."""
+    return round(max(time.time(), stamped_s + 0.001), 3)
+
+
+def stamp(stamp_s: float) -> "Metric":
+    """The metric that tells readers of a change."""
+    from mlflow.entities import Metric
+
+    return Metric(PUBLISHED, stamp_s, int(stamp_s * 1000), 0)
+
+
+def upload(client: "MlflowClient", artifact_uri: str, files: Mapping[str, str]) -> None:
+    """Upload texts, by file name, to the place of a run or of a logged model. Raises `StoreError`.
+
+    By its address and not by the run's id, with which MLflow would read the whole run first.
+    """
+    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
     with tempfile.TemporaryDirectory(prefix="edgesweep-") as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding="utf-8")
         try:
-            client.log_artifacts(run_id, folder)
+            get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).log_artifacts(folder)
         except Exception as error:  # noqa: BLE001  # every object store has its own errors
             raise StoreError(
                 f"MLflow does not accept artifacts: {redact(str(error), '')}",
                 "check the server's artifact store and its credentials; the journal keeps everything",
             ) from None
+
+
+def _dates_ms(content: RunContent, stamp_s: float) -> tuple[int, int]:
+    """Start and end of the measurement; of a combination that was skipped, when that was told."""
+    if content.measured is None:
+        return int(stamp_s * 1000), int(stamp_s * 1000)
+    return int(content.measured.start_s * 1000), int(content.measured.end_s * 1000)
+
+
+def _files(content: RunContent, beside: Beside) -> dict[str, str]:
+    files = {}
+    if beside.blocks:
+        samples = {"job_key": content.row.job_key, "blocks": [document(block) for block in beside.blocks]}
+        files["samples.json"] = json.dumps(samples, allow_nan=False)
+    if beside.manifest is not None:
+        files[FILE_NAME] = beside.manifest.model_dump_json(indent=2)
+    return files

@@ -36,4 +36,4 @@ SWEEP, UPDATED, RUNS = f"{TAG}sweep", f"{TAG}updated", f"{TAG}runs"
 IMPORTED = f"{TAG}imported"
 
 
-IS_SWEEP, IS_IMPORTED = (f"tags.`{RECORD}` = '{kind}'" for kind in ("sweep", "imported"))
+IS_SWEEP, IS_JOB, IS_IMPORTED = (f"tags.`{RECORD}` = '{kind}'" for kind in ("sweep", "job", "imported"))

@@ -2,6 +2,7 @@ import http.client
 import json
 import math
 import os
+import platform
 import signal
 import socket
 import sqlite3
@@ -15,10 +16,12 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
+import mlflow
 import pytest
 from mlflow import MlflowClient
-from mlflow.entities import ViewType
+from mlflow.entities import Metric, ViewType
 from sqlalchemy import Engine, event
 
 from sweeps.errors import StoreError
@@ -33,8 +36,10 @@ from sweeps.spec.catalog import TIMED
 from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.store import client as store_client
+from sweeps.store import run_writer
 from sweeps.store.mlflow import Store, run_content
 from sweeps.store.reading import list_sweeps, load, load_imported
+from sweeps.store.sweep_tags import IS_SWEEP
 from sweeps.store.uri import sqlite_path
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
@@ -270,7 +275,7 @@ def test_what_was_only_checked_is_a_row_with_an_executor_and_without_any_time(ur
     assert Coverage.model_validate_json(run.data.tags["edgesweep.coverage"]) == coverage
     assert run.data.metrics.keys() == {
         *("artifact_mb", "top1_percent", "top5_percent", "agreement_percent", "sqnr_db"),
-        *("accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points"),
+        *("accuracy_drop_points", "accuracy_drop_low_points", "accuracy_drop_high_points", "edgesweep_published_s"),
     }
 
 
@@ -300,12 +305,14 @@ def test_rows_of_the_version_before_checked_jobs_are_readable(file_uri, name, jo
     client = client_of(file_uri)
     (run,) = all_runs(file_uri, name)
     later = ("granularity", "calibration_images", "preference", "relaxed_fp16", "flexible_batch")
+    unread = ("device", "device_id", "host", "edgesweep_published_s")
     older = client.create_run(run.info.experiment_id, run_name=job.name, tags=run.data.tags)
     for key, value in run.data.params.items():
-        if key not in later:
+        if key not in (*later, *unread):
             client.log_param(older.info.run_id, key, value)
     for key, value in run.data.metrics.items():
-        client.log_metric(older.info.run_id, key, value)
+        if key not in unread:
+            client.log_metric(older.info.run_id, key, value)
     client.set_terminated(older.info.run_id)
     client.delete_run(run.info.run_id)
 
@@ -642,6 +649,10 @@ class _Relay(BaseHTTPRequestHandler):
             server.target_answer(self, b"")
             return
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        server.lines.append(f"{self.command} {self.path}")
+        if server.unknown in self.path.partition("?")[0]:
+            self.send_error(404)
+            return
         server.requests += 1
         hit = server.requests == server.fail_at
         if hit and server.status is not None:
@@ -672,10 +683,13 @@ class _RelayServer(ThreadingHTTPServer):
     requests = 0
     fail_at = 0
     status: int | None = None
+    unknown = "?"
+    """What paths contain that an older server does not know."""
 
     def __init__(self, target: str) -> None:
         super().__init__(("127.0.0.1", 0), _Relay)
         self.target = target.removeprefix("http://")
+        self.lines: list[str] = []
         self.uri = f"http://127.0.0.1:{self.server_port}"
 
     def target_answer(self, handler: BaseHTTPRequestHandler, body: bytes, lost: bool = False) -> None:
@@ -795,7 +809,10 @@ def test_a_run_that_is_being_written_or_replaced_is_no_row_of_its_own(file_uri, 
     client.create_run(run.info.experiment_id, tags=tags)
     assert rows(file_uri, name)[job.name]["run_id"] == run.info.run_id
 
-    newer = client.create_run(run.info.experiment_id, tags=tags | {"edgesweep.attempt_key": "newer"})
+    # A job that is measured further starts when it started before: only the stamp says which run is newer.
+    start, newest = run.info.start_time, run.data.metrics["edgesweep_published_s"] + 1
+    newer = client.create_run(run.info.experiment_id, start, tags=tags | {"edgesweep.attempt_key": "newer"})
+    client.log_metric(newer.info.run_id, "edgesweep_published_s", newest)
     for key, value in run.data.params.items():
         client.log_param(newer.info.run_id, key, value)
     client.set_terminated(newer.info.run_id)
@@ -860,8 +877,10 @@ def test_artifacts_that_cannot_be_stored_are_sent_later(file_uri, name, journal,
 def test_the_twelfth_job_is_published_with_no_more_statements_than_the_first(
     sqlite_uri, name, journal, new_store, records
 ):
-    jobs = [records.job(number) for number in range(12)]
+    # Six builds, each measured by two jobs.
+    jobs = [replace(records.job(n), build_key=records.job(n - n % 2).build_key) for n in range(12)]
     journal.save_plan(records.plan(*jobs, name=name))
+    journal.add_data_manifest(name, records.evaluation_id, '{"source": "image folder", "images": []}')
     store = new_store(sqlite_uri)
     store.publish(journal, name)
     statements = []
@@ -878,9 +897,325 @@ def test_the_twelfth_job_is_published_with_no_more_statements_than_the_first(
     finally:
         event.remove(Engine, "before_cursor_execute", counted)
 
-    assert len(set(statements)) == 1
-    # What MLflow 3.17 needs for a run with its metrics, parameters, tags and files: 35 to 50 ms of work.
-    assert 0 < statements[0] <= 66
+    assert len(set(statements[::2])) == len(set(statements[1::2])) == 1
+    # What MLflow 3.17 needs for a run with its metrics, parameters, tags, inputs and files, and 24 more for a logged
+    # model. Without inputs and models it were 66: the tags come with the run, and files are put to its address.
+    assert 0 < statements[1] <= 66
+    assert statements[0] <= 90
+
+
+# As MLflow's users expect
+
+
+@pytest.fixture(params=["sqlite", "server"])
+def real_uri(request) -> str:
+    return request.getfixturevalue(f"{request.param}_uri")
+
+
+def own_run(uri, name):
+    client = client_of(uri)
+    (run,) = client.search_runs([client.get_experiment_by_name(name).experiment_id], IS_SWEEP)
+    return client.get_run(run.info.run_id)
+
+
+def stamps(uri, name):
+    client = client_of(uri)
+    runs = client.search_runs([client.get_experiment_by_name(name).experiment_id])
+    return {run.info.run_name: run.data.metrics.get("edgesweep_published_s") for run in runs}
+
+
+def dated(journal, second, **where):
+    """Let what the journal accepted stand there for this second of a day of long ago."""
+    table, condition = next(iter(where.items()))
+    with closing(sqlite3.connect(journal.path)) as db, db:
+        time_ = f"2026-01-02T03:04:{second:02}.000000+00:00"
+        assert db.execute(f"UPDATE {table} SET created = ? WHERE {condition}", (time_,)).rowcount > 0
+
+
+DAY_MS = 1_767_323_040_000  # 2026-01-02 03:04:00
+
+
+def test_a_run_starts_and_ends_with_its_measurement(uri, name, journal, new_store, records):
+    measured, failed = records.job(0), records.job(1)
+    journal.save_plan(records.plan(measured, failed, name=name))
+    dated(journal, 1, sweeps=f"name = '{name}'")
+    for round_ in range(3):
+        journal.add_block(records.block(measured, round_, device_seconds=2.5))
+        dated(journal, 10 + round_, attempts=f"kind = 'block' AND round = {round_}")
+    journal.add_accuracy(records.accuracy(measured))
+    for number in range(MAX_ATTEMPTS):
+        journal.add_failure(failed.key, records.failed("run"))
+        dated(journal, 20 + number, attempts=f"id = (SELECT max(id) FROM attempts) AND key = '{failed.key}'")
+    new_store(uri).publish(journal, name)
+
+    runs = {run.info.run_name: run.info for run in all_runs(uri, name)}
+    ended = runs[measured.name]
+    assert (ended.start_time - DAY_MS, ended.end_time - DAY_MS) == (7_500, 12_000)
+    assert runs[failed.name].end_time - DAY_MS == 22_000
+    parent = own_run(uri, name).info
+    assert (parent.start_time - DAY_MS, parent.end_time - DAY_MS) == (1_000, 22_000)
+
+
+def test_device_and_host_are_params_and_are_bounded(uri, name, journal, new_store, records):
+    facts = replace(records.facts, device_id="adb-1", maker="M" * 9000)
+    job = records.job(0, device_id="adb-1")
+    journal.save_plan(records.plan(job, name=name, facts=(facts,)))
+    journal.add_failure(job.build_key, records.failed("build"))
+    new_store(uri).publish(journal, name)
+
+    (run,) = all_runs(uri, name)
+    assert run.data.params["device_id"] == "adb-1"
+    assert run.data.params["device"] == "M" * 499 + "…"
+    assert run.data.params["host"] == platform.node()
+
+
+def test_runs_name_the_images_that_their_figures_are_of(real_uri, name, journal, new_store, records, tmp_path):
+    job, calibrated = records.job(0), records.job(1)
+    journal.save_plan(records.plan(job, calibrated, name=name))
+    for one in (job, calibrated):
+        measure(journal, records, one)
+    journal.add_artifact(records.manifest(calibrated).model_copy(update={"calibration_id": "c" * 64}))
+    manifests = {
+        "e" * 64: {"source": "image folder", "count": 2, "images": ["a", "b"]},
+        # What a download showed has an id of its own, and names the one of the plan.
+        "d" * 64: {"source": f"torchvision {'<b>' * 200}; as loaded for {'c' * 64}", "count": None, "images": ["a"]},
+    }
+    for key, manifest in manifests.items():
+        journal.add_data_manifest(name, key, json.dumps(manifest))
+    journal.add_data_manifest(name, "0" * 64, "no JSON")
+    new_store(real_uri).publish(journal, name)
+
+    client = client_of(real_uri)
+    used = {}
+    for run in all_runs(real_uri, name):
+        inputs = client.get_run(run.info.run_id).inputs.dataset_inputs
+        used[run.info.run_name] = {entry.tags[0].value: entry.dataset for entry in inputs}
+    assert {context: dataset.digest for context, dataset in used[job.name].items()} == {"evaluation": "e" * 16}
+    assert {context: dataset.digest for context, dataset in used[calibrated.name].items()} == {
+        "evaluation": "e" * 16,
+        "calibration": "d" * 16,
+    }
+    assert used[job.name]["evaluation"].name == "image folder"
+    assert len(used[calibrated.name]["calibration"].name) == 250
+    assert json.loads(used[calibrated.name]["calibration"].profile) == {"images": 1}
+    everything = [entry.dataset for entry in own_run(real_uri, name).inputs.dataset_inputs]
+    assert {dataset.digest for dataset in everything} == {"e" * 16, "d" * 16, "0" * 16}
+    source = json.loads(used[job.name]["evaluation"].source)["uri"]
+    path = mlflow.artifacts.download_artifacts(source, dst_path=str(tmp_path), tracking_uri=real_uri)
+    assert json.loads(Path(path).read_text()) == manifests["e" * 64]
+
+
+def logged_models(uri, name):
+    client = client_of(uri)
+    return client.search_logged_models([client.get_experiment_by_name(name).experiment_id])
+
+
+def test_each_build_is_one_logged_model_that_its_jobs_take(real_uri, name, journal, new_store, records, tmp_path):
+    job = records.job(0, model="a/b:c%\"'.\n☃" + "m" * 900)
+    threads, other = replace(records.job(2), build_key=job.build_key), records.job(1)
+    journal.save_plan(records.plan(job, threads, other, name=name))
+    for one in (job, threads, other):
+        measure(journal, records, one)
+    journal.add_artifact(records.manifest(job).model_copy(update={"model": job.model}))
+    new_store(real_uri).publish(journal, name)
+    assert new_store(real_uri).publish(journal, name) == 0
+
+    client = client_of(real_uri)
+    models = {model.tags["edgesweep.build_key"]: model for model in logged_models(real_uri, name)}
+    assert len(logged_models(real_uri, name)) == len(models) == 2
+    assert {str(model.status) for model in models.values()} == {"READY"}
+    assert {model.source_run_id for model in models.values()} == {own_run(real_uri, name).info.run_id}
+    taken = {run.info.run_name: client.get_run(run.info.run_id).inputs for run in all_runs(real_uri, name)}
+    assert {run: [model.model_id for model in inputs.model_inputs] for run, inputs in taken.items()} == {
+        job.name: [models[job.build_key].model_id],
+        threads.name: [models[job.build_key].model_id],
+        other.name: [models[other.build_key].model_id],
+    }
+    model = models[other.build_key]
+    assert model.name == f"net {label_of(other.variant)}"
+    assert model.params["precision"] == "int8"
+    assert model.tags["edgesweep.file_sha256"] == "f" * 64
+    uri = f"{model.artifact_location}/manifest.json"
+    path = mlflow.artifacts.download_artifacts(uri, dst_path=str(tmp_path), tracking_uri=real_uri)
+    assert Path(path).read_text() == records.manifest(other).model_dump_json(indent=2)
+
+
+def test_a_logged_model_that_a_killed_driver_left_is_made_whole(file_uri, name, journal, workspace, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    store = new_store(file_uri)
+    store.publish(journal, name)
+    measure(journal, records, job)
+    models = workspace / "artifacts" / name / "models"
+    models.write_text("in the way")
+    with pytest.raises(StoreError, match="does not accept artifacts"):
+        store.publish(journal, name)
+    assert [str(model.status) for model in logged_models(file_uri, name)] == ["PENDING"]
+    models.unlink()
+
+    assert store.publish(journal, name) == 1
+    assert [str(model.status) for model in logged_models(file_uri, name)] == ["READY"]
+
+
+def test_a_server_without_logged_models_takes_all_the_rest(relay, journal, new_store, records):
+    name, job = next(NAMES), records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    relay.unknown = "/logged-models"
+
+    assert new_store(relay.uri).publish(journal, name) == 1
+    assert rows(relay.uri, name).keys() == {job.name}
+
+
+def test_artifacts_go_through_the_server(relay, journal, new_store, records, tmp_path, workspace):
+    name, job = next(NAMES), records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    new_store(relay.uri).publish(journal, name)
+
+    (run,) = all_runs(relay.uri, name)
+    uri = run.info.artifact_uri
+    assert uri.startswith("mlflow-artifacts:/")
+    place = uri.removeprefix("mlflow-artifacts:")
+    for file in ("samples.json", "manifest.json"):
+        assert f"PUT /api/2.0/mlflow-artifacts/artifacts{place}/{file}" in relay.lines
+    assert not (workspace / "artifacts").exists()
+    path = client_of(relay.uri).download_artifacts(run.info.run_id, "manifest.json", str(tmp_path))
+    assert Path(path).read_text() == records.manifest(job).model_dump_json(indent=2)
+
+
+def test_every_run_says_when_it_was_published_or_changed(uri, name, journal, new_store, records):
+    first, second = records.job(0), records.job(1)
+    both = records.plan(first, second, skipped=(records.skipped(),), name=name)
+    journal.save_plan(both)
+    journal.add_imported(name, imported(1))
+    for job in (first, second):
+        measure(journal, records, job)
+    store = new_store(uri)
+    store.publish(journal, name)
+    before = stamps(uri, name)
+    assert before.keys() == {first.name, second.name, "net skipped", "imported: cpu fp32", name}
+    assert None not in before.values()
+    assert len(set(before.values())) == len(before)
+    assert max(before, key=before.get) == name
+
+    store.publish(journal, name)
+    assert stamps(uri, name) == before
+
+    journal.save_plan(records.plan(second, skipped=(records.skipped(),), name=name))
+    store.publish(journal, name)
+    after = stamps(uri, name)
+    assert {run for run in after if after[run] > max(before.values())} == {first.name, name}
+    assert {run for run in after if after[run] != before[run]} == {first.name, name}
+
+
+def test_a_search_by_the_stamp_finds_what_changed_and_not_the_measurements_of_today(
+    real_uri, name, journal, new_store, records
+):
+    old, new = records.job(0), records.job(1)
+    journal.save_plan(records.plan(old, new, name=name))
+    measure(journal, records, old)
+    store = new_store(real_uri)
+    store.publish(journal, name)
+    known = max(stamps(real_uri, name).values())
+    measure(journal, records, new)
+    dated(journal, 1, attempts=f"key = '{new.key}'")
+    store.publish(journal, name)
+
+    client = client_of(real_uri)
+    experiment = client.get_experiment_by_name(name).experiment_id
+    found = client.search_runs([experiment], f"metrics.edgesweep_published_s > {known!r}")
+    assert {run.info.run_name for run in found} == {new.name, name}
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_stamps_grow_where_the_clock_goes_back(file_uri, name, journal, new_store, records, monkeypatch, restarted):
+    jobs = [records.job(number) for number in range(3)]
+    journal.save_plan(records.plan(*jobs, name=name))
+    store = new_store(file_uri)
+    for job, now in zip(jobs, (2_000_000_000.0, 1_900_000_000.0, 1_900_000_000.0), strict=True):
+        monkeypatch.setattr(run_writer, "time", SimpleNamespace(time=lambda now=now: now))
+        measure(journal, records, job)
+        store = new_store(file_uri) if restarted else store
+        store.publish(journal, name)
+
+    found = stamps(file_uri, name)
+    times = [found[job.name] for job in jobs]
+    assert times == sorted(set(times))
+    assert found[name] > times[-1] > times[0] == 2_000_000_000.0
+
+
+def test_what_other_programs_leave_in_the_stamp_is_no_time(file_uri, name, journal, new_store, records):
+    journal.save_plan(records.plan(records.job(0), records.job(1), name=name))
+    measure(journal, records, records.job(0))
+    new_store(file_uri).publish(journal, name)
+    (run,) = all_runs(file_uri, name)
+    for value in (1e300, math.nan):
+        client_of(file_uri).log_batch(run.info.run_id, [Metric("edgesweep_published_s", value, 2**40, 1)])
+    measure(journal, records, records.job(1))
+
+    assert new_store(file_uri).publish(journal, name) == 1
+    assert rows(file_uri, name).keys() == {"net job 0", "net job 1"}
+    assert abs(stamps(file_uri, name)["net job 1"] - time.time()) < 3600
+
+
+def test_a_store_of_the_version_before_is_read_and_not_written_again(sqlite_uri, name, journal, new_store, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, name=name))
+    measure(journal, records, job)
+    new_store(sqlite_uri).publish(journal, name)
+    with closing(sqlite3.connect(sqlite_path(sqlite_uri))) as db, db:
+        for table in ("metrics", "latest_metrics"):
+            assert db.execute(f"DELETE FROM {table} WHERE key = 'edgesweep_published_s'").rowcount > 0
+        assert db.execute("DELETE FROM params WHERE key IN ('device', 'device_id', 'host')").rowcount == 3
+        db.execute("DELETE FROM inputs")
+        db.execute("DELETE FROM logged_model_params")
+        db.execute("DELETE FROM logged_model_tags")
+        db.execute("DELETE FROM logged_models")
+
+    before = load(sqlite_uri, name).frame
+    assert list(before["job_key"]) == [job.key]
+    assert new_store(sqlite_uri).publish(journal, name) == 0
+    assert load(sqlite_uri, name).frame.equals(before)
+
+
+def ranking(*places):
+    return {"devices": [{"model": "net", "no_winner_reason": "", **place} for place in places]}
+
+
+def winner(p50, **figures):
+    return {"name": "net job 0", "job_key": "k", "build_key": "b", "latency_p50_ms": p50, **figures}
+
+
+def test_the_sweep_s_own_run_has_the_winner_s_figures_and_the_ranking(
+    real_uri, name, journal, new_store, records, tmp_path
+):
+    journal.save_plan(records.plan(records.job(0), name=name))
+    store = new_store(real_uri)
+    store.publish(journal, name)
+    before = own_run(real_uri, name).data.metrics["edgesweep_published_s"]
+    document = ranking({"device_id": "local-1", "winner": winner(5.5, top1_percent=97.5, sqnr_db=None)})
+    store.attach_ranking(name, document)
+
+    run = own_run(real_uri, name)
+    figures = {key: value for key, value in run.data.metrics.items() if key.startswith("winner_")}
+    assert figures == {"winner_latency_p50_ms": 5.5, "winner_top1_percent": 97.5}
+    assert json.loads(run.data.tags["edgesweep.winners"])[0]["name"] == "net job 0"
+    assert run.data.metrics["edgesweep_published_s"] > before
+    path = client_of(real_uri).download_artifacts(run.info.run_id, "ranking.json", str(tmp_path))
+    assert json.loads(Path(path).read_text()) == document
+
+    # The next winner has no figure of the one before, and a second device makes every name longer.
+    store.attach_ranking(name, ranking({"device_id": "local-1", "winner": winner(4.5)}))
+    found = own_run(real_uri, name).data.metrics
+    assert found["winner_latency_p50_ms"] == 4.5
+    assert math.isnan(found["winner_top1_percent"])
+    lost = {"device_id": "adb:1", "winner": None, "no_winner_reason": "all failed"}
+    store.attach_ranking(name, ranking({"device_id": "local-1", "winner": winner(4.5)}, lost))
+    found = own_run(real_uri, name).data
+    assert math.isnan(found.metrics["winner_latency_p50_ms"])
+    assert found.metrics["winner_latency_p50_ms/local-1/net"] == 4.5
+    assert json.loads(found.tags["edgesweep.winners"])[1]["no_winner_reason"] == "all failed"
 
 
 # Faults before anything is written
