@@ -82,14 +82,6 @@ class AttemptTables(ChangeTables):
         [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
         return int(count)
 
-    def confirmation_count(self, job_key: str) -> int:
-        """The number of its blocks that confirm it as the winner of a race."""
-        [count] = self._row(
-            "SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block' AND json_extract(record, '$.confirms')",
-            job_key,
-        )
-        return int(count)
-
     def last_session(self) -> int:
         """The largest session number (`Block.session`) of all accepted blocks; 0 if there is none."""
         [largest] = self._row(
