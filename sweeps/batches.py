@@ -4,10 +4,13 @@ Processes differ by a few percent, whatever runs in them. The items of one batch
 cancels in their ratios; it does not average out within the batch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweeps.records import Conditions, Failed
+from sweeps.records import Conditions, Failed, Job
+
+FEWEST = 3
+"""Fewer builds of a model are not measured in batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +88,14 @@ class BatchShare:
     """The job's own timed iterations."""
     waited_seconds: float = 0.0
     """An equal part of each wait for the gate."""
+
+
+def group_of(job: Job) -> str:
+    """Jobs of one group can share a process: one runtime, program, number of threads and CPUs."""
+    return f"{job.variant.runtime} {job.variant.format} {job.run.threads} {job.run.cpus}"
+
+
+def one_process(groups: Iterable[str | None]) -> bool:
+    """Whether builds of these groups are all measured in one batch; `None` has no batches."""
+    found = list(groups)
+    return len(found) >= FEWEST and len(set(found)) == 1 and None not in found

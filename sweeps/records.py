@@ -150,9 +150,16 @@ class Block:
     """Further figures of the runner, by its own names (`RuntimeEntry.metrics`)."""
     confirms: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Measured of a race's winner after it had won: it decides nothing, and makes the figure that is published."""
+    checks: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Measured of the nearest rival of a winner that batches chose. It makes no figure: it can only contradict them."""
     added: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
     """Measured after the job's rounds had ended, together with others (`edgesweep run --settle`). It is compared with
     theirs; it did not make the job win a race. Not told in old journals."""
+
+    @property
+    def races(self) -> bool:
+        """Whether a race may decide by it, or have decided."""
+        return not (self.confirms or self.checks or self.added)
 
     @property
     def visit(self) -> int:
@@ -175,13 +182,16 @@ class Settled:
     message: str
     """For people."""
     by: str = ""
-    """Name of the job that eliminated it, or that is timed for it; otherwise empty."""
+    """Name of the job that eliminated it, that is timed for it, or that leads a race which batches decided; otherwise
+    empty. A name may change with the sweep: `by_key` identifies the job."""
     by_key: str = ""
     """Key of the job `by`."""
     ratio: float | None = None
     """Its latency divided by that of the job `by`, paired by rounds."""
     ratio_low: float | None = None
     """Lower bound of `ratio`. Any bound of the race is wrong with probability `error` at most."""
+    ratio_high: float | None = field(default=None, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Only of a job that was left in a race that batches decided: `ratio_low` and this are then its 95 % interval."""
     error: float | None = None
     device_minutes: float | None = None
     """The limit that was reached, if time ran out."""
@@ -194,6 +204,13 @@ class Settled:
     journals."""
     confirmations: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
     """Number of blocks that confirm it, which are measured after this."""
+    checks: int = field(default=0, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Number of blocks of it that check the batches, which are measured after this."""
+    batches_decide: bool = field(default=False, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Whether batches decided without finals, because the device was shown to allow it when the race began."""
+    noise: float | None = field(default=None, metadata=LEFT_OUT_WHEN_EMPTY)
+    """Of a job with `checks`: the spread of blocks in processes of their own (standard deviation of logarithms) that
+    was known of the device then."""
     question: str = ""
     """`Protocol.question` of the race; otherwise empty."""
 
@@ -212,12 +229,16 @@ class Settled:
         return replace(
             self,
             reason="reopened",
-            message=f"back in the race: {self.by}, because of which it left, is no longer in the race",
+            message=f"back in the race: {self.by}, which was ahead of it, is no longer in the race",
             by="",
             by_key="",
             ratio=None,
             ratio_low=None,
+            ratio_high=None,
             error=None,
+            confirmations=0,
+            checks=0,
+            noise=None,
         )
 
 

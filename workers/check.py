@@ -159,7 +159,9 @@ def _judged(then: Result, now: Result, margin_percent: float, spread: Spread) ->
     why += [f"{when}: {label}" for when, side in (("then", then), ("now", now)) for label in disqualified(side.trust)]
     found = ratio(now, then, spread)
     if found is None:
-        why.append("an interval needs 2 blocks or more of both")
+        why.append(
+            f"an interval needs 2 blocks or more of both: {len(then.medians_ms)} then, {len(now.medians_ms)} now"
+        )
     finding: Finding = "not comparable"
     if not why:
         finding, still_open = _finding(then, now, margin_percent, spread)

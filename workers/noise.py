@@ -24,7 +24,7 @@ from sweeps.journal.calibrations import (
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
-from sweeps.protocol.batch_noise import FEWEST_VARIANTS, PairedRound
+from sweeps.protocol.batch_noise import BLOCKS, FEWEST_VARIANTS, PairedRound, batch_key
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import protocol_of
 from sweeps.protocol.stopping import shuffled_order
@@ -65,8 +65,6 @@ _SEVERAL = _GRID.model_copy(
 )
 """Builds of one runtime and format, so that they can share a process; their kernels and layouts differ."""
 _PROTOCOL = ProtocolSpec(preset="quick", iterations=10)
-_SHORT = ProtocolSpec(preset="quick", iterations=5, min_seconds=0.2)
-"""The blocks of a batch."""
 
 Noted = Waiting | AttemptFailed
 Steps = Generator[Noted, None, Returned]
@@ -200,7 +198,7 @@ class BatchNoiseRun(_SentinelRun):
 
     def __init__(self, device: str, workspace: Workspace, tell: Callable[[str], object]) -> None:
         """Raises `DeviceError`."""
-        super().__init__(device, workspace, tell, _SEVERAL, _SHORT)
+        super().__init__(device, workspace, tell, _SEVERAL, BLOCKS)
         self._path = batch_file_of(workspace, self.facts)
 
     def rounds(self) -> list[PairedRound]:
@@ -224,8 +222,7 @@ class BatchNoiseRun(_SentinelRun):
                 f"{self.facts.name} runs {len(jobs)} builds of the model that noise is measured with; batches are "
                 f"compared over {FEWEST_VARIANTS} or more",
             )
-        # Job keys do not tell how a batch warms up.
-        builds = canonical_key({"jobs": [job.key for job in jobs], "batch": self.protocol.in_batch.comparable()})
+        builds = canonical_key({"jobs": [job.key for job in jobs]})
         session, round_ = next_round(self.rounds(), now())
         spent_s, failures = 0.0, 0
         while spent_s < seconds and not stop():
@@ -240,6 +237,7 @@ class BatchNoiseRun(_SentinelRun):
                 together, alone, took_s = found
                 one = PairedRound(
                     builds=builds,
+                    batch=batch_key(),
                     session=session,
                     round=round_,
                     together_ns=tuple(together[job.key] for job in jobs),

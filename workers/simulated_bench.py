@@ -84,6 +84,13 @@ class SimulatedBench:
         else:
             self.truths_ms[key] = before_ms
 
+    def check(self, key: str, blocks: int) -> dict[int, float]:
+        """Measure a winner's rival, only to check the batches. By round; those that count."""
+        truths_ms = [*self.truths_ms[key]]
+        measured = {round: self._solo(key) for round in range(blocks)}
+        self.truths_ms[key] = truths_ms
+        return {round: value for round, value in measured.items() if value is not None}
+
     def _solo(self, key: str) -> float | None:
         """The median (or mean) of a block in a process of its own; `None` where it does not count."""
         ready = self._wait()

@@ -16,6 +16,7 @@ import numpy as np
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.racing import Elimination
 from sweeps.protocol.stopping import Contest
+from sweeps.ranking.batch_alarm import contradicted
 from sweeps.ranking.first_place import first_place
 from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
@@ -64,6 +65,7 @@ class JobResult:
     """One variant's blocks that count, summarized; a `sweeps.ranking.ties.Contender`."""
 
     name: str
+    job_key: str
     top1_percent: float
     """Drawn at random: it does not depend on the latency."""
     settled: Settled | None
@@ -101,6 +103,10 @@ class SimulatedSweep:
     """How much slower the named variant truly is than the best: 0.01 is 1 %; infinite if none was named."""
     decided: str
     """Why a race ended before its last round; empty where it did not."""
+    checked: bool
+    """Whether batches decided, and a rival was left to check them with."""
+    alarm: bool
+    """Whether it contradicted them."""
     eliminations: tuple[Elimination, ...]
     jobs: Mapping[str, JobResult]
     """Those with at least one block that counts."""
@@ -137,11 +143,14 @@ def simulate(
     artifact_bytes: int = 10_000_000,
     groups: Mapping[str, str] | None = None,
     shared_slower: Mapping[str, float] = MappingProxyType({}),
+    batches_decide: bool = False,
+    noise: float | None = None,
 ) -> SimulatedSweep:
     """Run one sweep of variants with the latencies `true_ms` (at the ambient temperature, without noise).
 
     `groups`: the group of each variant that a race may measure in batches, by default one for all; `shared_slower`:
-    factors on its latency in batches only, by variant.
+    factors on its latency in batches only, by variant. `batches_decide`: the phone was shown to allow it, and to have
+    this `noise` (see `sweeps.records.Settled`).
 
     `protocol.budget` says whether variants leave by racing or when they are stable; `seed` decides both the phone's
     noise and the order of the rounds; `rest` and `plain` as in `Method`. Raises `ValueError` for no variants.
@@ -154,7 +163,14 @@ def simulate(
     pushed_s = bench.device.now_s
     # Accuracy is not simulated: all have the same precedence.
     groups = dict.fromkeys(true_ms, "") if groups is None else groups
-    contest = Contest({key: key for key in true_ms}, protocol, dict.fromkeys(true_ms, 0.0), groups=groups)
+    contest = Contest(
+        {key: key for key in true_ms},
+        protocol,
+        dict.fromkeys(true_ms, 0.0),
+        groups=groups,
+        batches_decide=batches_decide,
+        noise=noise,
+    )
     round = 0
     ended: list[Settled] = []
     while (batches := contest.batches) or contest.active:
@@ -168,6 +184,7 @@ def simulate(
         round += 1
     for one in ended:
         bench.confirm(one.job_key, one.confirmations)
+    alarm = [_alarm(bench, one, bench.check(one.job_key, one.checks)) for one in ended if one.checks]
     race = contest.race
     jobs, named = _results(bench, {one.job_key: one for one in ended}, seed)
     tally = bench.tally
@@ -179,6 +196,8 @@ def simulate(
         best=best,
         regret=np.inf if named is None else true_ms[named] / true_ms[best] - 1.0,
         decided="" if race is None else race.why,
+        alarm=any(alarm),
+        checked=bool(alarm),
         eliminations=() if race is None else race.eliminations,
         jobs=jobs,
         device_s=bench.device.now_s,
@@ -192,6 +211,14 @@ def simulate(
         throttled_blocks=tally.throttled_blocks,
         throttled_unmarked_blocks=tally.throttled_unmarked_blocks,
     )
+
+
+def _alarm(bench: SimulatedBench, rival: Settled, checks_ms: Mapping[int, float]) -> bool:
+    """As of a ranking."""
+    assert rival.ratio is not None
+    ratio = Estimate(rival.ratio, rival.ratio_low, rival.ratio_high)
+    winners_ms = bench.confirmed_ms.get(rival.by_key, {})
+    return contradicted(ratio, [*checks_ms.items()], winners_ms, rival.noise) is not None
 
 
 def latencies_ms(variants: int, base_ms: float, sigma: float, seed: int) -> dict[str, float]:
@@ -215,6 +242,7 @@ def _results(
     jobs = {
         key: JobResult(
             name=key,
+            job_key=key,
             top1_percent=top1_percent[key],
             settled=settled.get(key),
             p50_ms=estimate,

@@ -38,3 +38,5 @@ def show(pooled: ClassRanking, number: int) -> None:
         key=f"class-table-{number}",
         column_config={"× best of class": st.column_config.NumberColumn(format="%.2f×")},
     )
+    for text in pooled.in_batches:
+        st.caption(inert(text))

@@ -39,6 +39,8 @@ def show(device: DeviceRanking, objective: str, table: pd.DataFrame) -> None:
         _badges(winner)
         if device.tied:
             _ties(device, table)
+        if device.alarm:
+            st.warning(f"Batches are contradicted: {inert(device.alarm)}")
         st.caption(f"Objective: {inert(objective)}")
 
 

@@ -1,6 +1,7 @@
 """`edgesweep compare`: compares two sweeps, exported manifests or single results."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from sweeps.journal.sentinels import sentinel_series
 from sweeps.ranking import compare as comparing
 from sweeps.ranking.comparable import Result
 from sweeps.ranking.export import read_shipped
+from sweeps.ranking.verdict import in_batches_only
 from sweeps.report.comparison import print_comparison
 from sweeps.results import read_rows
 from sweeps.store.reading import load
@@ -35,10 +37,15 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
              edgesweep compare shipped/manifest.json "nightly:mobilenet_v2 · cpu fp32 nchw script"
     """
     workspace = Workspace(root)
-    (left, left_named), (right, right_named) = (_side(text, workspace) for text in (a, b))
-    sentinels = sentinel_series(workspace.journal, {one.device_id for one in (*left, *right)})
+    left, right = (_side(text, workspace) for text in (a, b))
+    sentinels = sentinel_series(workspace.journal, {one.device_id for one in (*left.results, *right.results)})
     comparison = comparing.compare(
-        (a, left), (b, right), margin_percent, named=left_named and right_named, sentinels=sentinels
+        (a, left.results),
+        (b, right.results),
+        margin_percent,
+        named=left.named and right.named,
+        sentinels=sentinels,
+        in_batches=(*left.in_batches, *right.in_batches),
     )
     if as_json:
         print_json(comparison.document())
@@ -47,24 +54,34 @@ def compare(a: str, b: str, margin_percent: float, root: Path, as_json: bool) ->
     sys.exit(comparison.exit_code)
 
 
-def _side(text: str, workspace: Workspace) -> tuple[list[Result], bool]:
-    """The results that `text` names, and whether it names one variant."""
+@dataclass(frozen=True, slots=True)
+class _Side:
+    results: list[Result]
+    named: bool
+    """Whether one variant was named."""
+    in_batches: tuple[str, ...] = ()
+    """Names of those that a race measured in batches only."""
+
+
+def _side(text: str, workspace: Workspace) -> _Side:
     path = Path(text)
     if path.suffix == ".json" or path.is_file():
-        return [read_shipped(path).comparable(path)], True
+        return _Side([read_shipped(path).comparable(path)], named=True)
     # The name of a sweep has no colon.
     sweep, colon, job = text.partition(":")
-    results = _measured(sweep, workspace)
-    if not colon:
-        return results, False
-    found = [result for result in results if job in (result.name, result.name.removeprefix(f"{result.model} · "))]
-    if not found:
+    stored = load(workspace.tracking_uri, sweep)
+    rows = [row for row in read_rows(stored.frame, sweep) if row.outcome == "measured"]
+    if colon:
+        rows = [row for row in rows if job in (row.name, row.name.removeprefix(f"{row.model} · "))]
+    results = [Result.of_row(row) for row in rows if row.timed]
+    in_batches = tuple(row.name for row in rows if in_batches_only(row))
+    if colon and not results:
+        if in_batches:
+            raise EdgeSweepError(
+                f"{job!r} of the sweep {sweep!r} was measured in batches only: it has a ratio to the winner, no time",
+                "measure what is tied in processes of its own: edgesweep run SWEEP.yaml --settle 3",
+            )
         raise EdgeSweepError(
             f"the sweep {sweep!r} has no timed job called {job!r}", f"find the names with: edgesweep rank {sweep}"
         )
-    return found, True
-
-
-def _measured(sweep: str, workspace: Workspace) -> list[Result]:
-    stored = load(workspace.tracking_uri, sweep)
-    return [Result.of_row(row) for row in read_rows(stored.frame, sweep) if row.outcome == "measured" and row.timed]
+    return _Side(results, named=bool(colon), in_batches=() if colon else in_batches)

@@ -44,5 +44,8 @@ def export(
     else:
         size_mb = shipped.artifact.file_bytes / 1e6
         click.echo(f"{output / shipped.artifact.file}  {size_mb:.2f} MB  {plain(shipped.expected.job)}")
-        timed = "" if shipped.expected.timed else f"; not timed, checked by {plain(shipped.expected.executor)}"
+        expected = shipped.expected
+        timed = "" if expected.timed else f"; not timed, checked by {plain(expected.executor)}"
+        if expected.in_batches:
+            timed = "; measured in batches only: it has a ratio to the winner, and no time"
         click.echo(f"{output / FILE_NAME}  expected figures and conditions{timed}")

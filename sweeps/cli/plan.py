@@ -4,8 +4,10 @@ from pathlib import Path
 
 import click
 
+from sweeps.cli.known import batch_spreads, known
 from sweeps.cli.options import json_option, print_json, sweep_file_argument, workspace_option, yes_option
-from sweeps.cli.sweep_file import load_sweep, make_plan, noise_of, roots_of
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
 from sweeps.planning.size import estimate_seconds
@@ -40,8 +42,9 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
         states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
     finished = {key for key, state in states.items() if state in ("done", "failed")}
     seconds = estimate_seconds(planned, planned.protocol, finished, built)
-    noise, _ = noise_of(planned, workspace)
+    noise, _ = known(planned, workspace, known_noise)
+    spreads = batch_spreads(planned, workspace)
     if as_json:
-        print_json(plan_document(planned, states, seconds, noise))
+        print_json(plan_document(planned, states, seconds, noise, spreads))
     else:
-        print_plan(planned, states, seconds, noise)
+        print_plan(planned, states, seconds, noise, spreads)

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from sweeps.cli.known import batch_spreads
 from sweeps.cli.options import (
     EXIT_INTERRUPTED,
     executor_option,
@@ -25,7 +26,7 @@ from sweeps.planning.planned import planned_job
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.records import Failed, Measured
-from sweeps.report.plan import budget_text
+from sweeps.report.plan import budget_text, race_lines
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.results import SweepResults
@@ -157,20 +158,30 @@ def _attach(workspace: Workspace, sweep: str, document: dict[str, Any]) -> None:
 
 
 def _disqualified(journal: Journal, planned: Plan) -> dict[str, int]:
-    """The jobs whose timing cannot win, each with its number of new rounds: enough to leave out the bad ones."""
-    outcomes = [(job, journal.outcome(planned_job(planned, job))) for job in planned.jobs]
-    return {
-        job.key: planned.protocol.on(job.device_id).rounds
-        for job, outcome in outcomes
-        if isinstance(outcome, Measured) and outcome.timing is not None and disqualified(outcome.timing.labels)
-    }
+    """The jobs whose timing cannot win, each with its number of new rounds: enough to leave out the bad ones. Also
+    those without a timing, because none of their blocks in batches counts."""
+    found = {}
+    for job in planned.jobs:
+        protocol = planned.protocol.on(job.device_id)
+        outcome = journal.outcome(planned_job(planned, job))
+        if not isinstance(outcome, Measured) or job.emulated:
+            continue
+        if outcome.timing is None:
+            settled = journal.settled(job.key, protocol)
+            again = settled is not None and settled.reason == "disqualified"
+        else:
+            again = bool(disqualified(outcome.timing.labels))
+        if again:
+            found[job.key] = protocol.rounds
+    return found
 
 
 def _tied(results: SweepResults) -> list[str]:
     """Keys of the jobs that are tied for the first place, on any device."""
     ranked = rank_results(results.frame, results.spec.objective, results.name)
     tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
-    return [candidate.job_key for group in tied for candidate in group if candidate and candidate.timed]
+    raced = [one for group in tied for one in group if one and (one.timed or one.only_in_batches)]
+    return [one.job_key for one in raced]
 
 
 def _drive(
@@ -192,6 +203,9 @@ def _drive(
     from workers.sentinel import data_for
 
     spec = planned.sweep
+    spreads = batch_spreads(planned, workspace)
+    for line in () if more else race_lines(planned, spreads):
+        click.echo(line, err=True)
     with (
         RunProgress() as progress,
         open_executor(executor_name, workspace, planned) as executor,
@@ -214,6 +228,7 @@ def _drive(
             publish=lambda: store.publish(journal, spec.name),
             stop=stop,
             more=more,
+            batches_decide={device_id: spread.noise for device_id, spread in spreads.items() if spread.decide},
         )
         for event in driver.run():
             show(event, progress)

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import click
 
+from sweeps.cli.known import known
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import StoreError
 from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.budget import keep_budget
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
 from sweeps.protocol.calibrated import rounds_by_device
-from sweeps.protocol.noise import Calibration
 from sweeps.protocol.presets import Protocol
 from sweeps.spec.sweep import SweepSpec, load
 from sweeps.text import plain
@@ -51,7 +50,7 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace) -> P
                 spec, kept = keep_budget(spec, last)
     planned = plan_sweep(spec, workspace.root, roots, before, _tell)
     planned = replace(planned, budget_reason=kept or planned.budget_reason)
-    noise, errors = noise_of(planned, workspace)
+    noise, errors = known(planned, workspace, known_noise)
     for error in errors:
         _tell(error.one_line)  # the plan does not need it
     own = planned.protocol
@@ -60,22 +59,6 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace) -> P
     for device_id, wanted in rounds:
         _tell(f"{names[device_id]}: {wanted} rounds, not {own.rounds}: edgesweep noise found that it needs more")
     return replace(planned, rounds_on=rounds)
-
-
-def noise_of(planned: Plan, workspace: Workspace) -> tuple[dict[str, Calibration], list[StoreError]]:
-    """By device id, the noise of each device that is timed, where it was measured; and what could not be read."""
-    timed = {job.device_id for job in planned.jobs if not job.emulated}
-    found: dict[str, Calibration] = {}
-    errors: list[StoreError] = []
-    for facts in planned.devices:
-        try:
-            calibration = known_noise(workspace, facts) if facts.device_id in timed else None
-        except StoreError as error:
-            errors.append(error)
-        else:
-            if calibration is not None:
-                found[facts.device_id] = calibration
-    return found, errors
 
 
 def _had(planned: Plan, last: Protocol | None, before: Sequence[DeviceFacts]) -> Mapping[str, int]:

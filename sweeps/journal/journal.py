@@ -50,14 +50,15 @@ class Journal(TimeTables):
         self.reopen(plan)
 
     def reopen(self, plan: Plan) -> None:
-        """Reopen each eliminated job if the job that eliminated it has failed or is no longer in the sweep."""
+        """Reopen each job if the job that eliminated it, or led a race that batches decided, has failed or is no longer
+        in the sweep."""
         protocol = protocol_of(plan.sweep)
         if protocol.budget != "race":
             return
         jobs = {job.key: job for job in plan.jobs}
         for key in jobs:
             settled = self.settled(key, protocol)
-            if settled is None or not settled.eliminated:
+            if settled is None or not (settled.eliminated or settled.by_key):
                 continue
             eliminator = jobs.get(settled.by_key)
             if eliminator is None or isinstance(self.sweep_outcome(plan.sweep.name, eliminator), Failed):
@@ -71,8 +72,8 @@ class Journal(TimeTables):
         job = planned.job
         if job.emulated:
             return Measured(timing=None, accuracy=ended.accuracy)
-        blocks = self.blocks(job.key, job.sentinel)
-        # A job that left in batches has no block of its own, and so no figure.
+        # What only checks batches makes no figure. A job without another block of its own has none.
+        blocks = [block for block in self.blocks(job.key, job.sentinel) if not block.checks]
         timing = summarize(job.key, blocks, planned.protocol) if blocks else None
         return Measured(timing=timing, accuracy=ended.accuracy)
 
@@ -100,15 +101,17 @@ class Journal(TimeTables):
 
     def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
         """Whether the job needs no more blocks under this protocol."""
-        blocks = self.block_count(job.key)
         settled = self.settled(job.key, protocol)
-        if settled is not None and settled.confirmations > self.confirmation_count(job.key):
+        if settled is not None and (
+            settled.confirmations > self.confirmation_count(job.key) or settled.checks > self.check_count(job.key)
+        ):
             return False
-        if blocks >= protocol.last_round:
+        rounds = self.round_count(job.key, added=protocol.budget == "full")
+        if rounds >= protocol.last_round:
             return True
         if settled is None or not settles(settled, protocol):
             return False
-        return blocks > 0 or settled.batches > 0 or settled.reason == "same_program"
+        return self.block_count(job.key) > 0 or settled.batches > 0 or settled.reason == "same_program"
 
     def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
         """`outcome` of the job as it was last planned in this sweep."""

@@ -101,7 +101,7 @@ def read_status(journal: Journal, sweep: str) -> SweepStatus:
                 least_rounds=planned.protocol.rounds,
                 most_rounds=planned.protocol.last_round,
                 reason=reason,
-                settled=settled.text_after(sum(not block.confirms for block in blocks))
+                settled=settled.text_after(sum(not (block.confirms or block.checks) for block in blocks))
                 if settled is not None and settles(settled, planned.protocol)
                 else "",
             )

@@ -6,18 +6,31 @@ builds do to each other in a shared process (caches, memory, clocks) does not: t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from sweeps.device_facts import canonical_key
+from sweeps.protocol.presets import resolve
+from sweeps.records import LEFT_OUT_WHEN_EMPTY
+from sweeps.spec.protocol import ProtocolSpec
 
 # numpy and scipy are imported inside the functions, as in sweeps.stats.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-ALONE = 0.01
-"""Batches could decide alone where `BatchSpread.upper` is at most this: half of the negligible difference."""
+DECIDE_UP_TO = 0.01
+"""Batches decide where `BatchSpread.upper` is at most this: half of the negligible difference."""
 
 FEWEST_VARIANTS = 8
+
+BLOCKS = ProtocolSpec(preset="quick", iterations=5, min_seconds=0.2)
+"""How long blocks last in a batch and beside it."""
+
+
+def batch_key() -> str:
+    """Identifies how a block of a batch is measured now: keys of jobs do not tell how a batch warms up."""
+    return canonical_key(resolve(BLOCKS).in_batch.comparable())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +39,8 @@ class PairedRound:
 
     builds: str
     """Identifies the builds, their order in this record, and the protocol."""
+    batch: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """`batch_key` when it was measured; empty in records of earlier versions."""
     session: int
     round: int
     together_ns: tuple[float, ...]
@@ -45,6 +60,13 @@ class BatchSpread:
     spread: float
     upper: float
     """Upper 90 % bound of `spread`."""
+    noise: float
+    """Standard deviation of the logarithms of blocks in processes of their own, beside those of their round."""
+
+    @property
+    def decide(self) -> bool:
+        """Whether batches may decide between builds that are close."""
+        return self.upper <= DECIDE_UP_TO
 
 
 def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[float]]) -> BatchSpread:
@@ -64,7 +86,8 @@ def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[fl
     variants = together.shape[0]
     shifts = together.mean(axis=1) - alone.mean(axis=1)
     seen = float(shifts.var(ddof=1))
-    noise = _residual(together) / together.shape[1] + _residual(alone) / alone.shape[1]
+    of_alone = _residual(alone)
+    noise = _residual(together) / together.shape[1] + of_alone / alone.shape[1]
     degrees = variants - 1
     rounds = min(together.shape[1], alone.shape[1])
     noise_degrees = degrees * (rounds - 1)
@@ -76,17 +99,24 @@ def batch_spread(batches: Sequence[Sequence[float]], solos: Sequence[Sequence[fl
         rounds=rounds,
         spread=math.sqrt(max(0.0, seen - noise)),
         upper=math.sqrt(max(0.0, upper)),
+        noise=math.sqrt(of_alone),
     )
 
 
 def of_rounds(rounds: Sequence[PairedRound]) -> BatchSpread | None:
-    """From the rounds with the last one's builds; `None` if they show nothing: fewer than two, or all equal."""
-    same = [one for one in rounds if (one.builds, len(one.alone_ns)) == (rounds[-1].builds, len(rounds[-1].alone_ns))]
+    """From the rounds with the last one's builds; `None` if they show nothing: fewer than two, or all equal. Rounds
+    whose batches were measured in another way than now do not count."""
+    current = [one for one in rounds if one.batch == batch_key()]
+    same = [one for one in current if _builds(one) == _builds(current[-1])]
     if len({(one.together_ns, one.alone_ns) for one in same}) < 2:
         return None
     together = zip(*(one.together_ns for one in same), strict=True)
     alone = zip(*(one.alone_ns for one in same), strict=True)
     return batch_spread([list(row) for row in together], [list(row) for row in alone])
+
+
+def _builds(one: PairedRound) -> tuple[str, int]:
+    return one.builds, len(one.alone_ns)
 
 
 def _table(rows: Sequence[Sequence[float]]) -> "NDArray[np.float64]":

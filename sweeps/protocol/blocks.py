@@ -89,13 +89,13 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
     winner is that of its confirming blocks, and of those that were added later: the others made it win, which is partly
     luck. Blocks with a disqualifying label are left out if enough rounds remain. In a race a shift of the device is
     only a warning.
-    Raises `ValueError` for no blocks, a block of another job, or two blocks of one round.
+    Raises `ValueError` for no blocks, a block of another job, one that only checks batches, or two blocks of one round.
     """
     import numpy as np  # as in sweeps.stats
 
     blocks = sorted(blocks, key=lambda block: block.round)
     rounds = [block.round for block in blocks]
-    if not blocks or len(set(rounds)) != len(rounds) or any(block.job_key != job_key for block in blocks):
+    if not blocks or len(set(rounds)) != len(rounds) or any(one.job_key != job_key or one.checks for one in blocks):
         raise ValueError(f"not the blocks of job {job_key}, one a round: rounds {rounds}")
 
     if protocol.budget == "race":
@@ -106,7 +106,7 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         blocks = sound
     selecting = [block for block in blocks if not block.confirms]
     confirming = [block for block in blocks if block.confirms or (won and block.added)]
-    if len(confirming) < 2:
+    if len(confirming) < 2 and selecting:
         confirming = []  # one alone has no interval
     pooled = np.concatenate([np.asarray(block.samples_ns, dtype=np.float64) for block in blocks]) / 1e6
     medians_ms = [figure_ns(block.samples_ns) / 1e6 for block in confirming or blocks]

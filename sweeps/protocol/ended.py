@@ -11,6 +11,8 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
     match settled.reason:
         case "reopened":
             return False
+        case "undecided" if settled.batches_decide:
+            return settled.batches >= protocol.last_round
         case "unstable" | "undecided":
             return max(settled.rounds, settled.last_round) >= protocol.last_round
         case "out_of_time":
@@ -19,6 +21,8 @@ def settles(settled: Settled, protocol: Protocol) -> bool:
         case "slower" | "constraint" | "same_program":
             # Even with few rounds, or none: more rounds cannot make it win.
             return True
+        case "disqualified" if settled.batches_decide:
+            return settled.batches >= protocol.rounds
         case "best" if settled.batches:
             return True
         case "disqualified" if settled.budget == "full":

@@ -6,12 +6,14 @@ the smallest estimate is partly luck. Distributions are tables: with two blocks 
 peaks.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweeps.protocol.mixture import Blocks, fitted, likelihoods
+from sweeps.stats import TAIL, Estimate
 
 _NEAR_SPREAD = 0.02
 """The prior standard deviation of the effects of candidates that are near the best ..."""
@@ -58,6 +60,16 @@ class Posterior:
             chance = mass @ _middles(self._cdf(np.array([place]), self.edges[other] + middle))[0]
             low, high = (middle, high) if chance < error else (low, middle)
         return float(low)
+
+    def ratio(self, place: int, other: int) -> Estimate | None:
+        """Latency of `place` / that of `other`, with 95 %; `None` unless both were measured."""
+        middle = float(self.means[place] - self.means[other])
+        if math.isnan(middle):
+            return None
+        low = self.log_ratio_low(place, other, TAIL)
+        # Not mirrored: with two blocks that contradict each other, one side is longer than the other.
+        high = -self.log_ratio_low(other, place, TAIL)
+        return Estimate(math.exp(middle), math.exp(min(low, middle)), math.exp(max(high, middle)))
 
     def _below(self, places: NDArray[np.intp], than: int, by: float) -> NDArray[np.float64]:
         mass = np.diff(self.cumulative[than])

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from sweeps.protocol.evidence import FEWEST_ROUNDS, Evidence, candidates
 from sweeps.protocol.posterior import Posterior
-from sweeps.stats import NEGLIGIBLE
+from sweeps.stats import NEGLIGIBLE, Estimate
 
 ERROR = 0.02
 """The probability that a decided race's leader is more than 2 % slower than the best."""
@@ -264,6 +264,14 @@ class Race:
             error=error,
             reason=reason,
         )
+
+
+def ratio_to_leader(race: Race, key: str) -> Estimate | None:
+    """The latency of `key` divided by that of the leader, with 95 %; `None` unless it was held against the leader."""
+    leader, place = race._leader(), race._keys.index(key)
+    if race._posterior is None or leader is None or not race._evidence.linked(leader)[place]:
+        return None
+    return race._posterior.ratio(place, leader)
 
 
 def _named(keys: Sequence[str], chosen: NDArray[np.bool_]) -> tuple[str, ...]:

@@ -11,28 +11,56 @@ own: the two are one batch, and two rounds of the model. So an item that had its
 
 What a variant shows in a shared process may differ from what it shows alone. So a screen eliminates only who is more
 than `NEAR` times as slow as the group's leader, and its batches count in the finals like one round of doubled variance.
+
+Where the device was shown to keep the ratios (`sweeps.protocol.batch_noise`) and all candidates are of one group, the
+batches decide: they go on until the race is decided, and there are no finals. Who is still in the race then has a ratio
+to the leader, and no time of its own.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from sweeps.protocol.racing import Elimination, Race
+from sweeps.batches import FEWEST
+from sweeps.protocol.evidence import FEWEST_ROUNDS
+from sweeps.protocol.racing import ERROR, Elimination, Race, ratio_to_leader
+from sweeps.stats import Estimate
 
 MOST_BATCHES = 4
 ENOUGH = 0.9
 """A screen ends when its leader is within 2 % of the group's best with this probability."""
 NEAR = 1.07
-FEWEST_CANDIDATES = 3
-"""A group of fewer goes to the finals directly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """Batches that decide: nothing follows."""
+
+    fewest: int
+    """Batches before the leader may be called the best."""
+    most: int
+    """Batches of a race that is not decided."""
 
 
 class Screen:
-    """The batches of one group. It depends only on its arguments and the batches, in their order."""
+    """The batches of one group. It depends only on its arguments and the batches, in their order.
 
-    def __init__(self, precedence: Mapping[str, float]) -> None:
-        """`precedence`: as of a `Race`; at least one candidate."""
-        self._race = Race(precedence, 1 - ENOUGH, near=NEAR)
-        self._ended = len(precedence) < FEWEST_CANDIDATES
+    A group of fewer than 3 goes to the finals directly.
+    """
+
+    def __init__(self, precedence: Mapping[str, float], deciding: Deciding | None = None) -> None:
+        """`precedence`: as of a `Race`; at least one candidate. `deciding`: the batches decide, and do not only
+        screen."""
+        error, fewest = (1 - ENOUGH, FEWEST_ROUNDS) if deciding is None else (ERROR, deciding.fewest)
+        self._race = Race(precedence, error, fewest=fewest, near=NEAR)
+        self._deciding = deciding
+        self._joined: dict[str, int] = {}
+        """Batches before the first one of each candidate ..."""
+        self._looks: dict[str, int] = {}
+        """... and those that it was in."""
+        self._counted: set[str] = set()
+        """Those with a block that counts."""
+        self._unusable: list[str] = []
+        self._ended = len(precedence) < FEWEST
 
     @property
     def contending(self) -> tuple[str, ...]:
@@ -49,23 +77,66 @@ class Screen:
         """Batches so far."""
         return self._race.rounds
 
-    def add_batch(self, *processes: Mapping[str, float | None], alone: Collection[str] = ()) -> tuple[Elimination, ...]:
+    def add_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> tuple[Elimination, ...]:
         """Add what one batch measured, by its processes, and return who is eliminated. See `ScreenedRace.add_batch`."""
-        for key in alone:
+        for key in apart:
             if key in self.contending:
+                self.finals_follow()
                 self._race.withdraw(key)
         contending = set(self.contending)
+        for key in {key for medians_ms in processes for key in medians_ms} & contending:
+            self._joined.setdefault(key, self.rounds)
+            self._looks[key] = self._looks.get(key, 0) + 1
         gone: tuple[Elimination, ...] = ()
         if any(processes):
             counting = [
                 {key: value for key, value in medians_ms.items() if value is not None and key in contending}
                 for medians_ms in processes
             ]
+            self._counted |= {key for one in counting for key in one}
             gone = self._race.add_round(*(one for one in counting if len(one) > 1))
-        if self._race.decided or self._race.rounds >= MOST_BATCHES:
+        self._put_aside()
+        if self._race.decided or self._spent():
             self._ended = True
             gone += self._race.leave_behind()
         return tuple(replace(one, in_batches=True) for one in gone)
+
+    @property
+    def unusable(self) -> tuple[str, ...]:
+        """Those that were put aside: none of their blocks counts, in as many batches as it takes to decide, though
+        blocks of others do. They would hold the race open. In the finals they leave by themselves."""
+        return tuple(self._unusable)
+
+    @property
+    def fruitless(self) -> bool:
+        """Whether no block of anyone counts, in as many batches as it takes to decide."""
+        return self._deciding is not None and not self._counted and self.rounds >= self._deciding.fewest
+
+    def _put_aside(self) -> None:
+        if self._deciding is None or not self._counted:
+            return
+        for key in self.contending:
+            looks = self._looks.get(key, 0)
+            if key not in self._counted and looks >= self._deciding.fewest and len(self.contending) > 1:
+                self._race.withdraw(key)
+                self._unusable.append(key)
+
+    def finals_follow(self) -> None:
+        """From now on the batches only screen."""
+        self._deciding = None
+        self._ended = self._ended or self._spent()
+
+    def stop(self) -> None:
+        """There is no time left: where enough batches were there to say who leads, these were the last ones."""
+        if self._deciding is not None and self.rounds >= self._deciding.fewest and self.leader is not None:
+            self._ended = True
+
+    def _spent(self) -> bool:
+        if self._deciding is None:
+            return self.rounds >= MOST_BATCHES
+        # Who joined a race that had batches before has the same number with the others.
+        since = max(self._joined.get(key, self.rounds) for key in self.contending)
+        return self.rounds - since >= self._deciding.most
 
     def withdraw(self, key: str) -> None:
         """Remove a candidate that failed. Raises `ValueError` if it is not in the race."""
@@ -77,104 +148,15 @@ class Screen:
         """What the batches say of those in the finals, up to a common factor."""
         return self._race.effects_ms
 
-
-class ScreenedRace:
-    """A race for the fastest variant: the screens of all groups, then the finals of those left."""
-
-    def __init__(self, precedence: Mapping[str, float], groups: Mapping[str, str], fewest: int) -> None:
-        """`groups`: the group of each candidate that can be measured in batches, by its key. The rest as of `Race`."""
-        self._fewest = fewest
-        self._precedence = dict(precedence)
-        self._screens = [
-            Screen({key: precedence[key] for key, other in groups.items() if other == group})
-            for group in dict.fromkeys(groups.values())
-        ]
-        self._screened: list[Elimination] = []
-        self._finals: Race | None = None
-        self._begin_finals()
-
-    @property
-    def contending(self) -> tuple[str, ...]:
-        """All that were not eliminated."""
-        return tuple(sorted(self._precedence)) if self._finals is None else self._finals.contending
-
-    @property
-    def batches(self) -> tuple[tuple[str, ...], ...]:
-        """The keys of each batch that is measured next; none in the finals."""
-        return tuple(screen.active for screen in self._screens if screen.active)
-
-    @property
-    def most_batches(self) -> int:
-        """The largest number of batches of any group so far."""
-        return max((screen.rounds for screen in self._screens), default=0)
-
-    @property
-    def active(self) -> tuple[str, ...]:
-        """The keys of those that are measured next in processes of their own; nobody while there are batches."""
-        return () if self._finals is None else self._finals.active
-
-    @property
-    def eliminations(self) -> tuple[Elimination, ...]:
-        """All eliminations so far, in their order."""
-        return (*self._screened, *(() if self._finals is None else self._finals.eliminations))
-
     @property
     def leader(self) -> str | None:
-        """See `Race.leader`; `None` while there are batches."""
-        return None if self._finals is None else self._finals.leader
-
-    @property
-    def decided(self) -> bool:
-        return bool(self.why)
+        return self._race.leader
 
     @property
     def why(self) -> str:
-        """Why the race is decided, for people; empty while it is undecided."""
-        return "" if self._finals is None else self._finals.why
+        """See `Race.why`."""
+        return self._race.why
 
-    def add_batch(self, *processes: Mapping[str, float | None], alone: Collection[str] = ()) -> tuple[Elimination, ...]:
-        """Add one batch, which is of one group, and return who is eliminated. Those not in a screen are ignored.
-
-        It has the medians (ms) of each of its processes; `None`: it was in the batch, but its block does not count.
-        `alone`: cannot be measured in batches, as this one showed. They go to the finals.
-        """
-        gone: tuple[Elimination, ...] = ()
-        keys = {key for medians_ms in processes for key in medians_ms} | set(alone)
-        for screen in self._screens:
-            if screen.active and keys & set(screen.contending):
-                gone = screen.add_batch(*processes, alone=alone)
-                break
-        for one in gone:
-            del self._precedence[one.key]
-        self._screened += gone
-        self._begin_finals()
-        return gone
-
-    def add_round(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
-        """See `Race.add_round`. Raises `ValueError` while there are batches."""
-        if self._finals is None:
-            raise ValueError("the finals have not begun")
-        return self._finals.add_round(medians_ms)
-
-    def withdraw(self, key: str) -> None:
-        """Remove a candidate that failed. Raises `ValueError` if it is not in the race."""
-        if self._finals is not None:
-            self._finals.withdraw(key)
-            return
-        if key not in self._precedence:
-            raise ValueError(f"not in the race: {key}")
-        for screen in self._screens:
-            if key in screen.contending:
-                screen.withdraw(key)
-        if len(self._precedence) > 1:
-            del self._precedence[key]
-            self._begin_finals()
-        else:
-            self._finals = Race(self._precedence)
-            self._finals.withdraw(key)
-
-    def _begin_finals(self) -> None:
-        if self._finals is None and not self.batches:
-            # One that is left alone by its group is held against nobody by it.
-            screened = [effects for screen in self._screens if len(effects := screen.effects_ms) > 1]
-            self._finals = Race(self._precedence, fewest=self._fewest, screened=screened)
+    def ratio(self, key: str) -> Estimate | None:
+        """See `ratio_to_leader`."""
+        return ratio_to_leader(self._race, key)

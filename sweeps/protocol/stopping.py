@@ -6,11 +6,13 @@ always give the same decisions, so an interrupted run continues where it stopped
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from sweeps.batches import BatchItem
 from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.ends import eliminated, ended_in_batches
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
 from sweeps.records import Block, Settled, SettledReason
@@ -20,7 +22,7 @@ from sweeps.trust import disqualified
 if TYPE_CHECKING:
     from sweeps.protocol.front_race import FrontRace
     from sweeps.protocol.racing import Elimination
-    from sweeps.protocol.screen import ScreenedRace
+    from sweeps.protocol.screened_race import ScreenedRace
 
 _NONE_COUNTS = "none of its blocks counts; see its trust labels"
 
@@ -36,26 +38,32 @@ class Contest:
         *,
         front: bool = False,
         groups: Mapping[str, str] = MappingProxyType({}),
+        batches_decide: bool = False,
+        noise: float | None = None,
     ) -> None:
         """`names` maps job keys to names for people, `precedence` is as in `Race`. There is at least one job.
 
-        `groups`: of the jobs that a race for one winner may measure in batches, by job key.
+        `groups`: of the jobs that a race for one winner may measure in batches, by job key. `batches_decide`: whether
+        the device was shown to keep ratios in them. `noise`: as of a `Settled`.
         """
         self._names = names
         self._protocol = protocol
         self._medians: dict[str, list[float]] = {key: [] for key in names}
         self._blocks = dict.fromkeys(names, 0)
         self._left = dict.fromkeys(names)
+        self._noise = noise
         self._race: ScreenedRace | FrontRace | None = None
         self._screened: ScreenedRace | None = None
         if protocol.budget == "race":
             # Imported here, because numpy is slow to import and not needed to read stored results.
-            from sweeps.protocol import front_race, screen
+            from sweeps.protocol import front_race, screen, screened_race
 
             if front:
                 self._race = front_race.FrontRace(precedence)
             else:
-                self._race = self._screened = screen.ScreenedRace(precedence, groups, protocol.rounds)
+                deciding = screen.Deciding(protocol.rounds, protocol.last_round) if batches_decide else None
+                self._screened = screened_race.ScreenedRace(precedence, groups, protocol.rounds, deciding=deciding)
+                self._race = self._screened
 
     @property
     def contending(self) -> tuple[str, ...]:
@@ -105,15 +113,18 @@ class Contest:
             self._medians[key].append(value)
         return self._ended(self._ended_by_race(medians) if self._race else self._ended_by_stability())
 
-    def count_batch(self, *processes: Mapping[str, float | None], alone: Collection[str] = ()) -> list[Settled]:
+    def count_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> list[Settled]:
         """Add the block medians of one batch, as of `ScreenedRace.add_batch`. Returns the jobs that end now."""
         if self._screened is None:
             return []
         left = [{key: value for key, value in one.items() if key in self._left} for one in processes]
-        gone = self._screened.add_batch(*left, alone=[key for key in alone if key in self._left])
-        return self._ended([*map(self._settled, gone), *self._ended_by_decision()])
+        gone = self._screened.add_batch(*left, apart=[key for key in apart if key in self._left])
+        put_aside = [key for key in self._screened.unusable if key in self._left]
+        ended = [*map(self._settled, gone), *(self._end(key, "disqualified", _NONE_COUNTS) for key in put_aside)]
+        ended += self._ended_by_decision()
+        return self._ended(self._of_batches(ended))
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> list[Settled]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Settled]:
         """As `count_batch`, from what the processes measured, by job key."""
         medians = [
             {
@@ -122,7 +133,7 @@ class Contest:
             }
             for items in processes
         ]
-        return self.count_batch(*medians, alone=alone)
+        return self.count_batch(*medians, apart=apart)
 
     @property
     def _batches(self) -> int:
@@ -147,9 +158,15 @@ class Contest:
         """End all remaining jobs: the device's time is used up."""
         minutes = self._protocol.device_minutes
         message = f"the {minutes:g} minutes of the device were used up before this was decided"
-        settled = [self._end(key, "out_of_time", message) for key in self._left]
+        if self._screened is not None and self._screened.stop():
+            settled = self._ended_in_batches(message)
+        else:
+            if self._screened is not None and self._screened.batches:
+                count = f"{self._batches} batch{'es' * (self._batches != 1)}"
+                message += f"; {count} had been measured, which give no time: raise device_minutes"
+            settled = [self._end(key, "out_of_time", message) for key in self._left]
         self._left.clear()
-        return settled
+        return self._of_batches(settled)
 
     def _ended_by_stability(self) -> list[Settled]:
         protocol = self._protocol
@@ -160,16 +177,8 @@ class Contest:
             if len(medians) >= protocol.rounds and (fixed or stable(medians, STABLE_WITHIN)):
                 settled.append(self._end(key, "stable", f"its last rounds agree, after {len(medians)}"))
             elif self._blocks[key] >= protocol.last_round:
-                settled.append(self._unstable(key, len(medians)))
+                settled.append(self._end(key, *_unstable(self._blocks[key], len(medians), protocol.rounds)))
         return settled
-
-    def _unstable(self, key: str, counted: int) -> Settled:
-        blocks = self._blocks[key]
-        if not counted:
-            return self._end(key, "disqualified", _NONE_COUNTS)
-        if counted < self._protocol.rounds:
-            return self._end(key, "unstable", f"only {counted} of its {blocks} blocks count; see its trust labels")
-        return self._end(key, "unstable", f"its last 3 rounds do not agree after {blocks} rounds")
 
     def _ended_by_race(self, medians: Mapping[str, float]) -> list[Settled]:
         assert self._race is not None
@@ -179,6 +188,8 @@ class Contest:
 
     def _ended_by_decision(self) -> list[Settled]:
         assert self._race is not None
+        if self._screened is not None and self._screened.ended_in_batches:
+            return self._ended_in_batches()
         if not self._race.active:
             return []
         left = self._race.contending
@@ -193,6 +204,16 @@ class Contest:
             ]
         return []
 
+    def _ended_in_batches(self, out_of_time: str = "") -> list[Settled]:
+        assert self._screened is not None
+        names, left = self._names, self._left
+        return ended_in_batches(self._screened, names, left, self._end, noise=self._noise, out_of_time=out_of_time)
+
+    def _of_batches(self, settled: list[Settled]) -> list[Settled]:
+        """The same, with whether batches decide."""
+        decide = self._screened is not None and self._screened.batches_decide
+        return [replace(one, batches_decide=decide) for one in settled]
+
     def _unusable(self) -> list[Settled]:
         """Jobs with enough rounds of which none counts. They are removed, as they would keep the race undecided."""
         assert self._race is not None
@@ -206,11 +227,13 @@ class Contest:
         return [self._end(key, "disqualified", _NONE_COUNTS) for key in found]
 
     def _settled(self, one: "Elimination") -> Settled:
-        return _eliminated(one, self._names, self._blocks[one.key], self._protocol.question)
+        return eliminated(one, self._names, self._blocks[one.key], self._protocol.question)
 
     def _end(self, key: str, reason: SettledReason, message: str) -> Settled:
         leads = self._race is not None and key == self._race.leader
-        won = reason in ("best", "undecided") and len(self._names) > 1  # of one alone nothing was selected
+        in_batches = self._screened is not None and self._screened.ended_in_batches
+        # Of one alone nothing was selected. Where batches decide, the leader has no time yet.
+        won = (reason in ("best", "undecided") or in_batches) and len(self._names) > 1
         return Settled(
             job_key=key,
             budget=self._protocol.budget,
@@ -226,32 +249,13 @@ class Contest:
         )
 
 
-def _eliminated(one: "Elimination", names: Mapping[str, str], blocks: int, question: str) -> Settled:
-    """`blocks`: those that it had."""
-    by = names[one.by]
-    unit, plural = ("batch", "es") if one.in_batches else ("round", "s")
-    rounds = f"{one.rounds} {unit}{plural * (one.rounds > 1)}"
-    if one.reason == "constraint":
-        message = f"left after {rounds}: it cannot win at any latency, and {by} can"
-    else:
-        message = (
-            f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
-            f"{one.ratio_low:.3f} times (wrong with a probability of at most {100 * one.error:g} %)"
-        )
-    return Settled(
-        job_key=one.key,
-        budget="race",
-        rounds=blocks,
-        reason=one.reason,
-        message=message,
-        by=by,
-        by_key=one.by,
-        ratio=one.ratio,
-        ratio_low=one.ratio_low,
-        error=one.error,
-        question=question,
-        batches=one.rounds if one.in_batches else 0,
-    )
+def _unstable(blocks: int, counted: int, fewest: int) -> tuple[SettledReason, str]:
+    """Why a job ends whose rounds do not agree. `counted`: how many of its blocks count."""
+    if not counted:
+        return "disqualified", _NONE_COUNTS
+    if counted < fewest:
+        return "unstable", f"only {counted} of its {blocks} blocks count; see its trust labels"
+    return "unstable", f"its last 3 rounds do not agree after {blocks} rounds"
 
 
 def full_seconds(blocks: Sequence[Block]) -> float:

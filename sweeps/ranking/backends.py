@@ -13,7 +13,7 @@ from typing import Any
 from sweeps.metrics import METRICS
 from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.ties import LATENCY, latency_ratio, worse
-from sweeps.ranking.verdict import interval, judge, left_untimed
+from sweeps.ranking.verdict import interval, judge, left_untimed, put_aside
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
@@ -93,7 +93,9 @@ def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> Backe
         if not groups:
             pairs.append(_pair(here, [], objective))
     timed_on_nnapi = any(
-        row.backend == "nnapi" and (row.timed or left_untimed(row)) and "backend_fell_back" not in row.trust
+        row.backend == "nnapi"
+        and (row.timed or (left_untimed(row) and not put_aside(row)))
+        and "backend_fell_back" not in row.trust
         for row in rows
     )
     return BackendFigure(pairs=tuple(pairs), timed_on_nnapi=timed_on_nnapi)
@@ -149,7 +151,7 @@ def _why_none(backend: str, here: Sequence[ResultRow], alike: Sequence[ResultRow
         why = "not timed under these conditions"
     elif left := [(row.settled, row) for row in rows if row.settled is not None and left_untimed(row)]:
         ended, nearest = min(left, key=lambda one: (one[0].ratio or math.inf, one[1].name))
-        why = f"{nearest.variant} {ended.message}"
+        why = f"{nearest.variant} {ended.message}" if ended.eliminated else f"{nearest.variant}: {ended.message}"
     elif checked := [row for row in rows if row.outcome == "measured"]:
         most = min(checked, key=lambda row: (simplicity(row), row.name))
         metric = "agreement_percent" if most.figures["top1_percent"] is None else "top1_percent"

@@ -95,6 +95,8 @@ class Comparison:
     only_b: tuple[str, ...]
     margin_percent: float
     """As `latency_finding` was told."""
+    in_batches: tuple[str, ...] = ()
+    """Names of results of either side that have a ratio from batches and no time: they are not compared."""
 
     @property
     def exit_code(self) -> int:
@@ -119,9 +121,11 @@ def compare(
     *,
     named: bool = False,
     sentinels: Mapping[str, Sequence[Series]] | None = None,
+    in_batches: Sequence[str] = (),
 ) -> Comparison:
     """`a` and `b` with their names for people. `margin_percent`: as in `latency_finding`. `sentinels`: the blocks of
-    the sentinels of each device, by its id, as evidence of its spread between sessions.
+    the sentinels of each device, by its id, as evidence of its spread between sessions. `in_batches`: as of a
+    `Comparison`.
 
     `named`: the caller chose one result of each side (on one device or more). The two are compared even if their
     variants differ. Otherwise each variant is compared with itself.
@@ -159,6 +163,7 @@ def compare(
         only_a=tuple(one.name for one in a[1] if id(one) not in met_a),
         only_b=tuple(other.name for other in b[1] if id(other) not in met_b),
         margin_percent=margin_percent,
+        in_batches=tuple(dict.fromkeys(in_batches)),
     )
 
 

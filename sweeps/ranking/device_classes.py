@@ -3,6 +3,9 @@
 Units are the replicates. Each unit gives one ratio of a variant to the class winner, paired by the unit's own rounds,
 so the overall speed of a unit cancels. Only units under the same conditions are pooled, and only their latency: all
 other metrics belong to the build, which is the same on every unit.
+
+Where batches decided a unit's race, a variant beside its winner has a ratio to it and no time: the ratio is pooled.
+What left in batches has only a bound: it is named, and not pooled.
 """
 
 import math
@@ -11,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweeps.ranking.ties import latency_ratio, told_apart
+from sweeps.ranking.verdict import beside_leader, in_batches_only
 from sweeps.results import ComparisonConditions, ResultRow
 from sweeps.stats import median, p50_estimate
 
@@ -22,7 +26,9 @@ class ClassEntry:
     variant: str
     """With the run axes if several entries have the same variant."""
     units: int
-    """Number of units that timed it."""
+    """Number of units that timed it, or on which batches gave its ratio to their winner."""
+    in_batches: int
+    """Those of them with the ratio only."""
     passes_on: int
     """Number of units on which it may win."""
     ratio: float
@@ -53,6 +59,19 @@ class ClassRanking:
     """Empty if no variant may win on every unit."""
     entries: tuple[ClassEntry, ...]
     """The winner, the entries tied with it, the others; empty without a winner."""
+    left_in_batches: tuple[str, ...] = ()
+    """Variants that left the race of a unit in batches, without a time: that unit is not in their entry."""
+
+    @property
+    def in_batches(self) -> list[str]:
+        """For people: of which variants batches said what."""
+        found = [
+            f"{entry.variant}: on {entry.in_batches} of its units only batches gave its ratio, and it has no time"
+            for entry in self.entries
+            if entry.in_batches
+        ]
+        left = self.left_in_batches
+        return [*found, f"left in batches on a unit, without a time: {', '.join(left)}"] if left else found
 
 
 def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
@@ -62,13 +81,19 @@ def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassR
         if row.timed:
             groups[row.model, row.device, row.conditions, row.fingerprint].append(row)
     found = (groups[key] for key in sorted(groups))
-    return tuple(_class(group, candidates) for group in found if len({row.device_id for row in group}) > 1)
+    # What was measured in batches only has no conditions.
+    untimed = [row for row in rows if in_batches_only(row)]
+    return tuple(_class(group, untimed, candidates) for group in found if len({row.device_id for row in group}) > 1)
 
 
-def _class(group: Sequence[ResultRow], candidates: Collection[str]) -> ClassRanking:
+def _class(group: Sequence[ResultRow], untimed: Sequence[ResultRow], candidates: Collection[str]) -> ClassRanking:
     units = sorted({row.device_id for row in group})
+    timed = {row.job_key: row for row in group}
+    like = (group[0].model, group[0].device, group[0].fingerprint)
+    untimed = [row for row in untimed if (row.model, row.device, row.fingerprint) == like and row.device_id in units]
+    beside = [row for row in untimed if _leader(row, timed) is not None]
     setups: dict[tuple[str, ...], dict[str, ResultRow]] = defaultdict(dict)
-    for row in group:
+    for row in (*beside, *group):
         setups[row.setup][row.device_id] = row
     passes_on = {setup: sum(row.job_key in candidates for row in on_unit.values()) for setup, on_unit in setups.items()}
     eligible = [setup for setup in sorted(setups) if passes_on[setup] == len(units)]
@@ -76,10 +101,10 @@ def _class(group: Sequence[ResultRow], candidates: Collection[str]) -> ClassRank
     entries: list[ClassEntry] = []
     winner = ""
     if eligible:
-        first = min(eligible, key=lambda setup: _mean_log(setups[setup]))
+        first = min(eligible, key=lambda setup: _mean_log(setups[setup], timed))
         winner = names[first]
         for setup, on_unit in setups.items():
-            entries.append(_entry(names[setup], on_unit, setups[first], passes_on[setup], len(units)))
+            entries.append(_entry(names[setup], on_unit, setups[first], passes_on[setup], len(units), timed))
         entries.sort(key=lambda entry: (entry.variant != winner, not entry.tied, entry.ratio, entry.variant))
     return ClassRanking(
         device=group[0].device,
@@ -89,18 +114,28 @@ def _class(group: Sequence[ResultRow], candidates: Collection[str]) -> ClassRank
         units=tuple(units),
         winner=winner,
         entries=tuple(entries),
+        left_in_batches=tuple(sorted({row.variant for row in untimed if row not in beside})),
     )
 
 
 def _entry(
-    variant: str, on_unit: Mapping[str, ResultRow], winner: Mapping[str, ResultRow], passes_on: int, units: int
+    variant: str,
+    on_unit: Mapping[str, ResultRow],
+    winner: Mapping[str, ResultRow],
+    passes_on: int,
+    units: int,
+    timed: Mapping[str, ResultRow],
 ) -> ClassEntry:
-    # The winner was timed on every unit.
-    ratios = [found.value for unit, row in on_unit.items() if (found := latency_ratio(row, winner[unit])) is not None]
+    ratios = []
+    for unit, row in on_unit.items():
+        found = latency_ratio(row, winner[unit])
+        # Two that stand beside the same winner have a ratio through it.
+        ratios.append(math.exp(_log(row, timed) - _log(winner[unit], timed)) if found is None else found.value)
     pooled = p50_estimate(ratios)
     return ClassEntry(
         variant=variant,
         units=len(on_unit),
+        in_batches=sum(not row.timed for row in on_unit.values()),
         passes_on=passes_on,
         ratio=median(ratios),
         ratio_least=min(ratios),
@@ -111,9 +146,25 @@ def _entry(
     )
 
 
-def _mean_log(on_unit: Mapping[str, ResultRow]) -> float:
-    values = [row.figures["latency_p50_ms"] for row in on_unit.values()]
-    return sum(math.log(value) for value in values if value) / len(values)
+def _mean_log(on_unit: Mapping[str, ResultRow], timed: Mapping[str, ResultRow]) -> float:
+    return sum(_log(row, timed) for row in on_unit.values()) / len(on_unit)
+
+
+def _leader(row: ResultRow, timed: Mapping[str, ResultRow]) -> ResultRow | None:
+    """Who led the batches that gave the row's ratio, if there is one."""
+    return None if row.settled is None or not beside_leader(row) else timed.get(row.settled.by_key)
+
+
+def _log(row: ResultRow, timed: Mapping[str, ResultRow]) -> float:
+    """The logarithm of its latency; without a time, of its leader's times the ratio. Only to choose among variants of
+    one unit: nobody measured it."""
+    if row.timed:
+        return math.log(row.metrics["latency_p50_ms"])
+    leader = _leader(row, timed)
+    assert leader is not None
+    assert row.settled is not None
+    assert row.settled.ratio is not None
+    return math.log(leader.metrics["latency_p50_ms"] * row.settled.ratio)
 
 
 def _names(setups: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], str]:

@@ -103,6 +103,11 @@ class Expected(BaseModel):
     figures: dict[str, float]
     """Every known metric by its name in `sweeps.metrics`, unit in the name."""
 
+    @property
+    def in_batches(self) -> bool:
+        """Whether only batches timed it, and no reference implementation only checked it."""
+        return not self.timed and not self.executor.startswith("reference:")
+
 
 class Shipped(BaseModel):
     """`manifest.json` beside an exported artifact."""
@@ -116,6 +121,11 @@ class Shipped(BaseModel):
     def comparable(self, path: Path) -> Result:
         """The measured result, for a comparison. Raises `EdgeSweepError` if the manifest lacks something needed."""
         expected = self.expected
+        if expected.in_batches:
+            raise EdgeSweepError(
+                f"{path} holds no time: {expected.job} was measured in batches only, which give ratios",
+                "measure it in processes of its own (edgesweep run SWEEP.yaml --settle 3), and export it again",
+            )
         if not expected.timed:
             raise EdgeSweepError(
                 f"{path} holds no time: {expected.job} was only checked by {expected.executor}",

@@ -1,6 +1,8 @@
 """Who wins among the variants that may win, and who shares the first place. Pure.
 
 The leader of a decided race wins. The race controls the error over its repeated tests, so no second rule picks again.
+Where batches decided it, the leader alone has a time. Rounds that were added for others since then take the first place
+from it only if they show that it is slower.
 
 Otherwise the best estimate wins, unless others are shown to be within 2 % of it. Among those, higher accuracy comes
 first, then the smaller file (by 2 % or more), then the better estimate. A variant that is only not told apart from the
@@ -48,7 +50,8 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
         return math.inf if value is None else value if smaller else -value, *simplicity(row), row.name
 
     leader = _leader(rows) if metric == LATENCY and not front else None
-    decided = leader is not None and leader.settled is not None and leader.settled.reason == "best"
+    ended = None if leader is None else leader.settled
+    decided = ended is not None and (ended.reason == "best" or ended.batches_decide)
     first = leader or min(rows, key=estimate)
     near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
     # The best estimate may be the noisiest row. A row that is worse than any other of them beyond doubt is left out.
@@ -65,7 +68,9 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
         accuracy, size = simplicity(row)
         # A few bytes are no reason to ship a build with a worse estimate.
         size = max(size, smallest[accuracy] * (1 + NEGLIGIBLE))
-        return not (decided and row is leader), accuracy, size, *estimate(row)
+        # What has no time is not shipped for its time, also where batches show that it is equal.
+        untimed = metric == LATENCY and row.figure(metric) is None
+        return not (decided and row is leader), untimed, accuracy, size, *estimate(row)
 
     winner, *rest = sorted((best, *equal), key=preference)
     return FirstPlace(winner=winner, best=best, equal=tuple(rest), unresolved=tuple(unresolved))
@@ -81,10 +86,13 @@ def simplicity(row: Contender) -> tuple[float, float]:
 
 
 def _leader(rows: Sequence[C]) -> C | None:
-    """The leader of the race that these rows were in, unless it has rounds that the race did not see."""
+    """The leader of the race that these rows were in, unless rounds that the race did not see decide."""
     leaders = [row for row in rows if row.settled is not None and row.settled.leads]
     if len(leaders) != 1:
         return None
     (leader,) = leaders
     assert leader.settled is not None
+    if leader.settled.batches_decide:
+        shown_slower = any(worse(leader, row, LATENCY, smaller=True) for row in rows if row is not leader)
+        return None if shown_slower else leader
     return leader if len(leader.medians_ms) <= leader.settled.rounds else None

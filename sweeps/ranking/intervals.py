@@ -30,15 +30,19 @@ from sweeps.trust import disqualified, stored_in_order
 _NOBODY: Mapping[int, int] = MappingProxyType({})
 
 
-def with_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
+def speeds_of(group: Sequence[ResultRow]) -> TwoSpeeds | None:
+    """The two speeds of the device in comparable rows, as far as these can be trusted; `None` where there was one."""
+    return two_speeds(list(_medians_ms(group).values()))
+
+
+def with_intervals(group: Sequence[ResultRow], speeds: TwoSpeeds | None) -> list[ResultRow]:
     """Comparable rows, with intervals of their latencies from the spread of all of them, and with the label
-    `two_speeds` where the device had two.
+    `two_speeds` where the device had two. `speeds`: as of `speeds_of(group)`.
 
     Rows that cannot be trusted neither give nor take. With a coarse clock the stored interval is the least. With too
     few variants to lend, and one speed, all keep theirs.
     """
     medians = _medians_ms(group)
-    speeds = two_speeds(list(medians.values()))
     if speeds is None and sum(len(one) > 1 for one in medians.values()) < FEWEST_VARIANTS:
         return list(group)
     found = dict(zip(medians, latency_intervals(list(medians.values()), speeds), strict=True))
@@ -50,15 +54,17 @@ def with_intervals(group: Sequence[ResultRow]) -> list[ResultRow]:
     ]
 
 
-def with_interval_of_winner(row: ResultRow, group: Sequence[ResultRow], candidates: int) -> ResultRow:
-    """`row` of `with_intervals(group)`, which won among so many: the upper end of its interval allows for that. A row
-    that was measured again after it had won stays as it is."""
+def with_interval_of_winner(
+    row: ResultRow, group: Sequence[ResultRow], candidates: int, speeds: TwoSpeeds | None
+) -> ResultRow:
+    """`row` of `with_intervals(group, speeds)`, which won among so many: the upper end of its interval allows for that.
+    A row that was measured again after it had won stays as it is."""
     medians = _medians_ms(group)
     stored = interval(row.figures, LATENCY)
     if row.confirmed_medians_ms or row.job_key not in medians or stored is None:
         return row
     place = list(medians).index(row.job_key)
-    found = latency_intervals(list(medians.values()), two_speeds(list(medians.values())), {place: candidates})[place]
+    found = latency_intervals(list(medians.values()), speeds, {place: candidates})[place]
     high = max(stored[1], found.high or 0.0)
     return replace(row, metrics={**row.metrics, INTERVALS[LATENCY][1]: high})
 

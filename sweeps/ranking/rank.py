@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported, in_order
 from sweeps.ranking.backends import backend_figure
+from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
-from sweeps.ranking.intervals import with_interval_of_winner, with_intervals
+from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking, Tie
 from sweeps.ranking.verdict import (
@@ -31,7 +32,7 @@ from sweeps.ranking.verdict import (
     Judgement,
     direction,
     evidence,
-    judge,
+    judge_all,
     left_untimed,
     needs_time,
     objective_text,
@@ -76,7 +77,7 @@ def rank(
         measured = [row for row in here if row.outcome == "measured"]
         others = [_not_ranked(row) for row in here if row.outcome != "measured"]
         others.sort(key=lambda other: (other.outcome, other.name))
-        groups = [with_intervals(group) for group in _comparable(measured)] or [[]]
+        groups = _comparable(measured) or [[]]
         beneath = tuple(one for one in in_order(imported) if one.place == place)
         counted: set[str] = set()
         for group in groups:
@@ -127,8 +128,10 @@ def _entry(
 ) -> DeviceRanking:
     """The ranking of `group`, rows with the same conditions. `one`: any row of it, or a failed row if it is empty.
     `spent`: those whose time is counted here."""
+    speeds = speeds_of(group)
+    group = with_intervals(group, speeds)
     metric, smaller = direction(objective)
-    judgements = {row.job_key: judge(row, objective) for row in group}
+    judgements = judge_all(group, objective)
     eliminated = {row.job_key: evidence(row, judgements[row.job_key], objective) for row in group}
 
     def severity(row: ResultRow) -> tuple[int, bool]:
@@ -147,7 +150,7 @@ def _entry(
     sharing = [] if first is None else [first.winner, *first.equal, *first.unresolved]
     selected: dict[str, ResultRow] = {}
     if first and metric == LATENCY:
-        selected[first.winner.job_key] = with_interval_of_winner(first.winner, group, first.candidates)
+        selected[first.winner.job_key] = with_interval_of_winner(first.winner, group, first.candidates, speeds)
     ties = _ties(first)
     front = None if objective.front is None else _front(rows, contending, objective, objective.front)
 
@@ -177,6 +180,7 @@ def _entry(
         winner=candidates[0] if first else None,
         no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
         tied=candidates[1 : len(sharing)],
+        alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,
         checked=checked,
         not_ranked=others,

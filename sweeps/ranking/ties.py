@@ -4,6 +4,8 @@ Two latencies are told apart (`told_apart`) if their ratio, paired over common r
 from 1 by 2 % or more. A ratio without repeated rounds has no interval of its own. It is compared with the spread that
 was seen between new processes of one artifact: less than `UNREPEATED_SPREAD` is a tie.
 
+Where batches decided a race without finals, the ratio of a build to the race's leader is theirs, with their interval.
+
 Metrics with another kind of interval (accuracy drop) are told apart if their intervals do not overlap. Metrics of other
 packages have no interval, and may vary from run to run: they are compared with the same spread as unrepeated times. All
 other metrics do not vary, and are told apart if they differ by more than 2 %. Each comparison has 95 % confidence by
@@ -41,6 +43,8 @@ class Contender(Protocol):
     @property
     def name(self) -> str: ...
     @property
+    def job_key(self) -> str: ...
+    @property
     def settled(self) -> Settled | None: ...
     @property
     def medians_ms(self) -> Mapping[int, float]: ...
@@ -71,7 +75,10 @@ class Settling:
 
 def latency_ratio(row: Contender, other: Contender) -> Estimate | None:
     """Latency (p50) of `row` divided by that of `other`. With two or more common rounds it is paired by round and has a
-    95 % interval, with fewer it has no interval. `None` if one of the two was not timed."""
+    95 % interval. Where batches decided their race, it is theirs. Otherwise it has no interval, and is `None` if one of
+    the two was not timed."""
+    if (shown := _shown_ratio(row, other)) is not None:
+        return shown
     paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
     if paired is not None:
         return paired
@@ -97,12 +104,12 @@ def told_apart(ratio: Estimate, least: float = NEGLIGIBLE) -> Literal["slower", 
 def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
     """Whether `row` is worse than `best` beyond doubt; the rules are in the module docstring."""
     value, top = row.figure(metric), best.figure(metric)
-    if value is None or top is None or value == top:
+    if value is not None and value == top:
         return False
-    if metric == LATENCY:
-        ratio = ratio_by_rounds(row.medians_ms, best.medians_ms)
-        if ratio is not None and ratio.low is not None:
-            return told_apart(ratio) == "slower"
+    if metric == LATENCY and (ratio := _shown_ratio(row, best)) is not None:
+        return told_apart(ratio) == "slower"
+    if value is None or top is None:
+        return False
     if (value < top) == smaller:
         return False
     if metric in UNREPEATED_TIMES or metric not in METRICS:
@@ -116,11 +123,11 @@ def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
 def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
     """Whether `row`, which is not told apart from `best`, is shown to be as good as `best` within 2 %.
 
-    For latency the upper end of their paired ratio is at most 1.02. Times without repeated rounds, metrics of other
-    packages and metrics with an interval of their own are equal only if their values are.
+    For latency the upper end of their ratio, paired or of batches, is at most 1.02. Times without repeated rounds,
+    metrics of other packages and metrics with an interval of their own are equal only if their values are.
     """
     if metric == LATENCY:
-        ratio = ratio_by_rounds(row.medians_ms, best.medians_ms)
+        ratio = _shown_ratio(row, best)
         return ratio is not None and ratio.high is not None and ratio.high <= 1.0 + NEGLIGIBLE
     may_vary = metric in UNREPEATED_TIMES or metric in INTERVALS or metric not in METRICS
     return not may_vary or row.figure(metric) == best.figure(metric)
@@ -145,6 +152,28 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     apart = abs(mean) >= limit
     enough = np.flatnonzero(half < abs(mean) if apart else mean + half <= limit)
     return Settling(rounds=int(enough[0]) + 1 if enough.size else None, outcome="told apart" if apart else "equal")
+
+
+def _shown_ratio(row: Contender, other: Contender) -> Estimate | None:
+    """The ratio of their latencies with its interval; `None` without one."""
+    paired = ratio_by_rounds(row.medians_ms, other.medians_ms)
+    if paired is not None and paired.low is not None:
+        return paired
+    if (ratio := _beside_leader(row, other)) is not None:
+        return ratio
+    ratio = _beside_leader(other, row)
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return None
+    return Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
+
+
+def _beside_leader(row: Contender, leader: Contender) -> Estimate | None:
+    """The ratio that the batches gave which decided a race; `None` if `leader` did not lead it."""
+    ended = row.settled
+    # By its key: a name may change when the sweep grows.
+    if ended is None or ended.by_key != leader.job_key or ended.ratio is None or ended.ratio_high is None:
+        return None
+    return Estimate(ended.ratio, ended.ratio_low, ended.ratio_high)
 
 
 def _beyond_spread(one: float, other: float) -> bool:

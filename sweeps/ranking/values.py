@@ -17,6 +17,12 @@ Tie = Literal["equal", "unresolved"]
 from the best nor shown to be equal."""
 
 
+ONLY_IN_BATCHES = (
+    "measured in batches only, which give its ratio to the winner and no time; if it is tied, "
+    "edgesweep run SWEEP.yaml --settle 3 measures it in processes of its own"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A measured variant. It can win only if it is ranked and its state is `pass`."""
@@ -55,6 +61,16 @@ class Candidate:
     @property
     def timed(self) -> bool:
         return self.figures[LATENCY] is not None
+
+    @property
+    def only_in_batches(self) -> bool:
+        """Whether it is left of a race that batches decided: its ratio to the winner is known, and no time."""
+        return not self.timed and self.settled is not None and self.settled.ratio_high is not None
+
+    @property
+    def untimed(self) -> str:
+        """What stands in place of a time that it has not."""
+        return "in batches" if self.only_in_batches else "not timed"
 
     @property
     def place(self) -> str:
@@ -122,6 +138,8 @@ class DeviceRanking:
     """Time of the accuracy passes, with the files sent for them; 0 where that was not recorded."""
     full_seconds: float
     """A lower bound of the device time with the preset `full`, without waiting."""
+    alarm: str = ""
+    """How processes of their own contradict the batches that decided the race, in words; otherwise empty."""
     imported: tuple[Imported, ...] = ()
     """Figures of hand-run tools for this model on this device, under any conditions: not ranked."""
 
@@ -152,6 +170,8 @@ class DeviceRanking:
         found: dict[str, list[Candidate]] = {}
         for candidate in self.ranking:
             said = [f"{candidate.state}: {why}" for why in (candidate.why, candidate.eliminated) if why]
+            if candidate.only_in_batches:
+                said.append(ONLY_IN_BATCHES)
             for reason in filter(None, (*said, candidate.open_race)):
                 found.setdefault(reason, []).append(candidate)
         return found

@@ -1,8 +1,8 @@
 """Whether a measured variant may win: its trust labels and the objective's constraints, with reasons in words."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from sweeps.results import ResultRow
@@ -75,6 +75,38 @@ def left_untimed(row: ResultRow) -> bool:
     return in_batches_only(row) or (same and not row.timed)
 
 
+def beside_leader(row: ResultRow) -> bool:
+    """Whether batches, which decided its race, gave a ratio of its latency to the leader's."""
+    return row.settled is not None and row.settled.ratio_high is not None
+
+
+def put_aside(row: ResultRow) -> bool:
+    """Whether it left batches that decided, because none of its blocks counts; and nothing was measured since."""
+    return in_batches_only(row) and row.settled is not None and row.settled.reason == "disqualified"
+
+
+def judge_all(group: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[str, Judgement]:
+    """The verdicts by job key. `group`: rows with the same conditions.
+
+    A row of which only the ratio to a race's leader is known passes only beside that leader.
+    """
+    found = {row.job_key: judge(row, objective) for row in group}
+    leaders = {
+        row.job_key
+        for row in group
+        if row.timed and row.settled is not None and row.settled.leads and found[row.job_key].verdict == "pass"
+    }
+    for row in group:
+        judgement, ended = found[row.job_key], row.settled
+        if ended is None or not in_batches_only(row) or not needs_time(objective) or ended.by_key in leaders:
+            continue
+        if judgement.verdict == "pass" and not ended.eliminated:
+            leader = next((one.name for one in group if one.job_key == ended.by_key), ended.by)
+            why = f"only its ratio to {leader} is known, which has no time with which it may win"
+            found[row.job_key] = replace(judgement, verdict="unresolved", why=why)
+    return found
+
+
 def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     """The verdict on one row. A disqualifying label outweighs a failed constraint, which outweighs an unresolved one.
     An unknown value does not pass.
@@ -88,12 +120,18 @@ def judge(row: ResultRow, objective: ObjectiveSpec) -> Judgement:
     distrusted = disqualified(row.trust)
     failed = [check.why for check in constraints if check.result == "fail"]
     unresolved = [check.why for check in constraints if check.result == "unresolved"]
-    if competes and row.figure(metric) is None:
+    known = row.figure(metric) is not None or (metric == "latency_p50_ms" and beside_leader(row))
+    if competes and not known:
         unresolved.insert(0, f"{metric} is not known: {_why_unknown(row, metric)}")
     verdict: Verdict = "pass"
     why: list[str] = []
     if unshippable := catalog.unshippable(row.runtime):
         verdict, why = "disqualified", [unshippable]
+    elif put_aside(row) and needs_time(objective):
+        assert row.settled is not None
+        count = row.settled.batches
+        verdict = "disqualified"
+        why = [f"none of its blocks counts, in {count} batches: edgesweep run SWEEP.yaml --retry-failed measures it"]
     elif distrusted:
         verdict = "disqualified"
         why = [f"{name}: {TRUST[name].advice if name in TRUST else 'not a known label'}" for name in distrusted]
@@ -186,7 +224,9 @@ def _why_unknown(row: ResultRow, metric: str) -> str:
     if metric in _LABELLED and row.figures["agreement_percent"] is not None:
         return "the evaluation data has no labels"
     if catalog.is_timed(metric) and in_batches_only(row):
-        return "it was measured in batches only, which give ratios"
+        ended = row.settled
+        late = f"; {ended.message}" if ended is not None and ended.reason == "out_of_time" and not ended.by_key else ""
+        return f"it was measured in batches only, which give ratios{late}"
     if catalog.is_timed(metric) and left_untimed(row):
         return "another build is the same program, and was timed for both"
     if catalog.is_timed(metric) and not row.timed:

@@ -51,6 +51,9 @@ def print_comparison(comparison: Comparison) -> None:
     for name, missing in ((comparison.a, comparison.only_a), (comparison.b, comparison.only_b)):
         if missing:
             out.print(Text(plain(f"only in {name}: {_names(missing)}"), style="dim"))
+    if comparison.in_batches:
+        why = "measured in batches only, which give a ratio to the winner and no time: not compared"
+        out.print(Text(plain(f"{_names(comparison.in_batches)}: {why}"), style="dim"))
     findings = {one.finding for one in comparison.results}
     if "the same" in findings:
         out.print(Text(f"the same: shown to differ by less than {comparison.margin_percent:g} %", style="dim"))

@@ -8,7 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.protocol.batch_noise import ALONE, BatchSpread
+from sweeps.protocol.batch_noise import DECIDE_UP_TO, BatchSpread
 from sweeps.protocol.calibrated import rounds_by_device
 from sweeps.protocol.noise import MOST_ROUNDS, Calibration, rounds_for, told_apart
 from sweeps.protocol.presets import PRESETS, Protocol
@@ -66,21 +66,36 @@ def batch_document(found: BatchSpread | None) -> dict[str, Any] | None:
         "rounds": found.rounds,
         "spread_percent": _percent(found.spread),
         "upper_percent": _percent(found.upper),
-        "decide_alone": found.upper <= ALONE,
+        "process_percent": _percent(found.noise),
+        "decide": found.decide,
     }
 
 
 def batch_text(device: str, found: BatchSpread) -> str:
     """As `batch_document`, for people."""
     verdict = (
-        "batches may decide alone"
-        if found.upper <= ALONE
-        else f"batches only screen, processes of their own decide (alone from {_share(ALONE)} on)"
+        "batches decide races that begin now, where all builds can share a process"
+        if found.decide
+        else f"batches only screen, processes of their own decide (batches decide from {_share(DECIDE_UP_TO)} on)"
     )
     return (
         f"{device}: ratios of {found.variants} builds in one process lie {_share(found.spread)} from those in "
         f"processes of their own, at most {_share(found.upper)} (upper 90 % bound, {found.rounds} rounds): {verdict}"
     )
+
+
+def race_text(device: str, found: BatchSpread, apart: Sequence[str]) -> str:
+    """How races that begin now end on that device, for people. `apart`: models whose builds cannot all share a
+    process."""
+    shown = (
+        f"a process that builds share changes their ratios by at most {_share(found.upper)} "
+        f"(upper 90 % bound, {found.rounds} rounds of edgesweep noise --batches)"
+    )
+    if not found.decide:
+        most = _share(DECIDE_UP_TO)
+        return f"{device}: batches screen, and processes of their own decide: {shown}, more than {most}"
+    but = f", but not for {', '.join(apart)}, whose builds cannot all share one" if apart else ""
+    return f"{device}: batches decide races{but}: {shown}"
 
 
 def advice(found: Calibration, protocol: Protocol) -> dict[str, Any]:

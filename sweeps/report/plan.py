@@ -6,25 +6,32 @@ from types import MappingProxyType
 
 from rich.text import Text
 
+from sweeps.batches import group_of, one_process
 from sweeps.planning.plan import Plan
+from sweeps.protocol.batch_noise import BatchSpread
 from sweeps.protocol.noise import Calibration
 from sweeps.protocol.racing import ERROR
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
-from sweeps.report.noise import advice, advice_text
+from sweeps.report.noise import advice, advice_text, batch_document, race_text
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
 from sweeps.spec.protocol import MinutesBudget
 from sweeps.stats import NEGLIGIBLE
 from sweeps.text import plain
 
 _NOT_KNOWN: Mapping[str, Calibration] = MappingProxyType({})
+_NOT_SHOWN: Mapping[str, BatchSpread] = MappingProxyType({})
 
 
 def plan_document(
-    plan: Plan, states: Mapping[str, str], seconds: float, noise: Mapping[str, Calibration] = _NOT_KNOWN
+    plan: Plan,
+    states: Mapping[str, str],
+    seconds: float,
+    noise: Mapping[str, Calibration] = _NOT_KNOWN,
+    spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
 ) -> dict[str, object]:
-    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` by device id, where it is
-    known."""
+    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` and `spreads` by device id,
+    where they are known; `spreads` only where the sweep races for one winner."""
     return {
         "sweep": plan.sweep.name,
         "budget": plan.sweep.model_dump(mode="json")["budget"],
@@ -53,11 +60,16 @@ def plan_document(
         ],
         "estimate_s": round(seconds, 1),
         "noise": {device_id: advice(found, plan.protocol.on(device_id)) for device_id, found in noise.items()},
+        "batches": {device_id: batch_document(found) for device_id, found in spreads.items()},
     }
 
 
 def print_plan(
-    plan: Plan, states: Mapping[str, str], seconds: float, noise: Mapping[str, Calibration] = _NOT_KNOWN
+    plan: Plan,
+    states: Mapping[str, str],
+    seconds: float,
+    noise: Mapping[str, Calibration] = _NOT_KNOWN,
+    spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
 ) -> None:
     """As `plan_document`, for people."""
     console = open_console()
@@ -88,6 +100,8 @@ def print_plan(
     console.print(Text(plain(budget_text(plan))))
     for device_id, found in noise.items():
         console.print(Text(plain(advice_text(names[device_id], found, protocol.on(device_id)))))
+    for line in race_lines(plan, spreads):
+        console.print(Text(line))
 
 
 def budget_text(plan: Plan) -> str:
@@ -101,3 +115,17 @@ def budget_text(plan: Plan) -> str:
         f"{words}; it ends when its leader is within {100 * NEGLIGIBLE:g} % of the best with a probability of "
         f"{100 * (1 - ERROR):g} %"
     )
+
+
+def race_lines(plan: Plan, spreads: Mapping[str, BatchSpread]) -> list[str]:
+    """For people, how the sweep's races end on each of these devices. `spreads`: as of `plan_document`."""
+    lines = []
+    for facts in plan.devices:
+        if facts.device_id in spreads:
+            groups: dict[str, list[str]] = {}
+            for job in plan.jobs:
+                if job.device_id == facts.device_id and not job.emulated:
+                    groups.setdefault(job.model, []).append(group_of(job))
+            apart = [model for model, found in groups.items() if not one_process(found)]
+            lines.append(plain(race_text(facts.name, spreads[facts.device_id], apart)))
+    return lines

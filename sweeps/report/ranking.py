@@ -82,6 +82,8 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
             Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
         )
         _print_ties(console, device)
+    if device.alarm:
+        console.print(Text(plain(f"Batches are contradicted: {device.alarm}"), style="yellow"))
     if device.ranking:
         left_out = () if device.front else ("front",)
         columns = {name: width for name, width in _RANKING_COLUMNS.items() if name not in left_out}
@@ -156,6 +158,8 @@ def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> No
             )
         )
     console.print(table)
+    for text in pooled.in_batches:
+        console.print(Text(plain(text), style="dim"))
 
 
 def _print_backends(console: Console, figure: BackendFigure) -> None:
@@ -246,7 +250,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
     return {
         ">#": place,
         "variant": _short(candidate.name, device),
-        ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else "not timed",
+        ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
         ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),

@@ -15,11 +15,14 @@ from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
+from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.sentinel import in_race
 from sweeps.protocol.spent import spent
 from sweeps.protocol.stopping import full_seconds
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.spec.label import label_of
+from sweeps.trust import disqualified
 from sweeps.variant import RunAxes, Variant
 
 TAG = "edgesweep."
@@ -47,7 +50,7 @@ _TAGS = {
 """The tag of each field of a row that is not a param."""
 _LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions"))
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
-_UNSAID_WITHOUT = ("confirmed_medians_ms", "batch_seconds")
+_UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds")
 """Fields whose tags make a new run only where there is something to tell."""
 _PLACE = ("device", "device_id")
 """Fields that are tags, which readers read, and params too, by which MLflow's own pages filter and group."""
@@ -82,8 +85,9 @@ def of_job(
     sessions: tuple[int, ...] = (),
     batches: BatchShare | None = None,
 ) -> RunContent:
-    """The run of a finished job. `blocks`: the blocks behind `outcome`. `settled`: why its rounds ended. `sessions`:
-    the starts of those that the blocks are from. `batches`: its part of the processes that also timed others."""
+    """The run of a finished job. `blocks`: its own, also those that only check batches. `settled`: why its rounds
+    ended. `sessions`: the starts of those that they are from. `batches`: its part of processes that timed others, too.
+    """
     job = planned.job
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions}
@@ -145,8 +149,20 @@ def cut(text: str, length: int) -> str:
 
 def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Sequence[Block]) -> dict[str, Any]:
     about: dict[str, Any] = {"outcome": "measured", "trust": ()}
-    if timing is not None and blocks:
-        last, cost = blocks[-1], spent(blocks)
+    checks = [block for block in blocks if block.checks]
+    if blocks:
+        cost = spent(blocks)
+        about |= {
+            "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
+            "timed_seconds": round(cost.timed_s, 3),
+            "waited_seconds": round(cost.waiting_s, 3),
+            "push_seconds": round(cost.pushing_s, 3),
+            "check_medians_ms": tuple(
+                (one.visit, figure_ns(one.samples_ns) / 1e6) for one in checks if not disqualified(in_race(one.labels))
+            ),
+        }
+    if timing is not None and (own := [block for block in blocks if not block.checks]):
+        last = own[-1]
         about |= {
             "exec_context": last.conditions.exec_context,
             "runtime_version": last.runtime_version,
@@ -156,13 +172,9 @@ def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Se
             "trust": timing.labels,
             "block_medians_ms": timing.block_medians_ms,
             "confirmed_medians_ms": timing.confirmed_medians_ms,
-            "gate": gate_of(blocks),
-            "fixed_performance": fixed_performance_of(blocks),
-            "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
-            "timed_seconds": round(cost.timed_s, 3),
-            "full_seconds": round(full_seconds(blocks), 3),
-            "waited_seconds": round(cost.waiting_s, 3),
-            "push_seconds": round(cost.pushing_s, 3),
+            "gate": gate_of(own),
+            "fixed_performance": fixed_performance_of(own),
+            "full_seconds": round(full_seconds(own), 3),
             "rounds": timing.rounds,
             "samples": timing.samples,
         }
@@ -277,7 +289,7 @@ def _parsed(name: str, kind: Any, text: str) -> object:
     if name == "settled":
         return _settled(text)
     value = json.loads(text)
-    if name in ("block_medians_ms", "confirmed_medians_ms"):
+    if name in ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms"):
         medians_ms = tuple((int(round_), float(ms)) for round_, ms in value)
         if not all(0.0 < ms < math.inf for _, ms in medians_ms):
             raise ValueError(f"block medians must be positive numbers: {cut(text, _MAX_WORDS)}")

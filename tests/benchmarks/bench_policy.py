@@ -1,13 +1,14 @@
 """Which variant a race names, in how many device seconds, and how sure it is: batches and finals on simulated phones.
 
-python tests/benchmarks/bench_policy.py [--seeds 400] [--processes 2]
+python tests/benchmarks/bench_policy.py [--seeds 400] [--processes 2] [--arm deciding]
 
 24 variants lognormal around 10 ms, sigma 0.35, 0.15 or 0.05, or the best six times (six equal), on phones with one
 form of noise each (`NOISE_FORMS`, those for judging: no rule was tuned on them). A process takes 2.5 or 0.3 s to start.
-Three arms see the same variants: the race with batches and finals (`batches`); the race in processes of their own only
-(`solo`), in all forms at 2.5 s; and the preset `full` (2 % between processes). At 2.5 s and 2 % between processes the
-race with batches also runs with 3 and 6 groups of them, and where a shared process misleads by 3 %. What `rank` ships
-is scored. Two halves of the seeds say how far a median is from itself (A/A). No clock is read.
+Four arms see the same variants: the race with batches and finals (`batches`); the race that batches decide (`deciding`)
+and the race in processes of their own only (`solo`), in all forms at 2.5 s; and the preset `full` (2 % between
+processes). At 2.5 s and 2 % between processes the race with finals also runs with 3 and 6 groups of batches, and where
+a shared process misleads by 3 %; the race that batches decide where it misleads by 10 %, which is what its alarm is
+for. What `rank` ships is scored. Two halves of the seeds say how far a median is from itself (A/A). No clock is read.
 """
 
 import argparse
@@ -38,7 +39,11 @@ NOISIER = ("judge_processes_high", "judge_ar1_high", "judge_unequal")
 SLOW_TO_DECIDE = ("judge_two_states", "judge_bursts")
 MOST_S = {"0.35": 40, "0.15": 65, "0.05": 120, "six equal": 170}
 """Median device seconds at 2.5 s a start."""
-MISLEADS_CV = 0.03
+MOST_DECIDING_S = {"0.35": 32, "0.15": 40, "0.05": 50, "six equal": 70}
+"""The same, where batches decide."""
+MISLEADS_CV = {"batches": 0.03, "deciding": 0.1}
+MOST_ALARMS = 2.5
+"""Percent of races in which the rival's block contradicts the batches by chance."""
 ARTIFACT_BYTES = 0
 """Pushes cost every arm the same."""
 CERTAINTY = 0.999
@@ -51,13 +56,15 @@ def cells() -> Iterator[Cell]:
             for spread in SPREADS:
                 yield Cell("batches", form, spread, start_s)
                 if start_s == STARTS_S[0] or form == STANDARD:
+                    yield Cell("deciding", form, spread, start_s)
                     yield Cell("solo", form, spread, start_s)
                 if form == STANDARD:
                     yield Cell("full", form, spread, start_s)
     for spread in SPREADS:
         for groups in (3, 6):
             yield Cell("batches", STANDARD, spread, 2.5, groups)
-        yield Cell("batches", STANDARD, spread, 2.5, misleads=True)
+        for arm in MISLEADS_CV:
+            yield Cell(arm, STANDARD, spread, 2.5, misleads=True)
 
 
 def run(cell: Cell, seeds: range) -> list[Sweep]:
@@ -67,12 +74,12 @@ def run(cell: Cell, seeds: range) -> list[Sweep]:
     for seed in seeds:
         true_ms = variants_ms(cell.spread, seed)
         groups: Mapping[str, str] = {}
-        if cell.arm == "batches":
+        if cell.arm in ("batches", "deciding"):
             groups = {name: str(number % cell.groups) for number, name in enumerate(true_ms)}
         slower = {}
         if cell.misleads:
             drawn = np.random.default_rng([seed, 11]).standard_normal(VARIANTS)
-            slower = dict(zip(true_ms, np.exp(MISLEADS_CV * drawn).tolist(), strict=True))
+            slower = dict(zip(true_ms, np.exp(MISLEADS_CV[cell.arm] * drawn).tolist(), strict=True))
         protocol = PRESETS["full" if cell.arm == "full" else "race"]
         sweep = simulate(
             phone,
@@ -82,6 +89,7 @@ def run(cell: Cell, seeds: range) -> list[Sweep]:
             artifact_bytes=ARTIFACT_BYTES,
             groups=groups,
             shared_slower=slower,
+            batches_decide=cell.arm == "deciding",
         )
         found.append(_scored(sweep, true_ms))
     return found
@@ -98,6 +106,7 @@ def _scored(sweep: SimulatedSweep, true_ms: Mapping[str, float]) -> Sweep:
         lost=all(name in gone for name in good),
         decided=bool(sweep.decided),
         covered=None if winner is None else winner.covered,
+        alarm=sweep.alarm if sweep.checked else None,
         batches_s=sweep.batches_s,
         batches_timed_s=sweep.batches_timed_s,
         timed_s=sweep.timed_s,
@@ -127,10 +136,31 @@ def at_most_in_every(name: str, found: list[tuple[str, float]], seeds: int, targ
 
 
 def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
-    races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and not cell.misleads}
     medians = {cell: float(np.median([one.device_s for one in sweeps])) for cell, sweeps in found.items()}
+    arms = {cell.arm for cell in found}
+    result = finals_figures(found, medians, seeds) if {"batches", "solo", "full"} <= arms else []
+    return [*result, *(deciding_figures(found, medians, seeds) if "deciding" in arms else [])]
+
+
+def deciding_figures(found: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], seeds: int) -> list[Figure]:
+    races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "deciding" and not cell.misleads}
+    misled = [one for cell, sweeps in found.items() if cell.arm == "deciding" and cell.misleads for one in sweeps]
+    steady = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
+    unsteady = [one for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE for one in sweeps]
+    what = "batches decide: "
+    return [
+        *median_figures(races, medians, MOST_DECIDING_S, what),
+        *decision_figures(races, seeds, what),
+        at_most_in_every(f"{what}alarms by chance", by_cell("alarm", steady), seeds, MOST_ALARMS),
+        Figure(f"{what}alarms by chance, two-state clocks and bursts", percent(unsteady, "alarm"), "%"),
+        Figure(f"{what}alarms where a shared process misleads by 10 %", percent(misled, "alarm"), "%"),
+    ]
+
+
+def finals_figures(found: Mapping[Cell, list[Sweep]], medians: Mapping[Cell, float], seeds: int) -> list[Figure]:
+    races = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and not cell.misleads}
     one_group = [cell for cell in races if cell.groups == 1]  # several are reported: the bounds are for one process
-    result = median_figures(one_group, medians)
+    result = median_figures(one_group, medians, MOST_S)
     for spread in SPREADS:
         standard = Cell("batches", STANDARD, spread, 2.5)
         solo, full = (medians[replace(standard, arm=arm)] for arm in ("solo", "full"))
@@ -141,7 +171,7 @@ def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
             Figure(f"processes of their own only / batches, {spread}", solo / medians[standard], "times"),
             Figure(f"full / batches, {spread}", full / medians[standard], "times"),
         ]
-    misled = {cell: sweeps for cell, sweeps in found.items() if cell.misleads}
+    misled = {cell: sweeps for cell, sweeps in found.items() if cell.arm == "batches" and cell.misleads}
     return [
         *result,
         *decision_figures(races, seeds),
@@ -150,7 +180,7 @@ def figures(found: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
     ]
 
 
-def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figure]:
+def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int, what: str = "") -> list[Figure]:
     pooled = [sweep for sweeps in races.values() for sweep in sweeps]
     clear = {cell: sweeps for cell, sweeps in races.items() if cell.form not in SLOW_TO_DECIDE}
     unclear = {cell: sweeps for cell, sweeps in races.items() if cell.form in SLOW_TO_DECIDE}
@@ -159,13 +189,13 @@ def decision_figures(races: Mapping[Cell, list[Sweep]], seeds: int) -> list[Figu
     covered, covered_unclear = (
         percent([sweep for sweeps in chosen.values() for sweep in sweeps], "covered") for chosen in (clear, unclear)
     )
-    interval = "the winner's interval holds the truth"
+    interval = f"{what}the winner's interval holds the truth"
     return [
-        at_least("the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
-        at_least_in_every("the best named (within 2 %)", by_cell("named", races), seeds, 93),
-        at_most_in_every("all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
-        at_most_in_every("undecided", undecided, seeds, 5),
-        at_most_in_every("undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
+        at_least(f"{what}the best named (within 2 %), all cases", percent(pooled, "named"), "%", 97),
+        at_least_in_every(f"{what}the best named (within 2 %)", by_cell("named", races), seeds, 93),
+        at_most_in_every(f"{what}all that are within 2 % of the best eliminated", by_cell("lost", races), seeds, 2),
+        at_most_in_every(f"{what}undecided", undecided, seeds, 5),
+        at_most_in_every(f"{what}undecided, two-state clocks and bursts", undecided_unclear, seeds, 30),
         Figure(f"{interval}, all steady phones", covered, "%", "92 to 98 %", 92 <= covered <= 98),
         Figure(f"{interval}, two-state clocks and bursts", covered_unclear, "%"),
     ]
@@ -175,7 +205,9 @@ def by_cell(what: str, chosen: Mapping[Cell, list[Sweep]]) -> list[tuple[str, fl
     return [(cell.name, percent(sweeps, what)) for cell, sweeps in chosen.items()]
 
 
-def median_figures(races: Collection[Cell], medians: Mapping[Cell, float]) -> list[Figure]:
+def median_figures(
+    races: Collection[Cell], medians: Mapping[Cell, float], most_s: Mapping[str, float], what: str = ""
+) -> list[Figure]:
     """At 2.5 s a start, the worst case of each spread; twice the time is allowed on noisier phones."""
     result = []
     for spread in SPREADS:
@@ -187,8 +219,8 @@ def median_figures(races: Collection[Cell], medians: Mapping[Cell, float]) -> li
             }
             where = max(here, key=lambda cell: here[cell])
             phones = "noisier phones" if noisier else "noise up to 2 %"
-            name = f"median device time, {spread}, {phones}, worst case ({where.name})"
-            result.append(at_most(name, here[where], "s", MOST_S[spread] * (1 + noisier)))
+            name = f"{what}median device time, {spread}, {phones}, worst case ({where.name})"
+            result.append(at_most(name, here[where], "s", most_s[spread] * (1 + noisier)))
     return result
 
 
@@ -216,10 +248,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=400)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--arm", choices=("batches", "deciding", "solo", "full"), help="only this one; default: all")
     given = parser.parse_args()
     seeds = given.seeds
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    wanted = list(cells())
+    wanted = [cell for cell in cells() if given.arm in (None, cell.arm)]
     found: dict[Cell, list[Sweep]] = {}
     with ProcessPoolExecutor(given.processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         every = pool.map(run, wanted, [range(seeds)] * len(wanted))
@@ -228,7 +261,8 @@ def main() -> None:
             print(f"\r{done} of {len(wanted)} cells", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     for start_s in STARTS_S:
-        print(table(found, start_s))
+        print(table(found, start_s, "batches"))
+        print(table(found, start_s, "deciding"))
     finish(
         "batches and finals on simulated phones",
         figures(found, seeds),

@@ -31,6 +31,8 @@ class Sweep:
     lost: bool
     decided: bool
     covered: bool | None
+    alarm: bool | None
+    """`None`: there was nothing to raise one."""
     batches_s: float
     batches_timed_s: float
     timed_s: float
@@ -39,16 +41,16 @@ class Sweep:
 def percent(sweeps: list[Sweep], what: str) -> float:
     values = [getattr(sweep, what) for sweep in sweeps]
     known = [value for value in values if value is not None]
-    return 100 * sum(known) / len(known)
+    return 100 * sum(known) / len(known) if known else 0.0
 
 
-def table(found: Mapping[Cell, list[Sweep]], start_s: float) -> str:
+def table(found: Mapping[Cell, list[Sweep]], start_s: float, arm: str) -> str:
     """As `infra/protocol.md` shows it: device seconds, median / nine of ten."""
-    lines = [f"| {start_s:g} s a start | " + " | ".join((*SPREADS, "processes of their own only")) + " |"]
+    lines = [f"| {arm}, {start_s:g} s a start | " + " | ".join((*SPREADS, "processes of their own only")) + " |"]
     lines.append("| --- |" + " ---: |" * (len(SPREADS) + 1))
     rows: dict[Cell, list[Cell]] = {}
     for cell in found:
-        if (cell.arm, cell.start_s) == ("batches", start_s):
+        if (cell.arm, cell.start_s) == (arm, start_s):
             rows.setdefault(replace(cell, spread=""), []).append(cell)
     for row, cells_ in rows.items():
         solo = [

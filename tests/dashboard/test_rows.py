@@ -177,3 +177,16 @@ def test_who_was_eliminated_has_a_status_of_its_own_no_place_and_the_evidence() 
     assert (gone["status"], gone["verdict"]) == ("eliminated", "eliminated")
     assert gone["why"] == "left after 4 rounds: at least 1.07 times as slow as a"
     assert set(table["status"]) <= set(STATUS)
+
+
+def test_who_was_left_by_batches_has_a_ratio_and_no_time() -> None:
+    ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)
+    beside = replace(ended, by_key="key a", ratio=1.05, ratio_low=1.03, ratio_high=1.07)
+    table = ranked(
+        ranking(replace(row("a", 3.0), settled=replace(ended, leads=True)), replace(row("b", None), settled=beside))
+    )
+    assert list(table["job_key"]) == ["key a", "key b"]
+    left = table.iloc[1]
+    assert (left["place"], left["status"], left["verdict"]) == ("2", "ranked behind", "pass")
+    assert (left["latency_text"], left["latency_short"], left["ratio"]) == ("in batches", "–", 1.05)
+    assert pd.isna(left["latency_p50_ms"])

@@ -142,3 +142,33 @@ def test_intervals_are_those_of_a_ranking_also_with_two_speeds_and_for_the_winne
     place = list(sweep.jobs).index(sweep.named)
     expected = latency_intervals(medians, speeds, {place: first.candidates})
     assert [job.p50_ms for job in sweep.jobs.values()] == expected
+
+
+def test_where_batches_decide_only_the_winner_has_a_time_and_its_nearest_rival_costs_a_block():
+    phone = replace(PHONES["steady"], start_s=2.45)
+    near = {f"v{number}": 10.0 * 1.01**number for number in range(8)}
+    finals, decided = (
+        simulate(phone, near, PRESETS["race"], seed=1, batches_decide=decide) for decide in (False, True)
+    )
+    assert decided.regret <= 0.02
+    assert decided.decided
+    assert decided.device_s < 0.8 * finals.device_s
+    assert set(decided.jobs) == {decided.named}, "what checks batches is no result"
+    winner = decided.jobs[decided.named]
+    assert (winner.settled.leads, winner.settled.confirmations, len(winner.medians_ms)) == (True, 3, 0)
+    assert winner.p50_ms.low is not None
+    assert (finals.checked, decided.checked, decided.alarm) == (False, True, False)
+
+
+def test_a_shared_process_that_misleads_about_the_winner_raises_an_alarm():
+    phone = replace(PHONES["steady"], start_s=2.45)
+    near = {f"v{number}": 10.0 for number in range(8)}
+    found = simulate(
+        phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower={"v3": 1 / 1.3}
+    )
+    assert found.named == "v3"
+    assert found.checked is False, "all others left: there is nothing to hold against it"
+    near |= {"v4": 13.0}
+    misled = {"v3": 0.77, "v4": 0.6}
+    found = simulate(phone, near, PRESETS["race"], seed=1, batches_decide=True, noise=0.01, shared_slower=misled)
+    assert (found.checked, found.alarm) == (True, True)

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 
@@ -74,6 +75,7 @@ class Sweep:
         executor: InlineExecutor | None = None,
         more: Mapping[str, int] | None = None,
         away_wait: AwayWait = AWAY_WAIT,
+        batches_decide: Mapping[str, float] = MappingProxyType({}),
     ) -> list[Event]:
         executor = executor or InlineExecutor(self.workspace.root)
         store = ArtifactStore(self.workspace.artifacts)
@@ -88,6 +90,7 @@ class Sweep:
                 stop,
                 more,
                 away_wait,
+                batches_decide,
             )
             return list(driver.run())
         finally:

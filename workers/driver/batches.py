@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch
+from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch, group_of
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Failed, Job
 from workers.driver.contact import Contact
-from workers.driver.contests import Contests, group_of
+from workers.driver.contests import Contests
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.events import AttemptFailed, Left, MeasuredAlone
 from workers.driver.side_by_side import Steps
@@ -61,6 +61,8 @@ class Batches:
 
         `number`: of batches before. Their orders were other ones.
         """
+        if number:
+            yield from self._expire(contests)
         while batches := contests.batches:
             for keys in batches:
                 if self._contact.stopped():
@@ -68,9 +70,12 @@ class Batches:
                 jobs = [by_key[key] for key in shuffled_order(keys, number, self._protocol.seed)]
                 yield from self._batch(contests, jobs, number)
             number += 1
-            minutes = self._protocol.device_minutes
-            if minutes is not None and self._contact.spent_s >= 60 * minutes:
-                yield from contests.expire()
+            yield from self._expire(contests)
+
+    def _expire(self, contests: Contests) -> Steps[None]:
+        minutes = self._protocol.device_minutes
+        if minutes is not None and self._contact.spent_s >= 60 * minutes:
+            yield from contests.expire()
 
     def _batch(self, contests: Contests, jobs: Sequence[Job], number: int) -> Steps[None]:
         """Whoever ends a process is measured alone from then on, and the rest is asked for again without it."""
@@ -126,5 +131,5 @@ class Batches:
 
 def _take(contests: Contests, processes: Sequence[StoredBatch]) -> Iterator[Left]:
     """Show the contests one batch."""
-    alone = [key for process in processes for key in process.failed]
-    yield from contests.take_batch(*(process.items for process in processes), alone=alone)
+    apart = [key for process in processes for key in process.failed]
+    yield from contests.take_batch(*(process.items for process in processes), apart=apart)

@@ -1,9 +1,9 @@
 """Which jobs of one device still get rounds: one contest per model. Reads from and writes to the journal."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from sweeps.batches import BatchItem
+from sweeps.batches import BatchItem, group_of
 from sweeps.protocol.ended import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
@@ -13,11 +13,6 @@ from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left
 from workers.driver.same_program import same_programs
-
-
-def group_of(job: Job) -> str:
-    """Jobs of one group can share a process: one runtime, program, number of threads and CPUs."""
-    return f"{job.variant.runtime} {job.variant.format} {job.run.threads} {job.run.cpus}"
 
 
 class Contests:
@@ -41,9 +36,15 @@ class Contests:
             names = {job.key: job.name for job in timed if job.model == model}
             merit = {key: worth[key] for key in names if key in worth}
             groups = {} if front else {job.key: group_of(job) for job in timed if job.model == model}
-            self._contests.append(Contest(names, protocol, merit, front=front, groups=groups))
+            device_id = timed[0].device_id
+            decide = self._batches_decide(names, may=device_id in context.batches_decide)
+            noise = context.batches_decide.get(device_id)
+            self._contests.append(
+                Contest(names, protocol, merit, front=front, groups=groups, batches_decide=decide, noise=noise)
+            )
         self._beaten = self._still_beaten(worth)
         self._winners: dict[str, int] = {}
+        self._checked: dict[str, int] = {}
 
     @property
     def same(self) -> Collection[str]:
@@ -67,8 +68,13 @@ class Contests:
 
     @property
     def winners(self) -> Mapping[str, int]:
-        """How many blocks confirm each winner, by job key. Only of races that have ended."""
+        """How many blocks confirm each winner, by job key. Only of races that ended."""
         return self._winners
+
+    @property
+    def checked(self) -> Mapping[str, int]:
+        """How many blocks of each nearest rival check the batches that decided, by job key."""
+        return self._checked
 
     def take(self, blocks: Sequence[Block]) -> Iterator[Left]:
         """Add the blocks of one round."""
@@ -76,12 +82,12 @@ class Contests:
             for settled in contest.take(blocks):
                 yield from self._settle(settled)
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> Iterator[Left]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> Iterator[Left]:
         """Add one batch, which is of one model. See `Contest.take_batch`."""
-        keys = {key for items in processes for key in items} | set(alone)
+        keys = {key for items in processes for key in items} | set(apart)
         for contest in self._contests:
             if keys & set(contest.contending):
-                for settled in contest.take_batch(*processes, alone=alone):
+                for settled in contest.take_batch(*processes, apart=apart):
                     yield from self._settle(settled)
 
     def expire(self) -> Iterator[Left]:
@@ -107,6 +113,16 @@ class Contests:
         outcome = Measured(timing=None, accuracy=accuracy)
         return of_job(context.plan.sweep.name, planned, outcome, (), self._journal.artifact(job.build_key)).row
 
+    def _batches_decide(self, keys: Iterable[str], *, may: bool) -> bool:
+        """Whether batches decide, as it was when the race began: what is known of the device may have changed since.
+        `may`: whether they do in a race that begins now."""
+        if any(self._journal.round_count(key, added=False) for key in keys):
+            return False  # it has finals
+        before = [one for key in keys if (one := self._journal.settled(key, self._protocol)) is not None]
+        if any(one.batches_decide for one in before):
+            return True
+        return may and all(one.reason == "out_of_time" for one in before)
+
     def _still_beaten(self, worth: Mapping[str, float]) -> set[str]:
         """New jobs make the bounds wider. A job that was eliminated without them stays out, as long as the job that
         eliminated it is in the race and has no lower precedence. Other eliminated jobs race again."""
@@ -128,6 +144,8 @@ class Contests:
             return
         if settled.confirmations:
             self._winners[settled.job_key] = settled.confirmations
+        if settled.checks:
+            self._checked[settled.job_key] = settled.checks
         before = self._journal.settled(settled.job_key, self._protocol)
         # Another version may use other words for the same decision: that is not a new one.
         if before is None or replace(before, message="") != replace(settled, message=""):

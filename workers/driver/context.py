@@ -39,6 +39,9 @@ class RunContext:
     more: Mapping[str, int]
     """Rounds to add to these jobs, by key, instead of what is pending."""
     away_wait: AwayWait
+    batches_decide: Mapping[str, float]
+    """By id, the devices that were shown to allow it: in races that begin there, batches decide. With the spread of
+    blocks in processes of their own on that device, as the standard deviation of logarithms."""
 
 
 @dataclass(slots=True)

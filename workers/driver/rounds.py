@@ -69,23 +69,24 @@ class Rounds:
                 yield from contests.expire()
             round_ += 1
         for key, confirmations in contests.winners.items():
-            yield from self._confirm(by_key[key], confirmations)
+            yield from self._after_race(by_key[key], self._journal.confirmation_count(key), confirmations)
+        for key, checks in contests.checked.items():
+            yield from self._after_race(by_key[key], self._journal.check_count(key), checks, checks=True)
 
-    def _confirm(self, winner: Job, blocks: int) -> Steps[None]:
-        """Measure the winner of a race again: the blocks that made it win flatter it."""
-        for number in range(self._journal.confirmation_count(winner.key), blocks):
+    def _after_race(self, job: Job, there: int, blocks: int, *, checks: bool = False) -> Steps[None]:
+        """Measure the winner of a race again: the blocks that made it win flatter it. Or, with `checks`, its rival."""
+        what = "checked" if checks else "confirmed"
+        for number in range(there, blocks):
             if self._contact.stopped():
                 return
-            if winner.key in self._given_up:
+            if job.key in self._given_up:
                 break
             left = blocks - number
-            yield self._progress.measuring(
-                self._progress.done + left, f"{winner.name}, confirmed {number + 1} of {blocks}"
-            )
-            round_ = 1 + max((block.round for block in self._journal.blocks(winner.key)), default=-1)
-            yield from self._block(winner, round_, confirms=True)
+            yield self._progress.measuring(self._progress.done + left, f"{job.name}, {what} {number + 1} of {blocks}")
+            round_ = 1 + max((block.round for block in self._journal.blocks(job.key)), default=-1)
+            yield from self._block(job, round_, confirms=not checks, checks=checks)
             self._progress.done += 1
-        if winner.key in self._given_up and self._context.outcomes.has_failed(winner):
+        if job.key in self._given_up and self._context.outcomes.has_failed(job):
             self._journal.reopen(self._context.plan)
 
     def add(self, timed: Sequence[Job], more: Mapping[str, int]) -> Steps[None]:
@@ -103,9 +104,11 @@ class Rounds:
                 self._progress.done += 1
 
     def _measured_before(self, by_key: Mapping[str, Job]) -> list[list[Block]]:
-        """The earlier blocks, round by round in time order."""
+        """The earlier blocks, round by round in time order. What was added after a race is no round of it."""
+        races = self._protocol.budget == "race"
         blocks = [block for key, job in by_key.items() for block in self._journal.blocks(key, job.sentinel)]
-        blocks = sorted((one for one in blocks if not one.confirms), key=lambda block: block.visit)
+        counted = [one for one in blocks if one.races or (one.added and not races)]
+        blocks = sorted(counted, key=lambda block: block.visit)
         return [list(visit) for _, visit in groupby(blocks, key=lambda block: block.visit)]
 
     def _measured_now(self, jobs: Sequence[Job], round_: int) -> list[Block]:
@@ -114,12 +117,15 @@ class Rounds:
         return [block for block in found if block.round == round_ and block.session == self._context.session]
 
     def _first_round(self, keys: Sequence[str]) -> int:
-        rounds = [{block.round for block in self._journal.blocks(key)} for key in keys]
+        blocks = [self._journal.blocks(key) for key in keys]
         if self._protocol.budget == "full":
-            return min((len(one) for one in rounds), default=0)
-        return 1 + max((max(one, default=-1) for one in rounds), default=-1)
+            # What confirmed the winner of a race before is no round.
+            return min((sum(one.races or one.added for one in its) for its in blocks), default=0)
+        return 1 + max((block.round for its in blocks for block in its), default=-1)
 
-    def _block(self, job: Job, round_: int, *, confirms: bool = False, added: bool = False) -> Steps[None]:
+    def _block(
+        self, job: Job, round_: int, *, confirms: bool = False, checks: bool = False, added: bool = False
+    ) -> Steps[None]:
         if any(block.round == round_ for block in self._journal.blocks(job.key)):
             return
         # Counted here, because the outcome of a job that is already measured does not show failures.
@@ -128,7 +134,7 @@ class Rounds:
         while not self._contact.stopped() and failures < MAX_ATTEMPTS and not outcomes.has_failed(job):
             block = yield from self._contact.timed(job, round_, self._protocol)
             if isinstance(block, Block):
-                self._journal.add_block(replace(block, confirms=confirms, added=added))
+                self._journal.add_block(replace(block, confirms=confirms, checks=checks, added=added))
                 yield from self._drift.count_block()
                 return
             if block is not None:

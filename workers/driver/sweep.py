@@ -5,6 +5,8 @@ Everything is in the journal before its event is yielded, so the driver may be k
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError, DataError, ModelError, StoreError
@@ -29,6 +31,7 @@ from workers.models.prepared import PreparedModel
 _PUBLISH_AGAIN_S = 60.0
 VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
 """Build failures that depend on the evaluation images: with other images the build may succeed."""
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 
 class Driver:
@@ -45,8 +48,10 @@ class Driver:
         stop: Callable[[], bool],
         more: Mapping[str, int] | None = None,
         away_wait: AwayWait = AWAY_WAIT,
+        batches_decide: Mapping[str, float] = _NONE,
     ) -> None:
-        """`more`: only measure this many further rounds of these jobs (by key), which are measured already."""
+        """`more`: only measure this many further rounds of these jobs (by key), which are measured already.
+        `batches_decide`: as of a `RunContext`."""
         self._plan = plan
         self._journal = journal
         self._outcomes = Outcomes(journal, plan)
@@ -56,10 +61,21 @@ class Driver:
         self._publisher = _Publisher(publish)
         self._stop = stop
         self._prepared: dict[str, PreparedModel] = {}
-        # Also where two runs start in one second, or the clock was set back.
-        self._session = max(int(time.time()), journal.last_session() + 1)
         self._more = more or {}
-        self._away_wait = away_wait
+        self._context = RunContext(
+            plan=plan,
+            protocol=plan.protocol,
+            journal=journal,
+            outcomes=self._outcomes,
+            prepared=self._prepared,
+            # Also where two runs start in one second, or the clock was set back.
+            session=max(int(time.time()), journal.last_session() + 1),
+            publish=self._publisher.publish,
+            stop=stop,
+            more=self._more,
+            away_wait=away_wait,
+            batches_decide=batches_decide,
+        )
 
     def run(self) -> Iterator[Event]:
         """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
@@ -115,7 +131,8 @@ class Driver:
                 yield self._device_run(lane, facts, jobs)
 
     def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
-        yield from DeviceRun(lane, facts, jobs, self._context(facts)).run()
+        context = replace(self._context, protocol=self._plan.protocol.on(facts.device_id))
+        yield from DeviceRun(lane, facts, jobs, context).run()
         # Another sweep may use this device while slower devices are still measuring.
         yield Ask(lane.close)
 
@@ -184,20 +201,6 @@ class Driver:
     def _can_run(self, job: Job) -> bool:
         wanted = job.key in self._more or self._outcomes.of(job) is None
         return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
-
-    def _context(self, facts: DeviceFacts) -> RunContext:
-        return RunContext(
-            plan=self._plan,
-            protocol=self._plan.protocol.on(facts.device_id),
-            journal=self._journal,
-            outcomes=self._outcomes,
-            prepared=self._prepared,
-            session=self._session,
-            publish=self._publisher.publish,
-            stop=self._stop,
-            more=self._more,
-            away_wait=self._away_wait,
-        )
 
 
 class _Publisher:

@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
+from sweeps.records import Settled
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
@@ -41,7 +42,36 @@ def workspace(records, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
                     journal.add_block(records.block(sentinel, 100 * number + round_, session=day))
                 journal.add_accuracy(records.accuracy(job))
             Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, name)
+        _race(made, records, journal)
     return made
+
+
+def _race(made: Workspace, records, journal: Journal) -> None:
+    """The sweep `raced`: batches decided, so one has three blocks that confirm it, the other one that checks them."""
+    jobs = [records.job(n, key=f"raced {n}") for n in (0, 1)]
+    plan = records.plan(*jobs, name="raced")
+    plan = replace(plan, sweep=plan.sweep.model_copy(update={"budget": "race"}))
+    journal.save_plan(plan)
+    question = journal.planned_job("raced", jobs[0].key).protocol.question
+    ended = Settled(
+        job_key=jobs[0].key,
+        budget="race",
+        rounds=0,
+        reason="best",
+        message="decided",
+        batches=4,
+        batches_decide=True,
+        question=question,
+    )
+    beside = replace(ended, job_key=jobs[1].key, by_key=jobs[0].key, ratio=1.01, ratio_low=0.99, ratio_high=1.03)
+    journal.add_settled(replace(ended, leads=True, confirmations=3))
+    journal.add_settled(replace(beside, checks=1))
+    for round_ in range(3):
+        journal.add_block(records.block(jobs[0], round_, 10.0, confirms=True, session=1_791_000_000))
+    journal.add_block(records.block(jobs[1], 0, 9.0, checks=True, session=1_791_000_000))
+    for job in jobs:
+        journal.add_accuracy(records.accuracy(job))
+    Store(made.tracking_uri, made.mlflow_artifacts).publish(journal, "raced")
 
 
 @pytest.fixture
@@ -116,9 +146,17 @@ def test_one_job_is_compared_with_itself_in_a_whole_sweep(run) -> None:
     assert document["only_b"] == ["net job 0"]
 
 
+def test_what_was_measured_in_batches_only_is_named_and_has_no_time(run) -> None:
+    found = json.loads(run("raced", "raced", "--json").stdout)
+    assert [one["name"] for one in found["results"]] == ["net job 0"]
+    assert (found["in_batches"], found["only_a"], found["only_b"]) == (["net job 1"], [], [])
+    assert "net job 1: measured in batches only" in " ".join(run("raced", "raced").stdout.split())
+
+
 @pytest.mark.parametrize(
     ("side", "words"),
     [
+        ("raced:net job 1", "was measured in batches only: it has a ratio to the winner, no time"),
         ("nowhere", "there is no sweep 'nowhere'"),
         ("before:net job 9", "has no timed job called 'net job 9'"),
         ("nowhere.json", "cannot be read as an exported manifest"),

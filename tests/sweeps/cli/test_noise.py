@@ -387,11 +387,11 @@ def test_it_says_whether_builds_keep_their_ratios_in_a_process_that_they_share(
     assert alike["batches"]["builds"] >= 8
     assert alike["batches"]["rounds"] >= 10
     assert alike["batches"]["upper_percent"] < 1.0
-    assert alike["batches"]["decide_alone"]
+    assert alike["batches"]["decide"]
     assert "told_apart" not in alike, "one build was not measured on its own"
 
     again = measure("--batches", "--minutes", "1", device="fake:cool")
-    assert "batches may decide alone" in again.stdout
+    assert "batches decide races that begin now" in again.stdout
     both = found(measure("--minutes", "0.3", "--json", device="fake:cool"))
     assert both["batches"]["rounds"] > alike["batches"]["rounds"]
     assert both["told_apart"]
@@ -399,7 +399,7 @@ def test_it_says_whether_builds_keep_their_ratios_in_a_process_that_they_share(
     stand_in(monkeypatch, "fake", f"{__name__}:Shared")
     apart = found(measure("--batches", "--minutes", "3", "--json", device="fake:steady"))
     assert apart["batches"]["spread_percent"] > 3
-    assert not apart["batches"]["decide_alone"]
+    assert not apart["batches"]["decide"]
     words = measure("--batches", "--minutes", "0", device="fake:steady").stdout
     assert "batches only screen, processes of their own decide" in words
 

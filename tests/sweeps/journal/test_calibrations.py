@@ -16,7 +16,7 @@ from sweeps.journal.calibrations import (
     read_rounds,
 )
 from sweeps.json_records import to_json
-from sweeps.protocol.batch_noise import PairedRound
+from sweeps.protocol.batch_noise import PairedRound, batch_key
 from sweeps.records import Block
 from sweeps.workspace import Workspace
 from tests.sweeps.conftest import Records
@@ -118,6 +118,7 @@ def test_the_noise_of_a_device_is_that_of_its_last_job_and_not_known_from_too_fe
 def paired(number: int, **changes: object) -> PairedRound:
     made = PairedRound(
         builds="a",
+        batch=batch_key(),
         session=1000,
         round=number,
         together_ns=tuple(5e6 + number * 1e3 + build * 1e4 for build in range(8)),

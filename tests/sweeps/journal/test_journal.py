@@ -730,3 +730,17 @@ def test_two_processes_that_write_at_once_both_get_in(path, records):
 def test_the_folder_of_a_new_journal_has_to_exist(tmp_path):
     with pytest.raises(StoreError, match="check that the folder exists"):
         Journal.open(Path(tmp_path / "missing" / "journal.sqlite"))
+
+
+def test_what_confirms_or_checks_after_a_race_is_no_round_of_a_job(journal, records):
+    job = records.job(0)
+    journal.save_plan(records.plan(job, rounds=3))
+    journal.add_block(records.block(job, 0))
+    for round_, mark in enumerate(("confirms", "checks", "added"), start=1):
+        journal.add_block(records.block(job, round_, **{mark: True}))
+    journal.add_accuracy(records.accuracy(job))
+    counts = journal.block_count(job.key), journal.confirmation_count(job.key), journal.check_count(job.key)
+    assert counts == (4, 1, 1)
+    assert (journal.round_count(job.key, added=True), journal.round_count(job.key, added=False)) == (2, 1)
+    assert outcome(journal, records, job, rounds=3) is None
+    assert outcome(journal, records, job, rounds=2).timing.rounds == 3, "what checks batches is in no figure"

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweeps.protocol.batch_noise import BatchSpread, PairedRound, batch_spread, of_rounds
+from sweeps.protocol.batch_noise import BatchSpread, PairedRound, batch_key, batch_spread, of_rounds
 
 
 def batches_of(seed: int, spread: float, rounds: int = 30, variants: int = 8, noise: float = 0.02) -> BatchSpread:
@@ -47,6 +47,7 @@ def test_rounds_count_with_those_of_the_same_builds() -> None:
     rounds = [
         PairedRound(
             builds="a",
+            batch=batch_key(),
             session=0,
             round=number,
             together_ns=tuple(figures[0, number].tolist()),
@@ -65,3 +66,22 @@ def test_rounds_count_with_those_of_the_same_builds() -> None:
     assert of_rounds([rounds[0], replace(rounds[0], round=1)]) is None, "a clock that shows no difference"
     cut = replace(rounds[0], together_ns=(1.0,) * 9, alone_ns=(1.0,) * 9)
     assert of_rounds([cut, *rounds]) == found
+
+
+def test_rounds_from_before_batches_warmed_up_as_they_do_now_do_not_count() -> None:
+    now = [
+        PairedRound(
+            builds="a",
+            batch=batch_key(),
+            session=0,
+            round=number,
+            together_ns=tuple(5e6 + 1e4 * (number * build % 5) for build in range(8)),
+            alone_ns=tuple(5e6 + 1e4 * (number * build % 7) for build in range(8)),
+            device_seconds=30.0,
+        )
+        for number in range(6)
+    ]
+    before = [replace(one, batch="", together_ns=one.alone_ns) for one in now]
+    assert of_rounds(now) is not None
+    assert of_rounds(before) is None, "they say how batches of another kind changed ratios"
+    assert of_rounds([*now, *before]) == of_rounds([*before, *now]) == of_rounds(now)

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from sweeps.protocol.screen import MOST_BATCHES, Screen, ScreenedRace
+from sweeps.protocol.screen import MOST_BATCHES, Screen
+from sweeps.protocol.screened_race import ScreenedRace
 
 SPEEDS = {"a": 10.0, "b": 10.6, "c": 12.5, "d": 30.0}
 
@@ -143,7 +144,7 @@ def test_a_batch_counts_also_where_its_screen_ends_with_who_is_measured_alone():
     race = _race(dict.fromkeys(SPEEDS, "group"))
     race.add_batch(_batch("acd"))
     assert "b" in race.batches[0]
-    gone = race.add_batch(_batch("acd", seed=1), alone=["b"])
+    gone = race.add_batch(_batch("acd", seed=1), apart=["b"])
     assert {(one.key, one.in_batches) for one in gone} == {("c", True), ("d", True)}
     assert race.batches == ()
     assert race.contending == ("a", "b"), "it goes to the finals"
@@ -151,7 +152,7 @@ def test_a_batch_counts_also_where_its_screen_ends_with_who_is_measured_alone():
 
 def test_a_batch_in_which_all_failed_leaves_all_to_the_finals():
     race = _race(dict.fromkeys(SPEEDS, "group"))
-    assert race.add_batch({}, alone=list(SPEEDS)) == ()
+    assert race.add_batch({}, apart=list(SPEEDS)) == ()
     assert race.batches == ()
     assert race.active == tuple(SPEEDS)
     assert race.most_batches == 0

@@ -422,3 +422,12 @@ def test_the_terminal_says_slower_in_one_session_and_with_which_spread(capsys):
     assert text.endswith("1 slower (one session)")
     print_comparison(against([a], [a]))
     assert "measured in the same runs" in capsys.readouterr().out
+
+
+def test_what_was_measured_in_batches_only_is_said_not_to_be_compared(capsys):
+    found = compare(("a", [result("x", (10.0, 10.1))]), ("b", [result("x", (10.0, 10.1))]), 5.0, in_batches=("y", "y"))
+    assert found.in_batches == ("y",)
+    print_comparison(found)
+    assert "y: measured in batches only, which give a ratio to the winner and no time: not compared" in " ".join(
+        capsys.readouterr().out.split()
+    )

@@ -1,5 +1,6 @@
 """Units of one class under like conditions, pooled."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
+from sweeps.records import Settled
 from sweeps.results import to_frame
 from sweeps.spec.objective import ObjectiveSpec
 
@@ -95,3 +97,52 @@ def test_the_json_has_the_classes(on_unit):
     (found,) = document["classes"]
     assert found["units"] == ("a", "b")
     assert found["entries"][0]["ratio"] == 1.0
+
+
+def ended(**changes) -> Settled:
+    made = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)
+    return replace(made, **changes)
+
+
+def untimed(row, **changes):
+    metrics = {name: value for name, value in row.metrics.items() if not name.startswith("latency")}
+    return replace(row, metrics=metrics, block_medians_ms=(), settled=ended(**changes))
+
+
+@pytest.fixture
+def beside(on_unit):
+    """The variant 1 on a unit where batches decided: its ratio to the variant 0."""
+
+    def make(unit: str, ratio: float, first=0):
+        leader = replace(on_unit(first, unit, 10.0), settled=ended(leads=True))
+        other = on_unit(1 - first, unit, 10.0)
+        interval = {"ratio": ratio, "ratio_low": ratio / 1.01, "ratio_high": ratio * 1.01}
+        return leader, untimed(other, by="whatever it was called", by_key=leader.job_key, **interval)
+
+    return make
+
+
+def test_what_batches_judged_is_pooled_by_its_ratio_and_said_to_have_no_time(beside):
+    rows = [*beside("a", 1.10), *beside("b", 1.20)]
+    (found,) = classes(rows)
+    assert found.winner == rows[0].variant
+    first, second = found.entries
+    assert (second.units, second.in_batches, first.in_batches) == (2, 2, 0)
+    assert (second.ratio_least, second.ratio_most) == pytest.approx((1.1, 1.2))
+    assert found.in_batches == [f"{second.variant}: on 2 of its units only batches gave its ratio, and it has no time"]
+
+
+def test_units_whose_batches_had_different_winners_still_have_one_for_all(beside):
+    rows = [*beside("a", 1.10), *beside("b", 1.02, first=1)]
+    (found,) = classes(rows)
+    assert found.winner == rows[0].variant
+    assert [(entry.units, entry.in_batches) for entry in found.entries] == [(2, 1), (2, 1)]
+    assert found.entries[1].ratio == pytest.approx(math.sqrt(1.10 / 1.02), rel=0.01)
+
+
+def test_what_left_in_batches_has_only_a_bound_and_is_named(on_unit, beside):
+    gone = [untimed(on_unit(1, unit, 20.0), reason="slower", by_key=f"{unit} 0 {{}}", ratio=2.0) for unit in "ab"]
+    (found,) = classes([on_unit(0, "a", 10.0), on_unit(0, "b", 11.0), *gone])
+    assert [entry.variant for entry in found.entries] == [found.winner]
+    assert found.left_in_batches == (gone[0].variant,)
+    assert found.in_batches == [f"left in batches on a unit, without a time: {gone[0].variant}"]

@@ -13,6 +13,7 @@ from sweeps.ranking.comparable import Result, differing
 from sweeps.ranking.export import Shipped, export_candidate, read_shipped
 from sweeps.ranking.rank import rank
 from sweeps.ranking.sessions import sessions, together
+from sweeps.records import Settled
 from sweeps.results import read_rows, to_frame
 from sweeps.spec.catalog import TIMED
 from sweeps.spec.objective import ObjectiveSpec
@@ -176,3 +177,22 @@ def test_a_manifest_that_is_not_one_is_refused(export, tmp_path: Path, part: str
 def test_a_manifest_that_is_not_there_is_an_error_with_its_path(tmp_path: Path) -> None:
     with pytest.raises(EdgeSweepError, match=r"nowhere\.json"):
         read_shipped(tmp_path / "nowhere.json")
+
+
+def test_what_was_measured_in_batches_only_is_exported_by_name_without_a_time_and_says_so(
+    workspace, records, tmp_path: Path
+) -> None:
+    ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)
+    row = records.row(records.job(0), name="net · left", protocol=json.dumps(PROTOCOL.comparable()))
+    metrics = {name: value for name, value in row.metrics.items() if not name.startswith("latency")}
+    beside = replace(ended, by_key="the winner", ratio=1.01, ratio_low=0.99, ratio_high=1.03)
+    row = replace(row, metrics=metrics, block_medians_ms=(), check_medians_ms=((7, 10.0),), settled=beside)
+    frame = to_frame([row])
+    ranking = rank(frame, FREE, "s")
+    shipped = export_candidate(ranking, frame, workspace, model=None, job="left", output=tmp_path / "out")
+    assert (shipped.expected.timed, shipped.expected.in_batches) == (False, True)
+    assert shipped.expected.block_medians_ms == (), "the block that checks batches is no time"
+    assert not any(name.startswith("latency") for name in shipped.expected.figures)
+    path = tmp_path / "out/manifest.json"
+    with pytest.raises(EdgeSweepError, match="was measured in batches only"):
+        read_shipped(path).comparable(path)

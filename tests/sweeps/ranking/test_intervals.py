@@ -5,9 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from sweeps.ranking.intervals import latency_intervals, with_intervals
+from sweeps.ranking.intervals import latency_intervals, speeds_of, with_intervals
 from sweeps.ranking.moderated import moderated
+from sweeps.ranking.rank import rank
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
+from sweeps.results import to_frame
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
 
 STEP = math.log(1.12)
@@ -115,7 +118,7 @@ def test_the_label_is_on_every_row_that_was_timed_and_can_be_trusted(records) ->
         for number, one in enumerate(medians)
     ]
     only_checked = records.row(records.job(1), None)
-    found = with_intervals([*rows, only_checked])
+    found = with_intervals(group := [*rows, only_checked], speeds_of(group))
     assert [row.trust for row in (found[0], found[-1])] == [rows[0].trust, only_checked.trust]
     assert {row.trust for row in found[1:-1]} == {("ungated", "two_speeds")}
     assert all(row.metrics["latency_ci_high_ms"] > 11.0 for row in found[1:-1])
@@ -123,7 +126,7 @@ def test_the_label_is_on_every_row_that_was_timed_and_can_be_trusted(records) ->
         records.row(records.job(2 * number), 10.0, block_medians_ms=tuple(one.items()))
         for number, one in enumerate(drawn(6, 6, 0.0))
     ]
-    assert not any("two_speeds" in row.trust for row in with_intervals(steady))
+    assert not any("two_speeds" in row.trust for row in with_intervals(steady, speeds_of(steady)))
 
 
 def test_an_interval_at_the_share_where_both_are_equally_common_is_finite() -> None:
@@ -132,3 +135,19 @@ def test_an_interval_at_the_share_where_both_are_equally_common_is_finite() -> N
         assert found.low is not None
         assert found.high is not None
         assert 9.5 < found.low < found.high < 11.5
+
+
+def test_a_ranking_looks_for_two_speeds_once(records, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    def look(medians: list[dict[int, float]]) -> TwoSpeeds | None:
+        looks.append(medians)
+        return two_speeds(medians)
+
+    monkeypatch.setattr("sweeps.ranking.intervals.two_speeds", look)
+    rows = [
+        records.row(records.job(2 * number, key=f"{number}"), 10.0, block_medians_ms=tuple(one.items()))
+        for number, one in enumerate(drawn(6, 6, 0.5))
+    ]
+    assert rank(to_frame(rows), ObjectiveSpec(constraints=()), "s").devices[0].winner is not None
+    assert len(looks) == 1

@@ -829,3 +829,181 @@ def test_the_upper_end_of_the_winner_s_interval_allows_for_those_it_was_selected
     free = {one.name: one.figures for one in entry([*confirmed, slower], BY_ACCURACY).ranking}
     assert race.winner.name == name
     assert race.winner.figures == free[name], "measured again after it had won"
+
+
+def in_batches(ratio=None, low=None, high=None, reason="best", by="a", **changes):
+    """The end of a race that batches decided: of its leader, or of one beside it with its ratio."""
+    ended = Settled(job_key="", budget="race", message="in batches", rounds=0, batches=6, reason=reason)
+    if ratio is None:
+        ended = replace(ended, leads=True, confirmations=3)
+    else:
+        ended = replace(ended, by=by, by_key=f"key-{by}", ratio=ratio, ratio_low=low, ratio_high=high)
+    return {"settled": replace(ended, batches_decide=True, **changes)}
+
+
+def leader(name="a", **changes):
+    p50 = {"latency_p50_ms": 10.0, "latency_ci_low_ms": 9.9, "latency_ci_high_ms": 10.1}
+    confirmed = {"confirmed_medians_ms": ((7, 9.9), (8, 10.0), (9, 10.1))}
+    return measured(name, blocks=()) | p50 | confirmed | in_batches() | changes
+
+
+def beside(name, *ratio, **changes):
+    return measured(name, blocks=(), **changes) | in_batches(*ratio)
+
+
+def test_who_is_left_by_batches_stands_beside_the_winner_with_its_ratio_and_without_a_time():
+    rows = [
+        beside("open", 1.01, 0.99, 1.03, top1=99.0),
+        beside("equal", 1.002, 0.99, 1.015, top1=99.0),
+        beside("behind", 1.06, 1.04, 1.08),
+        leader(),
+    ]
+    found = entry(rows)
+    assert found.winner.name == "a", "only the leader was measured in processes of its own"
+    assert names(found.equal) == ["equal"]
+    assert names(found.unresolved) == ["open"]
+    assert names(found.ranking) == ["a", "equal", "open", "behind"]
+    assert [one.timed for one in found.ranking] == [True, False, False, False]
+    assert [one.verdict for one in found.ranking] == ["pass"] * 4
+    assert found.ranking[3].ratio_to_winner == Estimate(1.06, 1.04, 1.08)
+    assert found.ranking[3].tie is None
+    assert found.ranking[2].settling is None
+    [reason] = [reason for reason, those in found.reasons.items() if names(those) == ["equal", "open", "behind"]]
+    assert reason.startswith("measured in batches only")
+    assert found.alarm == ""
+
+    document = ranking_document(rank(pd.DataFrame(rows), FREE, "s"))["devices"][0]
+    assert [one["only_in_batches"] for one in document["ranking"]] == [False, True, True, True]
+    assert [one["latency_p50_ms"] for one in document["ranking"]] == [10.0, None, None, None]
+    assert document["ranking"][2]["latency_ratio_to_winner"] == {"value": 1.01, "low": 0.99, "high": 1.03}
+    assert explain(found) == "10.0 ms (9.90–10.1), equal to 1 other, 1 other unresolved"
+    json.dumps(document, allow_nan=False)
+
+
+def test_an_open_race_that_ended_in_batches_still_ships_what_was_confirmed():
+    first = leader(**in_batches(reason="undecided"))
+    equal = beside("b", 1.0, 0.99, 1.01, top1=99.0) | in_batches(1.0, 0.99, 1.01, reason="undecided")
+    assert entry([first, equal]).winner.name == "a"
+
+
+def test_a_bound_on_latency_is_not_resolved_by_a_ratio():
+    bounded = ObjectiveSpec(constraints=({"metric": "latency_p50_ms", "at_most": 100.0},))
+    found = entry([leader(), beside("b", 1.01, 0.99, 1.03)], bounded)
+    assert [one.verdict for one in found.ranking] == ["pass", "unresolved"]
+    assert "it was measured in batches only, which give ratios" in found.ranking[1].why
+
+
+def test_beside_a_leader_that_may_not_win_a_ratio_wins_nothing():
+    rows = [leader(trust=("engine_mismatch",)), beside("b", 1.01, 0.99, 1.03), beside("c", 1.0, 0.99, 1.01)]
+    found = entry(rows)
+    assert found.winner is None
+    assert [(one.name, one.verdict) for one in found.ranking] == [
+        ("c", "unresolved"),
+        ("b", "unresolved"),
+        ("a", "disqualified"),
+    ]
+    assert found.ranking[0].why == "only its ratio to a is known, which has no time with which it may win"
+    assert entry(rows[1:]).winner is None, "its confirmation failed"
+
+
+def test_rounds_that_settle_replace_the_ratio_of_batches():
+    later = {"block_medians_ms": ((7, 10.0), (8, 10.1), (9, 10.2))}
+    slower = {"block_medians_ms": ((7, 11.0), (8, 11.1), (9, 11.2)), "latency_p50_ms": 11.1}
+    found = entry([leader(**later), beside("b", 1.0, 0.99, 1.01) | slower])
+    assert found.winner.name == "a"
+    assert found.tied == ()
+    assert found.ranking[1].ratio_to_winner.value == pytest.approx(1.1, rel=0.01)
+
+
+def check(name, ms=9.0, run=0, low=0.99, high=1.03, **changes):
+    """The winner's nearest rival, with a block of its own that checks the batches."""
+    return measured(name, blocks=(), **changes) | in_batches(1.01, low, high, checks=1) | checks_ms(ms, run)
+
+
+def checks_ms(ms, run=0):
+    return {"check_medians_ms": ((1000 * run + 10, ms),)}
+
+
+def test_a_rival_s_block_that_checks_the_batches_is_no_time_and_ships_nothing():
+    rival = check("b", 5.0, top1=99.0)
+    further = {"block_medians_ms": ((20, 10.0), (21, 10.1))}
+    for one in (leader(), leader(**further)):
+        found = entry([one, rival])
+        assert found.winner.name == "a"
+        assert not found.ranking[1].timed
+        assert found.ranking[1].figures["latency_p50_ms"] is None
+    assert entry([leader(trust=("throttled",)), rival]).winner is None
+    assert entry([rival]).winner is None, "its leader is not measured yet"
+
+
+def test_the_leader_of_batches_is_known_by_its_key_whatever_it_is_called_now():
+    renamed = in_batches(1.002, 0.99, 1.015, by="a")["settled"]
+    renamed = {"settled": replace(renamed, by="the name of a before another device was added")}
+    twin = leader("a") | {"name": "a · phone 1"}
+    found = entry([twin, measured("b", blocks=(), top1=99.0) | renamed])
+    assert (found.winner.name, names(found.equal)) == ("a · phone 1", ["b"])
+    assert found.ranking[1].ratio_to_winner.value == 1.002
+    stranger = replace(renamed["settled"], by="a · phone 1", by_key="key-of-another")
+    found = entry([twin, measured("b", blocks=()) | {"settled": stranger}])
+    assert found.ranking[1].verdict == "unresolved", "it was held against another build that has the name now"
+
+
+@pytest.mark.parametrize(("rounds", "winner"), [((9.0,), "a"), ((9.7, 10.6), "a"), ((9.0, 9.1, 9.05), "b")])
+def test_rounds_that_settle_take_the_first_place_only_if_they_show_that_the_leader_is_slower(rounds, winner):
+    visits = range(20, 20 + len(rounds))
+    first = leader(block_medians_ms=tuple((visit, 10.0 + 0.05 * (visit % 3)) for visit in visits))
+    added = tuple(zip(visits, rounds, strict=True))
+    rival = measured("b", rounds, top1=99.0) | in_batches(1.0, 0.99, 1.015) | {"block_medians_ms": added}
+    found = entry([first, rival])
+    assert found.winner.name == winner
+
+
+def test_what_has_no_time_is_not_shipped_where_the_estimates_decide():
+    slower = leader(block_medians_ms=((20, 12.0), (21, 12.1), (22, 12.05)))
+    faster = measured("b", (10.0, 10.1, 10.05)) | in_batches(1.0, 0.99, 1.01)
+    faster |= {"block_medians_ms": ((20, 10.0), (21, 10.1), (22, 10.05))}
+    found = entry([slower, faster, beside("c", 1.0, 0.99, 1.01, top1=99.0)])
+    assert found.winner.name == "b"
+    assert next(one.name for one in found.ranking if one.timed) == "b"
+
+
+def test_what_has_no_block_that_counts_in_batches_is_disqualified_and_says_so():
+    aside = in_batches(reason="disqualified", leads=False, confirmations=0, batches=2)
+    found = entry([leader(), measured("b", blocks=()) | aside])
+    assert [(one.name, one.verdict) for one in found.ranking] == [("a", "pass"), ("b", "disqualified")]
+    assert found.ranking[1].why.startswith("none of its blocks counts, in 2 batches")
+
+
+def test_without_enough_batches_for_a_leader_the_ranking_says_what_it_takes():
+    late = {"reason": "out_of_time", "message": "the 1 minutes were used up; raise device_minutes"}
+    rows = [measured(name, blocks=()) | in_batches(leads=False, confirmations=0, **late) for name in "ab"]
+    found = entry(rows)
+    assert found.winner is None
+    assert found.no_winner_reason.endswith("raise device_minutes")
+
+
+@pytest.mark.parametrize(
+    ("ms", "alarmed"), [(10.1, False), (10.7, False), (9.4, False), (12.5, True), (8.2, True), (11.0, False)]
+)
+def test_a_block_that_contradicts_the_batches_raises_an_alarm_if_noise_does_not_explain_it(ms, alarmed):
+    found = entry([leader(), check("b", ms), beside("c", 1.02, 0.99, 1.05)])
+    assert found.winner.name == "a"
+    assert found.ranking[1].ratio_to_winner.value == 1.01, "one block says less than the batches"
+    assert bool(found.alarm) is alarmed
+    if alarmed:
+        assert f"b took {ms / 10:.2f} times as long as the winner in a process of its own" in found.alarm
+        assert "1.01 times in batches" in found.alarm
+        assert "in at most 2.5 % of races" in found.alarm
+        document = ranking_document(rank(pd.DataFrame([leader(), check("b", ms)]), FREE, "s"))
+        assert document["devices"][0]["alarm"] == found.alarm
+
+
+def test_the_alarm_knows_the_noise_of_the_device_and_leaves_out_blocks_of_another_run():
+    quiet = check("b", 11.0)
+    quiet["settled"] = replace(quiet["settled"], noise=0.004)
+    assert entry([leader(), quiet]).alarm
+    loud = {"confirmed_medians_ms": ((7, 9.0), (8, 10.0), (9, 11.0))}
+    assert not entry([leader(**loud), check("b", 12.5)]).alarm, "the winner's own blocks differ by as much"
+    assert not entry([leader(), check("b", 12.5, run=1)]).alarm
+    assert not entry([leader(), measured("b", blocks=()) | in_batches(1.01, 0.99, 1.03, checks=1)]).alarm
+    assert not entry([leader(), check("b", 12.5, low=0.8, high=1.3)]).alarm, "the batches say little"

@@ -53,7 +53,10 @@ def test_a_difference_under_two_percent_is_settled_once_the_upper_end_lies_withi
     ],
 )
 def test_two_latencies_are_shown_to_be_equal_by_the_upper_end_of_their_paired_ratio(blocks, equal):
-    row, best = (SimpleNamespace(medians_ms=dict(enumerate(medians))) for medians in (blocks, (10.0, 10.01, 10.0)))
+    row, best = (
+        SimpleNamespace(name="", settled=None, medians_ms=dict(enumerate(medians)))
+        for medians in (blocks, (10.0, 10.01, 10.0))
+    )
     assert shown_equal(row, best, LATENCY) is equal
 
 
@@ -96,5 +99,8 @@ def test_without_two_common_rounds_nothing_can_be_said(rounds):
 
 @pytest.mark.parametrize(("value", "is_worse"), [(1.0, False), (1.03, False), (1.4, False), (1.6, True)])
 def test_a_metric_of_another_package_has_no_interval_so_runs_may_differ_as_unrepeated_times_do(value, is_worse):
-    row, best = (SimpleNamespace(figure=lambda _, one=one: one, medians_ms={}, figures={}) for one in (value, 1.0))
+    row, best = (
+        SimpleNamespace(figure=lambda _, one=one: one, name="", settled=None, medians_ms={}, figures={})
+        for one in (value, 1.0)
+    )
     assert worse(row, best, "toy_energy_mj", smaller=True) is is_worse

@@ -247,6 +247,26 @@ def test_a_race_that_was_not_decided_says_so(printed, records) -> None:
     assert "0, 2: the 3 minutes of the device were used up" in lines
 
 
+def test_what_batches_left_beside_the_winner_has_a_ratio_and_no_time_and_a_contradiction_is_said(
+    printed, records
+) -> None:
+    ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)
+    ratio = {"by_key": records.job(0).key, "ratio": 1.01, "ratio_low": 0.99, "ratio_high": 1.03}
+    won = records.row(records.job(0), 10.0, name="net · won", **rounds())
+    confirmed = ((5, 10.0), (6, 10.1), (7, 9.9))
+    won = replace(won, confirmed_medians_ms=confirmed, settled=replace(ended, leads=True, confirmations=3))
+    beside = records.row(records.job(2), name="net · left", **rounds(), settled=replace(ended, **ratio))
+    beside = replace(beside, metrics={k: v for k, v in beside.metrics.items() if not k.startswith("latency")})
+    lines = printed([won, beside])
+    assert cells(lines, "1?")[1:3] == ["left", "in batches"]
+    assert "Unresolved beside it (not told apart from the best, and not shown to be equal):" in lines
+    assert any(line.startswith("left: measured in batches only, which give its ratio to the winner") for line in lines)
+    checked = replace(beside, settled=replace(ended, **ratio, checks=1), check_medians_ms=((8, 13.0),))
+    lines = printed([won, checked])
+    assert any(line.startswith("Batches are contradicted: left took 1.30 times as long") for line in lines)
+    assert cells(lines, "1?")[1:3] == ["left", "in batches"], "that block is no time"
+
+
 def test_the_device_time_and_how_many_left_early_are_shown(printed, records) -> None:
     cost = {"device_seconds": 100.0, "timed_seconds": 20.0, "waited_seconds": 30.0, "full_seconds": 300.0}
     rows = [records.row(records.job(0), **cost), records.row(records.job(2), 12.0, settled=LEFT, **cost)]
@@ -286,6 +306,20 @@ def test_units_of_one_class_have_a_table_of_their_own(printed, records) -> None:
         "1.20 – 1.20",
         "1.20 – 1.20",
     ]
+
+
+def test_what_batches_say_of_a_class_of_units_is_told_below_its_table(printed, records) -> None:
+    ended = Settled(job_key="", budget="race", rounds=0, reason="best", message="", batches=6, batches_decide=True)
+    rows = []
+    for unit in ("a", "b"):
+        won, left = (records.job(number, device_id=unit, key=f"{unit}{number}") for number in (0, 1))
+        beside = replace(ended, by_key=won.key, ratio=1.2, ratio_low=1.1, ratio_high=1.3)
+        other = records.row(left, name=f"net · 1 · {unit}", threads=1, settled=beside, block_medians_ms=())
+        metrics = {name: value for name, value in other.metrics.items() if not name.startswith("latency")}
+        rows.append(records.row(won, name=f"net · 0 · {unit}", threads=1, settled=replace(ended, leads=True)))
+        rows.append(replace(other, metrics=metrics))
+    lines = printed(rows)
+    assert f"{rows[1].variant}: on 2 of its units only batches gave its ratio, and it has no time" in lines
 
 
 def test_text_of_a_race_cannot_move_the_cursor(printed, records) -> None:

@@ -6,7 +6,10 @@ import pytest
 
 from sweeps.batches import BatchShare
 from sweeps.journal.journal import Journal
+from sweeps.protocol.blocks import summarize
+from sweeps.protocol.presets import PRESETS
 from sweeps.records import Measured, Settled
+from sweeps.store import run_content
 from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job, to_row
 from sweeps.variant import Variant
 
@@ -181,3 +184,50 @@ def test_a_number_that_none_can_be_is_an_error_of_the_run(run, tag, text):
     read(content)
     with pytest.raises(ValueError, match=tag.replace("_ms", "").replace("_", "[ _]")):
         read(replace(content, tags={**content.tags, f"{TAG}{tag}": text}))
+
+
+def test_a_block_that_checks_batches_costs_time_and_makes_no_figure(records, tmp_path):
+    job = records.job(0)
+    checks = [
+        records.block(job, 0, 5.0, checks=True, device_seconds=2.5),
+        records.block(job, 1, 9.0, checks=True, device_seconds=2.5, labels=("throttled",)),
+    ]
+    ended = replace(SETTLED, reason="best", rounds=0, batches=4, batches_decide=True, checks=2)
+    with Journal.open(tmp_path / "check.sqlite") as journal:
+        journal.save_plan(records.plan(job))
+        for block in checks:
+            journal.add_block(block)
+        journal.add_accuracy(records.accuracy(job))
+        planned = journal.planned_job("phones", job.key)
+        assert journal.sweep_outcome("phones", job) is None, "it has no round yet"
+    row = read(of_job("phones", planned, Measured(timing=None, accuracy=None), checks, None, ended))
+    assert not row.timed
+    assert row.device_seconds == 5.0
+    assert row.check_medians_ms == ((checks[0].visit, pytest.approx(5.003)),), "what cannot be trusted is left out"
+    assert (row.block_medians_ms, row.confirmed_medians_ms, row.gate) == ((), (), "none")
+    timed = [records.block(job, round_) for round_ in range(2, 4)]
+    outcome = Measured(timing=summarize(job.key, timed, planned.protocol), accuracy=None)
+    row = read(of_job("phones", planned, outcome, [*checks, *timed], None, ended))
+    assert row.metrics["latency_p50_ms"] == pytest.approx(5.003)
+    assert len(row.block_medians_ms) == 2
+    with pytest.raises(ValueError, match="not the blocks of job"):
+        summarize(job.key, [*checks, *timed], planned.protocol)
+
+
+def test_a_winner_with_one_confirming_block_has_that_one_and_no_interval(records):
+    job = records.job(0)
+    one = records.block(job, 0, confirms=True)
+    timing = summarize(job.key, [one], PRESETS["race"])
+    assert timing.confirmed_medians_ms == ((one.visit, pytest.approx(5.003)),)
+    assert (timing.block_medians_ms, timing.latency_ci_low_ms) == ((), None)
+    assert "one_block" in timing.labels
+
+
+def test_a_run_without_checks_is_not_written_anew(run, monkeypatch):
+    now = run()
+    assert now.tags[f"{TAG}check_medians_ms"] == "[]"
+    monkeypatch.delitem(run_content._TAGS, "check_medians_ms")
+    monkeypatch.setattr(run_content, "_UNSAID_WITHOUT", ("confirmed_medians_ms", "batch_seconds"))
+    before = run(journal="another")
+    assert f"{TAG}check_medians_ms" not in before.tags
+    assert now.attempt_key == before.attempt_key

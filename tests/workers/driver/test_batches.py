@@ -1,11 +1,13 @@
 """The screen of a race on simulated phones: batches, what leaves in them, and what cannot be measured in one."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sweeps.batches import NotReached
+from sweeps.cli.run import _disqualified
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.journal.journal import Journal
@@ -36,10 +38,12 @@ ANY = ObjectiveSpec(constraints=())
 
 
 class Latencies(dict[str, float]):
-    """By the order in which the files are first run, each half as slow again as the one before."""
+    """By the order in which the files are first run, each `step` times as slow as the one before."""
+
+    step = 1.5
 
     def get(self, digest: str, _: object = None) -> float:
-        return self.setdefault(digest, 10.0 * 1.5 ** len(self))
+        return self.setdefault(digest, 10.0 * self.step ** len(self))
 
 
 class KnownPhone(FakeDevice):
@@ -347,3 +351,193 @@ def test_time_that_is_used_up_ends_the_batches_too(tmp_path: Path) -> None:
         assert len(journal.batches(keys)) == 1
         assert {journal.settled(key).reason for key in keys} == {"out_of_time"}
         assert not any(journal.confirmation_count(key) for key in keys)
+
+
+@pytest.fixture
+def near(race: BuiltSweep) -> dict[str, float]:
+    """Builds that are 2 % apart, on a device where batches may decide."""
+    KnownPhone.latencies.step = 1.02
+    return {facts.device_id: 0.02 for facts in race.plan.devices}
+
+
+def solo_blocks(race: BuiltSweep, journal: Journal) -> list[tuple[int, int, int]]:
+    """Of each job, how many blocks race or settle, how many confirm, and how many check."""
+    blocks = [journal.blocks(job.key) for job in race.plan.jobs]
+    return [
+        (
+            sum(one.races or one.added for one in its),
+            sum(one.confirms for one in its),
+            sum(one.checks for one in its),
+        )
+        for its in blocks
+    ]
+
+
+def test_where_the_device_was_shown_to_allow_it_batches_decide(
+    race: BuiltSweep, journal: Journal, near: dict[str, float]
+) -> None:
+    race.run(journal, batches_decide=near)
+    settled = [journal.settled(job.key) for job in race.plan.jobs]
+    assert all(one.batches_decide and one.reason == "best" for one in settled)
+    [winner] = [one for one in settled if one.leads]
+    others = sorted((one for one in settled if not one.leads), key=lambda one: one.ratio)
+    assert [one.by_key for one in others] == [winner.job_key] * 3
+    assert [one.checks for one in others] == [1, 0, 0]
+    assert (others[0].noise, others[1].noise) == (0.02, None)
+    assert sorted(solo_blocks(race, journal)) == [(0, 0, 0), (0, 0, 0), (0, 0, 1), (0, 3, 0)]
+    outcomes = [journal.sweep_outcome("tiny", job) for job in race.plan.jobs]
+    assert all(isinstance(one, Measured) for one in outcomes)
+    assert sum(one.timing is None for one in outcomes) == 3, "a ratio is no time, nor is a block that checks it"
+    assert race.run(journal) == [], "what is decided costs nothing, whatever is known of the device now"
+
+
+def test_who_has_no_time_of_its_own_can_be_measured_afterwards(
+    race: BuiltSweep, journal: Journal, near: dict[str, float]
+) -> None:
+    race.run(journal, batches_decide=near)
+    race.run(journal, more={job.key: 2 for job in race.plan.jobs})
+    assert sorted(solo_blocks(race, journal)) == [(2, 0, 0), (2, 0, 0), (2, 0, 1), (2, 3, 0)]
+    timings = [journal.sweep_outcome("tiny", job).timing for job in race.plan.jobs]
+    assert len({tuple(visit for visit, _ in one.block_medians_ms) for one in timings}) == 1, "they are paired"
+    assert race.run(journal) == []
+
+
+def test_how_a_race_ends_is_decided_when_it_begins(race: BuiltSweep, journal: Journal, near: dict[str, float]) -> None:
+    keys = [job.key for job in race.plan.jobs]
+    race.run(journal)
+    finals = solo_blocks(race, journal)
+    assert sum(deciding for deciding, _, _ in finals) > 0, "builds that are 2 % apart go to the finals"
+    batches = journal.batches(keys)
+    assert not any(journal.settled(key).batches_decide for key in keys)
+    assert race.run(journal, batches_decide=near) == []
+    assert (solo_blocks(race, journal), journal.batches(keys)) == (finals, batches)
+
+
+def test_an_interrupted_race_goes_on_as_it_began(race: BuiltSweep, journal: Journal) -> None:
+    devices = {facts.device_id: 0.02 for facts in race.plan.devices}
+    race.run(journal, stop=lambda: any(journal.settled(job.key) for job in race.plan.jobs), batches_decide=devices)
+    assert sum(journal.settled(job.key) is not None for job in race.plan.jobs) > 0
+    race.run(journal)
+    assert all(journal.settled(job.key).batches_decide for job in race.plan.jobs)
+    assert sorted(solo_blocks(race, journal)) == [(0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 3, 0)]
+
+
+def test_the_others_race_again_if_the_winner_of_batches_fails_alone(
+    race: BuiltSweep, journal: Journal, near: dict[str, float]
+) -> None:
+    race.run(journal, stop=lambda: any(journal.settled(job.key) for job in race.plan.jobs), batches_decide=near)
+    [first] = [job for job in race.plan.jobs if journal.settled(job.key).leads]
+    journal.add_failure(first.key, Failed(stage="run", kind="timeout", message="it hangs when it is alone"))
+    for _ in range(2):
+        journal.add_failure(first.key, Failed(stage="run", kind="timeout", message="again"))
+    race.run(journal)
+    assert isinstance(journal.sweep_outcome("tiny", first), Failed)
+    [winner] = [job for job in race.plan.jobs if job != first and journal.settled(job.key).leads]
+    assert journal.confirmation_count(winner.key) == PRESETS["race"].confirmations
+    assert race.run(journal) == []
+
+
+def test_one_that_ends_a_batch_makes_finals_necessary(
+    race: BuiltSweep, journal: Journal, near: dict[str, float]
+) -> None:
+    culprit = race.plan.jobs[0]
+
+    def crash(request: BatchRequest, answer: object) -> object:
+        keys = [job.key for job in request.jobs]
+        if culprit.key not in keys:
+            return answer
+        place = keys.index(culprit.key)
+        died = Failed(stage=request.stage, kind="crashed", message="signal 11")
+        outcomes = (*answer.outcomes[:place], died, *(NotReached() for _ in keys[place + 1 :]))
+        return type(answer)(outcomes=outcomes, device_seconds=answer.device_seconds)
+
+    race.run(journal, executor=Phones(race.workspace.root, crash), batches_decide=near)
+    assert not any(journal.settled(job.key).batches_decide for job in race.plan.jobs)
+    assert journal.block_count(culprit.key) > 0
+    assert sum(journal.settled(job.key).leads for job in race.plan.jobs) == 1
+
+
+@pytest.mark.parametrize("decide", [True, False])
+def test_rounds_that_settled_are_no_rounds_of_the_race_when_a_variant_joins(
+    tmp_path: Path, race: BuiltSweep, journal: Journal, near: dict[str, float], decide: bool
+) -> None:
+    race.run(journal, batches_decide=near if decide else {})
+    race.run(journal, more={job.key: 4 for job in race.plan.jobs})
+    joined = GridSpec(precision=("fp32",), layout=("nchw",), fuse=(True,), capture=("script",), name="joined")
+    grown = BuiltSweep(
+        tmp_path,
+        GRID,
+        joined,
+        devices=("fake:steady",),
+        objective=ANY,
+        budget="race",
+        protocol=ProtocolSpec(),
+    )
+    [new] = [job for job in grown.plan.jobs if job.key not in {one.key for one in race.plan.jobs}]
+    grown.run(journal)
+    settled = [journal.settled(job.key) for job in grown.plan.jobs]
+    assert journal.settled(new.key).batches > 0
+    assert all(one.batches_decide for one in settled) is decide, "they do not turn one kind of race into the other"
+    rounds = [sum(block.races for block in journal.blocks(job.key)) for job in grown.plan.jobs]
+    assert [one.rounds for one in settled] == rounds
+
+
+def test_a_build_whose_blocks_never_count_is_put_aside_and_holds_no_race_open(
+    race: BuiltSweep, journal: Journal, near: dict[str, float]
+) -> None:
+    culprit = race.plan.jobs[0]
+
+    def elsewhere(request: BatchRequest, answer: object) -> object:
+        outcomes = [
+            replace(one, labels=("backend_fell_back",)) if job.key == culprit.key else one
+            for job, one in zip(request.jobs, answer.outcomes, strict=True)
+        ]
+        return type(answer)(outcomes=tuple(outcomes), device_seconds=answer.device_seconds)
+
+    race.run(journal, executor=Phones(race.workspace.root, elsewhere), batches_decide=near)
+    ends = {job.key: journal.settled(job.key) for job in race.plan.jobs}
+    assert ends[culprit.key].reason == "disqualified"
+    assert {one.reason for key, one in ends.items() if key != culprit.key} == {"best"}
+    assert len(journal.batches(ends)) < 10
+    assert race.run(journal) == [], "it is asked for only by --retry-failed"
+    assert _disqualified(journal, race.plan) == {culprit.key: 2}
+    race.run(journal, more={culprit.key: 2})
+    assert _disqualified(journal, race.plan) == {}, "alone, its backend ran"
+
+
+def test_time_that_is_used_up_before_batches_can_name_a_leader_says_what_it_takes(tmp_path: Path) -> None:
+    KnownPhone.latencies.step = 1.02
+    short = BuiltSweep(
+        tmp_path,
+        GRID,
+        devices=("fake:steady",),
+        objective=ANY,
+        budget=MinutesBudget(device_minutes=0.001),
+        protocol=ProtocolSpec(),
+    )
+    decide = {facts.device_id: 0.02 for facts in short.plan.devices}
+    with Journal.open(short.workspace.journal) as journal:
+        short.run(journal, batches_decide=decide)
+        ends = [journal.settled(job.key) for job in short.plan.jobs]
+    assert {one.reason for one in ends} == {"out_of_time"}
+    assert all("; 1 batch had been measured, which give no time: raise device_minutes" in one.message for one in ends)
+
+
+def test_a_sweep_that_raced_and_is_measured_in_full_has_all_its_rounds(tmp_path: Path) -> None:
+    """What confirmed its winner is no round, though the keys are the same."""
+
+    def sweep(budget: str) -> BuiltSweep:
+        protocol = ProtocolSpec(preset="quick", rounds=3)
+        return BuiltSweep(tmp_path, GRID, devices=("fake:steady",), objective=ANY, budget=budget, protocol=protocol)
+
+    race, full = sweep("race"), sweep("full")
+    assert [job.key for job in race.plan.jobs] == [job.key for job in full.plan.jobs]
+    with Journal.open(race.workspace.journal) as journal:
+        race.run(journal)
+        [winner] = [job for job in race.plan.jobs if journal.settled(job.key).leads]
+        assert journal.round_count(winner.key, added=True) < 3
+        full.run(journal)
+        counts = [journal.round_count(job.key, added=True) for job in full.plan.jobs]
+        assert counts == [3, 3, 3, 3]
+        assert journal.confirmation_count(winner.key) == 3
+        assert full.run(journal) == []

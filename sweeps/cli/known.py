@@ -1,0 +1,44 @@
+"""What `edgesweep noise` found before on the devices of a plan."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import click
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import StoreError
+from sweeps.journal.calibrations import known_batch_spread
+from sweeps.planning.plan import Plan
+from sweeps.protocol.batch_noise import BatchSpread
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+Found = TypeVar("Found")
+
+
+def known(
+    planned: Plan, workspace: Workspace, read: Callable[[Workspace, DeviceFacts], Found | None]
+) -> tuple[dict[str, Found], list[StoreError]]:
+    """By device id, what is known of each device that is timed; and what could not be read."""
+    timed = {job.device_id for job in planned.jobs if not job.emulated}
+    found: dict[str, Found] = {}
+    errors: list[StoreError] = []
+    for facts in planned.devices:
+        try:
+            one = read(workspace, facts) if facts.device_id in timed else None
+        except StoreError as error:
+            errors.append(error)
+        else:
+            if one is not None:
+                found[facts.device_id] = one
+    return found, errors
+
+
+def batch_spreads(planned: Plan, workspace: Workspace) -> dict[str, BatchSpread]:
+    """By device id; empty unless the sweep races for one winner. A file that cannot be read is told on stderr."""
+    if planned.protocol.budget != "race" or planned.sweep.objective.front is not None:
+        return {}
+    found, errors = known(planned, workspace, known_batch_spread)
+    for error in errors:
+        click.echo(plain(error.one_line), err=True)  # nobody needs it to plan or to run
+    return found

@@ -1,0 +1,84 @@
+"""The ends of jobs in a race, with the evidence for people. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sweeps.records import Settled, SettledReason
+
+if TYPE_CHECKING:
+    from sweeps.protocol.racing import Elimination
+    from sweeps.protocol.screened_race import ScreenedRace
+
+CHECKS = 1
+"""Blocks of the nearest rival in a process of its own."""
+
+
+def eliminated(one: "Elimination", names: Mapping[str, str], blocks: int, question: str) -> Settled:
+    """`names`: for people, by job key. `blocks`: those that it had."""
+    by = names[one.by]
+    unit, plural = ("batch", "es") if one.in_batches else ("round", "s")
+    rounds = f"{one.rounds} {unit}{plural * (one.rounds > 1)}"
+    if one.reason == "constraint":
+        message = f"left after {rounds}: it cannot win at any latency, and {by} can"
+    else:
+        message = (
+            f"left after {rounds}: {one.ratio:.3f} times as slow as {by}, and at least "
+            f"{one.ratio_low:.3f} times (wrong with a probability of at most {100 * one.error:g} %)"
+        )
+    return Settled(
+        job_key=one.key,
+        budget="race",
+        rounds=blocks,
+        reason=one.reason,
+        message=message,
+        by=by,
+        by_key=one.by,
+        ratio=one.ratio,
+        ratio_low=one.ratio_low,
+        error=one.error,
+        question=question,
+        batches=one.rounds if one.in_batches else 0,
+    )
+
+
+def ended_in_batches(
+    race: "ScreenedRace",
+    names: Mapping[str, str],
+    keys: Iterable[str],
+    end: Callable[[str, SettledReason, str], Settled],
+    *,
+    noise: float | None,
+    out_of_time: str = "",
+) -> list[Settled]:
+    """The ends of all of `keys` that are left in a race that batches decided, or in which the device's time ran out
+    (`out_of_time` says so). `end` makes one of them, without its ratio to the leader. `noise`: as of a `Settled`.
+
+    The leader's nearest rival gets a block of its own, which the batches can be held against.
+    """
+    reason: SettledReason = "best" if race.decided else "undecided"
+    why = (
+        f"the race is decided by batches: {race.why}"
+        if race.decided
+        else f"the race was not decided after {race.most_batches} batches"
+    )
+    if out_of_time and not race.decided:
+        reason, why = "out_of_time", f"{out_of_time}: who led after {race.most_batches} batches is measured again"
+    found = [end(key, reason, why) for key in keys if key in race.contending]
+    ratios = {one.job_key: ratio for one in found if (ratio := race.ratio(one.job_key)) is not None}
+    nearest = min(ratios, key=lambda key: ratios[key].value, default="")
+    leader = race.leader or ""
+    for place, one in enumerate(found):
+        if (ratio := ratios.get(one.job_key)) is not None:
+            found[place] = replace(
+                one,
+                message=f"{one.message}; in batches it was {ratio.value:.3f} times as slow as {names[leader]}",
+                by=names[leader],
+                by_key=leader,
+                ratio=ratio.value,
+                ratio_low=ratio.low,
+                ratio_high=ratio.high,
+                checks=CHECKS if one.job_key == nearest else 0,
+                noise=noise if one.job_key == nearest else None,
+            )
+    return found

@@ -1,0 +1,165 @@
+"""A race for one winner: the screens of all groups, then the finals of those left, or no finals where batches decide.
+Pure."""
+
+from collections.abc import Collection, Mapping
+
+from sweeps.batches import one_process
+from sweeps.protocol.racing import Elimination, Race
+from sweeps.protocol.screen import Deciding, Screen
+from sweeps.stats import Estimate
+
+
+class ScreenedRace:
+    """A race for the fastest variant. It depends only on its arguments and on batches and rounds, in their order."""
+
+    def __init__(
+        self,
+        precedence: Mapping[str, float],
+        groups: Mapping[str, str],
+        fewest: int,
+        *,
+        deciding: Deciding | None = None,
+    ) -> None:
+        """`groups`: the group of each candidate that can be measured in batches, by its key. The rest as of `Race`.
+
+        `deciding`: the batches decide, if they can: all candidates are of one group, which is screened.
+        """
+        self._fewest = fewest
+        self._precedence = dict(precedence)
+        self._batches_decide = deciding is not None and one_process(groups.get(key) for key in precedence)
+        self._screens = [
+            Screen(
+                {key: precedence[key] for key, other in groups.items() if other == group},
+                deciding if self._batches_decide else None,
+            )
+            for group in dict.fromkeys(groups.values())
+        ]
+        self._screened: list[Elimination] = []
+        self._finals: Race | None = None
+        self._begin_finals()
+
+    @property
+    def contending(self) -> tuple[str, ...]:
+        """All that were not eliminated."""
+        return tuple(sorted(self._precedence)) if self._finals is None else self._finals.contending
+
+    @property
+    def batches(self) -> tuple[tuple[str, ...], ...]:
+        """The keys of each batch that is measured next; none in the finals."""
+        return tuple(screen.active for screen in self._screens if screen.active)
+
+    @property
+    def most_batches(self) -> int:
+        """The largest number of batches of any group so far."""
+        return max((screen.rounds for screen in self._screens), default=0)
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The keys of those that are measured next in processes of their own; nobody while there are batches."""
+        return () if self._finals is None else self._finals.active
+
+    @property
+    def batches_decide(self) -> bool:
+        """Whether the batches decide: there are no finals."""
+        return self._batches_decide
+
+    @property
+    def ended_in_batches(self) -> bool:
+        """Whether the last batch was the last measurement of the race, decided or not."""
+        return self._batches_decide and not self.batches
+
+    @property
+    def unusable(self) -> tuple[str, ...]:
+        """See `Screen.unusable`; only where batches decide."""
+        return tuple(key for screen in self._screens for key in screen.unusable)
+
+    def ratio(self, key: str) -> Estimate | None:
+        """The latency of `key` divided by the leader's, as batches show it, with 95 %. `None` for the leader, before
+        the race ended in batches, and where nothing of it counted."""
+        return self._screens[0].ratio(key) if self.ended_in_batches and key != self.leader else None
+
+    @property
+    def eliminations(self) -> tuple[Elimination, ...]:
+        """All eliminations so far, in their order."""
+        return (*self._screened, *(() if self._finals is None else self._finals.eliminations))
+
+    @property
+    def leader(self) -> str | None:
+        """See `Race.leader`; `None` while there are batches."""
+        if self._finals is not None:
+            return self._finals.leader
+        return self._screens[0].leader if self.ended_in_batches else None
+
+    @property
+    def decided(self) -> bool:
+        return bool(self.why)
+
+    @property
+    def why(self) -> str:
+        """Why the race is decided, for people; empty while it is undecided."""
+        if self._finals is not None:
+            return self._finals.why
+        return self._screens[0].why if self.ended_in_batches else ""
+
+    def add_batch(self, *processes: Mapping[str, float | None], apart: Collection[str] = ()) -> tuple[Elimination, ...]:
+        """Add one batch, which is of one group, and return who is eliminated. Those not in a screen are ignored.
+
+        It has the medians (ms) of each of its processes; `None`: it was in the batch, but its block does not count.
+        `apart`: cannot be measured in batches, as this one showed. They go to the finals, which follow in any case.
+        """
+        gone: tuple[Elimination, ...] = ()
+        keys = {key for medians_ms in processes for key in medians_ms} | set(apart)
+        for screen in self._screens:
+            if screen.active and keys & set(screen.contending):
+                self._batches_decide = self._batches_decide and not set(apart) & set(screen.contending)
+                gone = screen.add_batch(*processes, apart=apart)
+                if screen.fruitless:  # the device's doing: nothing is known of anyone
+                    self._batches_decide = False
+                    screen.finals_follow()
+                break
+        for key in (*(one.key for one in gone), *self.unusable):
+            self._precedence.pop(key, None)
+        self._screened += gone
+        # Where no two blocks of any batch count, nothing is known of anyone.
+        self._batches_decide = self._batches_decide and not (self.ended_in_batches and self.leader is None)
+        self._begin_finals()
+        return gone
+
+    def stop(self) -> bool:
+        """There is no time left. Returns whether the batches so far say who leads: then these were the last ones."""
+        for screen in self._screens:
+            screen.stop()
+        return self.ended_in_batches
+
+    def add_round(self, medians_ms: Mapping[str, float]) -> tuple[Elimination, ...]:
+        """See `Race.add_round`. Raises `ValueError` while there are batches."""
+        if self._finals is None:
+            raise ValueError("the finals have not begun")
+        return self._finals.add_round(medians_ms)
+
+    def withdraw(self, key: str) -> None:
+        """Remove a candidate that failed. Raises `ValueError` if it is not in the race."""
+        if self._finals is not None:
+            self._finals.withdraw(key)
+            return
+        if key not in self._precedence:
+            raise ValueError(f"not in the race: {key}")
+        ended = self.ended_in_batches
+        for screen in self._screens:
+            if key in screen.contending:
+                screen.withdraw(key)
+        # Batches that end with a failure have measured nothing that shows who leads.
+        self._batches_decide = self._batches_decide and (ended or bool(self.batches))
+        if len(self._precedence) > 1:
+            del self._precedence[key]
+            self._begin_finals()
+        else:
+            self._batches_decide = False
+            self._finals = Race(self._precedence)
+            self._finals.withdraw(key)
+
+    def _begin_finals(self) -> None:
+        if self._finals is None and not self.batches and not self._batches_decide:
+            # One that is left alone by its group is held against nobody by it.
+            screened = [effects for screen in self._screens if len(effects := screen.effects_ms) > 1]
+            self._finals = Race(self._precedence, fewest=self._fewest, screened=screened)

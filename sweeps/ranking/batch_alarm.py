@@ -1,0 +1,79 @@
+"""Do processes of their own contradict the batches that decided a race? Pure.
+
+The winner has blocks of its own, and its nearest rival one. The logarithm of their ratio, less that of the batches, is
+what a shared process does to it, plus noise. The alarm is raised where the 95 % interval of that lies beyond 5 %: so
+where the truth is within 5 %, in at most 2.5 % of races, as far as blocks are lognormal and the noise is known. It is
+known from `edgesweep noise --batches`, which counts like `_KNOWN_DEGREES` further blocks, and from the winner's blocks.
+A single block finds a contradiction only if it is several times as large as the noise.
+
+Blocks with a disqualifying label do not count, nor do those of two runs: a device may have another state in each.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+
+from sweeps.protocol.sessions import run_of
+from sweeps.results import ResultRow
+from sweeps.stats import CONFIDENCE, TAIL, Estimate, student_t_quantile
+
+MOST = 0.05
+"""What a shared process may do to a ratio without an alarm."""
+_SPREAD, _DEGREES = 0.025, 3.0
+"""The prior of the spread of blocks where it was not measured: that of a race (`sweeps.protocol.mixture`)."""
+_KNOWN_DEGREES = 6.0
+"""Of a spread that was measured: today's may be another one."""
+_SETTLE = "edgesweep run SWEEP.yaml --settle 3"
+
+
+def alarm(winner: ResultRow, group: Sequence[ResultRow]) -> str:
+    """In words, how a row of `group` contradicts the batches in which `winner` led; empty where none does."""
+    for row in group:
+        ended = row.settled
+        if ended is None or not ended.checks or ended.by_key != winner.job_key or ended.ratio is None:
+            continue
+        found = contradicted(
+            Estimate(ended.ratio, ended.ratio_low, ended.ratio_high),
+            row.check_medians_ms,
+            winner.published_medians_ms,
+            ended.noise,
+        )
+        if found is not None:
+            name = row.name.removeprefix(f"{row.model} · ")
+            return (
+                f"{name} took {found:.2f} times as long as the winner in a process of its own, and {ended.ratio:.2f} "
+                f"times in batches, which decided. By chance alone that happens in at most {100 * TAIL:g} % of races: "
+                f"{_SETTLE} measures what is tied in processes of its own, edgesweep noise --batches the device"
+            )
+    return ""
+
+
+def contradicted(
+    batches: Estimate,
+    checks_ms: Sequence[tuple[int, float]],
+    winners_ms: Mapping[int, float],
+    noise: float | None,
+) -> float | None:
+    """The ratio of latencies in processes of their own, if it is shown to be off from that of the batches by more than
+    `MOST`; otherwise `None`. Blocks are given by visit. `noise`: as of a `sweeps.records.Settled`."""
+    runs = {run_of(visit) for visit, _ in checks_ms}
+    check = [math.log(ms) for _, ms in checks_ms]
+    winner = [math.log(ms) for visit, ms in winners_ms.items() if {run_of(visit)} == runs]
+    if not check or len(winner) < 2:
+        return None
+    spread, degrees = (_SPREAD, _DEGREES) if noise is None else (noise, _KNOWN_DEGREES)
+    mean = sum(winner) / len(winner)
+    squares = degrees * spread**2 + sum((one - mean) ** 2 for one in winner)
+    degrees += len(winner) - 1
+    variance = squares / degrees * (1 / len(check) + 1 / len(winner)) + _variance(batches)
+    shown = sum(check) / len(check) - mean
+    half = student_t_quantile(degrees, 1 - TAIL) * math.sqrt(variance)
+    off = abs(shown - math.log(batches.value)) - half > math.log1p(MOST)
+    return math.exp(shown) if off else None
+
+
+def _variance(ratio: Estimate) -> float:
+    """Of the logarithm, from the interval."""
+    if ratio.low is None or ratio.high is None:
+        return 0.0
+    return (math.log(ratio.high / ratio.low) / 2 / NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)) ** 2
