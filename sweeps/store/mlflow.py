@@ -4,7 +4,7 @@ Only this folder imports mlflow, and only in the calls that need it, because the
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -18,7 +18,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import to_json
 from sweeps.manifest import Manifest
-from sweeps.records import Block, Measured
+from sweeps.records import Block, Job, Measured
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content, sweep_tags
 from sweeps.store.client import FIRST_STEP, active_runs, connect, translated
@@ -72,8 +72,10 @@ class Store:
         with translated(self._uri):
             connect(self._uri, make=True).search_experiments(max_results=1)
 
-    def publish(self, journal: Journal, sweep: str) -> int:
+    def publish(self, journal: Journal, sweep: str, each: Callable[[Job], object] | None = None) -> int:
         """Write the finished jobs and skipped combinations that MLflow lacks. Returns how many.
+
+        `each` is called with each finished job that MLflow has now, as soon as it has it; it may take its time.
 
         May be called at any time, repeatedly. Raises `StoreError` if MLflow rejects something; the next call then looks
         up what arrived and continues from there.
@@ -87,7 +89,7 @@ class Store:
             if written is None:
                 written = self._look_up(client, journal, sweep)
             position = journal.position(sweep)
-            count, changed = _write_changes(client, journal, sweep, written)
+            count, changed = _write_changes(client, journal, sweep, written, each or _unheard)
             # A killed driver may have changed something without updating the sweep's time.
             if changed or looked_up:
                 _mark_updated(client, written)
@@ -158,7 +160,9 @@ class Store:
         return str(experiment.experiment_id)
 
 
-def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written: _Written) -> tuple[int, bool]:
+def _write_changes(
+    client: "MlflowClient", journal: Journal, sweep: str, written: _Written, each: Callable[[Job], object]
+) -> tuple[int, bool]:
     """Write what is new since `written.position`. Returns the number of runs, and whether anything changed."""
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
@@ -190,12 +194,17 @@ def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written
         new = _replace_run(client, written, content, blocks, manifest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new
         count += new
+        each(job)
     for skip in journal.skipped_since(sweep, written.position):
         content = run_content.of_skipped(sweep, skip)
         new = _replace_run(client, written, content, (), None)
         changed |= _mark_stale(client, written, content.row.job_key, skip.stale) or new
         count += new
     return count, changed
+
+
+def _unheard(_: Job) -> None:
+    """Nobody asked to be told."""
 
 
 def _replace_run(

@@ -1,6 +1,6 @@
 """Which jobs of one device still get rounds: one contest per model. Reads from and writes to the journal."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.batches import BatchItem
@@ -55,25 +55,19 @@ class Contests:
         """How many blocks confirm each winner, by job key. Only of races that have ended."""
         return self._winners
 
-    def take(self, blocks: Sequence[Block]) -> Iterator[Left]:
+    def take(self, blocks: Sequence[Block]) -> list[Left]:
         """Add the blocks of one round."""
-        for contest in self._contests:
-            for settled in contest.take(blocks):
-                yield from self._settle(settled)
+        return self._settle_all(settled for contest in self._contests for settled in contest.take(blocks))
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> Iterator[Left]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], alone: Collection[str] = ()) -> list[Left]:
         """Add one batch, which is of one model. See `Contest.take_batch`."""
         keys = {key for items in processes for key in items} | set(alone)
-        for contest in self._contests:
-            if keys & set(contest.contending):
-                for settled in contest.take_batch(*processes, alone=alone):
-                    yield from self._settle(settled)
+        mine = [contest for contest in self._contests if keys & set(contest.contending)]
+        return self._settle_all(settled for one in mine for settled in one.take_batch(*processes, alone=alone))
 
-    def expire(self) -> Iterator[Left]:
+    def expire(self) -> list[Left]:
         """End all contests: the device's time is used up."""
-        for contest in self._contests:
-            for settled in contest.expire():
-                yield from self._settle(settled)
+        return self._settle_all(settled for contest in self._contests for settled in contest.expire())
 
     def withdraw(self, key: str) -> None:
         for contest in self._contests:
@@ -105,6 +99,12 @@ class Contests:
             else:
                 self._journal.add_settled(before.reopened())
         return found
+
+    def _settle_all(self, decisions: Iterable[Settled]) -> list[Left]:
+        """What one round decides is stored together, and told afterwards."""
+        decided = list(decisions)
+        with self._journal.together():
+            return [left for settled in decided for left in self._settle(settled)]
 
     def _settle(self, settled: Settled) -> Iterator[Left]:
         if settled.budget == "full" and self._protocol.last_round == self._protocol.rounds:
