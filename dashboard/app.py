@@ -67,6 +67,8 @@ def _page(tracking_uri: str, root: Path) -> None:
     choices = st.columns([2, 2, 2], gap="medium")
     with choices[0]:
         info = _choose_sweep(found)
+    if (lag := data.lag(str(root), info.name)) is not None and lag.jobs:
+        st.caption(f":material/schedule: {lag.text}.")
     ranked = data.ranked(tracking_uri, info.name, info.updated)
     device = _choose_device(ranked, choices[1:])
     if device is None:

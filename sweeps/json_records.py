@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -17,14 +17,25 @@ Record = TypeVar("Record")
 
 def document(record: "DataclassInstance") -> dict[str, Any]:
     """The record's fields by name, without those that are `LEFT_OUT_WHEN_EMPTY`."""
-    content = asdict(record)
-    for entry in fields(record):
-        value = content[entry.name]
-        if entry.metadata.get("left_out_when_empty") and not value:
-            del content[entry.name]
-        elif isinstance(value, Mapping):
-            content[entry.name] = dict(value)  # `json` accepts no other mapping
-    return content
+    return {
+        entry.name: _plain(value)
+        for entry in fields(record)
+        if (value := getattr(record, entry.name)) or not entry.metadata.get("left_out_when_empty")
+    }
+
+
+def _plain(value: Any) -> Any:
+    """As `dataclasses.asdict`, which copies each sample of a block by itself: most of what storing it took."""
+    if isinstance(value, tuple | list):
+        return value if _ATOMS.issuperset(map(type, value)) else type(value)(map(_plain, value))
+    if is_dataclass(value):
+        return {entry.name: _plain(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, Mapping):  # `json` accepts no other than a `dict`
+        return {key: _plain(one) for key, one in value.items()}
+    return value
+
+
+_ATOMS = frozenset({int, float, str, bool, type(None)})
 
 
 def to_json(record: "DataclassInstance") -> str:

@@ -50,6 +50,11 @@ class Workspace:
         return self.root / "mlflow-artifacts"
 
     @property
+    def published(self) -> Path:
+        """Which jobs were published, for `status`: only the publisher writes it, and it may be deleted."""
+        return self.root / "published.sqlite"
+
+    @property
     def artifacts(self) -> Path:
         return self.root / "artifacts"
 

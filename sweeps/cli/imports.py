@@ -12,7 +12,7 @@ from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
 from sweeps.imported import describe
 from sweeps.journal.journal import Journal
 from sweeps.journal.plans import now
-from sweeps.store.mlflow import Store
+from sweeps.store.outbox import Outbox
 from sweeps.text import plain
 from sweeps.tool_logs import MAX_CHARS, parse_speed_benchmark, parse_testapp
 from sweeps.workspace import Workspace
@@ -85,8 +85,8 @@ def import_figures(
 def _publish(workspace: Workspace, journal: Journal, sweep: str) -> str:
     """Publish to MLflow. Returns why that failed, or an empty text. A running driver publishes the figure itself."""
     try:
-        with workspace.lock():
-            Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, sweep)
+        with workspace.lock(), Outbox.of(workspace, journal, sweep) as outbox:
+            outbox.publish()
     except (StoreError, WorkspaceError) as error:
         return error.message
     return ""

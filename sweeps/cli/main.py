@@ -36,6 +36,7 @@ COMMANDS = {
         "sweeps.cli.imports:import_figures",
         "Show figures of PyTorch's own benchmark tools below a sweep's ranking.",
     ),
+    "journal": ("sweeps.cli.journal:journal", "Check, export, back up, restore and publish what was measured."),
     "noise": (
         "sweeps.cli.noise:noise",
         "Measure the noise of a device: how far must two builds differ to be told apart?",

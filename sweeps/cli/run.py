@@ -31,7 +31,10 @@ from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.results import SweepResults
 from sweeps.spec.sweep import SweepSpec
+from sweeps.store.lag import read_lag
 from sweeps.store.mlflow import Store
+from sweeps.store.outbox import Outbox
+from sweeps.store.publishing import Publisher
 from sweeps.store.reading import load, load_imported
 from sweeps.text import plain
 from sweeps.trust import disqualified
@@ -90,15 +93,15 @@ def run_spec(
     for the user's own modules.
     """
     with workspace.lock():
-        store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
-        store.check()
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
         planned = make_plan(spec, roots, workspace)
         with Journal.open(workspace.journal) as journal:
-            journal.save_plan(planned)
-            if retry_failed:
-                journal.retry_failures(spec.name)
-            for kind in RETRIED_KINDS:
-                journal.retry_failures(spec.name, kind=kind)
+            with journal.together():
+                journal.save_plan(planned)
+                if retry_failed:
+                    journal.retry_failures(spec.name)
+                for kind in RETRIED_KINDS:
+                    journal.retry_failures(spec.name, kind=kind)
             endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
             failed = sum(isinstance(ended, Failed) for ended in endings)
             measured = sum(isinstance(ended, Complete) for ended in endings)
@@ -117,18 +120,22 @@ def run_spec(
                 if isinstance(ended, Complete)
             )
             away: dict[str, int] = {}
-            interrupted = not complete and _drive(planned, roots, workspace, journal, store, executor, away)
+            interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away)
             if complete:
-                store.publish(journal, spec.name)
+                with Outbox.of(workspace, journal, spec.name) as outbox:
+                    outbox.publish()
             late: dict[str, int] = {}
             if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
                 click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
-                interrupted = _drive(planned, roots, workspace, journal, store, executor, late, again)
+                interrupted = _drive(planned, roots, workspace, journal, executor, late, again)
             if settle and not interrupted:
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
-                interrupted = bool(more) and _drive(planned, roots, workspace, journal, store, executor, late, more)
+                interrupted = bool(more) and _drive(planned, roots, workspace, journal, executor, late, more)
             pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
+            lag = read_lag(workspace, journal, spec.name)
+    if lag is not None and lag.jobs:
+        click.echo(f"{lag.text}: the next run sends them, or edgesweep journal publish", err=True)
     if interrupted:
         click.echo("Stopped. Nothing is lost: run the same command again to continue.", err=True)
         sys.exit(EXIT_INTERRUPTED)
@@ -189,7 +196,6 @@ def _drive(
     roots: Sequence[Path],
     workspace: Workspace,
     journal: Journal,
-    store: Any,
     executor_name: str,
     away: dict[str, int],
     more: Mapping[str, int] | None = None,
@@ -198,6 +204,8 @@ def _drive(
 
     `away` is filled with the number of waiting jobs, by the names of devices that went away.
     """
+    # The first of all: it imports MLflow while this process imports torch.
+    publisher = Publisher(workspace, planned.sweep.name)
     # Imports torch, which a complete sweep does not need.
     from workers.models import prepare as models
     from workers.sentinel import data_for
@@ -207,6 +215,7 @@ def _drive(
     for line in () if more else race_lines(planned, spreads):
         click.echo(line, err=True)
     with (
+        publisher,
         RunProgress() as progress,
         open_executor(executor_name, workspace, planned) as executor,
         # After the executor: Ray's start sets signal handlers of its own.
@@ -225,7 +234,7 @@ def _drive(
                 progress.preparing,
                 roots,
             ),
-            publish=lambda: store.publish(journal, spec.name),
+            publishing=publisher,
             stop=stop,
             more=more,
             batches_decide={device_id: spread.noise for device_id, spread in spreads.items() if spread.decide},

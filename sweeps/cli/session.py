@@ -94,6 +94,8 @@ def show(event: Event, progress: RunProgress) -> None:
         case events.MeasuredAlone(names, failed):
             which = names[0] if len(names) == 1 else f"{len(names)} builds"
             progress.note(f"{which}: measured in processes of their own only ({failed.kind}): {failed.message}")
+        case events.Published(done, total):
+            progress.step("Publishing to MLflow", done, total, "")
         case events.TrackingDown(message):
             progress.note(f"MLflow does not take results now; the journal keeps them: {message}")
         case never:

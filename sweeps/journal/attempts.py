@@ -52,7 +52,7 @@ class AttemptTables(ChangeTables):
         The first block of a round stays: a repeated or late reply must not change an accepted result.
         Raises `StoreError` for an incomplete block.
         """
-        if missing := _incomplete(block):
+        if missing := incomplete(block):
             raise StoreError(
                 f"a block of job {block.job_key:.12} (round {block.round}) is not accepted: {missing}",
                 "run the same command again; if this happens again, please report it",
@@ -221,7 +221,8 @@ class AttemptTables(ChangeTables):
             )
 
 
-def _incomplete(block: Block) -> str | None:
+def incomplete(block: Block) -> str | None:
+    """Why a block may not be accepted; `None` if it may."""
     required = ("job_key", "backend_ran", "engine_ran", "runner", "runtime_version", "artifact_sha256")
     if empty := [name for name in required if not getattr(block, name)]:
         return f"no {', '.join(empty)}"

@@ -8,7 +8,7 @@ from sweeps.journal.plans import PlanTables
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob, PlannedSkip
 from sweeps.protocol.sentinel import PlacedBlock, changed_spans
-from sweeps.records import Block, Skipped
+from sweeps.records import Block, Job, Skipped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,8 @@ class ChangeTables(PlanTables):
         rows = self._rows(
             "SELECT record, plan_id FROM jobs WHERE sweep = ? AND (? OR"
             " job_key IN (SELECT key FROM attempts WHERE id > ?) OR"
-            " build_key IN (SELECT key FROM attempts WHERE id > ?) OR"
+            # A failure on one evaluation set has its own key: the build key, `@`, and what it holds for.
+            " build_key IN (SELECT substr(key, 1, instr(key || '@', '@') - 1) FROM attempts WHERE id > ?) OR"
             " json_extract(record, '$.sentinel') IN (SELECT value FROM json_each(?))) ORDER BY position",
             sweep,
             everything,
@@ -46,6 +47,16 @@ class ChangeTables(PlanTables):
             json.dumps(sentinels),
         )
         return self._planned_jobs(rows, present)
+
+    def last_attempt(self, job: Job) -> tuple[int, str]:
+        """Position and time of the newest attempt at this job or its build; (0, "") if there is none."""
+        row = self._row(
+            "SELECT id, created FROM attempts WHERE key IN (?1, ?2) OR (key > ?2 || '@' AND key < ?2 || 'A')"
+            " ORDER BY id DESC LIMIT 1",
+            job.key,
+            job.build_key,
+        )
+        return (0, "") if row is None else (int(row[0]), str(row[1]))
 
     def skipped_since(self, sweep: str, position: Position | None) -> list[PlannedSkip]:
         """All combinations that were ever skipped, if the plan is new or `position` is `None`; otherwise none."""

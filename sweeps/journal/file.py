@@ -55,6 +55,21 @@ class JournalFile:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def data_version(self) -> int:
+        """Another number after another connection has written to the file."""
+        return int(self._row("PRAGMA data_version")[0])
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """All writes of the block are one transaction, and reach the disk together when it ends.
+
+        Nothing in the block may take long, and nobody may be told of a write before the block has ended: until then, a
+        killed process loses them all.
+        """
+        with self._writing():
+            yield
+
     def _rows(self, query: str, *values: str | int) -> list[Any]:
         with journal_schema.translated(self.path):
             return self._db.execute(query, values).fetchall()
@@ -64,6 +79,9 @@ class JournalFile:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
+        if self._db.in_transaction:  # of `together`
+            yield
+            return
         with journal_schema.translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:

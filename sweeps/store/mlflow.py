@@ -19,7 +19,7 @@ from sweeps.journal.times import Span
 from sweeps.json_records import to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
-from sweeps.records import Block, Failed, Measured
+from sweeps.records import Block, Failed, Job, Measured
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content, sweep_tags
 from sweeps.store.client import FIRST_STEP, active_runs, connect, experiments, published_s, translated
@@ -54,8 +54,10 @@ class Store:
             found = experiments(connect(self._uri, make=True))
         check_not_moved(self._uri, self._artifact_root, found)
 
-    def publish(self, journal: Journal, sweep: str) -> int:
+    def publish(self, journal: Journal, sweep: str, each: Callable[[Job], object] | None = None) -> int:
         """Write the finished jobs and skipped combinations that MLflow lacks. Returns how many.
+
+        `each` is called with each finished job that MLflow has now, as soon as it has it; it may take its time.
 
         May be called at any time, repeatedly. Raises `StoreError` if MLflow rejects something; the next call then looks
         up what arrived and continues from there.
@@ -69,7 +71,7 @@ class Store:
             if written is None:
                 written = look_up(client, self._uri, self._artifact_root, journal, sweep)
             position = journal.position(sweep)
-            count, changed = _write_changes(client, journal, sweep, written)
+            count, changed = _write_changes(client, journal, sweep, written, each or _unheard)
             # A killed driver may have changed something without updating the sweep's time.
             if looked_up:
                 written.parent.end(client, written.experiment_id)
@@ -126,7 +128,9 @@ def _log(
     )
 
 
-def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written: Written) -> tuple[int, bool]:
+def _write_changes(
+    client: "MlflowClient", journal: Journal, sweep: str, written: Written, each: Callable[[Job], object]
+) -> tuple[int, bool]:
     """Write what is new since `written.position`. Returns the number of runs, and whether anything changed."""
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
@@ -159,6 +163,7 @@ def _write_changes(client: "MlflowClient", journal: Journal, sweep: str, written
         new = _replace_run(client, written, content, rest)
         changed |= _mark_stale(client, written, job.key, planned.stale) or new
         count += new
+        each(job)
     for skip in journal.skipped_since(sweep, written.position):
         content = run_content.of_skipped(sweep, skip)
         new = _replace_run(client, written, content, lambda: (None, Beside()))
@@ -186,6 +191,10 @@ def _rest(
         datasets=inputs_of(written.datasets, evaluation_id=planned.evaluation_id, calibration_id=calibration_id),
         model_id=model_of(client, written.experiment_id, written.parent.run_id, written.models, manifest),
     )
+
+
+def _unheard(_: Job) -> None:
+    """Nobody asked to be told."""
 
 
 def _replace_run(

@@ -35,6 +35,7 @@ from sweeps.protocol.presets import protocol_of
 from sweeps.protocol.spent import Spent
 from sweeps.spec import sweep as spec
 from sweeps.store.mlflow import Store
+from sweeps.store.publishing import Publisher
 from sweeps.workspace import Workspace
 from tests.free_port import free_port
 from workers.artifacts import ArtifactStore
@@ -148,11 +149,11 @@ class Case:
     def run(self, executor_name: str) -> float:
         """Seconds from the first block's start, artifacts built, to the end, everything stored."""
         self.workspace.journal.unlink(missing_ok=True)
-        tracked = Store(self.workspace.tracking_uri, self.workspace.mlflow_artifacts)
-        tracked.check()
+        Store(self.workspace.tracking_uri, self.workspace.mlflow_artifacts).check()
         began = None
         with (
             Journal.open(self.workspace.journal) as journal,
+            Publisher(self.workspace, self.spec.name) as publisher,
             run_command.open_executor(executor_name, self.workspace, self.plan) as executor,
             mock.patch.object(AccuracyPass, "run", return_value=()),
         ):
@@ -164,7 +165,7 @@ class Case:
                 lambda model: models.prepare(
                     model, self.spec.data, self.workspace, self.plan.identities.versions, lambda *_: None
                 ),
-                lambda: tracked.publish(journal, self.spec.name),
+                publisher,
                 stop=lambda: False,
             )
             for event in driver.run():

@@ -35,6 +35,7 @@ from sweeps.store.run_content import of_job
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.driver.events import AttemptFailed, Building, MeasuredAlone, Measuring, Waiting
+from workers.driver.publishing import AtOnce
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
@@ -187,7 +188,7 @@ class _Local:
                 ArtifactStore(self._workspace.artifacts),
                 executor,
                 prepare=lambda model: self._prepare(model, plan),
-                publish=lambda: None,
+                publishing=AtOnce(lambda: None),
                 stop=lambda: False,
             )
             began = time.monotonic()

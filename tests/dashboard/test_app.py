@@ -1,5 +1,6 @@
 """The page as Streamlit runs it, on workspaces that the real journal and store wrote."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard.inert import line
 from sweeps.imported import NOTE
 from sweeps.manifest import Coverage
+from sweeps.store.lag import Marks
+from sweeps.workspace import Workspace
 
 Page = Callable[[Path], AppTest]
 
@@ -335,6 +338,20 @@ def test_an_unreachable_tracking_server_is_an_error_with_a_next_step(
     assert not shown.exception
     assert "127.0.0.1:9" in texts(shown)
     assert "Next step: " in texts(shown)
+
+
+def test_the_page_says_how_many_finished_jobs_the_store_lacks_and_since_when(
+    page: Page, workspace: Path, recorder_in: Callable[[Path], Callable[[str], None]], tmp_path: Path
+) -> None:
+    recorder_in(tmp_path)("lagging")
+    with Marks.open(Workspace(tmp_path), "lagging"):
+        pass  # a publisher that has published nothing yet
+    said = re.findall(
+        r"(\d+) finished jobs are not in MLflow yet, the first since \d{4}-\d\d-\d\d \d\d:\d\d UTC\.",
+        texts(page(tmp_path)),
+    )
+    assert said == ["8"]
+    assert "not in MLflow" not in texts(page(workspace)), "it is not known there"
 
 
 def test_refresh_shows_a_sweep_that_was_recorded_meanwhile(

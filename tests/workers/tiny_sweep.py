@@ -19,6 +19,7 @@ from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
 from workers.driver.context import AWAY_WAIT, AwayWait
 from workers.driver.events import Event
+from workers.driver.publishing import AtOnce, Publishing
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models
@@ -76,7 +77,9 @@ class Sweep:
         more: Mapping[str, int] | None = None,
         away_wait: AwayWait = AWAY_WAIT,
         batches_decide: Mapping[str, float] = MappingProxyType({}),
+        publishing: Publishing | None = None,
     ) -> list[Event]:
+        """`publishing`: instead of calling `publish`."""
         executor = executor or InlineExecutor(self.workspace.root)
         store = ArtifactStore(self.workspace.artifacts)
         try:
@@ -86,7 +89,7 @@ class Sweep:
                 store,
                 executor,
                 prepare or self.prepare,
-                publish,
+                publishing or AtOnce(publish),
                 stop,
                 more,
                 away_wait,

@@ -1,6 +1,6 @@
 """The screen of a race on one device: batches, until every contest's finals begin."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch, group_of
@@ -129,7 +129,7 @@ class Batches:
         under_way.left = under_way.left[len(jobs) :]
 
 
-def _take(contests: Contests, processes: Sequence[StoredBatch]) -> Iterator[Left]:
+def _take(contests: Contests, processes: Sequence[StoredBatch]) -> list[Left]:
     """Show the contests one batch."""
     apart = [key for process in processes for key in process.failed]
-    yield from contests.take_batch(*(process.items for process in processes), apart=apart)
+    return contests.take_batch(*(process.items for process in processes), apart=apart)

@@ -51,10 +51,9 @@ class Contests:
         """Keys of the jobs that are not timed, because another one is the same program."""
         return self._same.keys()
 
-    def begin(self) -> Iterator[Left]:
+    def begin(self) -> list[Left]:
         """Settle the jobs that are not timed."""
-        for settled in self._same.values():
-            yield from self._settle(settled)
+        return self._settle_all(self._same.values())
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -76,25 +75,19 @@ class Contests:
         """How many blocks of each nearest rival check the batches that decided, by job key."""
         return self._checked
 
-    def take(self, blocks: Sequence[Block]) -> Iterator[Left]:
+    def take(self, blocks: Sequence[Block]) -> list[Left]:
         """Add the blocks of one round."""
-        for contest in self._contests:
-            for settled in contest.take(blocks):
-                yield from self._settle(settled)
+        return self._settle_all(settled for contest in self._contests for settled in contest.take(blocks))
 
-    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> Iterator[Left]:
+    def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Left]:
         """Add one batch, which is of one model. See `Contest.take_batch`."""
         keys = {key for items in processes for key in items} | set(apart)
-        for contest in self._contests:
-            if keys & set(contest.contending):
-                for settled in contest.take_batch(*processes, apart=apart):
-                    yield from self._settle(settled)
+        mine = [contest for contest in self._contests if keys & set(contest.contending)]
+        return self._settle_all(settled for one in mine for settled in one.take_batch(*processes, apart=apart))
 
-    def expire(self) -> Iterator[Left]:
+    def expire(self) -> list[Left]:
         """End all contests: the device's time is used up."""
-        for contest in self._contests:
-            for settled in contest.expire():
-                yield from self._settle(settled)
+        return self._settle_all(settled for contest in self._contests for settled in contest.expire())
 
     def withdraw(self, key: str) -> None:
         for contest in self._contests:
@@ -136,6 +129,12 @@ class Contests:
             else:
                 self._journal.add_settled(before.reopened())
         return found
+
+    def _settle_all(self, decisions: Iterable[Settled]) -> list[Left]:
+        """What one round decides is stored together, and told afterwards."""
+        decided = list(decisions)
+        with self._journal.together():
+            return [left for settled in decided for left in self._settle(settled)]
 
     def _settle(self, settled: Settled) -> Iterator[Left]:
         if settled.budget == "full" and self._protocol.last_round == self._protocol.rounds:

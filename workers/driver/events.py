@@ -84,6 +84,14 @@ class MeasuredAlone:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """After the last measurement: the jobs that are in MLflow now, of those that were not before."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
 class TrackingDown:
     """MLflow does not answer. Nothing is lost: results are published from the journal later."""
 
@@ -100,5 +108,6 @@ Event = (
     | Away
     | AttemptFailed
     | MeasuredAlone
+    | Published
     | TrackingDown
 )

@@ -9,9 +9,10 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import ClusterError, DataError, ModelError, StoreError
+from sweeps.errors import ClusterError, DataError, ModelError
 from sweeps.journal.journal import Journal, build_failure_keys
 from sweeps.json_records import to_json
+from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
 from sweeps.records import Failed, Job
@@ -21,14 +22,13 @@ from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.contact import merge_host_events
 from workers.driver.context import AWAY_WAIT, AwayWait, RunContext
 from workers.driver.device import DeviceRun
-from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, TrackingDown
+from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, Published, TrackingDown
 from workers.driver.outcomes import Outcomes
+from workers.driver.publishing import Publishing
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
 from workers.models.prepared import PreparedModel
 
-# Not every job must wait for the timeout of a tracking server that is down.
-_PUBLISH_AGAIN_S = 60.0
 VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
 """Build failures that depend on the evaluation images: with other images the build may succeed."""
 _NONE: Mapping[str, float] = MappingProxyType({})
@@ -44,7 +44,7 @@ class Driver:
         store: ArtifactStore,
         executor: Executor,
         prepare: Callable[[ModelSpec], PreparedModel],
-        publish: Callable[[], object],
+        publishing: Publishing,
         stop: Callable[[], bool],
         more: Mapping[str, int] | None = None,
         away_wait: AwayWait = AWAY_WAIT,
@@ -58,7 +58,7 @@ class Driver:
         self._store = store
         self._executor = executor
         self._prepare = prepare
-        self._publisher = _Publisher(publish)
+        self._publishing = publishing
         self._stop = stop
         self._prepared: dict[str, PreparedModel] = {}
         self._more = more or {}
@@ -70,7 +70,7 @@ class Driver:
             prepared=self._prepared,
             # Also where two runs start in one second, or the clock was set back.
             session=max(int(time.time()), journal.last_session() + 1),
-            publish=self._publisher.publish,
+            publish=self._publish,
             stop=stop,
             more=self._more,
             away_wait=away_wait,
@@ -80,6 +80,8 @@ class Driver:
     def run(self) -> Iterator[Event]:
         """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
         self._journal.save_plan(self._plan)
+        if not self._more:  # these are finished before and after each round: they are published once, at the end
+            self._publishing.beside()
         if self._more:
             pending = [job for job in self._plan.jobs if job.key in self._more]
         else:
@@ -103,11 +105,17 @@ class Driver:
             alone = [facts for facts in lanes if catalog.is_host(facts.name)]
             for together in ([facts for facts in lanes if facts not in alone], alone):
                 runs = [*self._device_runs({facts: lanes[facts] for facts in together}, pending)]
+                if runs and together is alone:
+                    self._publishing.between()
                 yield from merge_host_events(side_by_side(runs))
         finally:
             for lane in lanes.values():
                 lane.close()
-        yield from self._publisher.publish(force=True)
+        for done, total in self._publishing.drain(self._stop):
+            yield from self._complaint()
+            if total:
+                yield Published(done, total)
+        yield from self._complaint()
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
         """The lanes of devices with pending jobs, and the devices that no host has now: their jobs wait."""
@@ -146,26 +154,32 @@ class Driver:
                 except (ModelError, DataError) as error:
                     yield self._unusable(model.name, error, pending)
                     continue
-                for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
-                    self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
+                with self._journal.together():
+                    for manifest in (prepared.calibration_manifest, prepared.evaluation_manifest):
+                        self._journal.add_data_manifest(self._plan.sweep.name, manifest.id, to_json(manifest))
 
     def _unusable(self, model: str, error: ModelError | DataError, pending: Sequence[Job]) -> AttemptFailed:
         failed = Failed(
             stage="load", kind="bad_model" if isinstance(error, ModelError) else "bad_data", message=error.one_line
         )
-        for job in pending:
-            if job.model == model and self._outcomes.of(job) is None:
-                self._journal.add_failure(job.key, failed)
+        with self._journal.together():
+            for job in pending:
+                if job.model == model and self._outcomes.of(job) is None:
+                    self._journal.add_failure(job.key, failed)
         return AttemptFailed(model, failed, final=True)
 
     def _build(self, pending: Sequence[Job]) -> Iterator[Event]:
         wanted: dict[str, Job] = {}
+        there: dict[str, Manifest] = {}
         for job in pending:
-            if job.build_key in wanted or job.model not in self._prepared:
+            if job.build_key in wanted or job.build_key in there or job.model not in self._prepared:
                 continue
             if (manifest := self._store.find(job.build_key)) is None:
                 wanted[job.build_key] = job
             else:
+                there[job.build_key] = manifest
+        with self._journal.together():
+            for manifest in there.values():
                 self._journal.add_artifact(manifest)
         requests = [
             BuildRequest(key, job.variant, self._prepared[job.model].build_inputs) for key, job in wanted.items()
@@ -181,8 +195,9 @@ class Driver:
                 case Failed() as failed:
                     name = running.pop(request.build_key)
                     done += 1
-                    for key in self._failure_keys(request.build_key, failed):
-                        self._journal.add_failure(key, failed)
+                    with self._journal.together():
+                        for key in self._failure_keys(request.build_key, failed):
+                            self._journal.add_failure(key, failed)
                     yield AttemptFailed(name, failed, final=failed.kind not in TRANSIENT_KINDS)
                 case packed:
                     running.pop(request.build_key)
@@ -202,19 +217,10 @@ class Driver:
         wanted = job.key in self._more or self._outcomes.of(job) is None
         return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
 
+    def _publish(self) -> Iterator[Event]:
+        self._publishing.turn()
+        yield from self._complaint()
 
-class _Publisher:
-    """Publishes results to the tracking server, and pauses for a while if it is down."""
-
-    def __init__(self, publish: Callable[[], object]) -> None:
-        self._publish = publish
-        self._not_before_s = 0.0
-
-    def publish(self, *, force: bool = False) -> Iterator[Event]:
-        if not force and time.monotonic() < self._not_before_s:
-            return
-        try:
-            self._publish()
-        except StoreError as error:
-            self._not_before_s = time.monotonic() + _PUBLISH_AGAIN_S
-            yield TrackingDown(error.message)
+    def _complaint(self) -> Iterator[Event]:
+        if message := self._publishing.complaint():
+            yield TrackingDown(message)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import MAX_ATTEMPTS, Journal, build_failure_keys, verified_key
 from sweeps.journal.plans import skipped_key
-from sweeps.json_records import from_json, to_json
+from sweeps.json_records import document, from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import resolve
@@ -61,6 +61,15 @@ def outcome(journal, records, job, rounds=2):
 # Records
 
 
+def as_dataclasses_say(record):
+    """What `document` was made of until copying each sample took too long."""
+    content = asdict(record)
+    for entry in fields(record):
+        if entry.metadata.get("left_out_when_empty") and not content[entry.name]:
+            del content[entry.name]
+    return content
+
+
 @pytest.mark.parametrize("kind", RECORDS)
 @given(data=st.data())
 def test_any_record_comes_back_as_it_was(kind, data):
@@ -68,6 +77,8 @@ def test_any_record_comes_back_as_it_was(kind, data):
     record = data.draw(st.from_type(kind))
 
     assert from_json(kind, to_json(record)) == record
+    # The text is compared, because a mapping of any kind is stored as an object.
+    assert json.dumps(document(record)) == json.dumps(as_dataclasses_say(record), default=dict)
 
 
 def test_a_figure_that_is_not_finite_is_never_stored(journal, records):
@@ -621,6 +632,37 @@ def test_a_reader_cannot_write_and_sees_what_is_written_beside_it(journal, path,
 def test_every_commit_reaches_the_disk_before_the_call_returns(journal):
     assert journal._db.execute("PRAGMA synchronous").fetchone() == (2,)
     assert journal._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_what_is_written_together_is_there_together_or_not_at_all(journal, path, records):
+    first, second = records.job(0), records.job(1)
+    with Journal.open(path, read_only=True) as reader:
+        before = reader.data_version
+        with journal.together():
+            journal.add_block(records.block(first, 0))
+            journal.add_block(records.block(second, 0))
+            assert journal.block_count(first.key) == 1, "the writer sees its own"
+            assert (reader.data_version, reader.block_count(first.key)) == (before, 0)
+        assert reader.data_version != before
+        assert (reader.block_count(first.key), reader.block_count(second.key)) == (1, 1)
+
+        incomplete = records.block(second, 1, samples_ns=())
+        with pytest.raises(StoreError, match="no samples"), journal.together():
+            assert journal.add_block(records.block(first, 1)) == journal.add_block(incomplete)
+        assert reader.block_count(first.key) == 1
+    journal.add_block(records.block(first, 1))
+    assert journal.block_count(first.key) == 2, "the journal is usable after it"
+
+
+def test_the_newest_attempt_of_a_job_may_be_one_of_its_build(journal, records):
+    job, other = records.job(0), records.job(1)
+    assert journal.last_attempt(job) == (0, "")
+    journal.add_block(records.block(job, 0))
+    journal.add_failure(verified_key(job.build_key, "images"), records.failed("verify"))
+    journal.add_failure(other.build_key, records.failed("build"))
+    position, created = journal.last_attempt(job)
+    assert (position, created[:2]) == (2, "20")
+    assert journal.last_attempt(other)[0] == 3
 
 
 def test_a_locked_journal_is_waited_for(path, records):

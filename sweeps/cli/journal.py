@@ -1,0 +1,144 @@
+"""`edgesweep journal`: checks, exports, saves and restores what was measured, and publishes what waits."""
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
+from sweeps.cli.which_sweep import open_journal, sweep_name
+from sweeps.errors import StoreError, WorkspaceError
+from sweeps.journal.backup import back_up, restore
+from sweeps.journal.lines import json_lines
+from sweeps.journal.verify import verify as verify_journal
+from sweeps.report.progress import RunProgress
+from sweeps.store.outbox import Outbox
+from sweeps.store.verify import verify_published
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.group()
+def journal() -> None:
+    """Check, export, back up, restore and publish what was measured.
+
+    \b
+    Example: edgesweep journal verify --store
+    """
+
+
+@journal.command()
+@click.option("--store", "with_store", is_flag=True, help="Compare MLflow with it, too.")
+@workspace_option
+@json_option
+def verify(with_store: bool, root: Path, as_json: bool) -> None:
+    """Check that the journal is whole and consistent. Exit code 1 if it is not.
+
+    \b
+    With --store also that MLflow has no run of a job that the journal lacks, and none twice.
+    Example: edgesweep journal verify --store
+    """
+    workspace = Workspace(root)
+    checked = verify_journal(workspace.journal)
+    counts, findings = [*checked.counts], [*checked.findings]
+    if with_store and not findings:
+        with open_journal(workspace) as opened:
+            published = verify_published(workspace, opened)
+        counts += published.counts
+        findings += published.findings
+    if as_json:
+        print_json({"checked": counts, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for line in counts:
+            click.echo(plain(line))
+        for finding in findings:
+            click.secho(plain(f"{finding.where}: {finding.message}"), fg="red")
+        click.echo("all is as it must be" if not findings else f"{len(findings)} findings")
+    if findings:
+        sys.exit(1)
+
+
+@journal.command()
+@click.argument("file", type=_FILE, required=False)
+@workspace_option
+def export(file: Path | None, root: Path) -> None:
+    """Write everything as JSON lines, to FILE or to stdout. Needs no EdgeSweep to be read.
+
+    \b
+    Example: edgesweep journal export | grep '"table":"attempts"'
+    """
+    lines = json_lines(Workspace(root).journal)
+    if file is None:
+        for line in lines:
+            click.echo(line)
+        return
+    if file.exists():
+        raise WorkspaceError(f"there is something at {file} already", "name a new file")
+    part = file.with_name(f".{file.name}.part")
+    try:
+        with part.open("w", encoding="utf-8") as text:
+            text.writelines(f"{line}\n" for line in lines)
+        part.rename(file)
+    except OSError as error:
+        raise StoreError(f"{file} cannot be written: {error.strerror}", "check the folder and its disk") from error
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@journal.command()
+@click.argument("file", type=_FILE)
+@workspace_option
+def backup(file: Path, root: Path) -> None:
+    """Save the whole workspace to the new FILE (tar), also while a sweep runs.
+
+    \b
+    Example: edgesweep journal backup lab-2026-11-23.tar
+    """
+    saved = back_up(Workspace(root), file)
+    click.echo(f"{file}: {saved.files} files, {saved.bytes / 1e6:.1f} MB")
+    for name in saved.left_out:
+        click.echo(plain(f"left out, it is no plain file: {name}"), err=True)
+
+
+@journal.command("restore")
+@click.argument("file", type=_FILE)
+@workspace_option
+def restore_command(file: Path, root: Path) -> None:
+    """Unpack a backup to a new workspace. Never overwrites one. The archive is checked before anything is written.
+
+    \b
+    Example: edgesweep journal restore lab-2026-11-23.tar --workspace restored
+    """
+    found = restore(file, root)
+    click.echo(f"{root}: {found.files} files, {found.bytes / 1e6:.1f} MB")
+    if found.root != str(root):
+        click.echo(plain(f"It was saved from {found.root}: MLflow's database still names that folder's artifacts."))
+
+
+@journal.command()
+@sweep_argument
+@workspace_option
+def publish(sweep: str | None, root: Path) -> None:
+    """Publish to MLflow what it lacks of a sweep (by default the latest). The next run would do it, too.
+
+    \b
+    Example: edgesweep journal publish
+    """
+    workspace = Workspace(root)
+    with workspace.lock(), open_journal(workspace) as opened:
+        name = sweep_name(opened, sweep)
+        with Outbox.of(workspace, opened, name) as outbox, RunProgress() as progress:
+            total, done = outbox.left(), 0
+
+            def told(new: bool) -> None:
+                nonlocal done
+                done += new
+                progress.step("Publishing to MLflow", done, max(done, total), "")
+
+            refused = outbox.drain(told)
+    if refused:
+        raise StoreError(refused, "start MLflow, then run the same command again: the journal keeps everything")
+    click.echo(f"{name}: MLflow has all that is finished", err=True)

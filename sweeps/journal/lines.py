@@ -1,0 +1,54 @@
+"""The whole journal as JSON lines, which any program can read without EdgeSweep."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import StoreError
+from sweeps.journal import schema as journal_schema
+
+
+def json_lines(path: Path) -> Iterator[str]:
+    """Each row of each table, `{"table": ..., "row": {column: value}}`, as of one moment. Records, which the tables
+    hold as JSON text, are objects.
+
+    The first line has the journal's version and the number of rows of each table; the last one is `{"rows": ...}`, so
+    that a file that was cut off shows. Raises `StoreError` if the journal cannot be read.
+    """
+    if not path.exists():
+        raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")
+    with (
+        journal_schema.translated(path),
+        closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)) as db,
+    ):
+        db.isolation_level = None
+        journal_schema.is_older(db, path)  # it raises for a newer one
+        db.execute("BEGIN")
+        [journal_version] = db.execute("PRAGMA user_version").fetchone()
+        names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+        tables = [name for (name,) in db.execute(names)]
+        counts = {name: db.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}  # noqa: S608
+        yield _line({"journal": journal_version, "edgesweep": version("edgesweep"), "tables": counts})
+        for name in tables:
+            rows = db.execute(f'SELECT * FROM "{name}" ORDER BY rowid')  # noqa: S608  # a name from the file itself
+            columns = [column[0] for column in rows.description]
+            for row in rows:
+                yield _line({"table": name, "row": dict(zip(columns, map(_value, row), strict=True))})
+        yield _line({"rows": sum(counts.values())})
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _line(content: dict[str, Any]) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))

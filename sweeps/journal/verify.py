@@ -1,0 +1,161 @@
+"""Checks a journal: whether sqlite finds its file whole, and whether what it accepted is complete and consistent."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sweeps.batches import BatchItem
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import StoreError
+from sweeps.imported import Imported
+from sweeps.journal import schema as journal_schema
+from sweeps.journal.attempts import incomplete
+from sweeps.journal.journal import Complete, Journal
+from sweeps.json_records import from_json
+from sweeps.manifest import Manifest
+from sweeps.protocol.presets import Protocol
+from sweeps.records import Accuracy, Block, Failed, Job, Settled, Skipped
+
+_RECORDS: tuple[tuple[str, str, type[Any]], ...] = (
+    ("attempts", "SELECT id, record FROM attempts WHERE kind = 'block'", Block),
+    ("attempts", "SELECT id, record FROM attempts WHERE kind = 'accuracy'", Accuracy),
+    ("attempts", "SELECT id, record FROM attempts WHERE kind = 'failure'", Failed),
+    ("attempts", "SELECT id, record FROM attempts WHERE kind = 'settled'", Settled),
+    ("jobs", "SELECT rowid, record FROM jobs", Job),
+    ("skipped", "SELECT rowid, record FROM skipped", Skipped),
+    ("devices", "SELECT rowid, facts FROM devices", DeviceFacts),
+    ("plans", "SELECT id, protocol FROM plans", Protocol),
+    ("batch_items", "SELECT rowid, record FROM batch_items", BatchItem),
+    ("batch_failures", "SELECT rowid, record FROM batch_failures", Failed),
+    ("imported", "SELECT id, record FROM imported", Imported),
+)
+"""Table, query of its row ids and records, and what each record is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it must be. `where`: the row, job or run."""
+
+    where: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """What was looked at, in words, and what is wrong with it."""
+
+    counts: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+def verify(path: Path) -> Checked:
+    """Check the journal at `path`. Changes nothing but the version of an older file, as every command does.
+
+    Raises `StoreError` if there is none, or if it is of a newer version.
+    """
+    if damage := file_damage(path):
+        return Checked(counts=("the file of the journal",), findings=tuple(damage))
+    findings: list[Finding] = []
+    counts: list[str] = []
+    with Journal.open(path, read_only=True) as journal:
+        with journal_schema.translated(path), closing(_open(path)) as db:
+            unreadable = list(_unreadable(db))
+            findings += unreadable
+            [blocks] = db.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()
+            counts.append(f"{blocks} blocks")
+            if not unreadable:
+                findings += _blocks(db)
+        for sweep in journal.sweeps() if not unreadable else ():
+            count, wrong = _jobs(journal, sweep.name)
+            counts.append(count)
+            findings += wrong
+    return Checked(counts=tuple(counts), findings=tuple(findings))
+
+
+def file_damage(path: Path) -> list[Finding]:
+    """What sqlite finds wrong with the file itself. Raises `StoreError` if there is none, or it is not readable."""
+    if not path.exists():
+        raise StoreError(f"there is no journal at {path}", "name the folder of a workspace with --workspace")
+    try:
+        with closing(_open(path)) as db:
+            said = [row[0] for row in db.execute("PRAGMA integrity_check")]
+            foreign = db.execute("PRAGMA foreign_key_check").fetchall()
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):
+            with journal_schema.translated(path):
+                raise
+        said, foreign = [str(error)], []
+    found = [Finding(path.name, line) for line in said if line != "ok"]
+    return found + [Finding(f"{table} {row}", f"it refers to a missing row of {of}") for table, row, of, _ in foreign]
+
+
+def _unreadable(db: sqlite3.Connection) -> Iterator[Finding]:
+    for table, query, kind in _RECORDS:
+        for row, text in db.execute(query):
+            try:
+                from_json(kind, text)
+            except StoreError as error:
+                yield Finding(f"{table} {row}", error.message)
+    for row, text in db.execute("SELECT id, manifest FROM artifacts"):
+        try:
+            Manifest.model_validate_json(text)
+        except ValidationError as error:
+            yield Finding(f"artifacts {row}", f"a manifest that cannot be read: {error.errors()[0]['msg']}")
+
+
+def _blocks(db: sqlite3.Connection) -> Iterator[Finding]:
+    """Accepted timings: whole, under their own key, one in each round, of a file that was built for their job."""
+    built: dict[str, set[str]] = {}
+    for build_key, sha256 in db.execute("SELECT build_key, json_extract(manifest, '$.file_sha256') FROM artifacts"):
+        built.setdefault(build_key, set()).add(sha256)
+    builds = dict(db.execute("SELECT job_key, build_key FROM jobs"))
+    rounds: Counter[tuple[str, int]] = Counter()
+    for row, key, round_, text in db.execute("SELECT id, key, round, record FROM attempts WHERE kind = 'block'"):
+        block = from_json(Block, text)
+        rounds[key, round_] += 1
+        where = f"attempts {row}"
+        if missing := incomplete(block):
+            yield Finding(where, f"a block was accepted with {missing}")
+        if (block.job_key, block.round) != (key, round_):
+            yield Finding(where, f"a block of job {block.job_key:.12}, round {block.round}, is stored as another's")
+        # The keys of sentinels are in no plan, and their builds are known to no job.
+        if key in builds and block.artifact_sha256 not in built.get(builds[key], set()):
+            yield Finding(where, f"it timed a file that is not known as a build of its job {key:.12}")
+    for (key, round_), number in rounds.items():
+        if number > 1:
+            yield Finding(f"job {key:.12}", f"{number} blocks of round {round_} were accepted")
+
+
+def _jobs(journal: Journal, sweep: str) -> tuple[str, Sequence[Finding]]:
+    """Each job has ended, or is pending."""
+    states: Counter[str] = Counter()
+    findings = []
+    for job, stale in journal.jobs(sweep):
+        try:
+            ended = journal.ending(journal.planned_job(sweep, job.key))
+        except (StoreError, IndexError) as error:
+            message = error.message if isinstance(error, StoreError) else "its plan lacks its device"
+            findings.append(Finding(f"{sweep}: {job.name}", message))
+            continue
+        state = "measured" if isinstance(ended, Complete) else "failed" if isinstance(ended, Failed) else "pending"
+        states["stale" if stale else state] += 1
+        if state == "measured" and not job.emulated and not _timed(journal, job.key):
+            findings.append(Finding(f"{sweep}: {job.name}", "it counts as measured, and nothing was timed"))
+    words = [f"{states[state]} {state}" for state in ("measured", "failed", "pending", "stale") if states[state]]
+    return f"sweep {sweep}: {', '.join(words) or 'no jobs'}", findings
+
+
+def _timed(journal: Journal, key: str) -> bool:
+    """Whether it was timed, or another job that is the same program was timed for it."""
+    settled = journal.settled(key)
+    return journal.was_raced(key) or (settled is not None and settled.reason == "same_program")
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)

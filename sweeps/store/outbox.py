@@ -1,0 +1,119 @@
+"""The outbox: what of one sweep the journal has and MLflow lacks, and publishing it through faults of MLflow."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+from sweeps.errors import StoreError
+from sweeps.journal.journal import Journal
+from sweeps.records import Job
+from sweeps.store.lag import Marks, read_lag
+from sweeps.store.mlflow import Store
+from sweeps.workspace import Workspace
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
+PATIENCE_S = 60.0
+"""`drain` gives up when MLflow has taken nothing for so long."""
+
+
+class Outbox:
+    """Publishes one sweep, and remembers which jobs it published. The order of calls and their number do not matter:
+    `Store.publish` is idempotent by attempt key."""
+
+    def __init__(self, workspace: Workspace, journal: Journal, sweep: str, marks: Marks) -> None:
+        self._workspace = workspace
+        self._journal = journal
+        self._sweep = sweep
+        self._marks = marks
+        self._store = Store(workspace.tracking_uri, workspace.mlflow_artifacts)
+        self._seen: int | None = None
+
+    @classmethod
+    @contextmanager
+    def of(cls, workspace: Workspace, journal: Journal, sweep: str) -> Iterator[Self]:
+        """`journal` may be open for reading only. The workspace's lock is held by the caller, or by its parent."""
+        with Marks.open(workspace, sweep) as marks:
+            yield cls(workspace, journal, sweep, marks)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether another connection has written to the journal since the last complete publication."""
+        return self._journal.data_version != self._seen
+
+    def publish(self, each: Callable[[bool], object] = bool) -> int:
+        """Publish all there is. Returns the number of runs that were written. `each` is called after each job that is
+        looked at, with whether it was not published before.
+
+        Raises `StoreError` if MLflow refuses something. What it has taken stays, and the next call continues.
+        """
+        # Both are read first: what is written meanwhile is looked at again.
+        seen = self._journal.data_version
+        position = self._journal.position(self._sweep)
+
+        def told(job: Job) -> None:
+            newest, _ = self._journal.last_attempt(job)
+            each(self._marks.add(job.key, position.attempt_id) < newest)
+
+        count = self._store.publish(self._journal, self._sweep, told)
+        self._marks.complete(position)
+        self._seen = seen
+        return count
+
+    def drain(
+        self,
+        each: Callable[[bool], object] = bool,
+        patience_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> str:
+        """Publish until nothing is left. Returns an empty text, or, if MLflow took nothing for `patience_s` seconds
+        (`PATIENCE_S`), what it said last."""
+        limit_s = PATIENCE_S if patience_s is None else patience_s
+        retry = Retry(clock)
+        taken_at = clock()
+
+        def took(new: bool) -> None:
+            nonlocal taken_at
+            if new:
+                taken_at = clock()
+                retry.succeeded()
+            each(new)
+
+        while True:
+            try:
+                self.publish(took)
+            except StoreError as error:
+                retry.failed()
+                if clock() + retry.wait_s - taken_at > limit_s:
+                    return error.message
+                sleep(retry.wait_s)
+            else:
+                return ""
+
+    def left(self) -> int:
+        """The number of finished jobs that are not published yet."""
+        lag = read_lag(self._workspace, self._journal, self._sweep)
+        return 0 if lag is None else lag.jobs
+
+
+class Retry:
+    """When to ask a server again that refused: after 1 s, 2 s, 4 s and so on, and at least once a minute."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._next_wait_s = FIRST_WAIT_S
+        self._due_at = clock()
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until it is time; 0 if it is."""
+        return max(0.0, self._due_at - self._clock())
+
+    def failed(self) -> None:
+        self._due_at = self._clock() + self._next_wait_s
+        self._next_wait_s = min(2 * self._next_wait_s, LONGEST_WAIT_S)
+
+    def succeeded(self) -> None:
+        self._next_wait_s = FIRST_WAIT_S
+        self._due_at = self._clock()
