@@ -9,6 +9,7 @@ from sweeps.cli.sweep_file import load_sweep, make_plan, noise_of, roots_of
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
 from sweeps.planning.size import estimate_seconds
+from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
 from sweeps.workspace import Workspace
 
@@ -41,7 +42,8 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     finished = {key for key, state in states.items() if state in ("done", "failed")}
     seconds = estimate_seconds(planned, planned.protocol, finished, built)
     noise, _ = noise_of(planned, workspace)
+    kept_out = quarantines_of(planned.devices)
     if as_json:
-        print_json(plan_document(planned, states, seconds, noise))
+        print_json(plan_document(planned, states, seconds, noise, kept_out))
     else:
-        print_plan(planned, states, seconds, noise)
+        print_plan(planned, states, seconds, noise, kept_out)

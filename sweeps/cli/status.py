@@ -7,6 +7,7 @@ import click
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.cli.which_sweep import open_journal, sweep_name
 from sweeps.journal.status import read_status
+from sweeps.quarantine import quarantines_of
 from sweeps.report.status import print_status
 from sweeps.workspace import Workspace
 
@@ -22,8 +23,13 @@ def status(sweep: str | None, root: Path, as_json: bool) -> None:
     Example: edgesweep status
     """
     with open_journal(Workspace(root)) as journal:
-        current = read_status(journal, sweep_name(journal, sweep))
+        name = sweep_name(journal, sweep)
+        current = read_status(journal, name)
+        devices = journal.devices(name)
+    kept_out = quarantines_of(devices)
     if as_json:
-        print_json(current.document())
+        print_json(current.document() | {"quarantined": {key: one.document for key, one in kept_out.items()}})
     else:
-        print_status(current)
+        print_status(
+            current, {facts.name: kept_out[facts.device_id] for facts in devices if facts.device_id in kept_out}
+        )

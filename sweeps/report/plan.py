@@ -9,6 +9,7 @@ from rich.text import Text
 from sweeps.planning.plan import Plan
 from sweeps.protocol.noise import Calibration
 from sweeps.protocol.racing import ERROR
+from sweeps.quarantine import Quarantine
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
 from sweeps.report.noise import advice, advice_text
@@ -18,13 +19,18 @@ from sweeps.stats import NEGLIGIBLE
 from sweeps.text import plain
 
 _NOT_KNOWN: Mapping[str, Calibration] = MappingProxyType({})
+_NONE: Mapping[str, Quarantine] = MappingProxyType({})
 
 
 def plan_document(
-    plan: Plan, states: Mapping[str, str], seconds: float, noise: Mapping[str, Calibration] = _NOT_KNOWN
+    plan: Plan,
+    states: Mapping[str, str],
+    seconds: float,
+    noise: Mapping[str, Calibration] = _NOT_KNOWN,
+    quarantined: Mapping[str, Quarantine] = _NONE,
 ) -> dict[str, object]:
-    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` by device id, where it is
-    known."""
+    """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. By device id: `noise` where it is
+    known, and the devices that are `quarantined`."""
     return {
         "sweep": plan.sweep.name,
         "budget": plan.sweep.model_dump(mode="json")["budget"],
@@ -53,11 +59,16 @@ def plan_document(
         ],
         "estimate_s": round(seconds, 1),
         "noise": {device_id: advice(found, plan.protocol.on(device_id)) for device_id, found in noise.items()},
+        "quarantined": {device_id: found.document for device_id, found in quarantined.items()},
     }
 
 
 def print_plan(
-    plan: Plan, states: Mapping[str, str], seconds: float, noise: Mapping[str, Calibration] = _NOT_KNOWN
+    plan: Plan,
+    states: Mapping[str, str],
+    seconds: float,
+    noise: Mapping[str, Calibration] = _NOT_KNOWN,
+    quarantined: Mapping[str, Quarantine] = _NONE,
 ) -> None:
     """As `plan_document`, for people."""
     console = open_console()
@@ -88,6 +99,8 @@ def print_plan(
     console.print(Text(plain(budget_text(plan))))
     for device_id, found in noise.items():
         console.print(Text(plain(advice_text(names[device_id], found, protocol.on(device_id)))))
+    for device_id, one in quarantined.items():
+        console.print(Text(plain(f"{names[device_id]} is quarantined {one.text}; {one.way_out}")))
 
 
 def budget_text(plan: Plan) -> str:

@@ -8,6 +8,7 @@ import torch
 
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
+from sweeps.quarantine import QuarantineBook
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.protocol import ProtocolSpec
@@ -16,8 +17,8 @@ from sweeps.workspace import Workspace
 from tests import gallery
 from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
-from workers.driver.context import AWAY_WAIT, AwayWait
 from workers.driver.events import Event
+from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models
@@ -74,6 +75,7 @@ class Sweep:
         executor: InlineExecutor | None = None,
         more: Mapping[str, int] | None = None,
         away_wait: AwayWait = AWAY_WAIT,
+        book: QuarantineBook | None = None,
     ) -> list[Event]:
         executor = executor or InlineExecutor(self.workspace.root)
         store = ArtifactStore(self.workspace.artifacts)
@@ -88,6 +90,7 @@ class Sweep:
                 stop,
                 more,
                 away_wait,
+                book,
             )
             return list(driver.run())
         finally:
