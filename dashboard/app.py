@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
@@ -13,6 +14,7 @@ from dashboard.data import Ranked
 from dashboard.inert import inert, line
 from dashboard.views import registry as views
 from sweeps.errors import EdgeSweepError
+from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.values import DeviceRanking
 from sweeps.results import ComparisonConditions, SweepInfo
 from sweeps.spec.entries import ViewEntry
@@ -80,7 +82,17 @@ def _page(tracking_uri: str, root: Path) -> None:
         f"{inert(_readiness(device.conditions))} · "
         f"device fingerprint {inert(device.fingerprint)} · updated {info.updated:%Y-%m-%d %H:%M} UTC"
     )
+    _warn_of_quarantine(device)
     views.draw(_choose_view(), ranked, device)
+
+
+def _warn_of_quarantine(device: DeviceRanking) -> None:
+    """Of the user whose dashboard this is: sweeps that others run may use the device."""
+    with suppress(EdgeSweepError):
+        kept_out = QuarantineBook().quarantine(device.device_id)
+        if kept_out is not None:
+            st.warning("This device is quarantined: sweeps leave it alone.", icon=":material/block:")
+            st.text(line(f"{kept_out.text}; {kept_out.way_out}"))
 
 
 def _choose_sweep(found: list[SweepInfo]) -> SweepInfo:

@@ -39,11 +39,15 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "no_shell_v2",
         "offline",
         "orphan",
+        "quarantined",
         "unauthorized",
         "unresponsive",
     }
 )
 """Kinds of `DeviceError` for a device that cannot be used now. No job caused them, and no job fails because of them."""
+
+OWN_KINDS = frozenset({"disconnected", "mode_stays", "offline", "orphan", "rebooted", "unresponsive"})
+"""Kinds of `DeviceError` that are faults of one device itself, or of its cable. Repeated ones quarantine it."""
 
 
 class EdgeSweepError(Exception):

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from hypothesis import settings
 
 from sweeps.cli import main
+from sweeps.quarantine import STATE_VARIABLE
 from tests import shared, side_by_side
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
@@ -130,6 +131,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def _not_shown(report: pytest.TestReport) -> bool:
     """Whether it was skipped for the kind of CPU, and for nothing else."""
     return report.skipped and isinstance(report.longrepr, tuple) and report.longrepr[2] == f"Skipped: {NOT_SHOWN}"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of devices: neither this user's, nor another test's."""
+    monkeypatch.setenv(STATE_VARIABLE, str(tmp_path_factory.getbasetemp() / "state" / secrets.token_hex(8)))
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""`edgesweep devices`: lists devices, deletes EdgeSweep's files on phones, asks phones about their accelerators."""
+"""`edgesweep devices`: lists devices, deletes EdgeSweep's files on phones, asks phones about their accelerators, and
+keeps devices out of sweeps."""
 
 import sys
 from collections.abc import Sequence
@@ -14,10 +15,12 @@ from sweeps.cli.options import (
     sweep_file_argument,
     workspace_option,
 )
+from sweeps.cli.quarantine import quarantine, readmit
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import DeviceError
 from sweeps.planning.plan import Plan
+from sweeps.quarantine import Quarantine, QuarantineBook, quarantines_of
 from sweeps.report import accelerators as accelerators_report
 from sweeps.report.devices import facts_document, print_devices
 from sweeps.report.progress import RunProgress
@@ -42,7 +45,8 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
     """List the devices that can measure here, with the facts that results depend on.
 
     \b
-    Phones are found with adb. A phone that cannot be used is listed with the reason and the next step.
+    Phones are found with adb. A phone that cannot be used is listed with the reason and the next step, and a device
+    in quarantine with what put it there.
     Example: edgesweep devices --json
     """
     if context.invoked_subcommand is not None:
@@ -62,11 +66,28 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
         found.append(facts)
         if name in phones and (lack := no_program(facts)) is not None:
             refused.append(DeviceError("no_runner", f"{facts.name} has no runner yet: {lack}"))
+    kept_out = quarantines_of(found)
+    away = [
+        record
+        for record in QuarantineBook().records()
+        if record.quarantine and record.device_id not in {facts.device_id for facts in found}
+    ]
     if as_json:
         troubles = [{"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in refused]
-        print_json({"devices": [facts_document(facts) for facts in found], "refused": troubles})
+        listed = [facts_document(facts) | {"quarantine": _document(kept_out.get(facts.device_id))} for facts in found]
+        quarantined = [
+            {"name": record.name, "device_id": record.device_id, "quarantine": _document(record.quarantine)}
+            for record in away
+        ]
+        print_json({"devices": listed, "refused": troubles, "quarantined_and_away": quarantined})
         return
     print_devices(found)
+    for facts in found:
+        if (one := kept_out.get(facts.device_id)) is not None:
+            click.echo(plain(f"{facts.name} is quarantined {one.text}; {one.way_out}"))
+    for record in away:
+        if record.quarantine is not None:
+            click.echo(plain(f"{record.name}, which is not here, is quarantined {record.quarantine.text}"))
     _tell(refused)
 
 
@@ -153,7 +174,15 @@ def _tell(refused: Sequence[DeviceError]) -> None:
         click.echo(plain(str(error)), err=True)
 
 
+def _document(quarantine: Quarantine | None) -> dict[str, object] | None:
+    return None if quarantine is None else quarantine.document
+
+
 def _check_unit(name: str) -> None:
     entry = catalog.device(name)
     if entry is None or not entry.discovery or name == f"{entry.name}:*":
         raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
+
+
+devices.add_command(quarantine)
+devices.add_command(readmit)

@@ -11,6 +11,7 @@ from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
 from sweeps.planning.size import estimate_seconds
+from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
 from sweeps.workspace import Workspace
 
@@ -44,7 +45,8 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     seconds = estimate_seconds(planned, planned.protocol, finished, built)
     noise, _ = known(planned, workspace, known_noise)
     spreads = batch_spreads(planned, workspace)
+    kept_out = quarantines_of(planned.devices)
     if as_json:
-        print_json(plan_document(planned, states, seconds, noise, spreads))
+        print_json(plan_document(planned, states, seconds, noise, spreads, kept_out))
     else:
-        print_plan(planned, states, seconds, noise, spreads)
+        print_plan(planned, states, seconds, noise, spreads, kept_out)

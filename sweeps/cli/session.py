@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from queue import SimpleQueue
 from types import FrameType
@@ -11,6 +11,7 @@ from typing import assert_never
 from sweeps.planning.plan import Plan
 from sweeps.report.progress import RunProgress
 from sweeps.workspace import Workspace
+from workers.devices.interface import Rung
 from workers.driver import events
 from workers.driver.events import Event
 from workers.executors.inline import InlineExecutor
@@ -18,6 +19,13 @@ from workers.executors.interface import Executor
 
 _LAST_WORD_SECONDS = 1.0
 """A blocked terminal must not delay the end."""
+
+_RUNGS: Mapping[Rung, str] = {
+    "ask": "asking its shell",
+    "reconnect": "connecting to it again",
+    "restart_adb": "restarting the adb server of its host",
+    "reboot": "restarting it",
+}
 
 
 @contextmanager
@@ -91,6 +99,12 @@ def show(event: Event, progress: RunProgress) -> None:
             progress.note(
                 f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"
             )
+        case events.Recovering(device, rung, refused):
+            progress.note(f"{device}: {_RUNGS[rung]}" + (f" was not possible: {refused}" if refused else ""))
+        case events.Quarantined(device, quarantine):
+            progress.note(f"{device} is quarantined: {quarantine.reason}; {quarantine.way_out}")
+        case events.Readmitted(device, _):
+            progress.note(f"{device} is in quarantine no more: its canary job succeeded")
         case events.MeasuredAlone(names, failed):
             which = names[0] if len(names) == 1 else f"{len(names)} builds"
             progress.note(f"{which}: measured in processes of their own only ({failed.kind}): {failed.message}")

@@ -7,6 +7,7 @@ import click
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.cli.which_sweep import open_journal, sweep_name
 from sweeps.journal.status import read_status
+from sweeps.quarantine import quarantines_of
 from sweeps.report.status import print_status
 from sweeps.store.lag import read_lag
 from sweeps.workspace import Workspace
@@ -24,11 +25,18 @@ def status(sweep: str | None, root: Path, as_json: bool) -> None:
     """
     workspace = Workspace(root)
     with open_journal(workspace) as journal:
-        current = read_status(journal, sweep_name(journal, sweep))
-        lag = read_lag(workspace, journal, current.sweep)
+        name = sweep_name(journal, sweep)
+        current = read_status(journal, name)
+        lag = read_lag(workspace, journal, name)
+        devices = journal.devices(name)
+    kept_out = quarantines_of(devices)
     if as_json:
-        print_json(current.document() | {"not_in_mlflow": None if lag is None else lag.document()})
+        not_in_mlflow = None if lag is None else lag.document()
+        quarantined = {key: one.document for key, one in kept_out.items()}
+        print_json(current.document() | {"not_in_mlflow": not_in_mlflow, "quarantined": quarantined})
     else:
-        print_status(current)
+        print_status(
+            current, {facts.name: kept_out[facts.device_id] for facts in devices if facts.device_id in kept_out}
+        )
         if lag is not None and lag.jobs:
             click.echo(lag.text)

@@ -11,6 +11,7 @@ from sweeps.planning.plan import Plan
 from sweeps.protocol.batch_noise import BatchSpread
 from sweeps.protocol.noise import Calibration
 from sweeps.protocol.racing import ERROR
+from sweeps.quarantine import Quarantine
 from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
 from sweeps.report.noise import advice, advice_text, batch_document, race_text
@@ -21,6 +22,7 @@ from sweeps.text import plain
 
 _NOT_KNOWN: Mapping[str, Calibration] = MappingProxyType({})
 _NOT_SHOWN: Mapping[str, BatchSpread] = MappingProxyType({})
+_NONE: Mapping[str, Quarantine] = MappingProxyType({})
 
 
 def plan_document(
@@ -29,9 +31,10 @@ def plan_document(
     seconds: float,
     noise: Mapping[str, Calibration] = _NOT_KNOWN,
     spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
+    quarantined: Mapping[str, Quarantine] = _NONE,
 ) -> dict[str, object]:
     """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` and `spreads` by device id,
-    where they are known; `spreads` only where the sweep races for one winner."""
+    where they are known; `spreads` only where the sweep races for one winner. `quarantined`: devices by id."""
     return {
         "sweep": plan.sweep.name,
         "budget": plan.sweep.model_dump(mode="json")["budget"],
@@ -61,6 +64,7 @@ def plan_document(
         "estimate_s": round(seconds, 1),
         "noise": {device_id: advice(found, plan.protocol.on(device_id)) for device_id, found in noise.items()},
         "batches": {device_id: batch_document(found) for device_id, found in spreads.items()},
+        "quarantined": {device_id: found.document for device_id, found in quarantined.items()},
     }
 
 
@@ -70,6 +74,7 @@ def print_plan(
     seconds: float,
     noise: Mapping[str, Calibration] = _NOT_KNOWN,
     spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
+    quarantined: Mapping[str, Quarantine] = _NONE,
 ) -> None:
     """As `plan_document`, for people."""
     console = open_console()
@@ -102,6 +107,8 @@ def print_plan(
         console.print(Text(plain(advice_text(names[device_id], found, protocol.on(device_id)))))
     for line in race_lines(plan, spreads):
         console.print(Text(line))
+    for device_id, one in quarantined.items():
+        console.print(Text(plain(f"{names[device_id]} is quarantined {one.text}; {one.way_out}")))
 
 
 def budget_text(plan: Plan) -> str:

@@ -1,10 +1,20 @@
 """Prints the progress of a sweep in a terminal."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from rich.text import Text
+
 from sweeps.journal.status import STATES, SweepStatus
+from sweeps.quarantine import Quarantine
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
+from sweeps.text import plain
+
+_NONE: Mapping[str, Quarantine] = MappingProxyType({})
 
 
-def print_status(status: SweepStatus) -> None:
+def print_status(status: SweepStatus, quarantined: Mapping[str, Quarantine] = _NONE) -> None:
+    """`quarantined`: the sweep's devices that are left alone now, by name."""
     console = open_console()
     table = new_table(f"{status.sweep}: status", "job", "state", ">rounds", "reason")
     for job in status.jobs:
@@ -18,3 +28,5 @@ def print_status(status: SweepStatus) -> None:
     console.print(f"{', '.join(counts)}, {status.skipped} combinations skipped")
     if status.spent.text:
         console.print(status.spent.text)
+    for name, one in quarantined.items():
+        console.print(Text(plain(f"{name} is quarantined {one.text}; {one.way_out}")))

@@ -132,6 +132,9 @@ class DeviceEntry:
     """Whether a planned device may be absent now: it keeps its results, and its jobs wait."""
     discovery: str = ""
     """Module that finds all units of `name:*` (see `workers.devices.interface.Discovery`); empty if there is none."""
+    recovery: str = ""
+    """Module that tries to bring a unit back which stopped answering (see `workers.devices.interface.Recovery`); empty:
+    it is only waited for."""
 
     @property
     def pattern(self) -> str:

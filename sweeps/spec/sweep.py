@@ -17,6 +17,7 @@ from sweeps.spec.inputs import (
 from sweeps.spec.messages import sentences
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
+from sweeps.spec.recovery import RecoverySpec
 from sweeps.spec.yaml_source import read_yaml
 
 
@@ -42,6 +43,7 @@ class SweepSpec(Part):
         description="full: measure everything to the end; race: only until it is clear what cannot win. If left out: "
         "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
+    recovery: RecoverySpec = RecoverySpec()
 
     @field_validator("models")
     @classmethod

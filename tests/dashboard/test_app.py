@@ -11,6 +11,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.inert import line
 from sweeps.imported import NOTE
 from sweeps.manifest import Coverage
+from sweeps.quarantine import QuarantineBook
 from sweeps.store.lag import Marks
 from sweeps.workspace import Workspace
 
@@ -364,3 +365,14 @@ def test_refresh_shows_a_sweep_that_was_recorded_meanwhile(
     record("second")
     shown.button[0].click().run()
     assert shown.selectbox[0].options == ["second", "first"]
+
+
+def test_a_device_in_quarantine_is_marked_on_its_page_alone(page: Page, workspace: Path) -> None:
+    assert not page(workspace).warning
+    QuarantineBook().put("phone-1", "adb:1", "battery swells")
+    shown = page(workspace)
+    assert not shown.warning
+    shown = choose(shown, "Device", "phone-1")
+    [warning] = shown.warning
+    assert "quarantined" in warning.value
+    assert any("by a person: battery swells" in text.value for text in shown.text)

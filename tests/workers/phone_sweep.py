@@ -36,8 +36,8 @@ from workers.devices.adb.host import AdbHost
 from workers.devices.adb.lease import Hold
 from workers.devices.local import host_abi
 from workers.devices.virtual_phone.phone import VirtualPhone
-from workers.driver.context import AwayWait
 from workers.driver.events import Event
+from workers.driver.ladder import AwayWait
 from workers.models.code import construct
 from workers.runtimes.torchscript import native_runner, programs
 

@@ -9,6 +9,7 @@ import torch
 
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
+from sweeps.quarantine import QuarantineBook
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.spec.protocol import ProtocolSpec
@@ -17,8 +18,8 @@ from sweeps.workspace import Workspace
 from tests import gallery
 from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
-from workers.driver.context import AWAY_WAIT, AwayWait
 from workers.driver.events import Event
+from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.publishing import AtOnce, Publishing
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
@@ -78,6 +79,7 @@ class Sweep:
         away_wait: AwayWait = AWAY_WAIT,
         batches_decide: Mapping[str, float] = MappingProxyType({}),
         publishing: Publishing | None = None,
+        book: QuarantineBook | None = None,
     ) -> list[Event]:
         """`publishing`: instead of calling `publish`."""
         executor = executor or InlineExecutor(self.workspace.root)
@@ -94,6 +96,7 @@ class Sweep:
                 more,
                 away_wait,
                 batches_decide,
+                book,
             )
             return list(driver.run())
         finally:

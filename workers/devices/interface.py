@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Protocol
+from typing import Literal, Protocol
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
@@ -123,6 +123,23 @@ class Discovery(Protocol):
 
     def clean(self, name: str) -> None:
         """Delete all of EdgeSweep's files on the device. Raises `DeviceError`."""
+        ...
+
+
+Rung = Literal["ask", "reconnect", "restart_adb", "reboot"]
+"""One step of bringing a device back. `ask`: look whether its shell answers and it has finished to start."""
+
+
+class Recovery(Protocol):
+    """A module that tries to bring back units of one transport which stopped answering."""
+
+    def climb(self, name: str, rung: Rung) -> None:
+        """Take one step, which needs no device that answers. Returns as soon as it is taken; `ask` then tells whether
+        it helped.
+
+        Raises `DeviceError` if the step cannot be taken, or with `ask` if the device does not answer: `adb_in_use` if
+        it would disturb other devices that measure.
+        """
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sweeps.errors import DeviceError, did_you_mean, in_one_line
 from sweeps.spec import catalog
 from sweeps.spec.entries import DeviceEntry
-from workers.devices.interface import Device, Discovery
+from workers.devices.interface import Device, Discovery, Recovery
 
 
 def connect(name: str, folder: Path) -> Device:
@@ -38,6 +38,17 @@ def discovery(entry: DeviceEntry) -> Discovery:
     with faults_of(entry):
         found: Discovery = _loaded(entry.discovery)
         return found if entry in catalog.BUILT_IN_DEVICES else _Foreign(entry, found)
+
+
+def recovery(name: str) -> Recovery | None:
+    """The module that brings back the device that a sweep file calls `name`; `None` if it can only be waited for.
+    Raises `DeviceError`."""
+    entry = catalog.device(name)
+    if entry is None or not entry.recovery:
+        return None
+    with faults_of(entry):
+        found: Recovery = _loaded(entry.recovery)
+        return found
 
 
 def units() -> tuple[list[str], list[DeviceError]]:

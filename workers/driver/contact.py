@@ -1,6 +1,5 @@
 """The connection of a run to one device: waits until it is ready, and until it is back if it goes away."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -12,15 +11,14 @@ from sweeps.protocol.presets import Protocol
 from sweeps.records import Block, Failed, Job
 from workers.driver.context import RunContext
 from workers.driver.events import Away, Event, Measuring, Waiting
+from workers.driver.recovery import HOST, DeviceRecovery
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
 from workers.measure.bench import AnswerT, Request
 from workers.measure.readiness import Readiness
 from workers.measure.requests import BlockRequest, ReadyRequest
-from workers.measure.waiting import LOOK_S, Wait, WaitLimits
-
-_HOST = "the host of the phones"
+from workers.measure.waiting import Wait, WaitLimits
 
 
 class Contact:
@@ -33,7 +31,7 @@ class Contact:
         self._jobs = jobs
         self._context = context
         self._limits = WaitLimits(context.protocol)
-        self._expected = False
+        self._recovery = DeviceRecovery(lane, facts, context)
         self._is_away = False
         self._spent_s = 0.0
 
@@ -84,38 +82,34 @@ class Contact:
         return Failed(stage="run", kind="disconnected", message=message)
 
     def asked(self, request: Request[AnswerT], *, once: bool = False) -> Steps[AnswerT | Failed | None]:
-        """What the device answers. One that has gone away is waited for.
+        """What the device answers. One that has gone away is brought back, or waited for.
 
         `None` where that was in vain, which ends the device's run, or where the run is to stop; with `once`, where the
         device has gone away at all.
         """
-        away_wait = self._context.away_wait
-        waited, began = 0.0, 0.0
-        told: tuple[str, float] | None = None
-        while True:
+        while not self._is_away:
             answer: AnswerT | Failed = yield Ask(lambda: self._lane.ask(request))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
-                self._expected = True
-                return answer
+                kept_out = yield from self._recovery.answered(answer, request.job)
+                if kept_out is None:
+                    return answer
+                yield from self.leave(kept_out)
+                # A result is a result; of a failure no job is to blame.
+                return None if isinstance(answer, Failed) else answer
             if self.stopped():
                 return None
-            # Counted from the first answer that failed, whatever that one took.
-            began = began or time.monotonic()
-            # A device that never answered in this run is not waited for, unless it is its host that lacks something.
-            self._expected |= answer.kind in HOST_KINDS
-            whose = _HOST if answer.kind in HOST_KINDS else self._device
-            if not self._expected or waited >= away_wait.limit_s:
-                self._is_away = True
-                yield Away(whose, answer, len(self._context.outcomes.pending(self._jobs)))
+            lost = yield from self._recovery.lost(answer, request.job, self.stopped, once=once)
+            if lost is not None:
+                yield from self.leave(lost)
+            if once or self.stopped():
                 return None
-            if told is None or told[0] != answer.message or waited - told[1] >= LOOK_S:
-                told = answer.message, waited
-                yield Waiting(whose, (answer.message,), waited)
-            if once:
-                return None
-            yield Ask(lambda: self._lane.rest(away_wait.poll_s))
-            # A simulated device rests on its own clock; to look for a real one takes time as well.
-            waited = max(waited + away_wait.poll_s, time.monotonic() - began)
+        return None
+
+    def leave(self, failed: Failed) -> Steps[None]:
+        """Give the device up for this run."""
+        self._is_away = True
+        whose = HOST if failed.kind in HOST_KINDS else self._device
+        yield Away(whose, failed, len(self._context.outcomes.pending(self._jobs)))
 
     def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
         """Wait for the device as the protocol says."""
@@ -138,10 +132,10 @@ def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
     away: Away | None = None
     for event in events:
         match event:
-            case Away(device, failed, pending) if device == _HOST:
+            case Away(device, failed, pending) if device == HOST:
                 away = Away(device, failed, pending + (away.pending if away else 0))
                 continue
-            case Waiting(device, _, seconds) if device == _HOST:
+            case Waiting(device, _, seconds) if device == HOST:
                 if seconds <= waited:
                     continue
                 waited = seconds

@@ -7,19 +7,9 @@ from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
 from workers.driver.events import Event, Measuring
+from workers.driver.health import Health
 from workers.driver.outcomes import Outcomes
 from workers.models.prepared import PreparedModel
-
-
-@dataclass(frozen=True, slots=True)
-class AwayWait:
-    """How a device that goes away is waited for: a slipped cable, a phone that restarts."""
-
-    limit_s: float
-    poll_s: float
-
-
-AWAY_WAIT = AwayWait(limit_s=60.0, poll_s=2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +28,10 @@ class RunContext:
     stop: Callable[[], bool]
     more: Mapping[str, int]
     """Rounds to add to these jobs, by key, instead of what is pending."""
-    away_wait: AwayWait
     batches_decide: Mapping[str, float]
     """By id, the devices that were shown to allow it: in races that begin there, batches decide. With the spread of
     blocks in processes of their own on that device, as the standard deviation of logarithms."""
+    health: Health
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Job
 from workers.driver.accuracy_pass import AccuracyPass
+from workers.driver.canary import Canary
 from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.drift import DriftWatch
@@ -26,10 +27,13 @@ class DeviceRun:
         self._drift = DriftWatch(self._contact, facts, context, self._progress)
         self._rounds = Rounds(self._contact, self._drift, context, self._progress)
         self._accuracies = AccuracyPass(self._contact, context, self._progress)
+        self._canary = Canary(self._contact, facts, context, self._progress)
 
     def run(self) -> Steps[None]:
         # Jobs that the device cannot run are checked by a reference implementation, without latency.
         timed = [job for job in self._jobs if not job.emulated]
+        if not (yield from self._canary.run(timed)):
+            return
         if self._context.protocol.budget == "race":
             # Accuracy comes before the race: a job that fails a constraint must not eliminate others.
             # This warms the device; the gate before the first block waits until it has cooled.

@@ -1,6 +1,6 @@
 """Checks with the sentinel whether a device has changed since the start of its run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +12,14 @@ from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.events import DeviceChanged
 from workers.driver.side_by_side import Steps
 
-_SENTINEL_BLOCK: dict[str, Any] = {
+SHORT_BLOCK: Mapping[str, Any] = {
     "warmup_iterations": 0,
     "warmup_seconds": 0.2,
     "iterations": 5,
     "min_seconds": 0.3,
     "max_seconds": 30.0,
 }
+"""What a protocol has instead for a block that only shows the state of the device."""
 
 
 class DriftWatch:
@@ -47,7 +48,7 @@ class DriftWatch:
         if job is None or self._contact.stopped():
             return
         self._blocks_since = 0
-        protocol = replace(self._protocol, **_SENTINEL_BLOCK)
+        protocol = replace(self._protocol, **SHORT_BLOCK)
         earlier = self._journal.blocks(job.key)
         check = sentinel.next_check(earlier)
         blocks: list[Block] = []

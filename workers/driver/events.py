@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 
+from sweeps.quarantine import Quarantine
 from sweeps.records import Failed, Settled
+from workers.devices.interface import Rung
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,31 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovering:
+    """One step was taken to bring a device back, or `refused`, with the reason."""
+
+    device: str
+    rung: Rung
+    refused: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A device had too many faults of its own. From now on it needs a canary."""
+
+    device: str
+    quarantine: Quarantine
+
+
+@dataclass(frozen=True, slots=True)
+class Readmitted:
+    """The canary job of a quarantined device succeeded: its other jobs follow."""
+
+    device: str
+    quarantine: Quarantine
+
+
+@dataclass(frozen=True, slots=True)
 class AttemptFailed:
     """One attempt failed; `final`: there is no other attempt."""
 
@@ -106,6 +133,9 @@ Event = (
     | Left
     | DeviceChanged
     | Away
+    | Recovering
+    | Quarantined
+    | Readmitted
     | AttemptFailed
     | MeasuredAlone
     | Published

@@ -15,16 +15,20 @@ from sweeps.json_records import to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
+from sweeps.quarantine import QuarantineBook
 from sweeps.records import Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
 from workers.driver.contact import merge_host_events
-from workers.driver.context import AWAY_WAIT, AwayWait, RunContext
+from workers.driver.context import RunContext
 from workers.driver.device import DeviceRun
 from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, Published, TrackingDown
+from workers.driver.health import Health
+from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.outcomes import Outcomes
 from workers.driver.publishing import Publishing
+from workers.driver.recovery import quarantined
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import BuildRequest, DeviceLane, Executor
 from workers.models.prepared import PreparedModel
@@ -49,9 +53,10 @@ class Driver:
         more: Mapping[str, int] | None = None,
         away_wait: AwayWait = AWAY_WAIT,
         batches_decide: Mapping[str, float] = _NONE,
+        book: QuarantineBook | None = None,
     ) -> None:
         """`more`: only measure this many further rounds of these jobs (by key), which are measured already.
-        `batches_decide`: as of a `RunContext`."""
+        `batches_decide`: as of a `RunContext`. `book`: of devices that are to be left alone, if not this user's."""
         self._plan = plan
         self._journal = journal
         self._outcomes = Outcomes(journal, plan)
@@ -62,6 +67,7 @@ class Driver:
         self._stop = stop
         self._prepared: dict[str, PreparedModel] = {}
         self._more = more or {}
+        self._health = Health(book or QuarantineBook(), away_wait)
         self._context = RunContext(
             plan=plan,
             protocol=plan.protocol,
@@ -73,7 +79,7 @@ class Driver:
             publish=self._publish,
             stop=stop,
             more=self._more,
-            away_wait=away_wait,
+            health=self._health,
             batches_decide=batches_decide,
         )
 
@@ -118,11 +124,16 @@ class Driver:
         yield from self._complaint()
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
-        """The lanes of devices with pending jobs, and the devices that no host has now: their jobs wait."""
+        """The lanes of devices with pending jobs, and the devices that no host has now, or that a person quarantined:
+        their jobs wait."""
         lanes: dict[DeviceFacts, DeviceLane] = {}
         away: list[Away] = []
         for facts in self._plan.devices:
             jobs = [job for job in pending if job.device_id == facts.device_id]
+            quarantine = self._health.quarantine(facts) if jobs else None
+            if quarantine is not None and quarantine.by == "person":
+                away.append(Away(facts.name, quarantined(facts, quarantine), len(self._outcomes.pending(jobs))))
+                continue
             try:
                 if jobs:
                     lanes[facts] = self._executor.lane(facts)

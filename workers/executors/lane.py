@@ -35,6 +35,9 @@ class Lane:
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
+            apart = request.answer_apart(self._asked.name, self._let_go)
+            if apart is not None:
+                return apart
             bench = self._bench = self._bench or self._attached()
             answer = bench.ask(request)
         except OSError as error:
@@ -56,6 +59,12 @@ class Lane:
     def close(self) -> None:
         if self._bench is not None:
             self._bench.close()
+            self._bench = None
+
+    def _let_go(self) -> None:
+        """Without a word to the device, which does not answer, but for a program that still runs there."""
+        if self._bench is not None:
+            self._bench.device.release()
             self._bench = None
 
     def _attached(self) -> Bench:

@@ -1,7 +1,7 @@
 """A device with its programs and the artifacts of this host, and the requests to it. Failures are values too."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,13 @@ class Request(ABC, Generic[AnswerT_co]):
     @abstractmethod
     def answer(self, bench: "Bench") -> AnswerT_co | Failed:
         """Raises `DeviceError`, `BuildError` or `OSError`, which `Bench.ask` makes a `Failed`."""
+
+    def answer_apart(self, name: str, let_go: Callable[[], object]) -> AnswerT_co | None:
+        """The answer of a request that needs no device which answers; `None`: it needs one, with a bench.
+
+        `name`: of the device. `let_go` releases it and forgets its bench. Raises as `answer`.
+        """
+        return None
 
 
 class Bench:

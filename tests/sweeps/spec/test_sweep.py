@@ -486,7 +486,7 @@ OTHERS = {
     "a number as key": (
         "7: x",
         "7: the file: the key '7' is unknown "
-        "(allowed: name, models, data, grids, devices, protocol, objective, budget)",
+        "(allowed: name, models, data, grids, devices, protocol, objective, budget, recovery)",
     ),
     "a list as key": ("? [a]\n: b", "7: the file: a key must be one line of text"),
 }
@@ -677,3 +677,11 @@ def test_any_wrong_value_anywhere_ends_in_sentences(
             # What people wrote stands in quotes and may hold any word.
             said = re.sub(r"'[^']*'|\"[^\"]*\"", "", line.removeprefix(str(path)))
             assert not JARGON.search(said), line
+
+
+def test_a_phone_is_restarted_only_if_the_file_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(SMALL)
+    assert load(file).recovery.reboot is False
+    file.write_text(f"{SMALL}recovery: {{reboot: true}}\n")
+    assert load(file).recovery.reboot is True

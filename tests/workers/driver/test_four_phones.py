@@ -17,7 +17,7 @@ from sweeps.journal.journal import Journal
 from tests.conftest import OWN_NET
 from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.phone import VirtualPhone, up
-from workers.driver.context import AwayWait
+from workers.driver.ladder import AwayWait
 from workers.driver.sweep import Driver
 
 pytestmark = [pytest.mark.system, pytest.mark.compiler]

@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 
 from sweeps.records import Failed
+from sweeps.spec import catalog
 from sweeps.variant import Variant
 from tests import gallery
 from tests.workers.tiny_model import tiny_inputs, tiny_job
 from workers.devices.fake.device import FakeDevice
-from workers.devices.interface import Sensors
+from workers.devices.interface import Rung, Sensors
 from workers.devices.local import LocalDevice
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.lane import Lane
 from workers.measure.attach import Attached, attach
 from workers.measure.device_files import Evaluation
+from workers.measure.recovery import RecoverRequest, Taken
 from workers.measure.requests import Evaluated, LogitsRequest, ReadyRequest
 
 KEY = "a" * 64
@@ -70,6 +72,48 @@ def test_a_device_that_is_not_the_planned_one_is_not_measured(tmp_path: Path) ->
     there = lane.ask(ReadyRequest(job, None, 0.0))
     assert isinstance(there, Failed)
     assert there.kind == "no_artifact"
+
+
+STEPS: list[tuple[str, Rung]] = []
+
+
+def climb(name: str, rung: Rung) -> None:
+    """As a module that brings devices back."""
+    STEPS.append((name, rung))
+
+
+def test_a_device_that_cannot_be_attached_is_brought_back_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = replace(attach("fake:steady", tmp_path).facts, name="fake:gone")
+    job = tiny_job(KEY, key="c" * 64, device_id=facts.device_id)
+    refused = Lane(facts, tmp_path).ask(RecoverRequest(job, "reconnect"))
+    assert isinstance(refused, Failed)
+    assert "can only be waited for" in refused.message
+    monkeypatch.setitem(catalog.devices(), "fake", replace(catalog.devices()["fake"], recovery=__name__))
+    STEPS.clear()
+    assert Lane(facts, tmp_path).ask(RecoverRequest(job, "reconnect")) == Taken("reconnect")
+    assert STEPS == [("fake:gone", "reconnect")]
+
+
+def test_a_device_is_let_go_before_a_step_after_which_nothing_on_it_is_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(catalog.devices(), "fake", replace(catalog.devices()["fake"], recovery=__name__))
+    seen: list[str] = []
+    monkeypatch.setattr(FakeDevice, "release", lambda _: seen.append("let go"))
+    monkeypatch.setattr(f"{__name__}.climb", lambda _, rung: seen.append(rung))
+    facts = attach("fake:steady", tmp_path).facts
+    job = tiny_job(KEY, key="c" * 64, device_id=facts.device_id)
+    gallery.build(tmp_path / "artifacts", KEY, Variant(), tiny_inputs())
+    lane = Lane(facts, tmp_path)
+    seen.clear()
+    assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed)
+    for rung in ("reconnect", "ask", "restart_adb", "reboot"):
+        assert lane.ask(RecoverRequest(job, rung)) == Taken(rung)
+    assert seen == ["reconnect", "ask", "let go", "restart_adb", "reboot"]
+    assert not isinstance(lane.ask(ReadyRequest(job, None, 0.0)), Failed), "it is attached anew"
+    lane.close()
 
 
 def test_a_device_that_cannot_be_attached_is_left_alone_for_as_long_as_was_asked(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from workers.executors.ray import NODE_FOLDER_VARIABLE, RayExecutor
 from workers.measure.batch_request import BatchRequest
 from workers.measure.device_files import Evaluation
 from workers.measure.readiness import Readiness
+from workers.measure.recovery import RecoverRequest
 from workers.measure.requests import BlockRequest, LogitsRequest, ReadyRequest
 
 pytestmark = [pytest.mark.system, pytest.mark.ray]
@@ -95,8 +96,11 @@ def test_an_artifact_built_on_one_node_is_measured_on_another_without_a_shared_f
         batch = lane.ask(BatchRequest.of([job, other], QUICK, READY))
         block = lane.ask(BlockRequest(job, 0, QUICK, READY))
         answer = lane.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
+        step = lane.ask(RecoverRequest(job, "reconnect"))
     finally:
         executor.close()
+    assert isinstance(step, Failed), step
+    assert "local can only be waited for" in step.message, "told by the device's host"
     assert isinstance(batch, Batch), batch
     assert [isinstance(one, BatchItem) for one in batch.outcomes] == [True, True], batch
     assert isinstance(block, Block), block

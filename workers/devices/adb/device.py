@@ -10,9 +10,9 @@ from sweeps.errors import DeviceError, in_one_line
 from workers.devices.adb.attempt import BOOT_ID, Attempt
 from workers.devices.adb.files import AdbFiles
 from workers.devices.adb.host import AdbHost
-from workers.devices.adb.lease import HeldError, Hold
 from workers.devices.adb.link import FOLDER, AdbLink, outcome_text, quoted
 from workers.devices.adb.orphans import end_orphans
+from workers.devices.adb.phone_lease import PhoneLease
 from workers.devices.adb.questions import ask_facts, ask_sensors
 from workers.devices.adb.wire import Deadline, DeadlineError
 from workers.devices.interface import Completed, Sensors, program_name
@@ -39,11 +39,13 @@ class AdbDevice:
         """`folder` is not used: a phone needs no files on this host. `answer_s` is the deadline of everything but
         programs; `backoff_s` are the pauses before each attempt to reconnect a network phone."""
         self.serial = name
-        self._link = AdbLink(name, host or AdbHost(), answer_s=answer_s, backoff_s=backoff_s)
+        host = host or AdbHost()
+        self._port = host.port
+        self._link = AdbLink(name, host, answer_s=answer_s, backoff_s=backoff_s)
         self._files = AdbFiles(self._link)
         self._boot_id = ""
         self._facts: DeviceFacts | None = None
-        self._lease: Hold | None = None
+        self._lease: PhoneLease | None = None
         self._series = secrets.token_hex(8)
         self._attempts = 0
         self._unfinished: Attempt | None = None
@@ -142,23 +144,14 @@ class AdbDevice:
         return self._link.shell(f"cat {BOOT_ID}").stdout.decode("ascii", "replace").strip()
 
     def take_lease(self) -> None:
-        """Lock the phone, over USB and network, against other processes of this host. The lock lasts until `release()`
-        or the end of this process, however it ends.
+        """Lock the phone, over USB and network, against other processes of this host, and the adb server against its
+        restart. The locks last until `release()` or the end of this process, however it ends.
 
         No program on the phone is killed: another host may measure on it. Raises `DeviceError("leased", ...)` at once
         if another process of this host has the lease.
         """
-        if self._lease is not None:
-            return
-        try:
-            self._lease = Hold(f"phone {self.facts().device_id}")
-        except HeldError as error:
-            process = f" (process {error.process})" if error.process else ""
-            raise DeviceError(
-                "leased",
-                f"adb:{self.serial} is being measured by another EdgeSweep{process}",
-                "wait until that ends, or remove this phone from the sweep",
-            ) from error
+        if self._lease is None:
+            self._lease = PhoneLease(self.serial, self.facts().device_id, self._port)
 
     def release(self) -> None:
         # If an error of one phone ends the run, a program may still run on the others.

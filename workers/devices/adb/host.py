@@ -146,6 +146,10 @@ class AdbHost:
         with suppress(WireError):
             self._text(f"host:disconnect:{address}", _ANSWER_S)
 
+    def reconnect(self, serial: str) -> None:
+        """Drop the connection to one phone, over USB too, so that it is made anew. Raises `WireError`."""
+        self._text(f"host-serial:{serial}:reconnect", _ANSWER_S)
+
     def open(self, serial: str, service: str, deadline: Deadline) -> Wire:
         """Open a service of one phone. Raises `NoTransportError`, and `WireError` for other failures."""
         wire = self._wire(deadline)

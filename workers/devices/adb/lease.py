@@ -26,10 +26,11 @@ class HeldError(Exception):
 class Hold:
     """A lock on a name, until `release()` or the end of this process, however it ends.
 
-    Raises `HeldError` at once if the name is locked, even by this process, and `DeviceError("os_error", ...)`.
+    Several `shared` holds of one name go together, and with no other. Raises `HeldError` at once if the name is locked,
+    even by this process, and `DeviceError("os_error", ...)`.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, shared: bool = False) -> None:
         path = _FOLDER / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
         try:
             self._file = _opened(path)
@@ -40,7 +41,7 @@ class Hold:
                 f"make {_FOLDER} a folder that every user may write to, and delete {path} if it is a link",
             ) from error
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError as error:
             process = os.pread(self._file, 20, 0).decode("ascii", "replace").strip()
             self.release()

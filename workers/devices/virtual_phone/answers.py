@@ -62,6 +62,11 @@ class Answers:
         path = self._folder / "power_says"
         path.write_text(words, encoding="utf-8") if words is not None else path.unlink(missing_ok=True)
 
+    def refuse_restart(self, refuse: bool) -> None:
+        """Whether the phone refuses a request to restart."""
+        path = self._folder / "stays_up"
+        path.touch() if refuse else path.unlink(missing_ok=True)
+
     def boot(self) -> None:
         """Set a new boot id."""
         # Overwrite the file in place: it is bind-mounted in the phone.

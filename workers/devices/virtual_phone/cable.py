@@ -29,6 +29,7 @@ class Cable:
         self._port_kept: socket.socket | None = None
         """Bound but never listening: it reserves the port, and connections to an unplugged phone are refused."""
         self._ends: set[socket.socket] = set()
+        self._dead: set[socket.socket] = set()
         self._cut_after: int | None = None
         self._network = -1
 
@@ -58,6 +59,11 @@ class Cable:
             ends, self._ends = self._ends, set()
         for end in ends:
             _end(end)
+
+    def lose_connections(self) -> None:
+        """Nothing comes through the present connections any more, and nobody is told. New ones work."""
+        with self._lock:
+            self._dead |= self._ends
 
     def close(self) -> None:
         self.passing.set()
@@ -131,6 +137,8 @@ class Cable:
         with contextlib.suppress(OSError):
             while block := source.recv(_BLOCK_BYTES):
                 self.passing.wait()
+                if source in self._dead:
+                    continue
                 if to_phone and (left := self._cut_after) is not None:
                     self._cut_after = left = left - len(block)
                     if left <= 0:
@@ -141,6 +149,7 @@ class Cable:
                 sink.sendall(block)
         with self._lock:
             self._ends -= {source, sink}
+            self._dead -= {source, sink}
         for end in (source, sink):
             _end(end)
 

@@ -162,6 +162,10 @@ class VirtualPhone(Answers):
         """Stop all traffic on the cable, without closing connections."""
         self._cable.passing.clear()
 
+    def lose_connections(self) -> None:
+        """Let the present connections hang for ever, as when a network phone gets another address. New ones work."""
+        self._cable.lose_connections()
+
     def go_on(self) -> None:
         self._cable.passing.set()
 

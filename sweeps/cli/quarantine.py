@@ -1,0 +1,76 @@
+"""`edgesweep devices quarantine` and `readmit`: keep a device out of all sweeps, and let it in again."""
+
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import workspace_option
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError
+from sweeps.journal.journal import Journal
+from sweeps.quarantine import QuarantineBook
+from sweeps.spec import catalog
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+from workers.devices import registry
+
+_device_argument = click.argument("name", metavar="DEVICE")
+
+
+@click.command()
+@_device_argument
+@click.option("--reason", default="", help="Why, for whoever reads it later.")
+@workspace_option
+def quarantine(name: str, reason: str, root: Path) -> None:
+    """Leave a device alone in all sweeps of this user, until `readmit`. Its jobs wait, its results stay.
+
+    \b
+    DEVICE is a name as in sweep files, or an id as `edgesweep devices` lists it.
+    Example: edgesweep devices quarantine adb:R58M12ABCDE --reason "battery swells"
+    """
+    device_id, known = _device(name, root)
+    put = QuarantineBook().put(device_id, known, reason)
+    click.echo(plain(f"{known} is quarantined {put.text}; {put.way_out}"))
+
+
+@click.command()
+@_device_argument
+@workspace_option
+def readmit(name: str, root: Path) -> None:
+    """Let a quarantined device in again, without a canary job, and forget its faults.
+
+    \b
+    Example: edgesweep devices readmit adb:R58M12ABCDE
+    """
+    device_id, known = _device(name, root)
+    was = QuarantineBook().readmit(device_id)
+    said = "was not quarantined" if was is None else f"was quarantined {was.text}; it is let in again"
+    click.echo(plain(f"{known} {said}"))
+
+
+def _device(name: str, root: Path) -> tuple[str, str]:
+    """Its id, and its name for people. Raises `DeviceError`: `unknown_device`, or why it cannot be asked for its id."""
+    entry = catalog.device(name)
+    refused = DeviceError(
+        "unknown_device", f"{name!r} names no device", "edgesweep devices lists them: local, adb:SERIAL"
+    )
+    if entry is not None and name != f"{entry.name}:*":
+        try:
+            return registry.connect(name, Workspace.open(root).root).facts().device_id, name
+        except DeviceError as error:
+            refused = error
+    # One that is away, or that is named by its id.
+    known = [(record.device_id, record.name) for record in QuarantineBook().records()]
+    known += [(facts.device_id, facts.name) for facts in _planned(Workspace(root))]
+    found = next((one for one in known if name in one), None)
+    if found is None:
+        raise refused
+    return found
+
+
+def _planned(workspace: Workspace) -> list[DeviceFacts]:
+    """The devices of this workspace's sweeps, those of the last one first: they may be away now."""
+    if not workspace.journal.exists():
+        return []
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        return [facts for info in journal.sweeps() for facts in journal.devices(info.name)]

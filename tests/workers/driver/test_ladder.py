@@ -1,0 +1,112 @@
+"""What is tried with a device that stopped answering: the order, the times, and when there is no more."""
+
+import pytest
+
+from sweeps.errors import ABSENT_KINDS, HOST_KINDS, OWN_KINDS
+from workers.driver.ladder import BUDGET, DUE, RUNGS_OF, Ladder, Step
+
+
+def ladder(*, has_rungs: bool = True, may_reboot: bool = True) -> Ladder:
+    return Ladder(60.0, has_rungs=has_rungs, may_reboot=may_reboot)
+
+
+def climbed(one: Ladder, kind: str, seconds: float = 400.0, every_s: float = 2.0) -> list[tuple[float, Step]]:
+    """What it says in one outage beside waiting, with the time."""
+    found: list[tuple[float, Step]] = []
+    waited_s = 0.0
+    while waited_s <= seconds:
+        step = one.next(kind, waited_s)
+        if step == "wait":
+            waited_s += every_s
+            continue
+        found.append((waited_s, step))
+        if step == "give_up":
+            break
+    return found
+
+
+def test_a_phone_that_hangs_is_connected_again_then_its_server_and_at_last_it_is_restarted() -> None:
+    assert climbed(ladder(), "unresponsive") == [
+        (6.0, "reconnect"),
+        (20.0, "restart_adb"),
+        (30.0, "reboot"),
+        (210.0, "give_up"),
+    ]
+
+
+def test_a_phone_is_only_restarted_where_the_sweep_file_allows_it() -> None:
+    steps = climbed(ladder(may_reboot=False), "unresponsive")
+    assert steps == [(6.0, "reconnect"), (20.0, "restart_adb"), (60.0, "give_up")]
+    assert climbed(ladder(may_reboot=False), "orphan") == [(60.0, "give_up")]
+
+
+def test_a_phone_that_is_not_there_cannot_be_restarted() -> None:
+    assert climbed(ladder(), "offline") == [(6.0, "reconnect"), (20.0, "restart_adb"), (60.0, "give_up")]
+
+
+@pytest.mark.parametrize("kind", ["orphan", "mode_stays"])
+def test_what_only_a_restart_ends_is_not_tried_otherwise(kind: str) -> None:
+    assert climbed(ladder(), kind) == [(30.0, "reboot"), (210.0, "give_up")]
+
+
+@pytest.mark.parametrize("kind", sorted(ABSENT_KINDS - RUNGS_OF.keys()))
+def test_what_a_person_or_another_process_ends_is_waited_for(kind: str) -> None:
+    assert climbed(ladder(), kind) == [(60.0, "give_up")]
+
+
+def test_every_rung_is_for_a_fault_of_the_device_and_none_for_one_of_its_host() -> None:
+    assert RUNGS_OF.keys() <= OWN_KINDS & ABSENT_KINDS
+    assert not RUNGS_OF.keys() & HOST_KINDS
+
+
+def test_a_transport_without_rungs_is_waited_for() -> None:
+    assert climbed(ladder(has_rungs=False), "unresponsive") == [(60.0, "give_up")]
+
+
+def test_a_look_that_takes_long_skips_no_rung() -> None:
+    one = ladder()
+    assert [one.next("unresponsive", 70.0) for _ in range(4)] == ["reconnect", "restart_adb", "reboot", "wait"]
+    assert one.next("unresponsive", 249.0) == "wait"
+    assert one.next("unresponsive", 250.0) == "give_up"
+
+
+def test_the_kind_may_change_on_the_way() -> None:
+    one = ladder()
+    assert one.next("unresponsive", 6.0) == "reconnect"
+    assert one.next("offline", 20.0) == "restart_adb"
+    assert one.next("adb_server", 21.0) == "wait"
+    assert one.next("unresponsive", 31.0) == "reboot"
+    assert one.next("offline", 120.0) == "wait", "it restarts"
+
+
+def test_each_outage_begins_at_the_bottom_until_the_budget_of_the_run_is_spent() -> None:
+    one = ladder()
+    taken = []
+    for _ in range(20):
+        taken += [step for _, step in climbed(one, "unresponsive")]
+        one.answered()
+    assert {rung: taken.count(rung) for rung in BUDGET} == BUDGET
+
+
+def test_a_step_that_was_refused_costs_nothing_and_is_not_tried_again_at_once() -> None:
+    one = ladder()
+    for _ in range(2 * BUDGET["restart_adb"]):
+        assert one.next("offline", 20.0) == "reconnect"
+        assert one.next("offline", 20.0) == "restart_adb"
+        one.refused("restart_adb")
+        assert one.next("offline", 30.0) == "wait"
+        one.answered()
+
+
+def test_a_restart_that_was_refused_is_not_waited_for() -> None:
+    one = ladder()
+    assert one.next("orphan", 30.0) == "reboot"
+    one.refused("reboot")
+    assert one.next("orphan", 59.0) == "wait"
+    assert one.next("orphan", 60.0) == "give_up"
+
+
+def test_rungs_come_due_gentle_ones_first_and_before_a_device_is_given_up() -> None:
+    shares = list(DUE.values())
+    assert shares == sorted(shares)
+    assert shares[-1] < 1

@@ -1,0 +1,146 @@
+"""Steps that may bring back a phone which stopped answering, gentle ones first (`workers.devices.interface.Recovery`).
+
+Nothing here needs the phone's lease, or an object that was made while it still answered.
+"""
+
+import subprocess
+import time
+from contextlib import suppress
+
+import psutil
+
+from sweeps.errors import DeviceError
+from workers.devices.adb.attempt import BOOT_ID
+from workers.devices.adb.host import AdbHost, problem
+from workers.devices.adb.lease import HeldError
+from workers.devices.adb.link import AdbLink, outcome_text
+from workers.devices.adb.phone_lease import server_alone
+from workers.devices.adb.wire import WireError
+from workers.devices.interface import Rung
+
+ANSWER_S = 10.0
+"""How long a phone may take to answer here. Before, it had three times as long."""
+_LISTED_S = 5.0
+"""For a server that has just started to find a phone."""
+_ENDS_S = 20.0
+_GOES_DOWN_S = 20.0
+_STARTING = "running"
+"""Of Android's boot animation: the shell answers long before the system does."""
+
+
+def climb(name: str, rung: Rung) -> None:
+    """Raises `DeviceError`; with `ask` if the phone does not answer or still starts."""
+    serial = name.partition(":")[2]
+    host = AdbHost()
+    try:
+        match rung:
+            case "ask":
+                _ask(serial, host)
+            case "reconnect":
+                _reconnect(serial, host)
+            case "restart_adb":
+                _restart(serial, host)
+            case "reboot":
+                _reboot(serial, host)
+    finally:
+        host.close()
+
+
+def _link(serial: str, host: AdbHost) -> AdbLink:
+    # A phone of the network that is not listed is connected to once.
+    return AdbLink(serial, host, answer_s=ANSWER_S, backoff_s=(0.2,))
+
+
+def _ask(serial: str, host: AdbHost) -> None:
+    done = _link(serial, host).shell("getprop init.svc.bootanim")
+    if done.stdout.decode("utf-8", "replace").strip() == _STARTING:
+        raise DeviceError("offline", f"adb:{serial} is still starting", "wait until it has")
+
+
+def _reconnect(serial: str, host: AdbHost) -> None:
+    if ":" in serial:
+        host.disconnect(serial)
+        connected = host.connect(serial)
+    else:
+        try:
+            host.reconnect(serial)
+            connected = True
+        except WireError:
+            connected = False
+    if not connected:
+        raise DeviceError(
+            "offline", f"adb:{serial} cannot be connected again", "plug it in, or connect it to the same network"
+        )
+
+
+def _restart(serial: str, host: AdbHost) -> None:
+    try:
+        alone = server_alone(host.port)
+    except HeldError as error:
+        raise _kept(serial, "another phone of this computer is being measured") from error
+    try:
+        of_network = {one.serial for one in host.devices() if ":" in one.serial and problem(one, ()) is None}
+        if not _is_local(host.port):
+            # Once ended, it could not be started from here.
+            raise _kept(serial, "it is not known to run on this computer for this user")
+        _end_server(host)
+        host.ensure_server()
+        # Only phones on a cable are found again by themselves.
+        for one in sorted({*of_network, *([serial] if ":" in serial else [])}):
+            host.connect(one)
+        _wait_until_listed(serial, host)
+    finally:
+        alone.release()
+
+
+def _kept(serial: str, why: str) -> DeviceError:
+    return DeviceError(
+        "adb_in_use",
+        f"the adb server is not restarted for adb:{serial}: {why}",
+        "plug the phone in again, or restart it",
+    )
+
+
+def _is_local(port: int) -> bool:
+    """Whether a process of this computer that we may look at is the server, and does not just lead to one elsewhere."""
+    with suppress(psutil.Error):
+        for one in psutil.net_connections("tcp"):
+            if one.status == psutil.CONN_LISTEN and getattr(one.laddr, "port", 0) == port and one.pid is not None:
+                return psutil.Process(one.pid).name() == "adb"
+    return False
+
+
+def _end_server(host: AdbHost) -> None:
+    """Whoever started it."""
+    # One that hangs does not end: then the next contact says so.
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(  # noqa: S603  # a fixed program and word
+            [str(host.adb), "-P", str(host.port), "kill-server"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_ENDS_S,
+            check=False,
+        )
+
+
+def _wait_until_listed(serial: str, host: AdbHost) -> None:
+    deadline = time.monotonic() + _LISTED_S
+    while time.monotonic() < deadline:
+        seen = host.find(serial)
+        if seen is not None and problem(seen, ()) is None:
+            return
+        time.sleep(0.1)
+
+
+def _reboot(serial: str, host: AdbHost) -> None:
+    link = _link(serial, host)
+    before = link.shell(f"cat {BOOT_ID}").stdout
+    # What `reboot` does on Android. A computer that runs adbd for another reason has no such program.
+    done = link.shell("setprop sys.powerctl reboot")
+    if done.exit_code != 0:
+        raise DeviceError("os_error", f"adb:{serial} does not restart{outcome_text(done)}", "restart it by hand")
+    # It answers for a while yet.
+    deadline = time.monotonic() + _GOES_DOWN_S
+    with suppress(DeviceError):
+        while time.monotonic() < deadline and link.shell(f"cat {BOOT_ID}").stdout == before:
+            time.sleep(0.2)

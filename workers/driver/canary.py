@@ -1,0 +1,73 @@
+"""The canary of a quarantined device: one job that is measured and not kept. If it succeeds, the others follow."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import ABSENT_KINDS, FINAL_KINDS, OWN_KINDS
+from sweeps.quarantine import Quarantine
+from sweeps.records import Block, Failed, Job
+from workers.driver.contact import Contact
+from workers.driver.context import DeviceProgress, RunContext
+from workers.driver.drift import SHORT_BLOCK
+from workers.driver.events import Readmitted
+from workers.driver.recovery import quarantined
+from workers.driver.side_by_side import Steps
+
+BLOCKS = 2
+"""Each in a process of its own: a device that answers once may be gone again."""
+
+_OTHER_JOBS = 2
+"""Jobs that are tried where the first one fails for a reason of its own."""
+
+_OF_THE_DEVICE = ABSENT_KINDS | OWN_KINDS | FINAL_KINDS | {"timeout", "no_exit_code", "worker_lost", "worker_error"}
+"""Kinds of failure after which no other job is tried."""
+
+
+class Canary:
+    """Of one device at the start of its run."""
+
+    def __init__(self, contact: Contact, facts: DeviceFacts, context: RunContext, progress: DeviceProgress) -> None:
+        self._contact = contact
+        self._facts = facts
+        self._context = context
+        self._progress = progress
+
+    def run(self, jobs: Sequence[Job]) -> Steps[bool]:
+        """Whether the device may be measured: it is in no quarantine, or its canary succeeds. `jobs`: the pending ones
+        that are timed."""
+        quarantine = self._context.health.quarantine(self._facts)
+        if quarantine is None or not jobs:
+            return True
+        failed = yield from self._failed(jobs)
+        if failed is None:
+            self._context.health.pass_canary(self._facts)
+            yield Readmitted(self._facts.name, quarantine)
+            return True
+        if not self._contact.stopped():
+            yield from self._contact.leave(_kept_out(self._facts, quarantine, failed))
+        return False
+
+    def _failed(self, jobs: Sequence[Job]) -> Steps[Failed | None]:
+        """The failure that keeps the device out; `None`: the canary succeeded."""
+        of_device = [one for one in self._context.plan.sentinels if one.device_id == self._facts.device_id]
+        failed = Failed(stage="run", kind="quarantined", message="the run was stopped, or the device went away")
+        protocol = replace(self._context.protocol, **SHORT_BLOCK)
+        for job in (*of_device, *jobs)[: 1 + _OTHER_JOBS]:
+            for number in range(BLOCKS):
+                yield self._progress.measuring(BLOCKS, f"canary {number + 1} of {BLOCKS}: {job.name}")
+                block = yield from self._contact.timed(job, number, protocol)
+                if not isinstance(block, Block):
+                    break
+            else:
+                return None
+            if block is None or block.kind in _OF_THE_DEVICE:
+                return block or failed
+            failed = block
+        return failed
+
+
+def _kept_out(facts: DeviceFacts, quarantine: Quarantine, failed: Failed) -> Failed:
+    said = quarantined(facts, quarantine)
+    message = f"{said.message}; this time it did not: {failed.kind}: {failed.message}"
+    return Failed(stage="run", kind="quarantined", message=message)

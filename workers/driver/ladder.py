@@ -1,0 +1,91 @@
+"""What to try next with a device that stopped answering. Pure: what happened and when is told, nothing is done here.
+
+The rungs, gentle ones first: wait, connect again, restart the adb server of its host (which the host refuses while
+another phone there is measured), and restart the device where the sweep file allows it. After each rung the device's
+shell is asked whether it helped. Rungs come due at shares of the time that a run waits for a device, and each has a
+budget for the run.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from workers.devices.interface import Rung
+
+Step = Rung | Literal["wait", "give_up"]
+
+RUNGS_OF: Mapping[str, tuple[Rung, ...]] = {
+    "offline": ("reconnect", "restart_adb"),
+    "unresponsive": ("reconnect", "restart_adb", "reboot"),
+    # The connection is good, and only a restart ends what runs on the phone.
+    "orphan": ("reboot",),
+    "mode_stays": ("reboot",),
+}
+"""By kind of failure. Where a kind is not named, a person or another process has to act: it is waited for."""
+
+DUE: Mapping[Rung, float] = {"reconnect": 1 / 12, "restart_adb": 1 / 3, "reboot": 1 / 2}
+"""Share of the time that is waited: after 5, 20 and 30 s of 60."""
+
+BUDGET: Mapping[Rung, int] = {"reconnect": 12, "restart_adb": 2, "reboot": 2}
+"""In one run of one device, over all of its outages."""
+
+BOOT_SHARE = 3.0
+"""A device that restarts is waited for so many times as long, from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwayWait:
+    """How a device that goes away is waited for: a slipped cable, a phone that restarts."""
+
+    limit_s: float
+    poll_s: float
+
+
+AWAY_WAIT = AwayWait(limit_s=60.0, poll_s=2.0)
+
+
+@dataclass(slots=True)
+class _Outage:
+    limit_s: float
+    tried: set[Rung]
+
+
+class Ladder:
+    """Of one device in one run."""
+
+    def __init__(self, limit_s: float, *, has_rungs: bool, may_reboot: bool) -> None:
+        """`limit_s`: how long an outage is waited for. `has_rungs`: whether its transport can do more than wait."""
+        self._limit_s = limit_s
+        self._has_rungs = has_rungs
+        self._may_reboot = may_reboot
+        self._used: Counter[Rung] = Counter()
+        self._outage: _Outage | None = None
+
+    def next(self, kind: str, waited_s: float) -> Step:
+        """The next step, which is then taken for tried. `kind`: of the last failure; `waited_s`: since the outage
+        began."""
+        outage = self._outage = self._outage or _Outage(self._limit_s, set())
+        for rung in RUNGS_OF.get(kind, ()) if self._has_rungs else ():
+            if not self._is_open(rung, outage) or waited_s < DUE[rung] * self._limit_s:
+                continue
+            outage.tried.add(rung)
+            self._used[rung] += 1
+            if rung == "reboot":
+                outage.limit_s = waited_s + BOOT_SHARE * self._limit_s
+            return rung
+        return "wait" if waited_s < outage.limit_s else "give_up"
+
+    def refused(self, rung: Rung) -> None:
+        """The last step was not taken. It costs no budget, and is not tried again in this outage."""
+        self._used[rung] -= 1
+        if rung == "reboot" and self._outage is not None:
+            self._outage.limit_s = self._limit_s
+
+    def answered(self) -> None:
+        """The outage is over."""
+        self._outage = None
+
+    def _is_open(self, rung: Rung, outage: _Outage) -> bool:
+        allowed = rung != "reboot" or self._may_reboot
+        return allowed and rung not in outage.tried and self._used[rung] < BUDGET[rung]

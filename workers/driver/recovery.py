@@ -1,0 +1,123 @@
+"""Brings one device back that stopped answering: the one place that does what the ladder says."""
+
+from collections.abc import Callable
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import ABSENT_KINDS, HOST_KINDS
+from sweeps.quarantine import Quarantine
+from sweeps.records import Failed, Job
+from sweeps.spec import catalog
+from workers.devices.interface import Rung
+from workers.driver.context import RunContext
+from workers.driver.events import Quarantined, Recovering, Waiting
+from workers.driver.health import Outage
+from workers.driver.ladder import Ladder, Step
+from workers.driver.side_by_side import Ask, Steps
+from workers.executors.interface import DeviceLane
+from workers.measure.recovery import RecoverRequest, Taken
+from workers.measure.waiting import LOOK_S
+
+HOST = "the host of the phones"
+
+
+class DeviceRecovery:
+    """Of one device in one run."""
+
+    def __init__(self, lane: DeviceLane, facts: DeviceFacts, context: RunContext) -> None:
+        self._lane = lane
+        self._facts = facts
+        self._context = context
+        entry = catalog.device(facts.name)
+        self._has_rungs = entry is not None and bool(entry.recovery)
+        self._ladder = Ladder(
+            context.health.away_wait.limit_s,
+            has_rungs=self._has_rungs,
+            may_reboot=context.plan.sweep.recovery.reboot,
+        )
+        self._expected = False
+        """Whether the device answered in this run, or only its host kept it from that."""
+        self._outage: Outage | None = None
+        self._waited_s = 0.0
+        self._told: tuple[str, float] | None = None
+
+    def answered(self, answer: object, job: Job) -> Steps[Failed | None]:
+        """The device answered: what was out is over. Returns why it is to be left alone from now on, if it is."""
+        self._expected = True
+        quarantine = self._ended()
+        if quarantine is None and isinstance(answer, Failed):
+            quarantine = self._context.health.failed(self._facts, answer, job)
+        if quarantine is None:
+            return None
+        yield Quarantined(self._facts.name, quarantine)
+        return quarantined(self._facts, quarantine)
+
+    def lost(
+        self, failed: Failed, job: Job, stopped: Callable[[], bool], *, once: bool = False
+    ) -> Steps[Failed | None]:
+        """The device does not answer: do one thing about it after the other, until it might, or the run is to stop.
+
+        With `once` nothing is done yet: whoever asks next does it. Returns why it is given up, if it is.
+        """
+        outage = self._begun(job)
+        while True:
+            outage.add(failed)
+            self._expected |= failed.kind in HOST_KINDS
+            # One that never answered in this run is not waited for, unless it is its host that lacks something.
+            step: Step = "give_up"
+            if self._expected:
+                step = "wait" if once else self._ladder.next(failed.kind, self._waited_s)
+            if step == "give_up":
+                yield from self._give_up()
+                return failed
+            yield from self._tell(failed)
+            if once:
+                return None
+            if step == "wait":
+                yield Ask(lambda: self._lane.rest(self._context.health.away_wait.poll_s))
+                self._waited_s += self._context.health.away_wait.poll_s
+            else:
+                yield from self._take(step, job)
+            # A simulated device rests on its own clock; to look for a real one takes time as well.
+            self._waited_s = max(self._waited_s, self._context.health.now_s() - outage.began_s)
+            still = None if stopped() or not self._has_rungs else (yield from self._ask("ask", job))
+            if still is None or still.kind not in ABSENT_KINDS:
+                return None
+            failed = still
+
+    def _begun(self, job: Job) -> Outage:
+        if self._outage is None:
+            self._outage = self._context.health.began(self._facts, job)
+            self._waited_s, self._told = 0.0, None
+        return self._outage
+
+    def _ended(self) -> Quarantine | None:
+        outage, self._outage = self._outage, None
+        self._ladder.answered()
+        return None if outage is None else self._context.health.ended(self._facts, outage)
+
+    def _give_up(self) -> Steps[None]:
+        if self._expected and (quarantine := self._ended()) is not None:
+            yield Quarantined(self._facts.name, quarantine)
+
+    def _take(self, rung: Rung, job: Job) -> Steps[None]:
+        failed = yield from self._ask(rung, job)
+        if failed is not None:
+            self._ladder.refused(rung)
+        yield Recovering(self._facts.name, rung, "" if failed is None else failed.message)
+
+    def _ask(self, rung: Rung, job: Job) -> Steps[Failed | None]:
+        answer: Taken | Failed = yield Ask(lambda: self._lane.ask(RecoverRequest(job, rung)))
+        return answer if isinstance(answer, Failed) else None
+
+    def _tell(self, failed: Failed) -> Steps[None]:
+        told = self._told
+        if told is None or told[0] != failed.message or self._waited_s - told[1] >= LOOK_S:
+            self._told = failed.message, self._waited_s
+            whose = HOST if failed.kind in HOST_KINDS else self._facts.name
+            yield Waiting(whose, (failed.message,), self._waited_s)
+
+
+def quarantined(facts: DeviceFacts, quarantine: Quarantine) -> Failed:
+    """Why nothing is measured on it."""
+    message = f"{facts.name} is quarantined {quarantine.text}; {quarantine.way_out}"
+    return Failed(stage="run", kind="quarantined", message=message)

@@ -1,0 +1,46 @@
+"""The request to bring back a device that does not answer: taken on its host, without a bench."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sweeps.errors import DeviceError
+from sweeps.records import Job, Stage
+from workers.devices import registry
+from workers.devices.interface import Rung
+from workers.measure.bench import Bench, Request
+
+_LETS_GO = frozenset({"restart_adb", "reboot"})
+"""After these nothing on the phone is as it was, so it is attached anew. And whoever restarts the adb server must not
+be one of those who use it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The step was taken; with `ask`, the device answered."""
+
+    rung: Rung
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverRequest(Request[Taken]):
+    """Take one step to bring the device back."""
+
+    rung: Rung
+    stage: ClassVar[Stage] = "run"
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        return ()
+
+    def answer(self, bench: Bench) -> Taken:
+        return self.answer_apart(bench.facts.name, lambda: None)
+
+    def answer_apart(self, name: str, let_go: Callable[[], object]) -> Taken:
+        if self.rung in _LETS_GO:
+            let_go()
+        recovery = registry.recovery(name)
+        if recovery is None:
+            raise DeviceError("not_possible", f"{name} can only be waited for")
+        recovery.climb(name, self.rung)
+        return Taken(self.rung)
