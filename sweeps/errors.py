@@ -33,6 +33,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "ambiguous_serial",
         "another_device",
         "broken_transport",
+        "changed_host_key",
         "leased",
         "mode_stays",
         "no_permissions",
@@ -40,6 +41,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "offline",
         "orphan",
         "unauthorized",
+        "unknown_host_key",
         "unresponsive",
     }
 )
