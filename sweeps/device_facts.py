@@ -8,6 +8,9 @@ from typing import Any
 VIRTUAL_PHONE = "virtual phone"
 """`exec_context` of a virtual phone: all of it is as on a phone, except the CPU."""
 
+BOARD = "board"
+"""`exec_context` of a Linux board that is reached over a network."""
+
 
 def canonical_key(content: dict[str, Any]) -> str:
     """sha256 (hex, 64 characters) of `content` as canonical JSON: sorted keys, no spaces, no NaN."""
@@ -21,7 +24,7 @@ class DeviceFacts:
 
     device_id: str
     name: str
-    """As a sweep file names it: `local`, `adb:SERIAL`."""
+    """As a sweep file names it: `local`, `adb:SERIAL`, `ssh:USER@BOARD`."""
     maker: str
     model: str
     soc: str
@@ -45,6 +48,8 @@ class DeviceFacts:
     """CPU numbers in groups of one kind, from little to big; empty if unknown."""
     emulates: tuple[str, ...] = ()
     """Backends that this device lacks, but whose models its host can check: outputs are used, times are not."""
+    python: str = ""
+    """Path on a device that is not this host of a Python with torch, which can run a runner in one file."""
 
     @property
     def device_class(self) -> str:

@@ -33,6 +33,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "ambiguous_serial",
         "another_device",
         "broken_transport",
+        "changed_host_key",
         "leased",
         "mode_stays",
         "no_permissions",
@@ -41,6 +42,7 @@ ABSENT_KINDS = HOST_KINDS | frozenset(
         "orphan",
         "quarantined",
         "unauthorized",
+        "unknown_host_key",
         "unresponsive",
     }
 )

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from sweeps.cli import main
 from sweeps.quarantine import STATE_VARIABLE
-from tests import shared, side_by_side
+from tests import shared, side_by_side, sshd
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 
@@ -36,6 +36,7 @@ REQUIREMENTS = {
     # marker: (program, the line that installs it)
     "browser": ("chromium", "apt-get install -y chromium"),
     "compiler": ("g++", "apt-get install -y g++"),
+    "sshd": (sshd.SSHD, "apt-get install -y openssh-server"),
 }
 
 NOT_SHOWN = "not shown on this machine: its CPU has no VNNI, so sums of 8-bit products saturate"

@@ -23,9 +23,10 @@ SOURCES = sorted(
             for path in (ROOT / "workers" / folder).glob("*.py")
             if path.stem not in _ELSEWHERE
         ),
-        *(path for folder in ("adb", "virtual_phone") for path in (ROOT / "workers/devices" / folder).glob("*.py")),
+        *(path for name in ("adb", "ssh", "virtual_phone") for path in (ROOT / "workers/devices" / name).glob("*.py")),
         ROOT / "workers" / "devices" / "local.py",
         ROOT / "workers" / "devices" / "registry.py",
+        ROOT / "workers" / "devices" / "shell.py",
         *(path for name in _TORCHSCRIPT for path in (ROOT / "workers/runtimes/torchscript").glob(f"{name}.py")),
         ROOT / "sweeps" / "cli" / "devices.py",
         ROOT / "sweeps" / "cli" / "virtual_phone.py",

@@ -14,6 +14,7 @@ REAL: dict[str, Callable[[pytest.Item], bool]] = {
     "a Ray cluster": lambda item: item.get_closest_marker("ray") is not None,
     "a compiler": lambda item: item.get_closest_marker("compiler") is not None,
     "a browser": lambda item: item.get_closest_marker("browser") is not None,
+    "a board": lambda item: item.get_closest_marker("sshd") is not None,
     "an MLflow server": lambda item: _is_given(item, "server_uri"),
     "virtual phones on an adb server": lambda item: _is_given(item, "port") and _is_given(item, "phones"),
 }

@@ -324,7 +324,7 @@ def test_an_entry_that_is_wrong_is_left_out_and_sweep_files_are_read_as_without_
     (reason,) = catalog.problems()
     assert reason.startswith(f"odd of broken is left out: {problem}")
     assert list(catalog.runtimes()) == ["torchscript", "eager"]
-    assert list(catalog.devices()) == ["local", "fake", "adb"]
+    assert list(catalog.devices()) == ["local", "fake", "adb", "ssh"]
 
 
 @pytest.mark.parametrize(

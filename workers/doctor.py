@@ -14,6 +14,7 @@ from sweeps.spec import catalog
 from workers.devices.adb.host import AdbHost
 from workers.devices.linux.sensors import host_temperature
 from workers.devices.local import local_facts
+from workers.devices.ssh import discovery as boards
 from workers.devices.virtual_phone.adbd import missing
 from workers.native.compiler import INSTALL, compiler
 
@@ -138,10 +139,19 @@ def _measuring_checks(workspace: Path) -> list[MachineCheck]:
             INSTALL,
         ),
         *_phone_checks(),
+        _board_check(),
         MachineCheck(
             "Chromium", chromium is not None, chromium or "none: browser tests only", "apt-get install -y chromium"
         ),
     ]
+
+
+def _board_check() -> MachineCheck:
+    """Asks no board: `edgesweep devices` does."""
+    names, refused = boards.attached()
+    wrong = [error.message for error in refused]
+    found = ", ".join([*names, *wrong]) or "none named; phones and this computer need none"
+    return MachineCheck("boards over ssh", bool(names) and not wrong, found, boards.NEXT_STEP)
 
 
 def _phone_checks() -> list[MachineCheck]:

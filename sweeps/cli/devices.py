@@ -45,8 +45,9 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
     """List the devices that can measure here, with the facts that results depend on.
 
     \b
-    Phones are found with adb. A phone that cannot be used is listed with the reason and the next step, and a device
-    in quarantine with what put it there.
+    Phones are found with adb; boards are those in EDGESWEEP_BOARDS, as in "pi@board-1 pi@board-2:2222".
+    A device that cannot be used is listed with the reason and the next step, and one in quarantine with what put it
+    there.
     Example: edgesweep devices --json
     """
     if context.invoked_subcommand is not None:
@@ -92,12 +93,12 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
 
 
 @devices.command()
-@click.argument("names", nargs=-1, metavar="[adb:SERIAL]...")
+@click.argument("names", nargs=-1, metavar="[adb:SERIAL | ssh:USER@BOARD]...")
 def clean(names: tuple[str, ...]) -> None:
-    """Delete EdgeSweep's files on phones: on the named ones, or on every attached phone.
+    """Delete EdgeSweep's files on phones and boards: on the named ones, or on every one that `devices` lists.
 
     \b
-    Results are not stored on phones, so none are lost. Files that are needed again are pushed again.
+    Results are not stored there, so none are lost. Files that are needed again are pushed again.
     Example: edgesweep devices clean adb:R58M12ABCDE
     """
     for name in names:

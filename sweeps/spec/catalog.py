@@ -97,6 +97,17 @@ BUILT_IN_DEVICES = (
         discovery="workers.devices.adb.discovery",
         recovery="workers.devices.adb.recovery",
     ),
+    DeviceEntry(
+        name="ssh",
+        target="workers.devices.ssh.device:SshDevice",
+        unit="USER@BOARD",
+        unit_pattern=(
+            r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?"
+            r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\])(?::[0-9]{1,5})?"
+        ),
+        may_be_away=True,
+        discovery="workers.devices.ssh.discovery",
+    ),
 )
 
 TIMED = METRICS.keys() & {entry.name for entry in fields(Timing)}

@@ -9,6 +9,7 @@ import pytest
 from sweeps.errors import DeviceError
 from tests.free_port import free_port
 from tests.workers.adb_server import forget_phones, kill_server
+from tests.workers.board import board, own_lease, running_board  # noqa: F401  # fixtures
 from tests.workers.phone_sweep import as_new, built, pair, running  # noqa: F401  # fixtures
 from workers.devices.virtual_phone.adbd import adbd
 from workers.devices.virtual_phone.phone import VirtualPhone, up

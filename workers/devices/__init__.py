@@ -1,4 +1,4 @@
-"""Access to each kind of device: this machine, Android phones over adb, simulated ones. Devices know no runtimes.
+"""Access to each kind of device: this machine, phones over adb, boards over ssh, simulated ones. They know no runtimes.
 
 Step: measure
 Start: interface

@@ -1,11 +1,11 @@
-"""Makes a device ready to run artifacts: pushes the runtimes' programs to one that has no Python."""
+"""Makes a device ready to run artifacts: pushes the runtimes' programs to one that is not this host."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sweeps.device_facts import DeviceFacts
+from sweeps.device_facts import BOARD, DeviceFacts
 from sweeps.errors import ABSENT_KINDS, BuildError, DeviceError, EdgeSweepError, RunnerError, in_one_line
 from sweeps.spec import catalog
 from workers.devices import registry as devices
@@ -14,7 +14,8 @@ from workers.devices.local import from_os_error
 from workers.runtimes import registry as runtimes
 from workers.runtimes.interface import Program, RunnerIdentity, Runtime
 
-_INTRODUCTION_DEADLINE_S = 30.0
+# A board may load torch from a slow card.
+_INTRODUCTION_DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,9 @@ def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerI
             "runner_broken",
             f"{device.facts().name}: {Path(program.path).name} does not start there (exit code {completed.exit_code}): "
             f"{words or error.message}",
-            "infra/android-runtime.md says how to compile the runner for the phone's ABI",
+            "infra/boards.md says which runners a board takes"
+            if device.facts().exec_context == BOARD
+            else "infra/android-runtime.md says how to compile the runner for the phone's ABI",
         ) from error
 
 

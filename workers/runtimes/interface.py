@@ -145,7 +145,7 @@ class StockTool(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program that runs artifacts on a device without Python."""
+    """A program that runs artifacts on a device that is not this host."""
 
     path: str
     """Path on this host; after it was copied to a device, the path there."""

@@ -374,12 +374,12 @@ OTHERS = {
     "a device of a later version": (
         "devices: [local, 'tag:office']",
         "7: devices[1]: 'tag:office' is a kind of device that this version cannot measure on "
-        "(allowed: local, adb:SERIAL, adb:*, fake:NAME)",
+        "(allowed: local, adb:SERIAL, adb:*, ssh:USER@BOARD, ssh:*, fake:NAME)",
     ),
     "no such device": (
         "devices: [lokal]",
-        "7: devices[0]: there is no device 'lokal' (allowed: local, adb:SERIAL, adb:*, fake:NAME); "
-        "did you mean 'local'?",
+        "7: devices[0]: there is no device 'lokal' "
+        "(allowed: local, adb:SERIAL, adb:*, ssh:USER@BOARD, ssh:*, fake:NAME); did you mean 'local'?",
     ),
     "a device twice": ("devices: [local, local]", "7: devices[1]: the device 'local' is in this list twice"),
     "two directions": (

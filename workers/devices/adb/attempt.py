@@ -5,9 +5,10 @@ import secrets
 from dataclasses import dataclass
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.link import FOLDER, OUTPUT_LIMIT_BYTES, TAIL_BYTES, AdbLink, outcome_text
+from workers.devices.adb.link import FOLDER, OUTPUT_LIMIT_BYTES, AdbLink
 from workers.devices.adb.wire import Deadline, DeadlineError, Output, WireError, acknowledge, read_until
 from workers.devices.interface import Completed
+from workers.devices.shell import TAIL_BYTES, outcome_text
 
 ATTEMPTS = FOLDER / "attempts"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"

@@ -10,12 +10,13 @@ from sweeps.errors import DeviceError, in_one_line
 from workers.devices.adb.attempt import BOOT_ID, Attempt
 from workers.devices.adb.files import AdbFiles
 from workers.devices.adb.host import AdbHost
-from workers.devices.adb.link import FOLDER, AdbLink, outcome_text, quoted
+from workers.devices.adb.link import FOLDER, AdbLink
 from workers.devices.adb.orphans import end_orphans
 from workers.devices.adb.phone_lease import PhoneLease
 from workers.devices.adb.questions import ask_facts, ask_sensors
 from workers.devices.adb.wire import Deadline, DeadlineError
 from workers.devices.interface import Completed, Sensors, program_name
+from workers.devices.shell import outcome_text, quoted
 
 
 class AdbDevice:

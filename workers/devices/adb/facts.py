@@ -12,8 +12,8 @@ from sweeps.device_facts import DeviceFacts
 from workers.cores import clusters
 from workers.devices.adb.link import FOLDER
 from workers.devices.interface import Sensors
-from workers.devices.linux.competing import benchmark_name, is_runner
-from workers.devices.linux.sensors import CpuSeconds, load_of_others
+from workers.devices.linux.competing import benchmark_name, is_runner, parse_processes
+from workers.devices.linux.sensors import CpuSeconds, load_of_others, parse_cpu_seconds
 
 _PROPERTY = re.compile(r"\[([^\]]*)\]: \[(.*)")
 _LONGEST_PROPERTY = 200
@@ -23,10 +23,8 @@ _CPU = re.compile(
 # The instruction sets that decide which kernels run.
 _FEATURES = ("asimddp", "i8mm", "sve", "avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8")
 _FIRST_NNAPI_SDK = 27
-_TICKS_PER_S = 100
 _VIRTUAL = "edgesweep/virtual/"
 """How the build fingerprint of a virtual phone begins."""
-_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 CPU_FILES = """
 cd /sys/devices/system/cpu
@@ -112,7 +110,7 @@ def read_sensors(
     status = re.search(r"^[ \t]*Thermal Status: ([0-6])[ \t\r]*$", thermal, re.MULTILINE)
     hottest = max((value / 1000 for value in _numbers(zones) if 0 < value < 150_000), default=None)
     kilohertz = [value for value in _numbers(mhz) if value > 0]
-    before, after = _cpu_seconds(stat_before), _cpu_seconds(stat_after)
+    before, after = parse_cpu_seconds(stat_before), parse_cpu_seconds(stat_after)
     return Sensors(
         temp_c=hottest if temp_c is None else temp_c,
         temp_is_battery=temp_c is not None,
@@ -145,15 +143,6 @@ def parse_battery(text: str) -> tuple[bool, float | None, float | None]:
     )
 
 
-def parse_processes(processes: str) -> list[tuple[int, str]]:
-    """Id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
-
-    A word may contain such lines too: before a process is killed, its command line is read separately.
-    """
-    lines = (re.fullmatch(r"/proc/([0-9]{1,9})/cmdline:(.*)", line) for line in processes.split("\n"))
-    return [(int(match[1]), match[2]) for match in lines if match]
-
-
 def parse_benchmarks(processes: str) -> list[tuple[int, str]]:
     """Id and name of each benchmark in the input of `parse_processes`."""
     benchmarks = ((pid, benchmark(cmdline)) for pid, cmdline in parse_processes(processes))
@@ -170,12 +159,6 @@ def benchmark(cmdline: str) -> tuple[str, bool] | None:
     ours = is_runner(argv) or argv[0].startswith(f"{FOLDER}/")
     name = benchmark_name(argv) or ("a program of EdgeSweep" if ours else None)
     return (name, ours) if nul and name is not None else None
-
-
-def _cpu_seconds(stat: str) -> dict[str, float]:
-    line = re.search(r"^cpu ([0-9 ]+)$", stat, re.MULTILINE)
-    ticks = [_number(one) for one in line[1].split()] if line else []
-    return {name: one / _TICKS_PER_S for name, one in zip(_STAT, ticks, strict=False) if one is not None}
 
 
 def _numbers(text: str) -> list[int]:

@@ -6,9 +6,10 @@ import re
 from pathlib import Path, PurePosixPath
 
 from sweeps.errors import DeviceError
-from workers.devices.adb.link import FOLDER, AdbLink, outcome_text, quoted
+from workers.devices.adb.link import FOLDER, AdbLink
 from workers.devices.adb.wire import receive_file, send_file
 from workers.devices.local import from_os_error
+from workers.devices.shell import outcome_text, quoted
 
 _RUN = FOLDER / "run"
 _PART = FOLDER / "part"

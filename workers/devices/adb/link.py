@@ -1,7 +1,6 @@
 """The connection to one phone: shell commands and file transfers. Each gives an answer or a `DeviceError`."""
 
 import secrets
-import shlex
 import time
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
@@ -11,10 +10,10 @@ from sweeps.errors import DeviceError
 from workers.devices.adb.host import AdbHost, NoTransportError, problem
 from workers.devices.adb.wire import Deadline, DeadlineError, Output, RefusedError, Wire, WireError, read_shell
 from workers.devices.interface import Completed
+from workers.devices.shell import TAIL_BYTES, outcome_text
 
 FOLDER = PurePosixPath("/data/local/tmp/edgesweep")
 OUTPUT_LIMIT_BYTES = 64 * 2**20
-TAIL_BYTES = 500
 _SLOWEST_BYTES_PER_S = 1e6
 """USB 2 moves 20 MB/s, bad Wi-Fi 2."""
 
@@ -181,15 +180,3 @@ class AdbLink:
             "free storage on the phone; this deletes EdgeSweep's files there: edgesweep devices clean "
             f"adb:{self.serial}",
         )
-
-
-def outcome_text(done: Completed) -> str:
-    """Exit code and last output of a program, to append to a message."""
-    said = (done.stderr or done.stdout)[-TAIL_BYTES:].decode("utf-8", "replace").strip()
-    return f" (exit code {done.exit_code}{': ' if said else ''}{said})"
-
-
-def quoted(argv: Sequence[str]) -> str:
-    if any("\0" in word for word in argv):
-        raise DeviceError("bad_name", "a name or argument contains a NUL")
-    return shlex.join(argv)

@@ -2,9 +2,10 @@
 
 from sweeps.errors import DeviceError
 from workers.devices.adb.attempt import ATTEMPTS, leads_attempt
-from workers.devices.adb.facts import benchmark, parse_processes
+from workers.devices.adb.facts import benchmark
 from workers.devices.adb.link import AdbLink
 from workers.devices.adb.questions import PROCESSES
+from workers.devices.linux.competing import parse_processes
 
 _PROCESSES_AT_ONCE = 100
 """Read in one round trip: a command has 64 kB at most."""

@@ -13,10 +13,11 @@ from sweeps.errors import DeviceError
 from workers.devices.adb.attempt import BOOT_ID
 from workers.devices.adb.host import AdbHost, problem
 from workers.devices.adb.lease import HeldError
-from workers.devices.adb.link import AdbLink, outcome_text
+from workers.devices.adb.link import AdbLink
 from workers.devices.adb.phone_lease import server_alone
 from workers.devices.adb.wire import WireError
 from workers.devices.interface import Rung
+from workers.devices.shell import outcome_text
 
 ANSWER_S = 10.0
 """How long a phone may take to answer here. Before, it had three times as long."""

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 _OUR_MODULE = re.compile(r"workers\.runtimes\.\w+\.runner")
 _HASH = r"(-[0-9a-f]{16})?"
 """Suffix in the name of a program that was pushed to a device."""
-_OUR_PROGRAM = re.compile(rf"(edgesweep_)?runner(_full|_lite)?{_HASH}")
+_OUR_PROGRAM = re.compile(rf"(edgesweep_)?runner(_full|_lite|_python)?{_HASH}")
 _OTHER_BENCHMARKS = re.compile(
     r"(speed_benchmark_torch(_lite)?|benchmark_model\w*|\w*executor_runner|onnxruntime_perf_test|benchncnn|MNNV2Basic\.out"
     rf"|llama-bench){_HASH}"
@@ -18,8 +18,11 @@ _OTHER_BENCHMARKS = re.compile(
 
 def is_runner(argv: Sequence[str]) -> bool:
     """Whether this command line starts a runner of EdgeSweep."""
+    # On a board without EdgeSweep, Python runs one file.
+    by_python = len(argv) > 1 and PurePosixPath(argv[0]).name.startswith("python")
+    program = PurePosixPath(argv[1 if by_python else 0]).name if argv else ""
     # Other projects also have programs called `runner`.
-    if argv and _OUR_PROGRAM.fullmatch(PurePosixPath(argv[0]).name) and {"--model", "--batch"} & {*argv}:
+    if _OUR_PROGRAM.fullmatch(program) and {"--model", "--batch"} & {*argv}:
         return True
     return any(flag == "-m" and _OUR_MODULE.fullmatch(module) for flag, module in pairwise(argv))
 
@@ -30,3 +33,12 @@ def benchmark_name(argv: Sequence[str]) -> str | None:
         return "a runner of EdgeSweep"
     program = PurePosixPath(argv[0]).name if argv else ""
     return program if _OTHER_BENCHMARKS.fullmatch(program) else None
+
+
+def parse_processes(processes: str) -> list[tuple[int, str]]:
+    """Id and command line of each process in lines of `/proc/ID/cmdline:word NUL word NUL`.
+
+    A word may contain such lines too: before a process is killed, its command line is read separately.
+    """
+    lines = (re.fullmatch(r"/proc/([0-9]{1,9})/cmdline:(.*)", line) for line in processes.split("\n"))
+    return [(int(match[1]), match[2]) for match in lines if match]

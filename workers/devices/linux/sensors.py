@@ -1,10 +1,11 @@
 """Sensors of a Linux host. If a folder of the system is missing, as in most containers, so is its sensor."""
 
 import os
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -14,6 +15,9 @@ from workers.devices.linux.competing import benchmark_name
 
 # A virtual machine's ticks are 10 ms: a shorter window shows no load.
 _LOAD_WINDOW_S = 0.2
+_STAT = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+_TICKS_PER_S = 100
+"""Of `/proc/stat`: the same on every Linux that programs see."""
 _NO_DEMAND = ("idle", "iowait", "steal")
 _COUNTED_ELSEWHERE = ("guest", "guest_nice")
 
@@ -26,16 +30,23 @@ def read_sensors(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
     if load:
         time.sleep(_LOAD_WINDOW_S)
         after = _cpu_seconds(own)
+    return replace(
+        sensors_in(sys),
+        competing=_competing(programs, own),
+        steal_seconds=after.of_all.get("steal"),
+        load=load_of_others(before, after) if load else None,
+    )
+
+
+def sensors_in(sys: Path) -> Sensors:
+    """What the files below `/sys`, or a copy of some of them, say."""
     battery, percent = _battery(sys / "class/power_supply")
     cpus = sys / "devices/system/cpu"
     return Sensors(
         temp_c=host_temperature(sys / "class/thermal"),
         has_battery=battery,
         battery_percent=percent,
-        competing=_competing(programs, own),
-        steal_seconds=after.of_all.get("steal"),
         cpu_mhz=_mean_mhz(cpus),
-        load=load_of_others(before, after) if load else None,
         throttle_count=_throttle_count(cpus),
     )
 
@@ -126,6 +137,13 @@ def load_of_others(before: CpuSeconds, after: CpuSeconds) -> float | None:
     in_use = total - sum(passed.get(name, 0.0) for name in _NO_DEMAND)
     by_own = sum(after.of_own[pid] - before.of_own[pid] for pid in before.of_own.keys() & after.of_own.keys())
     return min(max(in_use - by_own, 0.0) / total, 1.0)
+
+
+def parse_cpu_seconds(stat: str) -> dict[str, float]:
+    """CPU time of a machine by category, from the line `cpu` of its `/proc/stat`; empty without one. Pure."""
+    line = re.search(r"^cpu ([0-9 ]+)$", stat, re.MULTILINE)
+    ticks = [int(one) if len(one) <= 15 else None for one in line[1].split()] if line else []
+    return {name: one / _TICKS_PER_S for name, one in zip(_STAT, ticks, strict=False) if one is not None}
 
 
 def _cpu_seconds(own: Collection[int]) -> CpuSeconds:

@@ -1,48 +1,67 @@
-"""Finds the programs that run PyTorch Mobile's artifacts on a device without Python."""
+"""Finds the programs that run PyTorch Mobile's artifacts on a device that is not this host."""
 
 import os
 import re
 from pathlib import Path
+from typing import Literal
 
-from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
+from sweeps.device_facts import BOARD, VIRTUAL_PHONE, DeviceFacts
 from sweeps.errors import BuildError
 from workers.native.compiler import cache_folder
 from workers.runtimes.interface import Program
-from workers.runtimes.torchscript import native_runner
+from workers.runtimes.torchscript import native_runner, python_program
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 
 FOLDER_VARIABLE = "EDGESWEEP_RUNNERS"
 RUNNERS = {"pt": "edgesweep_runner_full", "ptl": "edgesweep_runner_lite"}
 STOCK_TOOLS = {"pt": "speed_benchmark_torch", "ptl": "speed_benchmark_torch_lite"}
 _ANDROID = "infra/android-runtime.md says how to compile it"
+_BOARD = "install torch there (python3 -m venv ~/edgesweep-venv), or compile the C++ runner: infra/boards.md"
+_MACHINES = {3: "x86", 40: "armeabi-v7a", 62: "x86_64", 183: "arm64-v8a", 243: "riscv64"}
+"""ABIs by the machine in the head of an ELF file (elf.h)."""
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:
-    """By format (`pt`, `ptl`), the program of this host that runs such artifacts on a device without Python.
+    """By format (`pt`, `ptl`), the program of this host that runs such artifacts on the device.
 
-    Programs come from the ABI's sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user
-    puts them. For each format, EdgeSweep's runner is preferred to PyTorch's `speed_benchmark_torch`. If there is none,
-    a virtual phone gets the C++ runner, compiled on first use; a real phone cannot run it, because it is linked to the
-    host's libraries. Raises `BuildError`: `no_runner`, and the errors of compiling.
+    A device with a Python and torch of its own gets the Python runner. For others, programs come from the ABI's
+    sub-folder of `EDGESWEEP_RUNNERS` (default: `runners` in the cache), where the user puts them; for boards it is
+    called `linux-ABI`, because a program for Android runs on no other Linux. For each format, EdgeSweep's runner is
+    preferred to PyTorch's `speed_benchmark_torch`. If there is none, a virtual phone gets the C++ runner, compiled on
+    first use; a real phone cannot run it, because it is linked to the host's libraries. Raises `BuildError`:
+    `no_runner`, and the errors of compiling.
     """
-    abi = facts.abi
+    if facts.python:
+        return dict.fromkeys(RUNNERS, Program(path=str(python_program.program(facts.python))))
+    abi, is_board = facts.abi, facts.exec_context == BOARD
+    hint = _BOARD if is_board else _ANDROID
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", abi):
         # The name comes from the device, and is used as a folder's name.
-        raise BuildError("no_runner", f"{abi[:100]!r} is no ABI's name", _ANDROID)
-    folder = Path(os.environ.get(FOLDER_VARIABLE) or cache_folder() / "runners") / abi
+        raise BuildError("no_runner", f"{abi[:100]!r} is no ABI's name", hint)
+    folder = Path(os.environ.get(FOLDER_VARIABLE) or cache_folder() / "runners") / (f"linux-{abi}" if is_board else abi)
     found: dict[str, Program] = {}
     for kind in RUNNERS:
         runner, tool = folder / RUNNERS[kind], folder / STOCK_TOOLS[kind]
         if runner.is_file():
+            _check_machine(runner, abi, hint)
             found[kind] = Program(path=str(runner))
         elif tool.is_file():
+            _check_machine(tool, abi, hint)
             found[kind] = Program(path=str(tool), tool=SpeedBenchmark.of(tool, abi))
     if found:
         return found
     if facts.exec_context == VIRTUAL_PHONE:
         return dict.fromkeys(RUNNERS, Program(path=str(native_runner.program())))
-    raise BuildError(
-        "no_runner",
-        f"there is no runner for {abi}: {folder} holds none of {', '.join((*RUNNERS.values(), *STOCK_TOOLS.values()))}",
-        _ANDROID,
-    )
+    lack = "no Python 3.10 with torch was found on the board, and " if is_board else ""
+    known = ", ".join((*RUNNERS.values(), *STOCK_TOOLS.values()))
+    raise BuildError("no_runner", f"{lack}there is no runner for {abi}: {folder} holds none of {known}", hint)
+
+
+def _check_machine(file: Path, abi: str, hint: str) -> None:
+    """Raises `BuildError` for a program of another processor: a shell would take it for a script of its own."""
+    with file.open("rb") as content:
+        head = content.read(20)
+    order: Literal["little", "big"] = "little" if head[5:6] == b"\x01" else "big"
+    its = _MACHINES.get(int.from_bytes(head[18:20], order)) if head[:4] == b"\x7fELF" and len(head) == 20 else abi
+    if its != abi:
+        raise BuildError("no_runner", f"{file} is a program for {its or 'another processor'}, not for {abi}", hint)

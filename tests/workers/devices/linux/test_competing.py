@@ -8,6 +8,7 @@ from sweeps.spec import catalog
 from workers.devices.linux.competing import benchmark_name, is_runner
 from workers.runtimes import registry
 from workers.runtimes.interface import BatchRuntime, RunRequest
+from workers.runtimes.torchscript import python_program
 from workers.runtimes.torchscript.programs import RUNNERS
 
 REQUEST = RunRequest(
@@ -28,6 +29,14 @@ def test_our_program_is_one_under_the_name_that_it_is_brought_with(file: str) ->
     assert is_runner(runtime.command(REQUEST, program))
     assert isinstance(runtime, BatchRuntime)
     assert is_runner(runtime.batch_command("batch.jsonl", 60.0, program))
+
+
+def test_our_program_of_one_file_is_one_as_python_runs_it() -> None:
+    program = f"/home/pi/.edgesweep/run/{python_program.NAME}-{'0f' * 8}"
+    argv = registry.get("torchscript").command(REQUEST, program)
+    assert is_runner(["/home/pi/edgesweep-venv/bin/python3", *argv])
+    assert is_runner(argv)
+    assert not is_runner(["vim", *argv])
 
 
 @pytest.mark.parametrize("name", sorted(catalog.runtimes()))

@@ -171,7 +171,7 @@ def _arithmetic(given: argparse.Namespace) -> AbstractContextManager[None]:
 
 def _run(given: argparse.Namespace, program: Program, report: IO[str]) -> None:
     begin(given)
-    tell_start(program, report)
+    tell_start(program, report, engines=given.nnapi_devices)
     if given.nnapi_devices:
         _list_devices(given, report)
     else:
@@ -190,7 +190,8 @@ def begin(given: argparse.Namespace) -> None:
     torch._C._set_graph_executor_optimize(False)  # as in speed_benchmark_torch
 
 
-def tell_start(program: Program, report: IO[str]) -> None:
+def tell_start(program: Program, report: IO[str], *, engines: bool = False) -> None:
+    """`engines`: also which quantized engines there are, for whoever asks what this runner is."""
     import torch
 
     file_version, bytecode_version = versions_known()
@@ -202,6 +203,7 @@ def tell_start(program: Program, report: IO[str]) -> None:
         torch=str(torch.__version__),
         file_version_max=file_version,
         bytecode_version_max=bytecode_version,
+        **({"engines": list(torch.backends.quantized.supported_engines)} if engines else {}),
     )
 
 
@@ -238,13 +240,14 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
 
 
 def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:
-    from workers.runtimes.torchscript.nnapi.devices import listing
-
     model = None
     if given.model is not None:
         # The full interpreter reads both formats, and gives access to submodules.
         model, _ = load(given.model, replace(inspect(given.model, "nnapi"), format="pt"))
     prepare("nnapi", given.reference)
+    # Not in the runner of one file, which never comes here: where that runs, there is no NNAPI.
+    from workers.runtimes.torchscript.nnapi.devices import listing
+
     found = listing(model, given.input_dims)
     if found.operations is not None:
         tell(report, "nnapi_model", operations=found.operations)

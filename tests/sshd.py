@@ -1,0 +1,165 @@
+"""A board: Debian's own `sshd` on loopback, with a home, a host key and an account of its own."""
+
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from tests.free_port import free_port
+
+SSHD = "/usr/sbin/sshd"
+_START_S = 60.0
+_CONFIG = """
+Port {port}
+ListenAddress 127.0.0.1
+HostKey {root}/host_key
+PidFile {root}/pid
+AuthorizedKeysFile {root}/authorized_keys
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+UsePAM no
+StrictModes no
+MaxStartups 100
+LogLevel VERBOSE
+ForceCommand exec {root}/account
+"""
+# In place of an account of its own, which only root could make.
+_ACCOUNT = """#!/bin/sh
+cd {home} || exit
+export HOME={home} PATH={bin}:"$PATH"
+{noise}
+exec {shell} -c "$SSH_ORIGINAL_COMMAND"
+"""
+
+
+class Board:
+    """One `sshd`. Programs on it have `home` as their home, and first find those that a test puts into `bin`."""
+
+    def __init__(self, root: Path) -> None:
+        """`root` has a plain name: sshd takes no quotes in its settings."""
+        self.root = root
+        self.home = root / "it's a $HOME"
+        self.bin = root / "bin"
+        self.client = root / "client"
+        """The home of the user of this computer, with key and known hosts."""
+        self.port = free_port()
+        for folder in (self.home, self.bin, self.client / ".ssh"):
+            folder.mkdir(parents=True)
+        for key in (root / "host_key", self.client / ".ssh" / "id_ed25519"):
+            self.make_key(key)
+        shutil.copy(self.client / ".ssh" / "id_ed25519.pub", root / "authorized_keys")
+        self.trust()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def unit(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def name(self) -> str:
+        return f"ssh:{self.unit}"
+
+    @property
+    def folder(self) -> Path:
+        return self.home / ".edgesweep"
+
+    @property
+    def known_hosts(self) -> Path:
+        return self.client / ".ssh" / "known_hosts"
+
+    def make_key(self, file: Path) -> None:
+        file.unlink(missing_ok=True)
+        argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "edgesweep-tests", "-f", str(file)]
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, timeout=60)
+
+    def trust(self, key: str | None = None) -> None:
+        """Have this computer know the board's host key, or another one as the board's."""
+        words = (key or (self.root / "host_key.pub").read_text()).split()[:2]
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {' '.join(words)}\n")
+
+    def start(self, *, shell: str = "/bin/sh", noise: str = "") -> None:
+        config = self.root / "config"
+        config.write_text(_CONFIG.format(port=self.port, root=self.root))
+        home, own = shlex.quote(str(self.home)), shlex.quote(str(self.bin))
+        account = self.root / "account"
+        account.write_text(_ACCOUNT.format(home=home, bin=own, shell=shell, noise=noise))
+        account.chmod(0o755)
+        if os.getuid() == 0:
+            # Debian's service makes it when it starts.
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        argv = [SSHD, "-D", "-f", str(config), "-E", str(self.root / "log")]
+        self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + _START_S
+        while True:
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            assert self._process.poll() is None, (self.root / "log").read_text()
+            assert time.monotonic() < deadline, "sshd does not answer"
+            time.sleep(0.02)
+
+    def connections(self) -> list[psutil.Process]:
+        """What serves one connection each; its programs are children of the last one of them."""
+        return [] if self._process is None else psutil.Process(self._process.pid).children(recursive=True)
+
+    def cut(self) -> None:
+        """Break every connection. Programs go on."""
+        for one in self._servers():
+            with suppress(psutil.Error):
+                one.kill()
+
+    def stop(self) -> None:
+        """No new connections, and the present ones break."""
+        if self._process is not None:
+            found = self._servers()
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(60)
+            for one in found:
+                with suppress(psutil.Error):
+                    one.kill()
+            self._process = None
+
+    def _servers(self) -> list[psutil.Process]:
+        """Of the connections, without their programs. Whoever ends while it is asked is not among them."""
+        found = []
+        for one in self.connections():
+            with suppress(psutil.Error):
+                if one.name() == "sshd":
+                    found.append(one)
+        return found
+
+    def programs(self, word: str) -> list[psutil.Process]:
+        """Of the machine, with this word in their command line."""
+        found = []
+        for one in psutil.process_iter():
+            with suppress(psutil.Error):
+                if any(word in part for part in one.cmdline()):
+                    found.append(one)
+        return found
+
+    def log(self) -> str:
+        return (self.root / "log").read_text()
+
+
+@contextmanager
+def running(root: Path) -> Iterator[Board]:
+    """A board that is on. Two of this machine at once cannot be measured on: they share the machine's lease."""
+    board = Board(root)
+    board.start()
+    try:
+        yield board
+    finally:
+        board.stop()
+        # Whatever a test left running there.
+        for one in board.programs(str(board.root)):
+            with suppress(psutil.Error):
+                one.kill()

@@ -1,0 +1,80 @@
+"""The scripts of attempts, in the shells of this machine: how a program ended, and what else a shell may do there."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from workers.devices.interface import Completed
+from workers.devices.shell import quoted
+from workers.devices.ssh.address import parse
+from workers.devices.ssh.attempt import Attempt, Report, leads_attempt
+from workers.devices.ssh.lease import Lease
+from workers.devices.ssh.link import SshLink
+
+
+class ShellLink(SshLink):
+    """Runs scripts in a shell of this machine, in a session of its own as sshd does."""
+
+    def __init__(self, folder: Path, shell: str) -> None:
+        super().__init__(parse("nobody@nowhere"), answer_s=10, backoff_s=())
+        self.folder = folder
+        self.shell_name = shell
+
+    def script(self, script: str, words: str, seconds: float) -> Completed:
+        argv = [self.shell_name, "-s", *f"edgesweep-{words}".split()]
+        text = f"{{\n{script}\nexit\n}}\n".encode("utf-8", "surrogateescape")
+        done = subprocess.run(argv, input=text, capture_output=True, timeout=seconds, start_new_session=True)
+        return Completed(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+@pytest.fixture(params=["sh", "bash"])
+def link(request: pytest.FixtureRequest, tmp_path: Path) -> ShellLink:
+    if shutil.which(request.param) is None:
+        pytest.skip(f"{request.param} is missing; enable with: apt-get install -y {request.param}")
+    return ShellLink(tmp_path / "it's a folder", str(request.param))
+
+
+def run(link: ShellLink, program: str, before: str = "") -> Report:
+    return Attempt(link, Lease(link), quoted([sys.executable, "-c", program]), "python", before).run(60)
+
+
+@pytest.mark.parametrize("code", [0, 1, 126, 127, 130 - 1, 137, 139, 255])
+def test_an_exit_code_is_one_also_above_128(link: ShellLink, code: int) -> None:
+    assert run(link, f"import sys; sys.exit({code})").completed.exit_code == code
+
+
+@pytest.mark.parametrize("signal", [1, 2, 6, 9, 11, 13, 15])
+def test_a_signal_is_told_as_one(link: ShellLink, signal: int) -> None:
+    program = "import os, signal, resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0)); "
+    program += f"{signal} == 9 or signal.signal({signal}, signal.SIG_DFL); os.kill(os.getpid(), {signal})"
+    assert run(link, program).completed.exit_code == -signal
+
+
+def test_output_is_kept_apart_byte_for_byte(link: ShellLink) -> None:
+    program = (
+        "import sys; sys.stdout.buffer.write(bytes(range(256)) + b'\\n0 x -\\n'); sys.stderr.buffer.write(b'\\xff')"
+    )
+    done = run(link, program).completed
+    assert (done.exit_code, done.stdout, done.stderr) == (0, bytes(range(256)) + b"\n0 x -\n", b"\xff")
+
+
+def test_the_report_names_the_boot(link: ShellLink) -> None:
+    assert run(link, "").boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def test_an_attempt_deletes_the_one_before(link: ShellLink) -> None:
+    first = Attempt(link, Lease(link), "true", "true")
+    first.run(60)
+    second = Attempt(link, Lease(link), "true", "true", first.name)
+    second.run(60)
+    assert [path.name for path in (link.folder / "attempts").iterdir()] == [second.name]
+
+
+def test_only_the_shell_of_an_attempt_leads_one() -> None:
+    assert leads_attempt("/bin/sh\0-s\0edgesweep-attempt\0a1b2\0")
+    assert not leads_attempt("/bin/sh\0-s\0edgesweep-task\0")
+    assert not leads_attempt("/bin/sh\0-c\0x\n/bin/sh\0-s\0edgesweep-attempt\0")
+    assert not leads_attempt("grep\0x\0/bin/sh\0-s\0edgesweep-attempt\0")

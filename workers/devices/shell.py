@@ -1,0 +1,23 @@
+"""Words for a shell on a device, and what came of them, for people. Every remote command line is quoted here."""
+
+import shlex
+from collections.abc import Sequence
+
+from sweeps.errors import DeviceError
+from workers.devices.interface import Completed
+
+TAIL_BYTES = 500
+"""Of a program's output, in a message."""
+
+
+def quoted(argv: Sequence[str]) -> str:
+    """The words as one command for a POSIX shell, which takes each literally. Raises `DeviceError("bad_name", ...)`."""
+    if any("\0" in word for word in argv):
+        raise DeviceError("bad_name", "a name or argument contains a NUL")
+    return shlex.join(argv)
+
+
+def outcome_text(done: Completed) -> str:
+    """Exit code and last output of a program, to append to a message."""
+    said = (done.stderr or done.stdout)[-TAIL_BYTES:].decode("utf-8", "replace").strip()
+    return f" (exit code {done.exit_code}{': ' if said else ''}{said})"

@@ -1,0 +1,47 @@
+"""The boards that this computer was told of. A network has no list of them, so `EDGESWEEP_BOARDS` has it."""
+
+import os
+import re
+from pathlib import Path
+
+from sweeps.errors import DeviceError
+from sweeps.spec import catalog
+from workers.devices.ssh.device import SshDevice
+
+VARIABLE = "EDGESWEEP_BOARDS"
+NEXT_STEP = f"name them in the environment: export {VARIABLE}='pi@board-1 pi@board-2:2222'"
+
+
+def attached() -> tuple[list[str], list[DeviceError]]:
+    """Those in `EDGESWEEP_BOARDS`, as `ssh:USER@BOARD`, and an error for each word that names none. Asks no board."""
+    names: list[str] = []
+    refused: list[DeviceError] = []
+    for word in dict.fromkeys(os.environ.get(VARIABLE, "").split()):
+        name = word if word.startswith("ssh:") else f"ssh:{word}"
+        entry = catalog.device(name)
+        if entry is not None and entry.name == "ssh" and not name.endswith(":*"):
+            names.append(name)
+        else:
+            shown = re.sub(r"[^\x20-\x7e]", "?", word)[:100]
+            refused.append(DeviceError("unknown_device", f"{VARIABLE} names {shown!r}, which is no board", NEXT_STEP))
+    return names, refused
+
+
+def are_one(name: str, other: str, folder: Path) -> bool:
+    """Whether two names with the same device id mean the same board: then both report the same boot id.
+
+    Raises `DeviceError`.
+    """
+    boots = []
+    for one in (name, other):
+        device = SshDevice(folder, one.partition(":")[2])
+        try:
+            boots.append(device.boot_id())
+        finally:
+            device.release()
+    return len(set(boots)) == 1
+
+
+def clean(name: str) -> None:
+    """Delete all files of EdgeSweep on the board. Raises `DeviceError`."""
+    SshDevice(Path(), name.partition(":")[2]).clean()

@@ -1,0 +1,60 @@
+"""Where bytes of the board go to, and where those for it come from."""
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from typing import BinaryIO
+
+BLOCK_BYTES = 1 << 16
+NOISE_BYTES = 1 << 16
+"""What the user's own start files on the board may print before a script of ours."""
+
+Sink = Callable[[bytes], object]
+
+
+class LostError(Exception):
+    """The connection ended before it was told how the program ended."""
+
+
+class Kept:
+    """A sink that keeps the beginning."""
+
+    def __init__(self, limit: int) -> None:
+        self.content = bytearray()
+        self._limit = limit
+
+    def __call__(self, data: bytes) -> None:
+        self.content += data[: max(0, self._limit - len(self.content))]
+
+
+class Marked:
+    """A sink that passes on what follows a line with `mark`: what stands before it, no script of ours has printed."""
+
+    def __init__(self, sink: Sink) -> None:
+        self.mark = secrets.token_hex(16)
+        self._sink = sink
+        self._before: bytearray | None = bytearray()
+
+    def __call__(self, data: bytes) -> None:
+        if self._before is None:
+            self._sink(data)
+            return
+        self._before += data
+        _, found, after = bytes(self._before).partition(self.mark.encode() + b"\n")
+        if found:
+            self._before = None
+            self._sink(after)
+        elif len(self._before) > NOISE_BYTES:
+            raise LostError("the user's start files on the board print too much before a command runs")
+
+
+def nowhere(_: bytes) -> None:
+    return
+
+
+async def only(data: bytes) -> AsyncIterator[bytes]:
+    yield data
+
+
+async def blocks_of(file: BinaryIO) -> AsyncIterator[bytes]:
+    while block := file.read(BLOCK_BYTES):
+        yield block
