@@ -121,16 +121,8 @@ def figures() -> str:
         ),
         ("Prior spread of a block in a race", f"{100 * mixture.SPREAD:g} %", "judged; 3 degrees of freedom"),
         ("Screen: most batches", f"{screen.MOST_BATCHES}", "simulated"),
-        (
-            "Batches that decide: most, if the sweep file does not say",
-            f"{PRESETS['race'].last_round}",
-            "simulated: with 24, close builds often stay open where processes differ by 4 %",
-        ),
-        (
-            "Batches are contradicted by a ratio that is shown to be off by more than",
-            f"{100 * batch_alarm.MOST:g} %",
-            f"judged; by chance in {100 * stats.TAIL:g} % of races at most",
-        ),
+        ("Batches that decide: most", f"{PRESETS['race'].last_round}", "simulated: 24 leave many open at 4 %"),
+        ("Batches are contradicted if shown to be off by", f"{100 * batch_alarm.MOST:g} %", "judged, see above"),
         ("Screen: enough at a probability of", f"{100 * screen.ENOUGH:g} %", "simulated"),
         (
             "Screen: in the finals is everything within",

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from typing import Literal
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
@@ -81,28 +80,6 @@ class AttemptTables(ChangeTables):
     def block_count(self, job_key: str) -> int:
         """The number of blocks of a job, without reading them."""
         [count] = self._row("SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block'", job_key)
-        return int(count)
-
-    def confirmation_count(self, job_key: str) -> int:
-        """The number of its blocks that confirm it as the winner of a race."""
-        return self._marked(job_key, "confirms")
-
-    def check_count(self, job_key: str) -> int:
-        """The number of its blocks that check batches."""
-        return self._marked(job_key, "checks")
-
-    def round_count(self, job_key: str, *, added: bool) -> int:
-        """The number of its blocks that are rounds. `added`: with those that were measured after its rounds had ended,
-        which no race saw."""
-        apart = self._marked(job_key, "confirms") + self._marked(job_key, "checks")
-        return self.block_count(job_key) - apart - (0 if added else self._marked(job_key, "added"))
-
-    def _marked(self, job_key: str, mark: Literal["confirms", "checks", "added"]) -> int:
-        [count] = self._row(
-            "SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block' AND json_extract(record, ?)",
-            job_key,
-            f"$.{mark}",
-        )
         return int(count)
 
     def last_session(self) -> int:

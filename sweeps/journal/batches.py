@@ -1,6 +1,7 @@
 """The journal's tables of batches: short blocks of several jobs in one process."""
 
 from collections.abc import Iterable
+from typing import Literal
 
 from sweeps.batches import BatchItem, BatchShare, StoredBatch
 from sweeps.journal.attempts import AttemptTables
@@ -10,7 +11,8 @@ from sweeps.records import Failed
 
 
 class BatchTables(AttemptTables):
-    """Batches in the journal. They are added, and never changed or deleted."""
+    """Batches in the journal, and blocks by what they are beside a race. They are added, and never changed or
+    deleted."""
 
     def add_batch(self, batch: StoredBatch) -> None:
         """Record one process, with the items that were measured and those that failed.
@@ -75,6 +77,28 @@ class BatchTables(AttemptTables):
             timed_seconds += sum(item.samples_ns) / 1e9
             waited_seconds += item.conditions.waited_seconds / jobs
         return BatchShare(device_seconds=device_seconds, timed_seconds=timed_seconds, waited_seconds=waited_seconds)
+
+    def confirmation_count(self, job_key: str) -> int:
+        """The number of its blocks that confirm it as the winner of a race."""
+        return self._marked(job_key, "confirms")
+
+    def check_count(self, job_key: str) -> int:
+        """The number of its blocks that check batches."""
+        return self._marked(job_key, "checks")
+
+    def round_count(self, job_key: str, *, added: bool) -> int:
+        """The number of its blocks that are rounds. `added`: with those that were measured after its rounds had ended,
+        which no race saw."""
+        apart = self._marked(job_key, "confirms") + self._marked(job_key, "checks")
+        return self.block_count(job_key) - apart - (0 if added else self._marked(job_key, "added"))
+
+    def _marked(self, job_key: str, mark: Literal["confirms", "checks", "added"]) -> int:
+        [count] = self._row(
+            "SELECT count(*) FROM attempts WHERE key = ? AND kind = 'block' AND json_extract(record, ?)",
+            job_key,
+            f"$.{mark}",
+        )
+        return int(count)
 
     def was_raced(self, job_key: str) -> bool:
         """Whether it was measured, in a process of its own or in a batch."""

@@ -28,7 +28,8 @@ _NONE_COUNTS = "none of its blocks counts; see its trust labels"
 
 
 class Contest:
-    """The rounds of the timed jobs of one device."""
+    """The rounds of the timed jobs of one device. One class, since batches, rounds and used-up time all end jobs by
+    what the same race says."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class Contest:
         put_aside = [key for key in self._screened.unusable if key in self._left]
         ended = [*map(self._settled, gone), *(self._end(key, "disqualified", _NONE_COUNTS) for key in put_aside)]
         ended += self._ended_by_decision()
-        return self._ended(self._of_batches(ended))
+        return self._ended(_of_batches(ended, self._screened))
 
     def take_batch(self, *processes: Mapping[str, BatchItem], apart: Collection[str] = ()) -> list[Settled]:
         """As `count_batch`, from what the processes measured, by job key."""
@@ -156,17 +157,14 @@ class Contest:
 
     def expire(self) -> list[Settled]:
         """End all remaining jobs: the device's time is used up."""
-        minutes = self._protocol.device_minutes
-        message = f"the {minutes:g} minutes of the device were used up before this was decided"
+        message = f"the {self._protocol.device_minutes:g} minutes of the device were used up before this was decided"
         if self._screened is not None and self._screened.stop():
             settled = self._ended_in_batches(message)
         else:
-            if self._screened is not None and self._screened.batches:
-                count = f"{self._batches} batch{'es' * (self._batches != 1)}"
-                message += f"; {count} had been measured, which give no time: raise device_minutes"
+            message += "" if self._screened is None else _only_batches(self._screened)
             settled = [self._end(key, "out_of_time", message) for key in self._left]
         self._left.clear()
-        return self._of_batches(settled)
+        return settled if self._screened is None else _of_batches(settled, self._screened)
 
     def _ended_by_stability(self) -> list[Settled]:
         protocol = self._protocol
@@ -209,11 +207,6 @@ class Contest:
         names, left = self._names, self._left
         return ended_in_batches(self._screened, names, left, self._end, noise=self._noise, out_of_time=out_of_time)
 
-    def _of_batches(self, settled: list[Settled]) -> list[Settled]:
-        """The same, with whether batches decide."""
-        decide = self._screened is not None and self._screened.batches_decide
-        return [replace(one, batches_decide=decide) for one in settled]
-
     def _unusable(self) -> list[Settled]:
         """Jobs with enough rounds of which none counts. They are removed, as they would keep the race undecided."""
         assert self._race is not None
@@ -247,6 +240,19 @@ class Contest:
             confirmations=self._protocol.confirmations if leads and won else 0,
             question=self._protocol.question,
         )
+
+
+def _of_batches(settled: Iterable[Settled], race: "ScreenedRace") -> list[Settled]:
+    """The same, with whether batches decide."""
+    return [replace(one, batches_decide=race.batches_decide) for one in settled]
+
+
+def _only_batches(race: "ScreenedRace") -> str:
+    """What is said of time that ran out in batches which name no leader."""
+    if not race.batches:
+        return ""
+    count = f"{race.most_batches} batch{'es' * (race.most_batches != 1)}"
+    return f"; {count} had been measured, which give no time: raise device_minutes"
 
 
 def _unstable(blocks: int, counted: int, fewest: int) -> tuple[SettledReason, str]:

@@ -14,6 +14,7 @@ import pytest
 from tests.sshd import Board, running
 from workers.devices.ssh import lease
 from workers.devices.ssh.questions import PYTHON_VARIABLE
+from workers.native.compiler import cache_folder
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,8 @@ def own_lease(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def board(running_board: Board, own_lease: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Board]:
     """This process is a user of it, with a home of its own."""
+    # What was compiled in the home before is not compiled again.
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(cache_folder()))
     monkeypatch.setenv("HOME", str(running_board.client))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
     monkeypatch.setenv(PYTHON_VARIABLE, sys.executable)
