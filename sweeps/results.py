@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import EdgeSweepError
 from sweeps.metrics import METRICS
-from sweeps.records import Settled
+from sweeps.settled import Settled
 from sweeps.spec.sweep import SweepSpec
 
 if TYPE_CHECKING:

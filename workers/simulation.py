@@ -21,7 +21,7 @@ from sweeps.ranking.first_place import first_place
 from sweeps.ranking.intervals import latency_intervals
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import two_speeds
-from sweeps.records import Settled
+from sweeps.settled import Settled
 from sweeps.stats import Estimate, median
 from workers.devices.fake.phones import Phone
 from workers.simulated_bench import Rest, SimulatedBench

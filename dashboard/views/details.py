@@ -8,8 +8,8 @@ import streamlit as st
 from dashboard.inert import line
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
-from sweeps.records import Settled
 from sweeps.results import ComparisonConditions
+from sweeps.settled import Settled
 from sweeps.spec import catalog
 from sweeps.variant import RunAxes, Variant
 

@@ -13,7 +13,8 @@ from sweeps.protocol.ended import same_question
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.sentinel import changed_spans
 from sweeps.protocol.sessions import begins_session, has_start, start_text
-from sweeps.records import Accuracy, Block, Failed, Settled
+from sweeps.records import Accuracy, Block, Failed
+from sweeps.settled import Settled
 from sweeps.trust import stored_in_order
 
 

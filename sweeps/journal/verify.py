@@ -20,7 +20,8 @@ from sweeps.journal.journal import Complete, Journal
 from sweeps.json_records import from_json
 from sweeps.manifest import Manifest
 from sweeps.protocol.presets import Protocol
-from sweeps.records import Accuracy, Block, Failed, Job, Settled, Skipped
+from sweeps.records import Accuracy, Block, Failed, Job, Skipped
+from sweeps.settled import Settled
 
 _RECORDS: tuple[tuple[str, str, type[Any]], ...] = (
     ("attempts", "SELECT id, record FROM attempts WHERE kind = 'block'", Block),

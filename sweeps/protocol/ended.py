@@ -1,7 +1,7 @@
 """Whether a stored end of a job's rounds is still valid. Pure."""
 
 from sweeps.protocol.presets import Protocol
-from sweeps.records import Settled
+from sweeps.settled import Settled
 
 
 def settles(settled: Settled, protocol: Protocol) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sweeps.records import Settled, SettledReason
+from sweeps.settled import Settled, SettledReason
 
 if TYPE_CHECKING:
     from sweeps.protocol.racing import Elimination

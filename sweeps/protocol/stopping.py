@@ -15,7 +15,8 @@ from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.ends import eliminated, ended_in_batches
 from sweeps.protocol.presets import PRESETS, STABLE_WITHIN, Protocol
 from sweeps.protocol.sentinel import in_race
-from sweeps.records import Block, Settled, SettledReason
+from sweeps.records import Block
+from sweeps.settled import Settled, SettledReason
 from sweeps.stats import median, stable
 from sweeps.trust import disqualified
 

@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 
 from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import INTERVALS, interval
-from sweeps.records import Settled
+from sweeps.settled import Settled
 from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, ratio_by_rounds
 
 UNREPEATED_SPREAD = 1.5

@@ -8,8 +8,8 @@ from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.ties import LATENCY, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
-from sweeps.records import Settled
 from sweeps.results import ComparisonConditions
+from sweeps.settled import Settled
 from sweeps.stats import Estimate
 
 Tie = Literal["equal", "unresolved"]

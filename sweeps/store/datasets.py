@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sweeps.store.run_content import cut
+from sweeps.store.tag_text import cut
 
 if TYPE_CHECKING:
     from mlflow.entities import Dataset, DatasetInput

@@ -30,6 +30,7 @@ from sweeps.store.move import check_not_moved
 from sweeps.store.run_content import ATTEMPT_KEY, MAX_PARAM_LENGTH, RECORD, STALE, TAG, RunContent
 from sweeps.store.run_writer import Beside, later_than, stamp, upload, write_run
 from sweeps.store.sweep_tags import IMPORTED, IS_SWEEP, RUNS, UPDATED
+from sweeps.store.tag_text import cut
 from sweeps.store.winners import RANKING, WINNERS, winner_metrics, winner_tag, withdrawn
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def _replace_run(
     if kept is None:
         measured, beside = rest()
         # Devices are attached to the computer whose driver publishes.
-        params = {**content.params, "host": run_content.cut(platform.node() or "unknown", MAX_PARAM_LENGTH)}
+        params = {**content.params, "host": cut(platform.node() or "unknown", MAX_PARAM_LENGTH)}
         content = replace(content, params=params, measured=measured)
         stamp_s = written.next_stamp()
         run_id = write_run(client, written.experiment_id, written.parent.run_id, content, beside, stamp_s)
@@ -266,7 +267,7 @@ def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written:
     missing = {one.key: one for one in figures if one.key not in written.imported}
     for key, one in missing.items():
         tags = {"mlflow.parentRunId": written.parent.run_id, RECORD: "imported", ATTEMPT_KEY: key}
-        name = run_content.cut(f"imported: {one.variant}", 250)
+        name = cut(f"imported: {one.variant}", 250)
         run = client.create_run(written.experiment_id, run_name=name, tags=tags | {IMPORTED: to_json(one)})
         end_imported(client, run.info.run_id, written)
         written.imported.add(key)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.spec.label import label_of
-from sweeps.store.run_content import MAX_PARAM_LENGTH, RECORD, TAG, cut
+from sweeps.store.run_content import MAX_PARAM_LENGTH, RECORD, TAG
 from sweeps.store.run_writer import upload
+from sweeps.store.tag_text import cut
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -3,15 +3,13 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from sweeps.batches import BatchShare
 from sweeps.device_facts import canonical_key
-from sweeps.errors import StoreError
 from sweeps.journal.plans import skipped_key
 from sweeps.journal.times import Span
-from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
@@ -19,9 +17,11 @@ from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.sentinel import in_race
 from sweeps.protocol.spent import spent
 from sweeps.protocol.stopping import full_seconds
-from sweeps.records import Accuracy, Block, Failed, Job, Measured, Settled, Skipped, Timing
+from sweeps.records import Accuracy, Block, Failed, Job, Measured, Skipped, Timing
 from sweeps.results import ResultRow
+from sweeps.settled import Settled
 from sweeps.spec.label import label_of
+from sweeps.store.tag_text import cut, parsed, text_of
 from sweeps.trust import disqualified
 from sweeps.variant import RunAxes, Variant
 
@@ -54,8 +54,6 @@ _UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds")
 """Fields whose tags make a new run only where there is something to tell."""
 _PLACE = ("device", "device_id")
 """Fields that are tags, which readers read, and params too, by which MLflow's own pages filter and group."""
-_MAX_WORDS = 300
-"""Longest text (characters) inside a JSON tag: two texts fit into a tag, even with six bytes per character."""
 _STATUS = {"measured": "FINISHED", "failed": "FAILED", "skipped": "KILLED"}
 
 
@@ -119,7 +117,7 @@ def to_row(
     for entry in fields(ResultRow):
         text = params.get(entry.name) if entry.name in _PARAMS else tags.get(_TAGS.get(entry.name, ""))
         if text is not None:
-            values[entry.name] = _parsed(entry.name, entry.type, text)
+            values[entry.name] = parsed(entry.name, entry.type, text)
     # Other programs may write to the same server: only names that a runner may give are read as its metrics.
     known = {
         name: value
@@ -139,12 +137,6 @@ def fixed_performance_of(blocks: Iterable[Block]) -> str:
     modes = {block.conditions.fixed_performance for block in blocks}
     words = {True: "on", False: "off", None: "none"}
     return "" if modes <= {None} else " and ".join(sorted(words[mode] for mode in modes))
-
-
-def cut(text: str, length: int) -> str:
-    """At most `length` characters, an ellipsis last where some are missing; no NUL, which databases refuse."""
-    text = text.replace("\x00", "")
-    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Sequence[Block]) -> dict[str, Any]:
@@ -238,8 +230,8 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     versions = {} if manifest is None else manifest.versions
     # As in build keys: runs without a reduced range are equal to those from before this axis.
     names = [name for name in _PARAMS if name != "reduced_range" or row.reduced_range]
-    params = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
-    tags = {tag: cut(_text(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
+    params = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
+    tags = {tag: cut(text_of(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
     tags[_TAGS["block_medians_ms"]] = _as_many_as_fit(row.block_medians_ms)
     tags[RECORD] = "job"
     tags[EVALUATION_ID] = planned.evaluation_id or ""
@@ -249,7 +241,7 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     unsaid = {STALE, *_LATER, *(_TAGS[name] for name in _UNSAID_WITHOUT if not getattr(row, name))}
     lasting = {name: value for name, value in tags.items() if name not in unsaid}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
-    place = {name: cut(_text(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PLACE}
+    place = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PLACE}
     return RunContent(
         row=row,
         attempt_key=tags[ATTEMPT_KEY],
@@ -270,41 +262,6 @@ def _figures(record: Timing | Accuracy | None) -> dict[str, float]:
 
 def _as_many_as_fit(medians: Sequence[tuple[int, float]]) -> str:
     """JSON of the last rounds that fit into a tag. Whole rounds are dropped, so that jobs are still paired by round."""
-    while len(text := _text(medians)) > MAX_TAG_LENGTH:
+    while len(text := text_of(medians)) > MAX_TAG_LENGTH:
         medians = medians[len(medians) // 10 + 1 :]
     return text
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, Settled):
-        return to_json(replace(value, by=cut(value.by, _MAX_WORDS), message=cut(value.message, _MAX_WORDS)))
-    return json.dumps(value, allow_nan=False)
-
-
-def _parsed(name: str, kind: Any, text: str) -> object:
-    if kind is str:
-        return text
-    if name == "settled":
-        return _settled(text)
-    value = json.loads(text)
-    if name in ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms"):
-        medians_ms = tuple((int(round_), float(ms)) for round_, ms in value)
-        if not all(0.0 < ms < math.inf for _, ms in medians_ms):
-            raise ValueError(f"block medians must be positive numbers: {cut(text, _MAX_WORDS)}")
-        return medians_ms
-    if name == "trust":
-        return tuple(map(str, value))
-    if name == "sessions":
-        return tuple(map(int, value))
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{name} is {value}")
-    return kind(value)
-
-
-def _settled(text: str) -> Settled | None:
-    try:
-        return None if text == "null" else from_json(Settled, text)
-    except StoreError as error:
-        raise ValueError(error.message) from error

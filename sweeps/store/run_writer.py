@@ -14,6 +14,7 @@ from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block
 from sweeps.store import run_content
 from sweeps.store.run_content import PUBLISHED, RunContent
+from sweeps.store.tag_text import cut
 from sweeps.store.uri import redact
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def write_run(
     run = client.create_run(
         experiment_id,
         start_time=start_ms,
-        run_name=run_content.cut(content.row.name, 250),
+        run_name=cut(content.row.name, 250),
         tags={"mlflow.parentRunId": parent_id, **content.tags},
     )
     run_id = str(run.info.run_id)

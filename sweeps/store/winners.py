@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sweeps.metrics import METRICS
-from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, cut
+from sweeps.store.run_content import MAX_TAG_LENGTH, TAG
+from sweeps.store.tag_text import cut
 
 RANKING = "ranking.json"
 WINNERS = f"{TAG}winners"

@@ -26,7 +26,8 @@ from mlflow import MlflowClient
 from report import Figure, at_least, at_most, finish
 
 from sweeps.journal.journal import Journal
-from sweeps.records import Job, Settled
+from sweeps.records import Job
+from sweeps.settled import Settled
 from sweeps.store.lag import Marks
 from sweeps.store.mlflow import Store
 from sweeps.store.outbox import Outbox

@@ -16,7 +16,8 @@ from sweeps.manifest import Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
-from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Settled
+from sweeps.records import Accuracy, Block, Conditions, Failed, Job
+from sweeps.settled import Settled
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec
 from sweeps.spec.label import label_of

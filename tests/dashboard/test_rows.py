@@ -8,8 +8,8 @@ from dashboard.charts import STATUS
 from dashboard.rows import accuracy_metric, checked, ranked, shown_names
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
-from sweeps.records import Settled
 from sweeps.results import ResultRow, to_frame
+from sweeps.settled import Settled
 from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.variant import RunAxes, Variant

@@ -7,8 +7,9 @@ from sweeps.batches import BatchItem, group_of
 from sweeps.protocol.ended import settles
 from sweeps.protocol.stopping import Contest
 from sweeps.ranking.precedence import precedence
-from sweeps.records import Block, Job, Measured, Settled
+from sweeps.records import Block, Job, Measured
 from sweeps.results import ResultRow
+from sweeps.settled import Settled
 from sweeps.store.run_content import of_job
 from workers.driver.context import RunContext
 from workers.driver.events import Left

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from sweeps.quarantine import Quarantine
-from sweeps.records import Failed, Settled
+from sweeps.records import Failed
+from sweeps.settled import Settled
 from workers.devices.interface import Rung
 
 

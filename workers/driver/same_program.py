@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from sweeps.protocol.ended import settles
-from sweeps.records import Job, Settled
+from sweeps.records import Job
+from sweeps.settled import Settled
 from workers.driver.context import RunContext
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
-from sweeps.records import Settled
+from sweeps.settled import Settled
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow

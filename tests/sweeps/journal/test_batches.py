@@ -11,7 +11,8 @@ from sweeps.journal.journal import Journal
 from sweeps.json_records import to_json
 from sweeps.planning.planned import planned_job
 from sweeps.protocol.spent import spent
-from sweeps.records import Conditions, Failed, Measured, Settled
+from sweeps.records import Conditions, Failed, Measured
+from sweeps.settled import Settled
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import resolve
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
-from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Settled, Skipped
+from sweeps.records import Accuracy, Block, Conditions, Failed, Job, Measured, Skipped
+from sweeps.settled import Settled
 from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.spec.label import label_of
 from sweeps.spec.protocol import ProtocolSpec

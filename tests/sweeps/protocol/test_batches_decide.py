@@ -12,7 +12,7 @@ from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.screen import MOST_BATCHES, Deciding
 from sweeps.protocol.screened_race import ScreenedRace
 from sweeps.protocol.stopping import Contest
-from sweeps.records import Settled
+from sweeps.settled import Settled
 
 NEAR = {"a": 10.0, "b": 10.3, "c": 10.35, "d": 30.0}
 TOGETHER = dict.fromkeys(NEAR, "group")

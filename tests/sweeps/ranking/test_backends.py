@@ -9,9 +9,9 @@ import pytest
 from sweeps.ranking.backends import NONE_COUNTS, NOT_MEASURED, BackendFigure, BackendPair
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
-from sweeps.records import Settled
 from sweeps.report.ranking import print_ranking
 from sweeps.results import ResultRow, to_frame
+from sweeps.settled import Settled
 from sweeps.spec.label import label_of
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.variant import Variant

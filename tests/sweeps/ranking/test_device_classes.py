@@ -8,8 +8,8 @@ import pytest
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
-from sweeps.records import Settled
 from sweeps.results import to_frame
+from sweeps.settled import Settled
 from sweeps.spec.objective import ObjectiveSpec
 
 FREE = ObjectiveSpec(constraints=())

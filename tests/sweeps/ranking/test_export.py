@@ -13,8 +13,8 @@ from sweeps.ranking.comparable import Result, differing
 from sweeps.ranking.export import Shipped, export_candidate, read_shipped
 from sweeps.ranking.rank import rank
 from sweeps.ranking.sessions import sessions, together
-from sweeps.records import Settled
 from sweeps.results import read_rows, to_frame
+from sweeps.settled import Settled
 from sweeps.spec.catalog import TIMED
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import GateSpec, ProtocolSpec

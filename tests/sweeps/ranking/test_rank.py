@@ -10,7 +10,7 @@ from sweeps.errors import EdgeSweepError
 from sweeps.metrics import METRICS, Metric
 from sweeps.ranking.document import explain, ranking_document
 from sweeps.ranking.rank import rank
-from sweeps.records import Settled
+from sweeps.settled import Settled
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import Estimate, p50_estimate

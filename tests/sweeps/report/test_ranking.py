@@ -9,12 +9,12 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.rank import rank
-from sweeps.records import Settled
 from sweeps.report.plan import plan_document, print_plan
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.report.status import print_status
 from sweeps.results import ResultRow, to_frame
+from sweeps.settled import Settled
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.trust import TRUST

@@ -8,7 +8,8 @@ from sweeps.batches import BatchShare
 from sweeps.journal.journal import Journal
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import PRESETS
-from sweeps.records import Measured, Settled
+from sweeps.records import Measured
+from sweeps.settled import Settled
 from sweeps.store import run_content
 from sweeps.store.run_content import MAX_TAG_LENGTH, TAG, of_job, to_row
 from sweeps.variant import Variant
