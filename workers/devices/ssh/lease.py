@@ -87,7 +87,7 @@ class Lease:
                 case code if code == UNKNOWN:
                     self._link.close()
                     if last:
-                        raise self._link.lost(LostError("it was lost twice"), "it was leased", "unresponsive")
+                        raise self._link.broken_off(LostError("it was lost twice"), "it was leased", "unresponsive")
                 case code:
                     raise DeviceError(
                         "os_error", f"{self._link.name} cannot be leased: {_FILE} there cannot be locked ({code})"

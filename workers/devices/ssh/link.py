@@ -112,7 +112,7 @@ class SshLink:
             except LostError as error:
                 self.close()
                 if last:
-                    raise self.lost(error, f"{_shown(script)} ran", "unresponsive") from error
+                    raise self.broken_off(error, f"{_shown(script)} ran", "unresponsive") from error
         raise AssertionError("the last try returns or raises")
 
     def script(self, script: str, words: str, seconds: float) -> Completed:
@@ -163,9 +163,9 @@ class SshLink:
             return loop.call(start, self._answer_s)
         except (LostError, DeadlineError, TimeoutError) as error:
             self.close()
-            raise self.lost(error, "it was leased", "unresponsive") from error
+            raise self.broken_off(error, "it was leased", "unresponsive") from error
 
-    def lost(self, error: Exception, what: str, kind: str) -> DeviceError:
+    def broken_off(self, error: Exception, what: str, kind: str) -> DeviceError:
         """Why the link was lost: `kind` if it can be opened again, otherwise what opening it meets."""
         try:
             self.ensure_contact()
@@ -235,7 +235,7 @@ class SshLink:
             ) from error
         except LostError as error:
             self.close()
-            raise self.lost(error, f"{name[:100]} was transferred", "disconnected") from error
+            raise self.broken_off(error, f"{name[:100]} was transferred", "disconnected") from error
 
 
 def _exit_code(ended: Ended) -> int:
