@@ -140,7 +140,14 @@ def test_a_winner_is_complete_when_it_is_confirmed(path, records):
         journal.save_plan(plan)
         journal.add_accuracy(records.accuracy(job))
         journal.add_block(records.block(job, 0))
-        won = Settled(job_key=job.key, budget="full", rounds=1, reason="best", message="the best", confirmations=2)
+        won = Settled(
+            job_key=job.key,
+            budget="full",
+            rounds=planned.protocol.rounds,
+            reason="best",
+            message="the best",
+            confirmations=2,
+        )
         journal.add_settled(replace(won, confirmations=0))
         before = journal.ending(planned)
         journal.add_settled(won)

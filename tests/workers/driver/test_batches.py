@@ -33,7 +33,7 @@ from workers.measure.batch_request import BatchRequest
 from workers.measure.bench import AnswerT, Bench, Request
 
 # Four builds of one group.
-GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), fuse=(True, False))
+GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"), fuse=(True, False), optimize=(False,))
 ANY = ObjectiveSpec(constraints=())
 
 

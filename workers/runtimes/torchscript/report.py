@@ -32,6 +32,7 @@ _RESERVED_KINDS = (
     ABSENT_KINDS
     | FINAL_KINDS
     | {
+        "adb_in_use",
         "bad_name",
         "corrupt_push",
         "disconnected",
