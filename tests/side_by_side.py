@@ -11,10 +11,12 @@ from tests import shared
 
 
 def group(item: pytest.Item) -> str | None:
-    """Tests of one group run on one worker. Ray's clusters disturb each other; what a module makes once for its tests
+    """Tests of one group run on one worker. Ray's clusters disturb each other, and so do boards: all are this machine,
+    and who begins on a board ends the programs that another driver left there. What a module makes once for its tests
     is made on one worker only."""
-    if item.get_closest_marker("ray"):
-        return "ray"
+    for marker in ("ray", "sshd"):
+        if item.get_closest_marker(marker):
+            return marker
     made = (fixture for found in item._fixtureinfo.name2fixturedefs.values() for fixture in found)
     return item.nodeid.partition("::")[0] if any(fixture.scope == "module" for fixture in made) else None
 
