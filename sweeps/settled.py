@@ -34,8 +34,8 @@ class Settled:
     message: str
     """For people."""
     by: str = ""
-    """Name of the job that eliminated it, that is timed for it, or that leads a race which batches decided; otherwise
-    empty. A name may change with the sweep: `by_key` identifies the job."""
+    """Name of the job that eliminated it, that is measured for it, or that leads a race which batches decided. A name
+    may change with the sweep: `by_key` identifies the job."""
     by_key: str = ""
     """Key of the job `by`."""
     ratio: float | None = None

@@ -30,11 +30,12 @@ def json_lines(path: Path) -> Iterator[str]:
         db.execute("BEGIN")
         [journal_version] = db.execute("PRAGMA user_version").fetchone()
         names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-        tables = [name for (name,) in db.execute(names)]
-        counts = {name: db.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in tables}  # noqa: S608
+        # Quoted for SQL: the file may be another person's.
+        tables = {name: '"' + name.replace('"', '""') + '"' for (name,) in db.execute(names)}
+        counts = {name: db.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0] for name, quoted in tables.items()}  # noqa: S608
         yield _line({"journal": journal_version, "edgesweep": version("edgesweep"), "tables": counts})
-        for name in tables:
-            rows = db.execute(f'SELECT * FROM "{name}" ORDER BY rowid')  # noqa: S608  # a name from the file itself
+        for name, quoted in tables.items():
+            rows = db.execute(f"SELECT * FROM {quoted} ORDER BY rowid")  # noqa: S608
             columns = [column[0] for column in rows.description]
             for row in rows:
                 yield _line({"table": name, "row": dict(zip(columns, map(_value, row), strict=True))})

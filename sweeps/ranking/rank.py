@@ -137,10 +137,14 @@ def _entry(
     def severity(row: ResultRow) -> tuple[int, bool]:
         return VERDICTS.index(judgements[row.job_key].verdict), bool(eliminated[row.job_key])
 
+    ended = {row.job_key: row.settled for row in group if row.settled is not None}
+
     def badness(row: ResultRow) -> tuple[tuple[int, bool], float, float]:
-        # What left in batches has a ratio, and no figure.
-        ratio = None if row.settled is None else row.settled.ratio
-        return severity(row), _signed(row, metric, smaller), ratio or 0.0
+        # What left in batches has a ratio, and no figure; what is the same program has that of the other build.
+        why = ended.get(row.job_key)
+        if why is not None and why.reason == "same_program":
+            why = ended.get(why.by_key)
+        return severity(row), _signed(row, metric, smaller), (why and why.ratio) or 0.0
 
     apart = [row for row in group if not row.timed and not left_untimed(row)] if needs_time(objective) else []
     rows = sorted((row for row in group if row not in apart), key=badness)

@@ -150,7 +150,7 @@ def evidence(row: ResultRow, judgement: Judgement, objective: ObjectiveSpec) -> 
         return ""
     by = settled.by.removeprefix(f"{row.model} · ") or "another"
     if settled.reason == "same_program":
-        return f"the same program as {by}, which was timed for both" if not row.timed else ""
+        return f"the same program as {by}, which was measured for both" if not row.timed else ""
     left = f"left after {settled.rounds} round{'s' * (settled.rounds != 1)}"
     if settled.batches:
         left = f"left after {settled.batches} batch{'es' * (settled.batches != 1)}"
@@ -228,7 +228,7 @@ def _why_unknown(row: ResultRow, metric: str) -> str:
         late = f"; {ended.message}" if ended is not None and ended.reason == "out_of_time" and not ended.by_key else ""
         return f"it was measured in batches only, which give ratios{late}"
     if catalog.is_timed(metric) and left_untimed(row):
-        return "another build is the same program, and was timed for both"
+        return "another build is the same program, and was measured for both"
     if catalog.is_timed(metric) and not row.timed:
         return "it was only checked, not timed"
     if metric in ("latency_p90_ms", "latency_p99_ms"):

@@ -100,6 +100,9 @@ class Publisher:
                 return
             done = self._told.published - began
             yield done, max(done, self._told.left)
+        # What it told last came with its end.
+        if (done := self._told.published - began) or self._told.left:
+            yield done, max(done, self._told.left)
         if self._process is not None and self._process.wait() != 0 and self._starts < MOST_STARTS:
             yield from self.drain(stop)  # it was killed
 
@@ -191,7 +194,8 @@ class _Told:
             for line in answers:
                 with self._changed:
                     self.at = time.monotonic()
-                    self._take(json.loads(line))
+                    with suppress(ValueError):  # it was killed in the middle of a line
+                        self._take(json.loads(line))
                     self._changed.notify_all()
         code = process.wait()
         with self._changed:

@@ -2,7 +2,7 @@
 
 python tests/benchmarks/bench_race.py [--rounds 30] [--calm 3] [--races 20] [--rivals 5] [--workspace DIR]
 
-The 12 builds of sweeps/specs/race.yaml, on an idle machine of two cores or more; about 35 minutes on two. First the
+The 12 builds of sweeps/specs/race.yaml, on an idle machine of two cores or more; about 45 minutes on two. First the
 truth: so many rounds of every build, each block a process of its own. Then races on the quiet machine, and races while
 one core is busy half of the time, by turns of 50 ms; in between, at even distances, races without batches, in which
 every process times one build, as in all races before there were batches. Every race is measured anew, in an order of

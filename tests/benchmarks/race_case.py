@@ -33,9 +33,9 @@ from sweeps.spec.sweep import SweepSpec, load
 from sweeps.stats import median
 from sweeps.store.run_content import of_job
 from sweeps.workspace import Workspace
+from tests.at_once import AtOnce
 from workers.artifacts import ArtifactStore
 from workers.driver.events import AttemptFailed, Building, MeasuredAlone, Measuring, Waiting
-from workers.driver.publishing import AtOnce
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane

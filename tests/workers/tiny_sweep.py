@@ -16,11 +16,12 @@ from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.workspace import Workspace
 from tests import gallery
+from tests.at_once import AtOnce
 from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
 from workers.driver.events import Event
 from workers.driver.ladder import AWAY_WAIT, AwayWait
-from workers.driver.publishing import AtOnce, Publishing
+from workers.driver.publishing import Publishing
 from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models

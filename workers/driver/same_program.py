@@ -38,7 +38,7 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
                 budget="race",
                 rounds=journal.block_count(job.key),
                 reason="same_program",
-                message=f"is the same program as {chosen.name}, which is timed for both",
+                message=f"is the same program as {chosen.name}, which is measured for both",
                 by=chosen.name,
                 by_key=chosen.key,
                 question=protocol.question,

@@ -776,8 +776,22 @@ def test_a_build_that_is_the_same_program_as_the_winner_stands_beneath_it_withou
     for objective in (FREE, bounded):
         found = entry([measured("a"), measured("b", blocks=(), **same)], objective)
         assert (found.winner.name, names(found.ranking), found.checked) == ("a", ["a", "b"], ())
-        assert found.ranking[1].eliminated == "the same program as a, which was timed for both"
+        assert found.ranking[1].eliminated == "the same program as a, which was measured for both"
     assert "another build is the same program" in found.ranking[1].why
+
+
+def test_a_build_that_is_the_same_program_as_a_loser_stands_beside_it():
+    gone = {name: left("net · a", ratio_low=low) for name, low in (("b", 1.2), ("c", 2.0))}
+    for one in gone.values():
+        one["settled"] = replace(one["settled"], rounds=0, batches=2)
+    same = left("net · c", ratio_low=None, reason="same_program", rounds=0)
+    same["settled"] = replace(same["settled"], ratio=None, by_key=measured("c")["job_key"])
+    rows = [
+        measured("a"),
+        *(measured(name, blocks=(), **gone[name]) for name in "cb"),
+        measured("d", blocks=(), **same),
+    ]
+    assert names(entry(rows).ranking) == ["a", "b", "c", "d"]
 
 
 def test_a_build_that_was_timed_after_all_is_held_against_the_same_program():

@@ -105,7 +105,7 @@ def test_while_this_computer_is_timed_jobs_are_published_in_turns_only_and_besid
         eventually(lambda: not left(workspace, journal))
         publisher.between()
         measure(journal, records, third)
-        assert list(publisher.drain(lambda: False))[-1:] in ([], [(1, 1)], [(0, 1)])
+        assert list(publisher.drain(lambda: False))[-1:] == [(1, 1)]
         assert publisher.complaint() == ""
     assert published(workspace) == {job.key: 1 for job in (first, second, third)}
     assert read_lag(workspace, journal, "phones") == Lag(jobs=0, since=None)
