@@ -85,6 +85,7 @@ def as_new(phone: VirtualPhone) -> None:
     phone.heat(25.0)
     phone.drain(80)
     phone.refuse_fixed_performance(None)
+    phone.end_fixed_performance()
     for path in ("local/tmp/edgesweep", *(f"local/{name}" for name in OURS)):
         _remove(phone.data / path)
 

@@ -26,8 +26,7 @@ class Answers:
             (self._folder / part).mkdir(parents=True)
         for name, value in _properties(self.serialno).items():
             self.set_property(name, value)
-        if self._has_fixed_performance:
-            (self._folder / "fixed_performance").write_text("false\n")
+        self.end_fixed_performance()
         self.boot()
         self.heat(self._temp_c)
 
@@ -56,6 +55,11 @@ class Answers:
             path.unlink(missing_ok=True)
         else:
             path.write_text(text, encoding="utf-8")
+
+    def end_fixed_performance(self) -> None:
+        """Switch the mode off, as a restart does. A phone without the mode stays without it."""
+        if self._has_fixed_performance:
+            (self._folder / "fixed_performance").write_text("false\n")
 
     def refuse_fixed_performance(self, words: str | None) -> None:
         """Answer every request to switch the mode with this text; `None`: switch it again."""
