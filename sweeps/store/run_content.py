@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
 from sweeps.batches import BatchShare
@@ -48,6 +48,13 @@ _TAGS = {
     if entry.name not in ("metrics", "run_id", *_PARAMS)
 }
 """The tag of each field of a row that is not a param."""
+_DEFAULTS = {
+    _TAGS[entry.name]: text_of(entry.default)
+    for entry in fields(ResultRow)
+    if entry.name in _TAGS and entry.default is not MISSING and entry.name != "stale"
+}
+"""Texts of fields that say nothing. Such a tag is not written: a run has 33 tags and not 48, and each costs a row in
+MLflow's database whenever a run is written or read."""
 _LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions"))
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
 _UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds")
@@ -241,6 +248,7 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
     unsaid = {STALE, *_LATER, *(_TAGS[name] for name in _UNSAID_WITHOUT if not getattr(row, name))}
     lasting = {name: value for name, value in tags.items() if name not in unsaid}
     tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
+    tags = {name: value for name, value in tags.items() if value != _DEFAULTS.get(name)}
     place = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PLACE}
     return RunContent(
         row=row,

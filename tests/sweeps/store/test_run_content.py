@@ -121,10 +121,17 @@ def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, reco
 
 
 def test_a_run_without_batches_is_not_written_anew(run):
-    told = run().tags[f"{TAG}batch_seconds"]
-    assert told == "0.0"
+    assert f"{TAG}batch_seconds" not in run().tags
     assert run().attempt_key == run(batches=BatchShare(), journal="another").attempt_key
     assert run().attempt_key != run(batches=BatchShare(device_seconds=1.0), journal="third").attempt_key
+
+
+def test_what_says_nothing_is_no_tag_and_is_read_as_its_default(run):
+    tags = run().tags
+    assert {f"{TAG}stage", f"{TAG}kind", f"{TAG}check_medians_ms", f"{TAG}emulated"}.isdisjoint(tags)
+    assert tags[f"{TAG}stale"] == "false"
+    row = read(run())
+    assert (row.stage, row.kind, row.check_medians_ms, row.emulated) == ("", "", (), False)
 
 
 def test_the_sessions_are_kept_and_older_runs_without_them_are_not_written_anew(run):
@@ -226,7 +233,6 @@ def test_a_winner_with_one_confirming_block_has_that_one_and_no_interval(records
 
 def test_a_run_without_checks_is_not_written_anew(run, monkeypatch):
     now = run()
-    assert now.tags[f"{TAG}check_medians_ms"] == "[]"
     monkeypatch.delitem(run_content._TAGS, "check_medians_ms")
     monkeypatch.setattr(run_content, "_UNSAID_WITHOUT", ("confirmed_medians_ms", "batch_seconds"))
     before = run(journal="another")
