@@ -37,6 +37,8 @@ class Request(ABC, Generic[AnswerT_co]):
     job: Job
     stage: ClassVar[Stage]
     """The job's stage to which a failure belongs."""
+    keeps_mode: ClassVar[bool] = False
+    """Whether a fixed-performance mode that stays on between blocks may stay on in it."""
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -83,6 +85,8 @@ class Bench:
         self._on_host: Bench | None = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        if not request.keeps_mode:
+            self.end_mode()
         try:
             return request.answer(self)
         except DeviceError as error:
@@ -102,6 +106,7 @@ class Bench:
             self._on_host.close()
         self.files.close()
         self.stock.close()
+        self.end_mode()
         with suppress(DeviceError, OSError):  # its marker stays, for the next contact
             self.restore()
         self.device.release()
@@ -115,6 +120,16 @@ class Bench:
         if self._fixed is None:
             self._fixed = FixedPerformance(self.device, self.facts.device_id, self._marks, wanted=wanted)
         return self._fixed
+
+    @property
+    def mode_stays_on(self) -> bool:
+        """Whether the device is in its fixed-performance mode between two blocks."""
+        return self._fixed is not None and self._fixed.stays_on
+
+    def end_mode(self) -> None:
+        """Switch off a fixed-performance mode that stays on. Does not raise: `restore` tells of one that remains."""
+        if self._fixed is not None:
+            self._fixed.end()
 
     def first_sensors(self) -> Sensors:
         """The first reading. A sensor in it that is missing later has failed, while others never existed."""

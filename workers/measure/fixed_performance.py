@@ -1,4 +1,4 @@
-"""Switches a device's fixed-performance mode on for one block, and off again in every case.
+"""Switches a device's fixed-performance mode on for the blocks of one round, and off again in every case.
 
 On Android 11 and later this is `cmd power set-fixed-performance-mode-enabled`: the phone uses clocks that it can
 sustain. The mode stays on if the host dies. So while it may be on, a marker file is on the host's disk; the next
@@ -9,7 +9,8 @@ import hashlib
 import json
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,6 +26,10 @@ class FixedPerformance:
 
     Entering raises `DeviceError`. Leaving does not: the block stays valid, and the marker remains for the next contact
     as long as the mode may be on.
+
+    `during` lets it stay on from one block to the next of the same round, which saves a phone two questions a block.
+    Whoever asks for
+    something else between them, or waits, calls `end` first.
     """
 
     def __init__(self, device: Device, device_id: str, folder: Path, *, wanted: bool = True) -> None:
@@ -35,6 +40,10 @@ class FixedPerformance:
         self._marker = _marker(device_id, folder)
         self._has: bool | None = None if wanted else False
         self._was_on = False
+        self._round: int | None = None
+        """The round for which it is on between two blocks."""
+        self.just_switched = False
+        """Whether it was off before this block: what was read of the device then was at other clocks."""
 
     def __enter__(self) -> Self:
         self.on = None
@@ -52,6 +61,36 @@ class FixedPerformance:
         if self.on:
             with suppress(DeviceError):
                 _switch_off(self._device, self._device_id, self._marker)
+
+    @property
+    def stays_on(self) -> bool:
+        """Whether it is on, though no block runs."""
+        return self._round is not None
+
+    @contextmanager
+    def during(self, round_: int | None) -> Iterator[Self]:
+        """As entering and leaving, but after the block the mode stays on for the next one of this round. `None`: it
+        does not stay on. A new round switches it anew, so that a device that has dropped it is not believed for long.
+        """
+        self.just_switched = not self.stays_on or self._round != round_
+        if self.just_switched:
+            self.end()
+            self.__enter__()
+        try:
+            yield self
+        except BaseException:
+            self._round = None
+            self.__exit__(None, None, None)
+            raise
+        self._round = round_ if self.on else None
+        if self._round is None:
+            self.__exit__(None, None, None)
+
+    def end(self) -> None:
+        """Switch off a mode that stays on. Does not raise, as leaving."""
+        if self.stays_on:
+            self._round = None
+            self.__exit__(None, None, None)
 
     def _switch_on(self) -> None:
         _write(self._marker, self._device_id)

@@ -43,14 +43,23 @@ class ReadyRequest(Request[Readiness]):
     seconds: float
     """The longest wait, on the device's own clock."""
     stage: ClassVar[Stage] = "run"
+    keeps_mode: ClassVar[bool] = True
 
     def answer(self, bench: Bench) -> Readiness:
-        bench.restore()
+        if not bench.mode_stays_on:
+            bench.restore()
         first = bench.first_sensors()
         # Also a stock tool's input: otherwise building and pushing it would count as time of the block.
         _timed_model(bench, self.job)
         if self.gate is None:
             return Readiness(sensors=bench.device.sensors(load=False), lacking=(), busy_only=False)
+        if bench.mode_stays_on:
+            found = await_ready(bench.device, self.gate, 0.0, first)
+            if found.ready:
+                return found
+            # It rests at its own clocks.
+            bench.end_mode()
+            bench.restore()
         return await_ready(bench.device, self.gate, self.seconds, first)
 
 
@@ -62,13 +71,14 @@ class BlockRequest(Request[Block]):
     protocol: Protocol
     readiness: Readiness
     stage: ClassVar[Stage] = "run"
+    keeps_mode: ClassVar[bool] = True
 
     def answer(self, bench: Bench) -> Block:
         job, protocol = self.job, self.protocol
         manifest, model = _timed_model(bench, job)
         request = timed_request(job, manifest, model, protocol.in_own_process)
         (completed, report), seconds, conditions = observed(
-            bench, protocol, self.readiness, lambda: self._timed(bench, request)
+            bench, protocol, self.readiness, lambda: self._timed(bench, request), self.round
         )
         check_clocks([report], seconds)
         conditions = replace(conditions, cpus=cpus_of(report, job))
@@ -187,12 +197,15 @@ def _timed_model(bench: Bench, job: Job) -> tuple[Manifest, str]:
 
 
 def observed(
-    bench: Bench, protocol: Protocol, readiness: Readiness, work: Callable[[], WorkT]
+    bench: Bench, protocol: Protocol, readiness: Readiness, work: Callable[[], WorkT], round_: int | None = None
 ) -> tuple[WorkT, float, Conditions]:
-    """The result of `work` on the device, its seconds on the device's clock, and the conditions around it."""
+    """The result of `work` on the device, its seconds on the device's clock, and the conditions around it.
+
+    `round_`: the fixed-performance mode stays on after it, for the next block of this round.
+    """
     device, before = bench.device, readiness.sensors
-    with bench.fixed_performance(protocol.fixed_performance) as fixed:
-        if fixed.on:
+    with bench.fixed_performance(protocol.fixed_performance).during(round_) as fixed:
+        if fixed.on and fixed.just_switched:
             # The mode changes the device's clocks.
             before = replace(before, cpu_mhz=device.sensors(load=False).cpu_mhz)
         started_s = device.now_s()

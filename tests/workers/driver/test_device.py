@@ -452,7 +452,7 @@ def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(
         assert all(timing(journal, job).rounds == 3 for job in sweep.plan.jobs)
 
 
-def test_a_phone_that_does_not_leave_the_mode_keeps_its_block_and_its_jobs_wait(tmp_path: Path) -> None:
+def test_a_phone_that_does_not_leave_the_mode_keeps_its_round_and_its_jobs_wait(tmp_path: Path) -> None:
     class Stubborn(FakeDevice):
         def set_fixed_performance(self, on: bool) -> bool:
             return (on or not self.fixed_performance) and super().set_fixed_performance(on)
@@ -467,8 +467,8 @@ def test_a_phone_that_does_not_leave_the_mode_keeps_its_block_and_its_jobs_wait(
         events = sweep.run(journal, executor=Phones(sweep.workspace.root))
         [away] = [event for event in events if isinstance(event, Away)]
         assert away.failed.kind == "mode_stays"
-        [block] = [block for key in keys for block in journal.blocks(key)]
-        assert block.conditions.fixed_performance is True
+        blocks = [block for key in keys for block in journal.blocks(key)]
+        assert [(block.round, block.conditions.fixed_performance) for block in blocks] == [(0, True)] * len(keys)
         assert not any(journal.failures(key) for key in keys)
         sweep.run(journal)
         assert all(timing(journal, job).rounds == 3 for job in sweep.plan.jobs)

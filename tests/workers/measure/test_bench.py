@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sweeps.errors import DeviceError
-from sweeps.protocol.presets import resolve
+from sweeps.protocol.presets import Gate, resolve
 from sweeps.records import Block, Failed
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.variant import Variant
@@ -29,6 +29,15 @@ from workers.runtimes.interface import Program
 
 KEY = "a" * 64
 READY = Readiness(sensors=Sensors(), lacking=(), busy_only=False)
+GATE = Gate(
+    max_battery_temp_c=90.0,
+    max_cpu_temp_c=90.0,
+    max_thermal_status=6,
+    min_battery_percent=0.0,
+    max_load=1.0,
+    wait_seconds=60.0,
+    load_wait_seconds=60.0,
+)
 QUICK = resolve(ProtocolSpec(preset="quick", warmup_seconds=0.5, min_seconds=0.02, max_seconds=7, iterations=3))
 
 
@@ -152,10 +161,34 @@ def test_the_clocks_of_a_block_are_those_that_it_ran_at(
     assert (block.conditions.cpu_mhz_start, block.conditions.cpu_mhz_end) == (mhz, mhz)
 
 
+def test_the_mode_stays_on_for_the_next_block_of_a_round_but_not_while_the_device_rests_or_does_something_else(
+    tmp_path: Path, inputs: BuildInputs
+) -> None:
+    phone = ClockedPhone(tmp_path)
+    bench, job = Bench(phone, tmp_path), tiny_job(KEY)
+    for _ in range(2):
+        readiness = bench.ask(ReadyRequest(job, GATE, 60.0))
+        assert isinstance(readiness, Readiness)
+        block = bench.ask(BlockRequest(job, 0, QUICK, readiness))
+        assert isinstance(block, Block), block
+        assert (block.conditions.cpu_mhz_start, block.conditions.fixed_performance) == (1200.0, True)
+        assert phone.fixed_performance
+    cold = replace(GATE, max_battery_temp_c=-50.0, max_cpu_temp_c=-50.0)
+    waited = bench.ask(ReadyRequest(job, cold, 1.0))
+    assert isinstance(waited, Readiness)
+    assert not waited.ready
+    assert not phone.fixed_performance
+    assert isinstance(bench.ask(BlockRequest(job, 0, QUICK, READY)), Block)
+    assert phone.fixed_performance
+    bench.ask(LogitsRequest(job, Evaluation(evaluation_id="test", images=inputs.verification)))
+    assert not phone.fixed_performance
+
+
 def test_a_mode_that_a_block_could_not_end_is_ended_with_the_bench(tmp_path: Path, inputs: BuildInputs) -> None:
     phone = ClockedPhone(tmp_path, keeps_mode=1)
     bench = Bench(phone, tmp_path)
     assert isinstance(bench.ask(BlockRequest(tiny_job(KEY), 0, QUICK, READY)), Block), "what was measured is kept"
+    bench.end_mode()
     assert phone.fixed_performance
     bench.close()
     assert not phone.fixed_performance

@@ -62,6 +62,42 @@ def test_one_object_serves_many_blocks(tmp_path: Path) -> None:
         assert not is_on(tmp_path)
 
 
+def test_between_blocks_of_a_round_the_mode_stays_on_and_each_round_switches_it_anew(tmp_path: Path) -> None:
+    phone = Stubborn(tmp_path)
+    fixed = FixedPerformance(phone, ID, tmp_path)
+    switched = []
+    for round_ in (0, 0, 0, 1, 1):
+        with fixed.during(round_):
+            assert (fixed.on, is_on(tmp_path)) == (True, True)
+            switched.append(fixed.just_switched)
+        assert (fixed.stays_on, is_on(tmp_path), len(markers(tmp_path))) == (True, True, 1)
+    assert switched == [True, False, False, True, False]
+    fixed.end()
+    fixed.end()
+    assert (fixed.stays_on, is_on(tmp_path), markers(tmp_path)) == (False, False, [])
+    assert phone.asked == [False, True, False, True, False]
+
+
+def test_the_mode_does_not_stay_on_after_a_block_of_no_round_or_one_that_failed(tmp_path: Path) -> None:
+    phone = Stubborn(tmp_path)
+    fixed = FixedPerformance(phone, ID, tmp_path)
+    with fixed.during(None):
+        assert is_on(tmp_path)
+    assert (fixed.stays_on, is_on(tmp_path)) == (False, False)
+    with fixed.during(0):
+        pass
+    with pytest.raises(DeviceError), fixed.during(0):
+        raise DeviceError("timeout", "it hangs")
+    assert (fixed.stays_on, is_on(tmp_path), markers(tmp_path)) == (False, False, [])
+
+
+def test_a_device_without_the_mode_has_none_that_stays_on(tmp_path: Path) -> None:
+    fixed = FixedPerformance(FakeDevice(tmp_path, "hot"), ID, tmp_path)
+    with fixed.during(0):
+        assert fixed.on is None
+    assert not fixed.stays_on
+
+
 def test_a_device_without_the_mode_is_left_alone(tmp_path: Path) -> None:
     with FixedPerformance(FakeDevice(tmp_path, "hot"), ID, tmp_path) as fixed:
         assert fixed.on is None
