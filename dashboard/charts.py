@@ -254,7 +254,8 @@ def _colour(rows: pd.DataFrame, statuses: tuple[str, ...], colours: tuple[str, .
     return alt.Color(
         "status:N",
         scale=_scale(rows, statuses, colours),
-        legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=110, offset=6, columns=3),
+        # Beside long names a page of 1280 pixels has no room for more than two columns.
+        legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolSize=110, offset=6, columns=2),
     )
 
 

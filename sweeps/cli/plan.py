@@ -1,5 +1,6 @@
 """`edgesweep plan`: prints every job and every skipped combination; runs nothing."""
 
+from collections.abc import Hashable
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
+from sweeps.planning.programs import programs_of
 from sweeps.planning.size import estimate_seconds
 from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
@@ -37,8 +39,10 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
+    programs: dict[str, Hashable] = {}
     if workspace.journal.exists():
         with Journal.open(workspace.journal, read_only=True) as journal:
+            programs = programs_of(planned, journal.artifact)
             ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
         states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
     finished = {key for key, state in states.items() if state in ("done", "failed")}
@@ -49,4 +53,4 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
     if as_json:
         print_json(plan_document(planned, states, seconds, noise, spreads, kept_out))
     else:
-        print_plan(planned, states, seconds, noise, spreads, kept_out)
+        print_plan(planned, states, seconds, noise, spreads, kept_out, programs)

@@ -23,6 +23,7 @@ from sweeps.errors import RETRIED_KINDS, StoreError
 from sweeps.journal.journal import Complete, Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
+from sweeps.planning.programs import programs_of
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.records import Failed, Measured
@@ -212,7 +213,7 @@ def _drive(
 
     spec = planned.sweep
     spreads = batch_spreads(planned, workspace)
-    for line in () if more else race_lines(planned, spreads):
+    for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifact)):
         click.echo(line, err=True)
     with (
         publisher,

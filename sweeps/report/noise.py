@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
+from sweeps.batches import FEWEST
 from sweeps.device_facts import DeviceFacts
 from sweeps.protocol.batch_noise import DECIDE_UP_TO, BatchSpread
 from sweeps.protocol.calibrated import rounds_by_device
@@ -84,9 +85,9 @@ def batch_text(device: str, found: BatchSpread) -> str:
     )
 
 
-def race_text(device: str, found: BatchSpread, apart: Sequence[str]) -> str:
+def race_text(device: str, found: BatchSpread, apart: Sequence[str], few: Sequence[str] = ()) -> str:
     """How races that begin now end on that device, for people. `apart`: models whose builds cannot all share a
-    process."""
+    process; `few`: models whose builds are too few programs for batches."""
     shown = (
         f"a process that builds share changes their ratios by at most {_share(found.upper)} "
         f"(upper 90 % bound, {found.rounds} rounds of edgesweep noise --batches)"
@@ -95,7 +96,8 @@ def race_text(device: str, found: BatchSpread, apart: Sequence[str]) -> str:
         most = _share(DECIDE_UP_TO)
         return f"{device}: batches screen, and processes of their own decide: {shown}, more than {most}"
     but = f", but not for {', '.join(apart)}, whose builds cannot all share one" if apart else ""
-    return f"{device}: batches decide races{but}: {shown}"
+    but += f", {'nor' if but else 'but not'} for {', '.join(few)}, whose builds are fewer" if few else ""
+    return f"{device}: batches decide races of {FEWEST} programs or more{but}: {shown}"
 
 
 def advice(found: Calibration, protocol: Protocol) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """A plan, for a terminal and as JSON."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 
 from rich.text import Text
 
-from sweeps.batches import group_of, one_process
+from sweeps.batches import FEWEST, group_of, one_process
 from sweeps.planning.plan import Plan
 from sweeps.protocol.batch_noise import BatchSpread
 from sweeps.protocol.noise import Calibration
@@ -23,6 +23,7 @@ from sweeps.text import plain
 _NOT_KNOWN: Mapping[str, Calibration] = MappingProxyType({})
 _NOT_SHOWN: Mapping[str, BatchSpread] = MappingProxyType({})
 _NONE: Mapping[str, Quarantine] = MappingProxyType({})
+_NOT_BUILT: Mapping[str, Hashable] = MappingProxyType({})
 
 
 def plan_document(
@@ -75,8 +76,9 @@ def print_plan(
     noise: Mapping[str, Calibration] = _NOT_KNOWN,
     spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
     quarantined: Mapping[str, Quarantine] = _NONE,
+    programs: Mapping[str, Hashable] = _NOT_BUILT,
 ) -> None:
-    """As `plan_document`, for people."""
+    """As `plan_document`, for people. `programs`: as of `race_lines`."""
     console = open_console()
     names = {facts.device_id: facts.name for facts in plan.devices}
     protocol = plan.protocol
@@ -105,7 +107,7 @@ def print_plan(
     console.print(Text(plain(budget_text(plan))))
     for device_id, found in noise.items():
         console.print(Text(plain(advice_text(names[device_id], found, protocol.on(device_id)))))
-    for line in race_lines(plan, spreads):
+    for line in race_lines(plan, spreads, programs):
         console.print(Text(line))
     for device_id, one in quarantined.items():
         console.print(Text(plain(f"{names[device_id]} is quarantined {one.text}; {one.way_out}")))
@@ -124,15 +126,20 @@ def budget_text(plan: Plan) -> str:
     )
 
 
-def race_lines(plan: Plan, spreads: Mapping[str, BatchSpread]) -> list[str]:
-    """For people, how the sweep's races end on each of these devices. `spreads`: as of `plan_document`."""
+def race_lines(
+    plan: Plan, spreads: Mapping[str, BatchSpread], programs: Mapping[str, Hashable] = _NOT_BUILT
+) -> list[str]:
+    """For people, how the sweep's races end on each of these devices. `spreads`: as of `plan_document`. `programs`: by
+    job key, those that are known; a race times one build of each. A build whose program is not known counts as one."""
     lines = []
     for facts in plan.devices:
         if facts.device_id in spreads:
-            groups: dict[str, list[str]] = {}
+            groups: dict[str, dict[Hashable, str]] = {}
             for job in plan.jobs:
                 if job.device_id == facts.device_id and not job.emulated:
-                    groups.setdefault(job.model, []).append(group_of(job))
-            apart = [model for model, found in groups.items() if not one_process(found)]
-            lines.append(plain(race_text(facts.name, spreads[facts.device_id], apart)))
+                    groups.setdefault(job.model, {})[programs.get(job.key, job.key)] = group_of(job)
+            shared = {model: list(found.values()) for model, found in groups.items()}
+            few = [model for model, found in shared.items() if len(found) < FEWEST]
+            apart = [model for model, found in shared.items() if model not in few and not one_process(found)]
+            lines.append(plain(race_text(facts.name, spreads[facts.device_id], apart, few)))
     return lines

@@ -89,6 +89,13 @@ def test_a_variant_without_a_time_has_no_bar() -> None:
     assert bar["encoding"]["y"]["sort"] == ["best", "bad"]
 
 
+def test_a_legend_has_room_beside_long_names() -> None:
+    """At 1280 pixels a third column was cut off."""
+    found = json.dumps(charts.latency(THREE).to_dict())
+    assert '"columns": 2' in found
+    assert '"columns": 3' not in found
+
+
 @pytest.mark.parametrize("status", charts.STATUS)
 def test_a_status_keeps_its_colour_whatever_else_is_shown(status: str) -> None:
     def colour(table: pd.DataFrame) -> str:

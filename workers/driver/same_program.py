@@ -1,7 +1,8 @@
 """Builds of one device that are the same program: a race times one of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
+from sweeps.planning.programs import program_of
 from sweeps.protocol.ended import settles
 from sweeps.records import Job
 from sweeps.settled import Settled
@@ -15,11 +16,11 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
     file. A job that lost before keeps its reason.
     """
     found: dict[str, Settled] = {}
-    programs: dict[tuple[object, ...], list[Job]] = {}
-    for job in timed:
-        if (program := _program(job, context)) is not None:
-            programs.setdefault(program, []).append(job)
+    programs: dict[Hashable, list[Job]] = {}
     journal, protocol = context.journal, context.protocol
+    for job in timed:
+        if (program := program_of(job, journal.artifact(job.build_key))) is not None:
+            programs.setdefault(program, []).append(job)
     for jobs in programs.values():
         chosen = min(
             jobs,
@@ -44,16 +45,6 @@ def same_programs(timed: Sequence[Job], worth: Mapping[str, float], context: Run
                 question=protocol.question,
             )
     return found
-
-
-def _program(job: Job, context: RunContext) -> tuple[object, ...] | None:
-    """What decides how long the job takes, beside the device; `None` if that is not known."""
-    manifest = context.journal.artifact(job.build_key)
-    if manifest is None or manifest.program_id is None:
-        return None
-    variant = job.variant
-    ran_by = (variant.runtime, variant.backend, variant.qengine, variant.format, manifest.memory_format, manifest.input)
-    return job.model, *ran_by, job.run, manifest.program_id
 
 
 def _file_bytes(job: Job, context: RunContext) -> int:

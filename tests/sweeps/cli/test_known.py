@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
 from sweeps.journal.calibrations import append, batch_file_of
+from sweeps.journal.journal import Journal
 from sweeps.protocol.batch_noise import PairedRound, batch_key
 from sweeps.workspace import Workspace
 from workers.noise import BatchNoiseRun
@@ -73,7 +74,10 @@ def test_a_plan_says_on_which_devices_batches_decide_and_why(tmp_path: Path, wor
     found, words = planned(tmp_path, workspace)
     assert list(found) == [device], "the other one was not measured"
     assert found[device]["decide"]
-    assert "fake:cool: batches decide races: a process that builds share changes their ratios by at most" in words
+    assert (
+        "fake:cool: batches decide races of 3 programs or more: a process that builds share changes their ratios by at "
+        "most" in words
+    )
     assert "(upper 90 % bound, 30 rounds of edgesweep noise --batches)" in words
     assert "fake:steady: batches" not in words
 
@@ -81,6 +85,23 @@ def test_a_plan_says_on_which_devices_batches_decide_and_why(tmp_path: Path, wor
     assert planned(tmp_path, workspace, full)[0] == {}, "without a race nothing is decided"
     threads = SWEEP.replace("fuse: [true, false]", "threads: [1, 2]")
     assert "not for mobilenet_v2, whose builds cannot all share one" in planned(tmp_path, workspace, threads)[1]
+
+
+@pytest.mark.parametrize(("programs", "few"), [("aabb", True), ("aabc", False)])
+def test_a_plan_counts_programs_and_not_builds(
+    tmp_path: Path, workspace: Workspace, records: Any, programs: str, few: bool
+) -> None:
+    """Four builds, of which a race times one of each program."""
+    calibrate(workspace, 0.001)
+    document = run("plan", written(tmp_path), "--workspace", str(workspace.root), "--json")
+    builds = dict.fromkeys(job["build_key"] for job in json.loads(document.stdout)["jobs"])
+    built = records.manifest(records.job(0))
+    with Journal.open(workspace.journal) as journal:
+        for build_key, program in zip(builds, programs, strict=True):
+            journal.add_artifact(built.model_copy(update={"build_key": build_key, "program_id": program}))
+    words = planned(tmp_path, workspace)[1]
+    assert ("but not for mobilenet_v2, whose builds are fewer:" in words) == few
+    assert "batches decide races of 3 programs or more" in words
 
 
 def test_a_device_that_changes_ratios_has_finals(tmp_path: Path, workspace: Workspace) -> None:

@@ -1,0 +1,23 @@
+"""Which jobs run the same program. Pure."""
+
+from collections.abc import Callable, Hashable
+
+from sweeps.manifest import Manifest
+from sweeps.planning.plan import Plan
+from sweeps.records import Job
+
+
+def program_of(job: Job, manifest: Manifest | None) -> Hashable | None:
+    """What decides how long the job takes, beside the device: equal for jobs of which a race times one. `None` if that
+    is not known: there is no build yet, or its program was not identified."""
+    if manifest is None or manifest.program_id is None:
+        return None
+    variant = job.variant
+    ran_by = (variant.runtime, variant.backend, variant.qengine, variant.format, manifest.memory_format, manifest.input)
+    return job.model, *ran_by, job.run, manifest.program_id
+
+
+def programs_of(plan: Plan, manifest: Callable[[str], Manifest | None]) -> dict[str, Hashable]:
+    """By job key, the programs that are known. `manifest` finds that of a build, by its key."""
+    found = {job.key: program_of(job, manifest(job.build_key)) for job in plan.jobs}
+    return {key: program for key, program in found.items() if program is not None}
