@@ -22,8 +22,8 @@ from sweeps.spec.inputs import DataSpec, DigitsData, ModelSpec, SyntheticData
 from sweeps.spec.sweep import SweepSpec
 from sweeps.surveys import Cell, Row, SupportTable, table_order
 from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
+from workers.driver.builds import VERIFICATION_KINDS
 from workers.driver.events import AttemptFailed, Building, Preparing
-from workers.driver.sweep import VERIFICATION_KINDS
 from workers.executors.interface import BuildRequest, Executor
 from workers.models.code import check_torchvision_name
 from workers.models.prepared import PreparedModel

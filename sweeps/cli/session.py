@@ -20,6 +20,9 @@ from workers.executors.interface import Executor
 _LAST_WORD_SECONDS = 1.0
 """A blocked terminal must not delay the end."""
 
+_TOGETHER = ("Building", "Measuring on ")
+"""Titles of bars that are shown at the same time: phones measure while the rest is built."""
+
 _RUNGS: Mapping[Rung, str] = {
     "ask": "asking its shell",
     "reconnect": "connecting to it again",
@@ -83,9 +86,11 @@ def show(event: Event, progress: RunProgress) -> None:
         case events.Preparing(model):
             progress.preparing(model, None)
         case events.Building(done, total, running):
-            progress.step("Building", done, total, ", ".join(running))
+            progress.step("Building", done, total, ", ".join(running), beside=_TOGETHER)
+            if done == total:
+                progress.end("Building")
         case events.Measuring(device, done, total, running):
-            progress.step(f"Measuring on {device}", done, total, running, beside="Measuring on ")
+            progress.step(f"Measuring on {device}", done, total, running, beside=_TOGETHER)
         case events.AttemptFailed(name, failed, final):
             again = "" if final else "; trying again"
             progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")

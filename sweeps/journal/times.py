@@ -39,6 +39,16 @@ class TimeTables(BatchTables):
             return None
         return Span(min(one.start_s for one in spans), max(one.end_s for one in spans))
 
+    def block_seconds(self, job_key: str) -> tuple[int, float]:
+        """How many blocks a job has, and the mean of what each took, with the wait before it; 0.0 without any."""
+        [count, mean] = self._row(
+            "SELECT count(*), avg(json_extract(record, '$.device_seconds')"
+            " + coalesce(json_extract(record, '$.conditions.waited_seconds'), 0.0))"
+            " FROM attempts WHERE key = ? AND kind = 'block' AND json_valid(record)",
+            job_key,
+        )
+        return int(count), float(mean or 0.0)
+
     def created(self, sweep: str) -> float | None:
         """When the sweep was first planned, in seconds since 1970; `None` if it never was."""
         row = self._row("SELECT created, 0.0 FROM sweeps WHERE name = ?", sweep)

@@ -9,6 +9,7 @@ from sweeps.errors import SpecError
 from sweeps.planning.axes import free_axes
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
+from sweeps.records import Job
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DigitsData
@@ -59,22 +60,36 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
     `done` has job keys, `builds_done` build keys. Training, downloads and waiting for a cool device are not included,
     because the plan does not know them.
     """
-    protocol = protocol.in_own_process
     pending = [job for job in plan.jobs if job.key not in done]
     evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
-    models = {model.name: model for model in plan.sweep.models}
     builds = {job.build_key for job in pending} - set(builds_done)
     on_device: dict[str, float] = dict.fromkeys((facts.device_id for facts in plan.devices), 0.0)
     for job in pending:
-        inference_s = INFERENCE_224_S * math.prod(models[job.model].input_shape) / (3 * 224 * 224)
-        warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
-        block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
-        seconds = 0.0 if job.emulated else protocol.on(job.device_id).rounds * (PROCESS_START_S + warmup_s + block_s)
+        seconds = 0.0 if job.emulated else protocol.on(job.device_id).rounds * block_seconds(plan, protocol, job)
         if (job.build_key, job.device_id) not in evaluated:
             evaluated.add((job.build_key, job.device_id))
-            seconds += PROCESS_START_S + _evaluation_images(plan.sweep) * inference_s
+            seconds += evaluation_seconds(plan, job)
         on_device[job.device_id] += seconds
     return len(builds) * BUILD_S + max(on_device.values(), default=0.0)
+
+
+def block_seconds(plan: Plan, protocol: Protocol, job: Job) -> float:
+    """A rough estimate of one block in a process of its own."""
+    protocol = protocol.in_own_process
+    inference_s = _inference_seconds(plan, job)
+    warmup_s = max(protocol.warmup_seconds, protocol.warmup_iterations * inference_s)
+    block_s = min(protocol.max_seconds, max(protocol.min_seconds, protocol.iterations * inference_s))
+    return PROCESS_START_S + warmup_s + block_s
+
+
+def evaluation_seconds(plan: Plan, job: Job) -> float:
+    """A rough estimate of one accuracy pass."""
+    return PROCESS_START_S + _evaluation_images(plan.sweep) * _inference_seconds(plan, job)
+
+
+def _inference_seconds(plan: Plan, job: Job) -> float:
+    [shape] = {model.input_shape for model in plan.sweep.models if model.name == job.model}
+    return INFERENCE_224_S * math.prod(shape) / (3 * 224 * 224)
 
 
 def _cells(grid: GridSpec) -> int:

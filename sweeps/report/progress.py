@@ -48,13 +48,13 @@ class RunProgress:
         """`share`: from 0 to 1; `None` if unknown."""
         self.step(f"Preparing {what}", 0 if share is None else round(100 * share), None if share is None else 100, "")
 
-    def step(self, title: str, done: int, total: int | None, running: str, *, beside: str = "") -> None:
-        """One bar per title. A new bar ends the earlier bars, except those whose title starts with `beside`.
+    def step(self, title: str, done: int, total: int | None, running: str, *, beside: tuple[str, ...] = ()) -> None:
+        """One bar per title. A new bar ends the earlier bars, except those whose title starts with one of `beside`.
         `total`: `None` if unknown."""
         if title not in self._tasks:
-            for earlier, task in self._tasks.items():
-                if not (beside and earlier.startswith(beside)):
-                    self._progress.update(task, total=100, completed=100, visible=False)
+            for earlier in self._tasks:
+                if not earlier.startswith(beside):
+                    self.end(earlier)
             self._tasks[title] = self._progress.add_task(plain(title), total=total, running="")
             if not self._console.is_terminal:
                 self.note(f"{title} ...")
@@ -63,6 +63,11 @@ class RunProgress:
             self.note(f"{title}: {done} of {total}")
         self._tenths[title] = 10 * done // total if total else 0
         self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
+
+    def end(self, title: str) -> None:
+        """Take a bar away, if there is one: its work has ended."""
+        if title in self._tasks:
+            self._progress.update(self._tasks[title], total=100, completed=100, visible=False)
 
     def note(self, message: str) -> None:
         self._progress.console.print(Text(plain(message)))

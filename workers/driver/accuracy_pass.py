@@ -24,12 +24,14 @@ class AccuracyPass:
         self._context = context
         self._progress = progress
 
-    def run(self, jobs: Sequence[Job]) -> Steps[None]:
-        """Evaluate each job, unless another job of the same build was evaluated already."""
+    def run(self, jobs: Sequence[Job], following: int = 0) -> Steps[None]:
+        """Evaluate each job, unless another job of the same build was evaluated already. `following`: jobs that are
+        evaluated later, for the progress."""
         for number, job in enumerate(jobs):
             if self._contact.stopped():
                 return
-            yield self._progress.measuring(self._progress.done + len(jobs) - number, f"{job.name}, accuracy")
+            total = self._progress.done + len(jobs) - number + following
+            yield self._progress.measuring(total, f"{job.name}, accuracy")
             yield from self._accuracy(job)
             self._progress.done += 1
             yield from self._context.publish()
@@ -49,6 +51,8 @@ class AccuracyPass:
             match answer if isinstance(answer, Failed) else _accuracy(planned, evaluation_id, answer, prepared):
                 case Accuracy() as accuracy:
                     journal.add_accuracy(accuracy)
+                    took_s = accuracy.device_seconds + accuracy.push_seconds
+                    self._context.schedule.done(job.device_id, job.build_key, "evaluation", took_s)
                 case Failed() as failed:
                     yield outcomes.add_failure(job, failed)
                 case never:

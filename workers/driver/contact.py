@@ -25,7 +25,7 @@ class Contact:
     """Asks one device, and gives it up for this run once it has been away for too long."""
 
     def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
-        """`jobs` wait for the next run where the device goes away."""
+        """`jobs`, those that are in it by then, wait for the next run where the device goes away."""
         self._lane = lane
         self._device = facts.name
         self._jobs = jobs
@@ -57,6 +57,8 @@ class Contact:
         block = yield from self._behind_gate(job, lambda ready: BlockRequest(job, round_, protocol, ready))
         if isinstance(block, Block):
             self._spent_s += block.device_seconds
+            took_s = block.device_seconds + block.conditions.waited_seconds
+            self._context.schedule.done(job.device_id, job.build_key, "block", took_s)
             return replace(block, session=self._context.session)
         return block
 

@@ -9,6 +9,7 @@ from sweeps.protocol.presets import Protocol
 from workers.driver.events import Event, Measuring
 from workers.driver.health import Health
 from workers.driver.outcomes import Outcomes
+from workers.driver.schedule import Schedule
 from workers.models.prepared import PreparedModel
 
 
@@ -32,6 +33,7 @@ class RunContext:
     """By id, the devices that were shown to allow it: in races that begin there, batches decide. With the spread of
     blocks in processes of their own on that device, as the standard deviation of logarithms."""
     health: Health
+    schedule: Schedule
 
 
 @dataclass(slots=True)

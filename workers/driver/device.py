@@ -1,10 +1,11 @@
 """The measurements of one device in one run: rounds of timed blocks, accuracy passes, sentinel checks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Job
 from workers.driver.accuracy_pass import AccuracyPass
+from workers.driver.builds import Field
 from workers.driver.canary import Canary
 from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
@@ -17,19 +18,39 @@ from workers.executors.interface import DeviceLane
 class DeviceRun:
     """One device's part of a run. `run()` yields events and ends early if the run is stopped."""
 
-    def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
-        """`jobs`: pending jobs with built artifacts."""
+    def __init__(
+        self,
+        lane: DeviceLane,
+        facts: DeviceFacts,
+        jobs: Sequence[Job],
+        context: RunContext,
+        field: Field,
+        can_run: Callable[[Job], bool],
+    ) -> None:
+        """`jobs`: pending jobs. `field`: what they, and those that they are compared with, still have to be built for.
+        `can_run`: whether a job is pending and its artifact is there."""
         self._facts = facts
-        self._jobs = jobs
+        self._jobs = list(jobs)
+        self._field = field
+        self._can_run = can_run
         self._context = context
         self._progress = DeviceProgress(facts.name)
-        self._contact = Contact(lane, facts, jobs, context)
+        self._contact = Contact(lane, facts, self._jobs, context)
         self._drift = DriftWatch(self._contact, facts, context, self._progress)
         self._rounds = Rounds(self._contact, self._drift, context, self._progress)
         self._accuracies = AccuracyPass(self._contact, context, self._progress)
         self._canary = Canary(self._contact, facts, context, self._progress)
 
     def run(self) -> Steps[None]:
+        evaluated = yield from self._evaluate_early()
+        if not self._contact.stopped():
+            # A round has a block of every job, and a race needs its whole field.
+            yield from self._field.whole()
+        if self._contact.stopped():
+            return
+        self._jobs[:] = [job for job in self._jobs if self._can_run(job)]
+        if not self._jobs:
+            return
         # Jobs that the device cannot run are checked by a reference implementation, without latency.
         timed = [job for job in self._jobs if not job.emulated]
         if not (yield from self._canary.run(timed)):
@@ -37,7 +58,7 @@ class DeviceRun:
         if self._context.protocol.budget == "race":
             # Accuracy comes before the race: a job that fails a constraint must not eliminate others.
             # This warms the device; the gate before the first block waits until it has cooled.
-            yield from self._accuracies.run(timed)
+            yield from self._accuracies.run([job for job in timed if job.key not in evaluated])
             timed = self._raced_with(timed)
         if timed:
             yield from self._drift.check()
@@ -49,6 +70,30 @@ class DeviceRun:
         yield from self._accuracies.run(self._context.outcomes.pending(self._jobs))
         if not self._contact.stopped():
             yield self._progress.measuring(self._progress.done, "")
+
+    def _evaluate_early(self) -> Steps[set[str]]:
+        """While other artifacts of a race are being built: what comes before it anyhow. Returns keys of jobs.
+
+        In any other budget latencies come first, and a quarantined device is left alone until its canary.
+        """
+        timed = [job for job in self._jobs if not job.emulated]
+        evaluated: set[str] = set()
+        if self._context.protocol.budget != "race" or self._context.more:
+            return evaluated
+        if self._context.health.quarantine(self._facts) is not None:
+            return evaluated
+        while self._field.missing and not self._contact.stopped():
+            left = [job for job in timed if job.key not in evaluated]
+            there = [job for job in left if job.build_key not in self._field.missing]
+            if there:
+                evaluated.add(there[0].key)
+                if self._can_run(there[0]):
+                    yield from self._accuracies.run(there[:1], len(left) - 1)
+                continue
+            if self._progress.done:
+                yield self._progress.measuring(self._progress.done + len(left), "waits for builds")
+            yield from self._field.more()
+        return evaluated
 
     def _raced_with(self, pending: Sequence[Job]) -> list[Job]:
         """The pending jobs, and the jobs that raced before.

@@ -1,10 +1,10 @@
-"""Runs several devices in parallel: each device's slow work in its own thread, everything else in the caller's."""
+"""Runs builds and several devices in parallel: their slow work in threads, everything else in the caller's thread."""
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from workers.driver.events import Event
 
@@ -18,56 +18,90 @@ class Ask:
     call: Callable[[], object]
 
 
-Steps = Generator[Event | Ask, Any, Returned]
-"""A generator of one device's events and `Ask`s; `Returned` is its return value."""
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Yielded by a run that has nothing to do until `holds()`, which other runs bring about. If no other run has work
+    under way, it goes on all the same."""
+
+    holds: Callable[[], bool]
+
+
+Steps = Generator[Event | Ask | Until, Any, Returned]
+"""A generator of one device's events, `Ask`s and `Until`s; `Returned` is its return value."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Answered:
+class Answered:
+    """What came of an `Ask`: the run goes on with it."""
+
     run: Steps[None]
     value: object = None
     error: BaseException | None = None
 
 
-def side_by_side(runs: Sequence[Steps[None]]) -> Iterator[Event]:
+class Hands(Protocol):
+    """Does the work that runs ask for."""
+
+    def start(self, run: Steps[None], ask: Ask) -> None: ...
+
+    def next(self) -> Answered:
+        """Waits for whatever is ready first."""
+        ...
+
+
+class Threads:
+    """One for each `Ask`. After Ctrl-C they are left behind; they end with the process."""
+
+    def __init__(self) -> None:
+        self._answers: SimpleQueue[Answered] = SimpleQueue()
+
+    def start(self, run: Steps[None], ask: Ask) -> None:
+        threading.Thread(target=lambda: self._answers.put(answer(run, ask)), daemon=True).start()
+
+    def next(self) -> Answered:
+        return self._answers.get()
+
+
+def side_by_side(runs: Sequence[Steps[None]], hands: Hands | None = None) -> Iterator[Event]:
     """The events of all runs as they occur. Only one run executes its own code at a time, so runs may share a journal.
 
-    A single run does its work in the caller's thread, so that Ctrl-C can interrupt it. With several runs, Ctrl-C leaves
-    their threads behind; they end with the process.
+    A single run does its work in the caller's thread, so that Ctrl-C can interrupt it, unless `hands` are given.
     """
-    if len(runs) == 1:
+    if len(runs) == 1 and hands is None:
         yield from _alone(runs[0])
         return
-    answers: SimpleQueue[_Answered] = SimpleQueue()
+    hands = hands or Threads()
     under_way = 0
-    for run in runs:
-        under_way += yield from _until_it_asks(run, _Answered(run), answers)
-    while under_way:
-        answered = answers.get()
-        under_way += (yield from _until_it_asks(answered.run, answered, answers)) - 1
+    parked: list[tuple[Steps[None], Until]] = []
+    ready = [Answered(run) for run in runs]
+    while ready or under_way:
+        if not ready:
+            ready.append(hands.next())
+            under_way -= 1
+        answered = ready.pop(0)
+        match (yield from _next_step(answered.run, answered)):
+            case Ask() as ask:
+                hands.start(answered.run, ask)
+                under_way += 1
+            case Until() as until:
+                parked.append((answered.run, until))
+        nobody_works = not ready and not under_way
+        ready += [Answered(run) for run, until in parked if nobody_works or until.holds()]
+        waking = [one.run for one in ready]
+        parked = [one for one in parked if one[0] not in waking]
 
 
 def _alone(run: Steps[None]) -> Iterator[Event]:
-    answered = _Answered(run)
-    while (ask := (yield from _next_ask(run, answered))) is not None:
-        answered = _answer(run, ask)
+    answered = Answered(run)
+    while (step := (yield from _next_step(run, answered))) is not None:
+        answered = answer(run, step) if isinstance(step, Ask) else Answered(run)
 
 
-def _until_it_asks(
-    run: Steps[None], answered: _Answered, answers: "SimpleQueue[_Answered]"
-) -> Generator[Event, None, int]:
-    """1 if work is in progress now, 0 if the run has ended."""
-    ask = yield from _next_ask(run, answered)
-    if ask is None:
-        return 0
-    threading.Thread(target=lambda: answers.put(_answer(run, ask)), daemon=True).start()
-    return 1
-
-
-def _next_ask(run: Steps[None], answered: _Answered) -> Generator[Event, None, Ask | None]:
+def _next_step(run: Steps[None], answered: Answered) -> Generator[Event, None, Ask | Until | None]:
+    """`None`: the run has ended."""
     try:
         step = run.throw(answered.error) if answered.error else run.send(answered.value)
-        while not isinstance(step, Ask):
+        while not isinstance(step, Ask | Until):
             yield step
             step = next(run)
     except StopIteration:
@@ -75,8 +109,9 @@ def _next_ask(run: Steps[None], answered: _Answered) -> Generator[Event, None, A
     return step
 
 
-def _answer(run: Steps[None], ask: Ask) -> _Answered:
+def answer(run: Steps[None], ask: Ask) -> Answered:
+    """Does the work."""
     try:
-        return _Answered(run, value=ask.call())
+        return Answered(run, value=ask.call())
     except BaseException as error:  # noqa: BLE001  # thrown where it was asked for; unanswered, it would be waited for
-        return _Answered(run, error=error)
+        return Answered(run, error=error)

@@ -8,33 +8,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from sweeps.device_facts import DeviceFacts
+from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
 from sweeps.errors import ClusterError, DataError, ModelError
-from sweeps.journal.journal import Journal, build_failure_keys
+from sweeps.journal.journal import Journal
 from sweeps.json_records import to_json
-from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
 from sweeps.quarantine import QuarantineBook
 from sweeps.records import Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
-from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
+from workers.artifacts import ArtifactStore
+from workers.driver.builds import RunBuilds
 from workers.driver.contact import merge_host_events
 from workers.driver.context import RunContext
 from workers.driver.device import DeviceRun
-from workers.driver.events import AttemptFailed, Away, Building, Event, Preparing, Published, TrackingDown
+from workers.driver.events import AttemptFailed, Away, Event, Preparing, Published, TrackingDown
+from workers.driver.forecast import Forecast
 from workers.driver.health import Health
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.outcomes import Outcomes
 from workers.driver.publishing import Publishing
 from workers.driver.recovery import quarantined
+from workers.driver.schedule import Schedule
 from workers.driver.side_by_side import Ask, Steps, side_by_side
-from workers.executors.interface import BuildRequest, DeviceLane, Executor
+from workers.executors.interface import DeviceLane, Executor
 from workers.models.prepared import PreparedModel
 
-VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
-"""Build failures that depend on the evaluation images: with other images the build may succeed."""
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 
@@ -66,8 +66,9 @@ class Driver:
         self._publishing = publishing
         self._stop = stop
         self._prepared: dict[str, PreparedModel] = {}
-        self._more = more or {}
         self._health = Health(book or QuarantineBook(), away_wait)
+        schedule = Schedule()
+        self._builds = RunBuilds(plan, journal, self._outcomes, store, schedule, stop)
         self._context = RunContext(
             plan=plan,
             protocol=plan.protocol,
@@ -78,18 +79,21 @@ class Driver:
             session=max(int(time.time()), journal.last_session() + 1),
             publish=self._publish,
             stop=stop,
-            more=self._more,
+            more=more or {},
             health=self._health,
             batches_decide=batches_decide,
+            schedule=schedule,
         )
 
     def run(self) -> Iterator[Event]:
         """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
         self._journal.save_plan(self._plan)
-        if not self._more:  # these are finished before and after each round: they are published once, at the end
+        if (
+            not self._context.more
+        ):  # these are finished before and after each round: they are published once, at the end
             self._publishing.beside()
-        if self._more:
-            pending = [job for job in self._plan.jobs if job.key in self._more]
+        if self._context.more:
+            pending = [job for job in self._plan.jobs if job.key in self._context.more]
         else:
             pending = self._outcomes.pending(self._plan.jobs)
         # First of all, so that nothing is built for a device that no host has.
@@ -104,16 +108,15 @@ class Driver:
             if self._outcomes.is_measured(job) and self._store.look(job.build_key) is None
         ]
         try:
-            wanted = [*pending, *lost, *(job for job in self._plan.sentinels if job.device_id in timed)]
-            yield from self._prepare_models(wanted)
-            yield from self._build(wanted)
-            # Every build has ended here. The local device comes last: the hosts of the others load this machine too.
-            alone = [facts for facts in lanes if catalog.is_host(facts.name)]
-            for together in ([facts for facts in lanes if facts not in alone], alone):
-                runs = [*self._device_runs({facts: lanes[facts] for facts in together}, pending)]
-                if runs and together is alone:
-                    self._publishing.between()
-                yield from merge_host_events(side_by_side(runs))
+            sentinels = [job for job in self._plan.sentinels if job.device_id in timed]
+            yield from self._prepare_models([*pending, *sentinels, *lost])
+            pending, sentinels, lost = (
+                [job for job in jobs if job.model in self._prepared] for jobs in (pending, sentinels, lost)
+            )
+            self._builds.look([*pending, *sentinels, *lost])
+            # A race compares new jobs with those that were measured before.
+            needed = [*pending, *sentinels, *(lost if self._context.protocol.budget == "race" else ())]
+            yield from self._measure(lanes, pending, needed)
         finally:
             for lane in lanes.values():
                 lane.close()
@@ -122,6 +125,25 @@ class Driver:
             if total:
                 yield Published(done, total)
         yield from self._complaint()
+
+    def _measure(
+        self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job], needed: Sequence[Job]
+    ) -> Iterator[Event]:
+        """Build, and measure beside it. `needed`: the jobs whose artifacts must be there before a device compares
+        anything. The local device comes last: builds, and the hosts of the others, load this machine too."""
+        alone = [facts for facts in lanes if catalog.is_host(facts.name)]
+        beside = [facts for facts in lanes if facts not in alone]
+        runs = [self._device_run(lanes[facts], facts, pending, needed) for facts in beside]
+        if building := self._builds.waiting:
+            forecast = Forecast(self._plan, self._outcomes, self._journal)
+            early = {facts.device_id for facts in beside if not _is_here(facts)}
+            forecast.tell(self._context.schedule, pending, needed, building, early)
+            runs.insert(0, self._builds.steps(self._executor, self._prepared))
+        yield from merge_host_events(side_by_side(runs))
+        if alone:
+            self._publishing.between()
+        runs = [self._device_run(lanes[facts], facts, pending, needed) for facts in alone]
+        yield from merge_host_events(side_by_side(runs))
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
         """The lanes of devices with pending jobs, and the devices that no host has now, or that a person quarantined:
@@ -142,16 +164,16 @@ class Driver:
                 away.append(Away(facts.name, failed, len(self._outcomes.pending(jobs))))
         return lanes, away
 
-    def _device_runs(self, lanes: Mapping[DeviceFacts, DeviceLane], pending: Sequence[Job]) -> Iterator[Steps[None]]:
-        """One run per device with pending jobs."""
-        for facts, lane in lanes.items():
-            jobs = [job for job in pending if job.device_id == facts.device_id and self._can_run(job)]
-            if jobs and not self._stop():
-                yield self._device_run(lane, facts, jobs)
-
-    def _device_run(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job]) -> Steps[None]:
+    def _device_run(
+        self, lane: DeviceLane, facts: DeviceFacts, pending: Sequence[Job], needed: Sequence[Job]
+    ) -> Steps[None]:
+        """`needed`: the jobs whose artifacts must be there before anything is compared."""
+        jobs = [job for job in pending if job.device_id == facts.device_id]
+        field = self._builds.field([job for job in needed if job.device_id == facts.device_id], quiet=_is_here(facts))
         context = replace(self._context, protocol=self._plan.protocol.on(facts.device_id))
-        yield from DeviceRun(lane, facts, jobs, context).run()
+        yield from DeviceRun(lane, facts, jobs, context, field, self._can_run).run()
+        # What only this device waits for is not built any more.
+        self._context.schedule.leave(facts.device_id)
         # Another sweep may use this device while slower devices are still measuring.
         yield Ask(lane.close)
 
@@ -179,53 +201,8 @@ class Driver:
                     self._journal.add_failure(job.key, failed)
         return AttemptFailed(model, failed, final=True)
 
-    def _build(self, pending: Sequence[Job]) -> Iterator[Event]:
-        wanted: dict[str, Job] = {}
-        there: dict[str, Manifest] = {}
-        for job in pending:
-            if job.build_key in wanted or job.build_key in there or job.model not in self._prepared:
-                continue
-            if (manifest := self._store.find(job.build_key)) is None:
-                wanted[job.build_key] = job
-            else:
-                there[job.build_key] = manifest
-        with self._journal.together():
-            for manifest in there.values():
-                self._journal.add_artifact(manifest)
-        requests = [
-            BuildRequest(key, job.variant, self._prepared[job.model].build_inputs) for key, job in wanted.items()
-        ]
-        running: dict[str, str] = {}
-        done = 0
-        if requests:
-            yield Building(done, len(requests), ())
-        for request, outcome in self._executor.build(requests, self._stop):
-            match outcome:
-                case None:
-                    running[request.build_key] = wanted[request.build_key].name
-                case Failed() as failed:
-                    name = running.pop(request.build_key)
-                    done += 1
-                    with self._journal.together():
-                        for key in self._failure_keys(request.build_key, failed):
-                            self._journal.add_failure(key, failed)
-                    yield AttemptFailed(name, failed, final=failed.kind not in TRANSIENT_KINDS)
-                case packed:
-                    running.pop(request.build_key)
-                    done += 1
-                    self._journal.add_artifact(self._store.unpack(packed))
-            yield Building(done, len(requests), tuple(running.values()))
-
-    def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
-        """The keys for which the failure holds: the variant, the variant on these images, or only this attempt."""
-        if failed.kind in TRANSIENT_KINDS:
-            return [job.key for job in self._plan.jobs if job.build_key == build_key]
-        planned = [self._outcomes.planned(job) for job in self._plan.jobs if job.build_key == build_key]
-        on_images = failed.kind in VERIFICATION_KINDS
-        return sorted({build_failure_keys(one.job, one.evaluation_id)[on_images] for one in planned})
-
     def _can_run(self, job: Job) -> bool:
-        wanted = job.key in self._more or self._outcomes.of(job) is None
+        wanted = job.key in self._context.more or self._outcomes.of(job) is None
         return wanted and job.model in self._prepared and self._store.look(job.build_key) is not None
 
     def _publish(self) -> Iterator[Event]:
@@ -235,3 +212,8 @@ class Driver:
     def _complaint(self) -> Iterator[Event]:
         if message := self._publishing.complaint():
             yield TrackingDown(message)
+
+
+def _is_here(facts: DeviceFacts) -> bool:
+    """Whether it runs on a computer that builds: what is built would take its time."""
+    return catalog.is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE

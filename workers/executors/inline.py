@@ -12,6 +12,7 @@ from types import FrameType
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
+from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane
 
@@ -25,9 +26,10 @@ class InlineExecutor:
         self._lanes: list[DeviceLane] = []
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        for request in requests:
-            if stop():
-                return
+        queue = BuildQueue.of(requests)
+        family = None
+        while not stop() and (request := queue.take(family)) is not None:
+            family = request.family
             yield request, None
             outcome: PackedArtifact | Failed | None
             try:
@@ -99,12 +101,13 @@ class _ProcessBuilder:
         return CRASHED_BUILD
 
     def close(self) -> None:
-        self._connection.close()
         # First SIGTERM, so that its child processes end too.
         self._process.terminate()
         self._process.join(_GENTLE_END_S)
         self._process.kill()
         self._process.join()
+        # Not before: another thread may be reading, and gets its end from the process.
+        self._connection.close()
         if self._process.pid is not None:
             # On a busy host it may not have handled the signal in time.
             self._store.remove_unfinished(self._process.pid)

@@ -58,7 +58,11 @@ class Executor(Protocol):
     """Runs builds in parallel, and provides a lane for each device."""
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
-        """Starts and outcomes as they occur. After `stop()` nothing new is started; running builds are finished."""
+        """Starts and outcomes as they occur. After `stop()` nothing new is started; running builds are finished.
+
+        From a `BuildQueue` each builder takes when it is free. Another thread may iterate over this, and then calls
+        `stop`.
+        """
         ...
 
     def lane(self, facts: DeviceFacts) -> DeviceLane: ...

@@ -7,8 +7,7 @@ import logging
 import os
 import socket
 import time
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -22,6 +21,7 @@ from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from sweeps.records import Failed, Job
 from sweeps.variant import Variant
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
+from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by
 from workers.measure.bench import AnswerT, Request
@@ -75,17 +75,19 @@ class RayExecutor:
 
     def build(self, requests: Iterable[BuildRequest], stop: Stop) -> Builds:
         """One builder per CPU. Each has its own families, so that no two builders run the same long stages."""
-        waiting: dict[tuple[object, ...], deque[BuildRequest]] = {}
-        for request in requests:
-            waiting.setdefault(request.family, deque()).append(request)
+        queue = BuildQueue.of(requests)
         inputs: dict[int, tuple[BuildInputs, Any]] = {}
         idle = [_ActorBuilder() for _ in range(max(1, int(ray.cluster_resources().get("CPU", 1))))]
         running: dict[Any, tuple[BuildRequest, _ActorBuilder]] = {}
         try:
-            while running or (waiting and not stop()):
-                while idle and waiting and not stop():
-                    builder = idle.pop()
-                    request = builder.take(waiting, [busy.family for _, busy in running.values()])
+            while running or (queue and not stop()):
+                while idle and not stop():
+                    builder = idle[-1]
+                    request = queue.take(builder.family, [busy.family for _, busy in running.values()])
+                    if request is None:
+                        break
+                    idle.pop()
+                    builder.family = request.family
                     yield request, None
                     try:
                         # All builds of a model share one object with its weights and data.
@@ -102,7 +104,7 @@ class RayExecutor:
                     if isinstance(outcome, Failed) and outcome.kind in _ENDS_BUILDER:
                         builder.end()
                     idle.append(builder)
-                    if not waiting or stop():
+                    if not queue or stop():
                         # Another builder may be waiting for its CPU.
                         for spare in idle:
                             spare.end()
@@ -200,19 +202,6 @@ class _ActorBuilder:
     def __init__(self) -> None:
         self.family: tuple[object, ...] | None = None
         self._actor: Any = None
-
-    def take(
-        self, waiting: dict[tuple[object, ...], deque[BuildRequest]], taken: Sequence[tuple[object, ...] | None]
-    ) -> BuildRequest:
-        """The next build: of its own family, else of a family without a builder, else of the largest family."""
-        if self.family not in waiting:
-            free = [family for family in waiting if family not in taken]
-            self.family = free[0] if free else max(waiting, key=lambda family: len(waiting[family]))
-        family = waiting[self.family]
-        request = family.popleft()
-        if not family:
-            del waiting[self.family]
-        return request
 
     def start(self, request: BuildRequest, inputs: Any) -> Any:
         actor_class: Any = _BuildActor

@@ -194,6 +194,54 @@ def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, st
     assert _no_runner_is_left(folder)
 
 
+def _accuracies(folder: Path) -> int:
+    with sqlite3.connect(f"file:{folder / 'edgesweep-data' / 'journal.sqlite'}?mode=ro", uri=True) as database:
+        return int(database.execute("SELECT count(*) FROM attempts WHERE kind = 'accuracy'").fetchone()[0])
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_while_a_phone_is_used_and_the_rest_is_built_loses_nothing(
+    folder: Path, edgesweep: Command, start: Start, times: int
+) -> None:
+    race = "budget: race\ndevices: [fake:cool]\nprotocol: {preset: race, gate: none, sentinel_every: 0}\n"
+    wide = SWEEP.replace("layout: [nhwc]", "layout: [nchw, nhwc]").partition("protocol:")[0] + race
+    (folder / "sweep.yaml").write_text(wide)
+    process = start("run", "sweep.yaml", "--executor", "inline")
+    assert process.stderr is not None
+    stderr = ""
+    while "Measuring on fake:cool ..." not in stderr:
+        line = process.stderr.readline()
+        assert line, stderr
+        stderr += line
+    assert "Building ..." in stderr
+    started = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    if times == 2:
+        while "press Ctrl-C again" not in stderr:
+            line = process.stderr.readline()
+            assert line, stderr
+            stderr += line
+        process.send_signal(signal.SIGINT)
+    stderr += process.communicate(timeout=180)[1]
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert _blocks(folder) == 0, "its field was still being built"
+    assert not psutil.wait_procs(started, timeout=60)[1], "no build and no evaluation goes on"
+    there = {path.name for path in (folder / "edgesweep-data" / "artifacts").iterdir()}
+    assert there
+    assert not [name for name in there if name.startswith(".")], "no unfinished folder"
+    evaluated = _accuracies(folder)
+    assert evaluated >= (times == 1), "what ran on the phone was finished"
+
+    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    made = {path.name for path in (folder / "edgesweep-data" / "artifacts").iterdir()}
+    assert there < made
+    assert _accuracies(folder) == len(made), "each is evaluated once"
+
+
 def _under_ctrl_c(work: str) -> "subprocess.Popen[str]":
     """A process whose work runs as the command's does, and that has begun."""
     program = (

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from sweeps.cli.session import show
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
 from sweeps.protocol.presets import protocol_of
@@ -18,6 +19,7 @@ from sweeps.settled import Settled
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.trust import TRUST
+from workers.driver import events
 
 FREE = ObjectiveSpec(constraints=())
 CHECKED = "Checked on this host, not timed"
@@ -333,8 +335,30 @@ def test_devices_that_measure_side_by_side_each_tell_of_their_own_tenths(capsys:
     with RunProgress() as progress:
         for done in range(1, 11):
             for phone in ("one", "other"):
-                progress.step(f"Measuring on {phone}", done, 10, "", beside="Measuring on ")
+                progress.step(f"Measuring on {phone}", done, 10, "", beside=("Measuring on ",))
     told = capsys.readouterr().err
     for phone in ("one", "other"):
         assert told.count(f"Measuring on {phone}: ") == 9
         assert told.count(f"Measuring on {phone} ...") == 1
+
+
+def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is_built(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def bars(progress: RunProgress) -> dict[str, tuple[float, float | None]]:
+        return {task.description: (task.completed, task.total) for task in progress._progress.tasks if task.visible}
+
+    with RunProgress() as progress:
+        show(events.Preparing("net"), progress)
+        show(events.Building(0, 3, ()), progress)
+        show(events.Building(1, 3, ("net · int8",)), progress)
+        show(events.Measuring("fake:cool", 0, 4, "net · fp32"), progress)
+        assert bars(progress) == {"Building": (1, 3), "Measuring on fake:cool": (0, 4)}
+        show(events.Building(2, 3, ("net · int8",)), progress)
+        show(events.Measuring("fake:cool", 1, 4, "net · fp32"), progress)
+        assert bars(progress) == {"Building": (2, 3), "Measuring on fake:cool": (1, 4)}
+        show(events.Building(3, 3, ()), progress)
+        assert bars(progress) == {"Measuring on fake:cool": (1, 4)}
+        show(events.Published(0, 4), progress)
+        assert bars(progress) == {"Publishing to MLflow": (0, 4)}
+    assert "Building: 2 of 3" in capsys.readouterr().err

@@ -1,0 +1,166 @@
+"""The builds of one run, beside the devices that measure what is built already."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sweeps.journal.journal import Journal, build_failure_keys
+from sweeps.manifest import Manifest
+from sweeps.planning.plan import Plan
+from sweeps.records import Failed, Job
+from workers.artifacts import TRANSIENT_KINDS, ArtifactStore
+from workers.driver.events import AttemptFailed, Building
+from workers.driver.outcomes import Outcomes
+from workers.driver.schedule import Schedule
+from workers.driver.side_by_side import Ask, Steps, Until
+from workers.executors.build_queue import BuildQueue
+from workers.executors.interface import BuildRequest, Builds, Executor
+from workers.models.prepared import PreparedModel
+
+VERIFICATION_KINDS = frozenset({"low_sqnr", "accuracy_lost", "invalid_output"})
+"""Build failures that depend on the evaluation images: with other images the build may succeed."""
+
+_Step = tuple[BuildRequest, Manifest | Failed | None] | None
+"""The start or the outcome of a build; `None`: there are no more."""
+
+
+class RunBuilds:
+    """What a run has to build, and how far it is. `steps` builds; a `Field` tells a device what it may measure."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        journal: Journal,
+        outcomes: Outcomes,
+        store: ArtifactStore,
+        schedule: Schedule,
+        stop: Callable[[], bool],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`now_s`: seconds of a clock that is never set."""
+        self._now_s = now_s
+        self._plan = plan
+        self._journal = journal
+        self._outcomes = outcomes
+        self._store = store
+        self._schedule = schedule
+        self._stop = stop
+        self._jobs: dict[str, Job] = {}
+        """One for each build that has not ended, by build key."""
+        self._running: dict[str, tuple[str, float]] = {}
+        """What is being built now: its name and when it began (s), by build key."""
+        self._done = 0
+
+    def look(self, wanted: Iterable[Job]) -> None:
+        """Find out what is there, and what is to be built."""
+        there: dict[str, Manifest] = {}
+        for job in wanted:
+            if job.build_key in self._jobs or job.build_key in there:
+                continue
+            if (manifest := self._store.find(job.build_key)) is None:
+                self._jobs[job.build_key] = job
+            else:
+                there[job.build_key] = manifest
+        with self._journal.together():
+            for manifest in there.values():
+                self._journal.add_artifact(manifest)
+
+    @property
+    def waiting(self) -> frozenset[str]:
+        """The keys of builds that have not ended."""
+        return frozenset(self._jobs)
+
+    def field(self, jobs: Sequence[Job], *, quiet: bool = False) -> "Field":
+        """What one device measures. `quiet`: only while nothing is built."""
+        keys = frozenset(job.build_key for job in jobs) & self._jobs.keys()
+        return Field(self._jobs, frozenset(self._jobs) if quiet else keys)
+
+    def steps(self, executor: Executor, prepared: Mapping[str, PreparedModel]) -> Steps[None]:
+        """Build everything. In the end nothing waits any more, also where the run was stopped."""
+        requests = [BuildRequest(key, job.variant, prepared[job.model].build_inputs) for key, job in self._jobs.items()]
+        queue = BuildQueue(
+            requests,
+            rank=lambda request: self._schedule.rank(request.build_key),
+            seconds=lambda request: self._schedule.build_s(_like(request)),
+        )
+        yield Building(0, len(requests), ())
+        stopping = False
+        builds = executor.build(queue, lambda: stopping)
+        while True:
+            # Looked at here, in the thread of the journal: nothing new is started before the next look.
+            stopping = self._stop()
+            step: _Step = yield Ask(lambda: self._next(builds))
+            if step is None:
+                break
+            request, outcome = step
+            yield from self._take(request, outcome)
+            running = tuple(name for name, _ in self._running.values())
+            yield Building(self._done, len(requests) - queue.left_out, running)
+        for key in [*self._jobs]:
+            self._end(key)
+
+    def _next(self, builds: Builds) -> _Step:
+        """In the thread of the builds: the artifact is checked there, too."""
+        for request, outcome in builds:
+            return request, outcome if outcome is None or isinstance(outcome, Failed) else self._store.unpack(outcome)
+        return None
+
+    def _take(self, request: BuildRequest, outcome: Manifest | Failed | None) -> Steps[None]:
+        key = request.build_key
+        if outcome is None:
+            self._running[key] = self._jobs[key].name, self._now_s()
+            return
+        name, began_s = self._running.pop(key)
+        self._done += 1
+        if isinstance(outcome, Failed):
+            with self._journal.together():
+                for of in self._failure_keys(key, outcome):
+                    self._journal.add_failure(of, outcome)
+            self._end(key)
+            yield AttemptFailed(name, outcome, final=outcome.kind not in TRANSIENT_KINDS)
+        else:
+            self._journal.add_artifact(outcome)
+            self._schedule.built(key, _like(request), self._now_s() - began_s)
+            self._end(key)
+
+    def _end(self, key: str) -> None:
+        self._schedule.gone(key)
+        del self._jobs[key]
+
+    def _failure_keys(self, build_key: str, failed: Failed) -> list[str]:
+        """The keys for which the failure holds: the variant, the variant on these images, or only this attempt."""
+        if failed.kind in TRANSIENT_KINDS:
+            return [job.key for job in self._plan.jobs if job.build_key == build_key]
+        planned = [self._outcomes.planned(job) for job in self._plan.jobs if job.build_key == build_key]
+        on_images = failed.kind in VERIFICATION_KINDS
+        return sorted({build_failure_keys(one.job, one.evaluation_id)[on_images] for one in planned})
+
+
+class Field:
+    """The builds that one device waits for before it compares anything: its own, and no other device's."""
+
+    def __init__(self, not_ended: Mapping[str, Job], keys: frozenset[str]) -> None:
+        """`not_ended` changes as builds end."""
+        self._not_ended = not_ended
+        self._keys = keys
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """Keys of its builds that have not ended."""
+        return self._keys & self._not_ended.keys()
+
+    def whole(self) -> Steps[None]:
+        """Until all of its builds have ended."""
+        if self.missing:
+            yield Until(lambda: not self.missing)
+
+    def more(self) -> Steps[None]:
+        """Until another one has ended."""
+        before = self.missing
+        if before:
+            yield Until(lambda: self.missing != before)
+
+
+def _like(request: BuildRequest) -> str:
+    """A word for builds that take about as long."""
+    one = request.variant
+    return f"{id(request.inputs)} {one.runtime} {one.backend} {one.precision} {one.quantization}"

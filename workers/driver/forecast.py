@@ -1,0 +1,73 @@
+"""What the devices of a run will have to do, and what that took before: tells it to the schedule."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from sweeps.journal.journal import Journal
+from sweeps.planning.plan import Plan
+from sweeps.planning.size import block_seconds, evaluation_seconds
+from sweeps.records import Job
+from workers.driver.outcomes import Outcomes
+from workers.driver.schedule import Schedule
+
+
+class Forecast:
+    """From the plan and the journal, before the first build."""
+
+    def __init__(self, plan: Plan, outcomes: Outcomes, journal: Journal) -> None:
+        self._plan = plan
+        self._outcomes = outcomes
+        self._journal = journal
+        self._evaluations: set[tuple[str, str]] = set()
+
+    def tell(
+        self,
+        schedule: Schedule,
+        pending: Iterable[Job],
+        needed: Sequence[Job],
+        building: Collection[str],
+        beside: Collection[str],
+    ) -> None:
+        """`needed`: the jobs whose artifacts their devices wait for. `building`: keys of those that are to be built.
+        `beside`: ids of the devices that measure while others' artifacts are built; what only others need comes last.
+        """
+        for job in self._plan.jobs:
+            self._learn(schedule, job)
+        for job in pending:
+            if job.device_id in beside:
+                self._expect(schedule, job)
+        for job in needed:
+            if job.device_id in beside and job.build_key in building:
+                schedule.wait(job.device_id, job.build_key)
+        early = {job.build_key for job in needed if job.device_id in beside}
+        later = {job.build_key for job in needed if job.device_id not in beside}
+        for key in building:
+            if key in later or key not in early:
+                schedule.want(key)
+
+    def _learn(self, schedule: Schedule, job: Job) -> None:
+        block_s, evaluation_s = self._guesses_s(job)
+        count, seconds = self._journal.block_seconds(job.key)
+        schedule.learn(job.device_id, job.build_key, "block", seconds, block_s, count)
+        planned = self._outcomes.planned(job)
+        if planned.evaluation_id is not None:
+            known = self._journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)
+            if known is not None:
+                took_s = known.device_seconds + known.push_seconds
+                schedule.learn(job.device_id, job.build_key, "evaluation", took_s, evaluation_s)
+
+    def _guesses_s(self, job: Job) -> tuple[float, float]:
+        """Of a block and of an evaluation."""
+        protocol = self._plan.protocol.on(job.device_id)
+        return block_seconds(self._plan, protocol, job), evaluation_seconds(self._plan, job)
+
+    def _expect(self, schedule: Schedule, job: Job) -> None:
+        """The rounds of a race are not known before; those of its first decision stand for them."""
+        block_s, evaluation_s = self._guesses_s(job)
+        if not job.emulated:
+            rounds = self._plan.protocol.on(job.device_id).rounds - self._journal.block_count(job.key)
+            schedule.expect(job.device_id, job.build_key, "block", max(0, rounds), block_s)
+        # Jobs of one build share its evaluation.
+        once = (job.device_id, job.build_key)
+        if self._outcomes.planned(job).evaluation_id is not None and once not in self._evaluations:
+            self._evaluations.add(once)
+            schedule.expect(job.device_id, job.build_key, "evaluation", 1, evaluation_s)

@@ -1,0 +1,169 @@
+"""Which build comes next: one for the device with the most expected work left. Pure: what was done is told.
+
+No device measures before what it compares is built, so a sweep ends when, of all devices, the last of a device's builds
+and the work that follows it are done. To build for the longest work first is the best order there is for one builder
+(Jackson, 1955: the largest delivery time first), and close to it for several. How long the work takes is not known: it
+is learned from what was measured before, and while the sweep runs.
+"""
+
+import math
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["block", "evaluation"]
+
+_Work = tuple[str, str, str]
+
+_PASSES = 3
+"""Of the fit; more change nothing that would change an order."""
+
+
+class Durations:
+    """Expected seconds of work, by who does it, on what, and of which kind: a speed of each who, a size of each what,
+    and how far the guesses of each kind are off."""
+
+    def __init__(self) -> None:
+        self._seen: dict[_Work, tuple[int, float]] = {}
+        self._logs: dict[_Work, float] = {}
+        """Of what was seen, in proportion to its guess."""
+        self._parts: tuple[dict[str, float], ...] = ({}, {}, {})
+        """Of the logarithms, what each who, each what and each kind adds."""
+        self._is_fitted = True
+
+    def learn(self, who: str, what: str, kind: str, seconds: float, guess_s: float = 1.0, times: int = 1) -> None:
+        """It took `seconds` on average, so many times; `guess_s` was expected. What took no time teaches nothing."""
+        if not (seconds > 0 and math.isfinite(seconds) and times > 0):
+            return
+        work = who, what, kind
+        count, mean = self._seen.get(work, (0, 0.0))
+        mean = (count * mean + times * seconds) / (count + times)
+        self._seen[work] = count + times, mean
+        self._logs[work] = math.log(mean / guess_s)
+        self._is_fitted = False
+
+    def expected(self, who: str, what: str, kind: str, guess_s: float = 1.0) -> float:
+        """In seconds: what was seen of it, else the guess, corrected by others of this who, this what and this kind."""
+        if (who, what, kind) in self._seen:
+            return self._seen[who, what, kind][1]
+        self._fit()
+        log = math.fsum(part.get(name, _mean(part)) for part, name in zip(self._parts, (who, what, kind), strict=True))
+        return guess_s * math.exp(log)
+
+    def _fit(self) -> None:
+        """Each part is the mean of what the others leave."""
+        if self._is_fitted:
+            return
+        parts: tuple[dict[str, float], ...] = ({}, {}, {})
+        for _ in range(_PASSES):
+            for place, part in enumerate(parts):
+                left: dict[str, list[float]] = {}
+                for work, log in self._logs.items():
+                    others = math.fsum(parts[other].get(work[other], 0.0) for other in range(3) if other != place)
+                    left.setdefault(work[place], []).append(log - others)
+                part.update({name: math.fsum(its) / len(its) for name, its in left.items()})
+        self._parts, self._is_fitted = parts, True
+
+
+@dataclass(slots=True)
+class _Device:
+    waits_for: set[str] = field(default_factory=set)
+    left: Counter[tuple[Kind, str]] = field(default_factory=Counter)
+
+
+class Schedule:
+    """The work of the devices of one run, and what they wait for. Any thread may ask. Seconds are expected ones."""
+
+    def __init__(self) -> None:
+        self._durations = Durations()
+        self._builds = Durations()
+        self._devices: dict[str, _Device] = {}
+        self._anyway: set[str] = set()
+        self._guesses_s: dict[tuple[Kind, str], float] = {}
+        self._remaining_s: dict[str, float] = {}
+        self._lock = threading.RLock()
+
+    def expect(self, device: str, artifact: str, kind: Kind, times: int = 1, guess_s: float = 1.0) -> None:
+        """The device will do this with an artifact so many times. `guess_s`: what once takes, if nothing is known."""
+        with self._lock:
+            self._devices.setdefault(device, _Device()).left[kind, artifact] += times
+            self._guesses_s[kind, artifact] = guess_s
+            self._remaining_s.clear()
+
+    def wait(self, device: str, artifact: str) -> None:
+        """The device waits for a build."""
+        with self._lock:
+            self._devices.setdefault(device, _Device()).waits_for.add(artifact)
+
+    def want(self, artifact: str) -> None:
+        """It is built although no device that measures beside the builds waits for it: last."""
+        with self._lock:
+            self._anyway.add(artifact)
+
+    def learn(self, device: str, artifact: str, kind: Kind, seconds: float, guess_s: float, times: int = 1) -> None:
+        """What it took before this run."""
+        with self._lock:
+            self._durations.learn(device, artifact, kind, seconds, guess_s, times)
+            self._remaining_s.clear()
+
+    def done(self, device: str, artifact: str, kind: Kind, seconds: float) -> None:
+        """The device did it once."""
+        with self._lock:
+            self.learn(device, artifact, kind, seconds, self._guesses_s.get((kind, artifact), 1.0))
+            if device in self._devices:
+                self._devices[device].left[kind, artifact] -= 1
+
+    def built(self, artifact: str, like: str, seconds: float) -> None:
+        """It is there, after `seconds`. `like`: a word for builds that take about as long."""
+        with self._lock:
+            self._builds.learn("", like, "", seconds)
+            self.gone(artifact)
+
+    def gone(self, artifact: str) -> None:
+        """Nobody waits for it any more: its build has failed, or is not made in this run."""
+        with self._lock:
+            self._anyway.discard(artifact)
+            for one in self._devices.values():
+                one.waits_for.discard(artifact)
+
+    def leave(self, device: str) -> None:
+        """The device does nothing more in this run: what only it waits for is not built."""
+        with self._lock:
+            self._devices.pop(device, None)
+
+    def remaining_s(self, device: str) -> float:
+        """The work that is left for the device."""
+        with self._lock:
+            if device not in self._remaining_s:
+                left = self._devices[device].left if device in self._devices else Counter[tuple[Kind, str]]()
+                self._remaining_s[device] = math.fsum(
+                    times * self._durations.expected(device, artifact, kind, self._guesses_s[kind, artifact])
+                    for (kind, artifact), times in left.items()
+                    if times > 0
+                )
+            return self._remaining_s[device]
+
+    def rank(self, artifact: str) -> tuple[float, ...] | None:
+        """How urgent its build is, as `workers.executors.build_queue.Rank`.
+
+        First the most work left on a device that waits for it. Of equal ones, how many devices wait for it, so that
+        each has an artifact early; then how few builds one of them still waits for, so that one can begin.
+        """
+        with self._lock:
+            waiting = [device for device, one in self._devices.items() if artifact in one.waits_for]
+            if not waiting:
+                return (0.0,) if artifact in self._anyway else None
+            most = max(self.remaining_s(device) for device in waiting)
+            fewest = min(len(self._devices[device].waits_for) for device in waiting)
+            return 1.0 + most, float(len(waiting)), -float(fewest)
+
+    def build_s(self, like: str) -> float:
+        """How long such a build takes; as `built`."""
+        with self._lock:
+            return self._builds.expected("", like, "")
+
+
+def _mean(part: Mapping[str, float]) -> float:
+    return math.fsum(part.values()) / len(part) if part else 0.0
