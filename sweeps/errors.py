@@ -28,17 +28,24 @@ FINAL_KINDS = frozenset({*RETRIED_KINDS, "not_possible"})
 HOST_KINDS = frozenset({"adb_server", "adb_version"})
 """Kinds of `DeviceError` with a cause on the host of the devices. They affect all its devices at once."""
 
+QUEUED_KIND = "queued"
+"""Kind of `DeviceError` for a device of a lab that another driver has now, and that is this one's in its turn."""
+
 ABSENT_KINDS = HOST_KINDS | frozenset(
     {
         "ambiguous_serial",
         "another_device",
         "broken_transport",
+        "host_away",
+        "host_leaving",
+        "lease_lost",
         "leased",
         "mode_stays",
         "no_permissions",
         "no_shell_v2",
         "offline",
         "orphan",
+        QUEUED_KIND,
         "unauthorized",
         "unresponsive",
     }
