@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sweeps.cli.lab import LabOptions, chosen_lab, lab_options, needed_lab, open_lab
 from sweeps.cli.options import (
     EXIT_INTERRUPTED,
     executor_option,
@@ -16,6 +17,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.planning.plan import Plan
 from sweeps.report import accelerators as accelerators_report
@@ -36,17 +38,30 @@ from workers.plan import no_program
 
 @click.group(invoke_without_command=True)
 @workspace_option
+@lab_options
 @json_option
 @click.pass_context
-def devices(context: click.Context, root: Path, as_json: bool) -> None:
+def devices(context: click.Context, root: Path, lab: str | None, token_file: Path | None, as_json: bool) -> None:
     """List the devices that can measure here, with the facts that results depend on.
 
     \b
     Phones are found with adb. A phone that cannot be used is listed with the reason and the next step.
+    With --lab: the devices of all hosts of a lab.
     Example: edgesweep devices --json
     """
     if context.invoked_subcommand is not None:
         return
+    chosen = chosen_lab(lab, token_file)
+    found, refused = _here(root) if chosen is None else _of_lab(chosen)
+    if as_json:
+        troubles = [{"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in refused]
+        print_json({"devices": [facts_document(facts) for facts in found], "refused": troubles})
+        return
+    print_devices(found)
+    _tell(refused)
+
+
+def _here(root: Path) -> tuple[list[DeviceFacts], list[DeviceError]]:
     folder = Workspace.open(root).root
     phones, refused = registry.units()
     found = []
@@ -62,12 +77,14 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
         found.append(facts)
         if name in phones and (lack := no_program(facts)) is not None:
             refused.append(DeviceError("no_runner", f"{facts.name} has no runner yet: {lack}"))
-    if as_json:
-        troubles = [{"kind": error.kind, "message": error.message, "next_step": error.next_step} for error in refused]
-        print_json({"devices": [facts_document(facts) for facts in found], "refused": troubles})
-        return
-    print_devices(found)
-    _tell(refused)
+    return found, refused
+
+
+def _of_lab(options: LabOptions) -> tuple[list[DeviceFacts], list[DeviceError]]:
+    with open_lab(options, "devices") as lab:
+        told = [hello for hello, _ in lab.hellos()]
+    found = [hello.named(device.facts) for hello in told for device in hello.devices]
+    return found, [error for hello in told for error in hello.refused]
 
 
 @devices.command()
@@ -97,6 +114,22 @@ def clean(names: tuple[str, ...]) -> None:
     _tell(refused)
     if refused:
         sys.exit(1)
+
+
+@devices.command()
+@click.argument("name", metavar="host:NAME/DEVICE")
+@lab_options
+def free(name: str, lab: str | None, token_file: Path | None) -> None:
+    """End another sweep's use of a device in a lab, and the block that runs on it.
+
+    Its jobs there wait for its next run.
+
+    \b
+    Example: edgesweep devices free host:lab-2/adb:R58M12ABCDE
+    """
+    with open_lab(needed_lab(lab, token_file), "devices free") as opened:
+        who = opened.free(name)
+    click.echo(f"{plain(name)}: {f'{plain(who)} has it no more' if who else 'nobody has it'}")
 
 
 @devices.command()

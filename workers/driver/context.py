@@ -20,6 +20,8 @@ class AwayWait:
 
 
 AWAY_WAIT = AwayWait(limit_s=60.0, poll_s=2.0)
+AWAY_WAIT_IN_LAB = AwayWait(limit_s=180.0, poll_s=2.0)
+"""A network may be cut for a minute, and a host may have to start again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
