@@ -68,6 +68,16 @@ def units() -> tuple[list[str], list[DeviceError]]:
     return names, refused
 
 
+def listed() -> tuple[str, ...]:
+    """The names of all devices that are attached, of every transport that lists them without asking the devices: one
+    that measures is not disturbed. Raises `DeviceError`."""
+    names: list[str] = []
+    for entry in catalog.devices().values():
+        if entry.discovery:
+            names += discovery(entry).listed()
+    return tuple(names)
+
+
 @contextmanager
 def faults_of(entry: DeviceEntry) -> Iterator[None]:
     """Turns any error of another package's transport into a `DeviceError`, so that other devices still work."""
@@ -105,6 +115,12 @@ class _Foreign:
                 if not isinstance(error, DeviceError):
                     raise TypeError(f"{error!r} is not a DeviceError")
             return names, refused
+
+    def listed(self) -> list[str]:
+        with faults_of(self._entry):
+            if hasattr(self._found, "listed"):
+                return list(self._found.listed())
+            return self.attached()[0]
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:
         with faults_of(self._entry):
