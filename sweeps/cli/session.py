@@ -16,6 +16,7 @@ from workers.driver import events
 from workers.driver.events import Event
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import Executor
+from workers.executors.loopback import keep_to_this_machine
 from workers.hosts.executor import LabExecutor
 from workers.hosts.lab import Lab
 
@@ -39,6 +40,7 @@ def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | Non
     elif name == "inline":
         executor = InlineExecutor(workspace.root)
     else:
+        keep_to_this_machine()
         from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
 
         executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
