@@ -27,7 +27,7 @@ from sweeps.report import accelerators as accelerators_report
 from sweeps.report.devices import facts_document, print_devices
 from sweeps.report.progress import RunProgress
 from sweeps.report.tables import open_console
-from sweeps.spec import catalog
+from sweeps.spec import catalog, places
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.text import plain
@@ -213,7 +213,7 @@ def _document(quarantine: Quarantine | None) -> dict[str, object] | None:
 
 def _check_unit(name: str) -> None:
     entry = catalog.device(name)
-    if entry is None or not entry.discovery or name == f"{entry.name}:*":
+    if entry is None or not entry.discovery or name == f"{entry.name}:*" or places.host_of(name) is not None:
         raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
 
 

@@ -12,16 +12,12 @@ import click
 
 from sweeps.cli.session import CtrlC
 from sweeps.errors import ClusterError
+from sweeps.quarantine import state_folder
 from sweeps.spec import places
 from sweeps.text import plain
-from workers.hosts.node import (
-    DEFAULT_PORT,
-    LOOPBACK,
-    NodeOptions,
-    check_token_file,
-    own_address,
-    resolved,
-)
+from workers.executors.loopback import LOOPBACK
+from workers.hosts.access import DEFAULT_PORT, check_token_file, own_address, resolved
+from workers.hosts.node import NodeOptions
 from workers.hosts.supervisor import leave as leave_lab
 from workers.hosts.supervisor import only_host, serve
 from workers.hosts.this_machine import HostConfig, check_units
@@ -29,15 +25,11 @@ from workers.hosts.this_machine import HostConfig, check_units
 Command = Callable[..., Any]
 
 
-def _state_folder() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "edgesweep" / "host"
-
-
 _state_option = click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
     envvar="EDGESWEEP_HOST_STATE",
-    help="Folder of this host's results, artifacts and token; by default ~/.local/state/edgesweep/host.",
+    help="Folder of this host's results, artifacts and token; by default host in EdgeSweep's state folder.",
 )
 
 
@@ -173,7 +165,7 @@ def _config(state: Path | None, name: str | None, tags: tuple[str, ...], units: 
 
 
 def _folder(state: Path | None) -> Path:
-    return (state or _state_folder()).expanduser().resolve()
+    return (state or state_folder() / "host").expanduser().resolve()
 
 
 def _make_token(file: Path) -> bool:

@@ -1,5 +1,6 @@
 """`edgesweep hosts`: the device hosts of a lab, with their devices, their versions and what runs."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,7 @@ def hosts(lab: str | None, token_file: Path | None, as_json: bool) -> None:
     with open_lab(needed_lab(lab, token_file), "hosts") as opened:
         told, mute = opened.hellos(), opened.mute()
     own = versions()
-    lines = [*(error.one_line for error in mute), *_troubles(told, own)]
+    lines = [*(error.one_line for error in mute), *troubles(told, own, time.time())]
     if as_json:
         print_json({"hosts": [_document(hello, own, answers=answers) for hello, answers in told], "troubles": lines})
         return
@@ -46,8 +47,8 @@ def _row(device: HostDevice) -> tuple[str, str, str, str]:
     return device.facts.name, device.facts.device_class, who + waiting, "" if use is None else use.running
 
 
-def _troubles(told: Sequence[tuple[Hello, bool]], own: Versions) -> list[str]:
-    """One line for each thing that is not as it should be."""
+def troubles(told: Sequence[tuple[Hello, bool]], own: Versions, now_s: float) -> list[str]:
+    """One line for each thing that is not as it should be. `now_s`: seconds since 1970."""
     lines = [] if told else ["no host has joined: edgesweep host join"]
     names = [hello.name for hello, _ in told]
     for hello, answers in told:
@@ -57,9 +58,16 @@ def _troubles(told: Sequence[tuple[Hello, bool]], own: Versions) -> list[str]:
             lines.append(f"{hello.name} has {why}: update it, or this computer")
         if names.count(hello.name) > 1:
             lines.append(f"{hello.name} is the name of several hosts: give one of them another (--name)")
+        if answers and (trouble := hello.clock_trouble(now_s)):
+            lines.append(f"{hello.name}: {trouble}")
         lines += [f"{hello.name}: {error.one_line}" for error in hello.refused]
         if hello.stored:
             lines.append(f"{hello.name} keeps {hello.stored} results that no driver has fetched")
+    holders: dict[str, list[str]] = {}
+    for hello, _ in told:
+        for device in hello.devices:
+            holders.setdefault(device.facts.device_id, []).append(hello.named(device.facts).name)
+    lines += [f"{' and '.join(names)} both call themselves {one}" for one, names in holders.items() if len(names) > 1]
     return list(dict.fromkeys(lines))
 
 

@@ -15,19 +15,9 @@ import click
 
 from sweeps.errors import ClusterError
 from sweeps.text import plain
-from workers.hosts.node import (
-    DRIVER,
-    LOOPBACK,
-    Node,
-    NodeOptions,
-    check_head,
-    check_token,
-    check_token_file,
-    environment,
-    node_of_host,
-    own_address,
-    resolved,
-)
+from workers.executors.loopback import LOOPBACK
+from workers.hosts.access import check_head, check_token, check_token_file, environment, own_address, resolved
+from workers.hosts.node import DRIVER, Node, NodeOptions, node_of_host
 
 if TYPE_CHECKING:
     from workers.hosts.lab import Lab
@@ -87,7 +77,7 @@ def open_lab(options: LabOptions, what: str) -> "Iterator[Lab]":
     check_head(options.head)
     ip = LOOPBACK if options.head.startswith(f"{LOOPBACK}:") else own_address(options.head)
     node = NodeOptions(head=options.head, ip=ip, token_file=options.token_file, label=f"{DRIVER}{token_hex(4)}")
-    check_token(node)
+    check_token(options.head, options.token_file, ip)
     with ExitStack() as stack:
         folder = node_of_host(options.head)
         if folder is None:

@@ -23,11 +23,15 @@ from workers.measure.bench import AnswerT, Request
 CLOSE_S = 10.0
 """For a device's process to hand the device back."""
 _TEND_S = 1.0
+_ANY_BYTES = 1
+"""Memory that an actor asks for, so that it asks for anything at all. Ray has actors that ask for nothing started
+through any node, also through one that was killed and that Ray still waits for: those hang for minutes. Others are
+started through the node of whoever starts them."""
 _CALLS = 128
 """At once, of one host: a driver watches each host all the time, and waits in one call per device."""
 
 
-@ray.remote(num_cpus=0, max_restarts=0, max_concurrency=_CALLS)
+@ray.remote(num_cpus=0, memory=_ANY_BYTES, max_restarts=0, max_concurrency=_CALLS)
 class HostActor:
     """Carries the calls of drivers to the agent."""
 
@@ -106,7 +110,7 @@ class _RayWorker:
         ray.kill(self._actor)
 
 
-@ray.remote(num_cpus=0, max_restarts=0)
+@ray.remote(num_cpus=0, memory=_ANY_BYTES, max_restarts=0)
 class _DeviceActor:
     """Measures on one device, one request at a time."""
 

@@ -202,9 +202,12 @@ class HostAgent:
 
     def _facts(self, device_id: str) -> DeviceFacts:
         """Raises `DeviceError("offline", ...)`."""
-        found = next((facts for facts in self._devices() if facts.device_id == device_id), None)
+        there = next((facts for facts in self._devices() if facts.device_id == device_id), None)
+        desk = self._desk(device_id)
+        found = there or desk.facts
         if found is None:
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
+        desk.facts = found
         return found
 
     def _desk(self, device_id: str) -> "_Desk":
@@ -230,6 +233,8 @@ class _Desk:
     def __init__(self) -> None:
         self.busy = Lock()
         """Held while a request runs."""
+        self.facts: DeviceFacts | None = None
+        """Once it was measured on. It may be gone, and then be brought back."""
         self._worker: Worker | None = None
         self.epoch = 0
         """Of the lease that the worker is for."""

@@ -6,11 +6,11 @@ The environment of `workers.hosts.node` must be set before this module is import
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import ray
 from ray import exceptions
@@ -18,13 +18,15 @@ from ray import exceptions
 from sweeps.errors import ClusterError, DeviceError
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
+from workers.hosts.access import wrong_token
 from workers.hosts.actors import CLOSE_S, HostActor
-from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Hello, Queued
-from workers.hosts.node import NODE_LABEL, wrong_token
+from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Hello, Host, Queued
+from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import HostConfig
 from workers.measure.bench import AnswerT, Request
 from workers.measure.device_files import Evaluation
 
+HostT = TypeVar("HostT", bound=Host)
 NAMESPACE = "edgesweep"
 _ANSWER_S = 5.0
 _RESULT_S = 60.0
@@ -82,19 +84,8 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
     Raises `ClusterError` if another computer of the lab has its name.
     """
     boot, machine = time.time_ns() // 10**6, config.machine()
-    for name, host in Hosts().find():
-        _, other, its_machine, _ = name.split(":")
-        if other != config.name:
-            continue
-        if its_machine == machine:
-            ray.kill(host.actor)
-            continue
-        with suppress(DeviceError):  # one that does not answer may be this computer with a new folder
-            hello = host.hello()
-            raise ClusterError(
-                f"another computer of the lab is called {hello.name} (with {len(hello.devices)} devices)",
-                "give this one another name: --name NAME",
-            )
+    for host in earlier_starts(Hosts().find(), config.name, machine):
+        ray.kill(host.actor)
     actor_class: Any = HostActor
     actor = actor_class.options(
         name=f"host:{config.name}:{machine}:{boot}",
@@ -115,6 +106,28 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
         ray.kill(actor)
 
     return RemoteHost(actor, config.name, _Shared()), end
+
+
+def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
+    """Agents of this machine that are still in the lab. `found`: as of `Hosts.find`.
+
+    Raises `ClusterError` if a host of this name that answers is another machine.
+    """
+    earlier = []
+    for key, host in found:
+        _, other, its_machine, _ = key.split(":")
+        if other != name:
+            continue
+        if its_machine == machine:
+            earlier.append(host)
+            continue
+        with suppress(DeviceError):  # one that does not answer may be this computer with a new folder
+            devices = len(host.hello().devices)
+            raise ClusterError(
+                f"another computer of the lab is called {name} (with {devices} devices)",
+                "give this one another name: --name NAME",
+            )
+    return earlier
 
 
 class RemoteHost:

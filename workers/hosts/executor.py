@@ -15,6 +15,7 @@ from workers.executors.lane import failed_by
 from workers.hosts.interface import Host
 from workers.hosts.lab import Lab
 from workers.measure.bench import AnswerT, Request, failed
+from workers.measure.recovery import RecoverRequest
 
 _LEASES = 2
 """A lease that ended while the driver was cut off is taken anew once; after that the device is another driver's."""
@@ -64,7 +65,12 @@ class LabLane:
         # It is in the journal by now: the driver asks a device for one thing after the other.
         taken, self._taken = self._taken, ()
         try:
-            host = self._lab.where(self._facts.device_id)
+            host = self._lab.where(
+                self._facts.device_id,
+                places.host_of(self._facts.name),
+                # The way back to a device that is gone begins at the host that had it.
+                or_last=isinstance(request, RecoverRequest),
+            )
             if host is not self._taken_from:
                 self._acknowledge(taken)
                 taken = ()

@@ -13,6 +13,8 @@ from workers.measure.bench import AnswerT, Request
 HOST_PROTOCOL = 1
 """Grows when drivers and hosts of different versions would not understand each other."""
 
+CLOCK_S = 60.0
+"""A host's clock that differs by more from the driver's is told of. Nothing that EdgeSweep does depends on it."""
 BEAT_S = 2.0
 """How often a driver renews its leases."""
 TIME_TO_LIVE_S = 5.0
@@ -86,6 +88,14 @@ class Hello:
     """On the disk of the host's artifacts and results."""
     clock_s: float
     """Seconds since 1970 by the host's own clock."""
+
+    def clock_trouble(self, now_s: float) -> str:
+        """What is wrong with the host's clock, whoever's `now_s` is right. Empty if they agree."""
+        ahead_s = self.clock_s - now_s
+        if abs(ahead_s) <= CLOCK_S:
+            return ""
+        way = "ahead of" if ahead_s > 0 else "behind"
+        return f"its clock is {abs(ahead_s) / 60:.0f} min {way} this computer's: set one of them"
 
     def named(self, facts: DeviceFacts) -> DeviceFacts:
         """The facts of one of its devices under the name that a driver uses: `host:NAME/adb:SERIAL`."""

@@ -1,6 +1,7 @@
 """A lab as one driver sees it: its hosts, where each device is now, and the leases that the driver holds."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -42,7 +43,8 @@ class _Known:
 
 
 class Lab:
-    """The hosts of a lab. Follows each in a thread of its own, which renews the leases, until `close`."""
+    """The hosts of a lab. Follows each in a thread of its own, which renews the leases, until `close`. One class, since
+    hosts, what they tell and the leases on their devices change together, under one lock."""
 
     def __init__(
         self,
@@ -51,15 +53,20 @@ class Lab:
         versions: Versions,
         clock: Callable[[], float],
         tell: Callable[[str], object] = lambda _: None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         """`find`: the hosts that have joined; called whenever a device is looked for in vain. `who`: identifies this
-        driver for people and for hosts. `tell` is called with a message for each host that cannot be used."""
+        driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message for each host that
+        cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
         self._find = find
         self.who = who
         self._versions = versions
         self._clock = clock
         self._tell = tell
+        self._now = now
         self._known: dict[str, _Known] = {}
+        self._last_host: dict[str, str] = {}
+        """By device id, the name of the host that had the device last."""
         self._mute: dict[str, DeviceError] = {}
         self._lock = threading.RLock()
         self._looking = threading.Lock()
@@ -119,8 +126,12 @@ class Lab:
                 seen[facts.device_id] = facts.name
                 yield facts
 
-    def where(self, device_id: str) -> Host:
-        """The host that has the device now. Raises `DeviceError`: `host_away`, `offline`."""
+    def where(self, device_id: str, last_host: str | None = None, *, or_last: bool = False) -> Host:
+        """The host that has the device now; with `or_last`, the one that had it last, if that answers.
+
+        `last_host`: where the device was before this driver looked. Raises `DeviceError`: `host_away`, also if the host
+        that had it has left the lab; `offline` if that host answers and has it no more.
+        """
         for again in (True, False):
             with self._lock:
                 having = [one for one in self._known.values() if one.has(device_id)]
@@ -133,11 +144,16 @@ class Lab:
             if again and may_look:
                 self.look()
         if having:
-            raise DeviceError(
-                "host_away",
-                f"the host {having[0].hello.name} does not answer",
-                "check its network; nothing that it has measured is lost",
-            )
+            raise _away(having[0].hello.name, "does not answer")
+        with self._lock:
+            name = self._last_host.get(device_id, last_host)
+            hosts = [one for one in self._known.values() if one.hello.name == name and not one.is_silent(self._clock())]
+        if name is not None and not hosts:
+            raise _away(name, "is not in the lab now")
+        if hosts and hosts[0].wrong:
+            raise _away(hosts[0].hello.name, f"is not used: it has {hosts[0].wrong}")
+        if or_last and hosts:
+            return hosts[0].host
         raise DeviceError(
             "offline", f"no host of the lab has {device_id} now", "plug it in again; edgesweep hosts lists all devices"
         )
@@ -198,6 +214,8 @@ class Lab:
     def _add(self, key: str, host: Host, hello: Hello) -> None:
         if wrong := hello.versions.difference(self._versions):
             self._tell(f"the host {hello.name} is not used: it has {wrong}; update it, or this computer")
+        if trouble := hello.clock_trouble(self._now()):
+            self._tell(f"the host {hello.name}: {trouble}")
         with self._lock:
             # A host that was started again replaces its last start.
             for other, one in list(self._known.items()):
@@ -206,6 +224,7 @@ class Lab:
                         return
                     del self._known[other]
             self._known[key] = _Known(host, hello, self._clock(), wrong)
+            self._remember(hello)
         follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
         follower.start()
         self._followers.append(follower)
@@ -232,6 +251,10 @@ class Lab:
             with self._lock:
                 known.heard_s = self._clock()
                 known.hello = hello or known.hello
+                self._remember(known.hello)
+
+    def _remember(self, hello: Hello) -> None:
+        self._last_host |= {device.facts.device_id: hello.name for device in hello.devices}
 
     def _of(self, host: Host) -> _Known:
         """Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""
@@ -247,6 +270,12 @@ def _hello(host: Host) -> Hello | DeviceError:
         return host.hello()
     except DeviceError as error:
         return error
+
+
+def _away(name: str, how: str) -> DeviceError:
+    return DeviceError(
+        "host_away", f"the host {name} {how}", "check that it runs, and its network; what it has measured is kept there"
+    )
 
 
 def _waits_for(queued: Queued, device_id: str) -> str:

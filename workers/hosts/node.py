@@ -5,8 +5,6 @@ Starts Ray by its command line, and imports nothing of it.
 
 import os
 import shutil
-import socket
-import stat
 import subprocess
 import sys
 import tempfile
@@ -19,41 +17,27 @@ from pathlib import Path
 import psutil
 
 from sweeps.errors import ClusterError
+from workers.executors.loopback import LOOPBACK, REACHABLE
+from workers.hosts.access import REFUSED, environment, split_address, wrong_token
 
 NODE_LABEL = "edgesweep-node"
 DRIVER = "driver-"
 """The label of a driver's node begins with it."""
-DEFAULT_PORT = 6379
-LOOPBACK = "127.0.0.1"
-_REACHABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
-"""Ray's switch that, set to 0, keeps 127.0.0.1 instead of replacing it by an address that others can reach. It also
-refuses a second node then."""
 _START = "from ray.scripts.scripts import main; main()"
 _START_BESIDE = f"""
 import os
 from ray._private import services
 from ray.scripts.scripts import main
-os.environ[{_REACHABLE!r}] = "0"
+os.environ[{REACHABLE!r}] = "0"
 services.get_node_ip_address = lambda address=None: {LOOPBACK!r}
 main()
 """
 """Starts a further node on loopback."""
-_KNOCK = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
-_REFUSED = "Unauthenticated"
-"""Ray's word for a token that is wrong or missing."""
-_CONNECT_S = 5.0
 _START_S = 90.0
 _END_S = 20.0
 _POLL_S = 0.2
 _STARTED = "Ray runtime started"
 _OBJECTS_BYTES = 512 * 2**20
-_PATIENCE = {
-    "RAY_health_check_failure_threshold": "60",
-    "RAY_health_check_timeout_ms": "3000",
-    "RAY_grpc_client_keepalive_time_ms": "5000",
-    "RAY_grpc_client_keepalive_timeout_ms": "5000",
-}
-"""A cut of a minute must not make Ray end a node: EdgeSweep's own beats notice it. The same on nodes and drivers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,103 +121,6 @@ class Node:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def environment(token_file: Path, ip: str) -> dict[str, str]:
-    """What each process of a lab has in its environment before it imports Ray. `ip`: of the head or of this node."""
-    return (
-        _PATIENCE
-        | ({_REACHABLE: "0"} if ip == LOOPBACK else {})
-        | {
-            "RAY_AUTH_MODE": "token",
-            "RAY_AUTH_TOKEN_PATH": str(token_file),
-            # It would be preferred to the file, and is seen in the list of processes.
-            "RAY_AUTH_TOKEN": "",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-        }
-    )
-
-
-def check_token_file(file: Path) -> None:
-    """Raises `ClusterError` if it is missing or empty, or others may read it."""
-    try:
-        mode, token = stat.S_IMODE(file.stat().st_mode), file.read_text(encoding="ascii", errors="replace").strip()
-    except OSError as error:
-        raise ClusterError(
-            f"the token file {file} cannot be read: {error.strerror}",
-            "copy it from the lab's head, where `edgesweep host up` has printed its name",
-        ) from error
-    if mode & 0o077:
-        raise ClusterError(f"others may read the token file {file} (mode {mode:04o})", f"chmod 600 {file}")
-    if not token:
-        raise ClusterError(f"the token file {file} is empty", "copy it from the lab's head")
-
-
-def check_head(head: str) -> None:
-    """Raises `ClusterError` if nothing answers there: Ray would silently retry for minutes."""
-    host, port = split_address(head)
-    try:
-        socket.create_connection((host, port), _CONNECT_S).close()
-    except OSError as error:
-        raise ClusterError(
-            f"no lab answers at {head}: {error}", "start it there (edgesweep host up), and check address and firewall"
-        ) from error
-
-
-def check_token(options: NodeOptions) -> None:
-    """Raises `ClusterError` if the head does not accept the token: Ray itself would try for 20 s, and not say why."""
-    with subprocess.Popen(  # noqa: S603  # an argument list; no shell
-        [sys.executable, "-c", _KNOCK, options.head],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=os.environ | environment(options.token_file, options.ip),
-    ) as knock:
-        assert knock.stderr is not None
-        try:
-            refused = any(_REFUSED in line for line in knock.stderr)
-        finally:
-            knock.kill()
-    if refused:
-        raise wrong_token(options.head, options.token_file)
-
-
-def wrong_token(head: str, token_file: Path) -> ClusterError:
-    return ClusterError(
-        f"the lab at {head} does not let this machine in: it has another token",
-        f"copy the token file of the head anew to {token_file}",
-    )
-
-
-def split_address(head: str) -> tuple[str, int]:
-    """Raises `ClusterError` if it is not `HOST:PORT`; the port may be left out."""
-    host, _, port = head.rpartition(":") if ":" in head else (head, "", str(DEFAULT_PORT))
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise ClusterError(f"{head!r} is no address of a lab", f"write HOST:PORT, for example 10.0.0.5:{DEFAULT_PORT}")
-    return host, int(port)
-
-
-def resolved(head: str) -> str:
-    """The address with the host as a number, as Ray's processes name it. Raises `ClusterError`."""
-    host, port = split_address(head)
-    try:
-        return f"{socket.gethostbyname(host)}:{port}"
-    except OSError as error:
-        raise ClusterError(f"no machine is called {host}: {error}", "check the address of the lab") from error
-
-
-def own_address(head: str) -> str:
-    """The address of this machine towards the head. Raises `ClusterError`."""
-    host, port = split_address(head)
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, port))
-            return str(probe.getsockname()[0])
-    except OSError as error:
-        raise ClusterError(f"this machine has no way to {head}: {error}", "check its network") from error
-
-
 def node_of_host(head: str) -> Path | None:
     """The folder of the node of a host of this lab that runs on this machine for this user: a driver may use it.
 
@@ -279,7 +166,7 @@ def _is_beside(options: NodeOptions) -> bool:
 
 
 def _start_environment(options: NodeOptions) -> dict[str, str]:
-    return {_REACHABLE: "1"} if _is_beside(options) else {}
+    return {REACHABLE: "1"} if _is_beside(options) else {}
 
 
 def _why_not(words: str, options: NodeOptions) -> ClusterError:
@@ -288,7 +175,7 @@ def _why_not(words: str, options: NodeOptions) -> ClusterError:
     if "Version mismatch" in words:
         told = " ".join(lines[next(i for i, line in enumerate(lines) if "Version mismatch" in line) :])[:300]
         return ClusterError(f"this machine and the lab at {options.head} differ: {told}", "install the same versions")
-    if _REFUSED in words:
+    if REFUSED in words:
         return wrong_token(options.head, options.token_file)
     lines = [line for line in lines if "Error" in line] or lines[-4:]
     return ClusterError(f"Ray does not start: {' '.join(lines)[-400:]}", "check free memory, disk and ports")

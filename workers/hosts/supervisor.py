@@ -15,7 +15,8 @@ from secrets import token_hex
 from typing import Any
 
 from sweeps.errors import ClusterError
-from workers.hosts.node import Node, NodeOptions, check_head, check_token, environment
+from workers.hosts.access import check_head, check_token, environment
+from workers.hosts.node import Node, NodeOptions
 from workers.hosts.this_machine import HostConfig
 
 LEAVE_S = 120.0
@@ -64,7 +65,7 @@ def serve(options: NodeOptions, config: HostConfig, stop: Callable[[], bool], te
         try:
             if not own.is_head:
                 check_head(own.head)
-                check_token(own)
+                check_token(own.head, own.token_file, own.ip)
             node = Node(own)
             try:
                 started = _serve_on(node, own, config, stop, tell, started)

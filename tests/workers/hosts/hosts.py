@@ -21,6 +21,7 @@ from workers.hosts.lab import Lab
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
 from workers.measure.bench import AnswerT, Bench, Request
+from workers.measure.recovery import RecoverRequest, Taken
 
 VERSIONS = Versions(edgesweep="1", protocol=1, python="3", ray="2")
 JOB = Job(
@@ -75,12 +76,15 @@ class ControlledWorker:
     go: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
     fails: bool = False
+    take: Callable[[RecoverRequest], Any] = lambda request: Taken(request.rung)
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         self.asked.set()
         assert self.go.wait(60)
         if self.ended or self.fails:
             return Failed(stage="run", kind="worker_lost", message=f"it was {self.ended or 'lost'}")
+        if isinstance(request, RecoverRequest):
+            return self.take(request)
         assert isinstance(request, Ask)
         self.answers.append(f"answer {len(self.answers)} to {request.number}")
         return self.answers[-1]  # type: ignore[return-value]
@@ -201,6 +205,7 @@ class World:
             VERSIONS,
             lambda: self.now_s,
             self.told.append,
+            lambda: 1000.0,
         )
         self._open.append(lab)
         return lab

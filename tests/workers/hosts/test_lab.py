@@ -14,6 +14,7 @@ from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, World, facts
 from workers.artifacts import ArtifactStore
 from workers.hosts.interface import TIME_TO_LIVE_S, Hello
 from workers.hosts.lab import Lab
+from workers.measure.recovery import RecoverRequest, Taken
 
 
 @pytest.fixture
@@ -159,7 +160,45 @@ def test_a_host_of_another_version_is_told_and_not_used(world: World) -> None:
         "update it, or this computer",
         "the host lab-2 is not used: it has Ray 2.61, not 2; update it, or this computer",
     ]
-    assert kind_of(world.executor(lab).lane(named("one")).ask(Ask(JOB, 1))) == "offline"
+    refused = world.executor(lab).lane(named("one")).ask(Ask(JOB, 1))
+    assert isinstance(refused, Failed)
+    assert refused.kind == "host_away"
+    assert "the host lab-1 is not used: it has EdgeSweep 0.9" in refused.message
+
+
+def test_a_device_whose_host_has_left_is_not_taken_for_a_device_that_is_gone(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    world.add("lab-2", "two")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    wire.cut_off()
+    del world.hosts["lab-1 0"]
+    world.now_s += TIME_TO_LIVE_S + 1
+    wait_for(lambda: ("lab-2", True) in [(hello.name, answers) for hello, answers in lab.hellos()])
+    gone = lane.ask(Ask(JOB, 2))
+    assert isinstance(gone, Failed)
+    assert gone.kind == "host_away"
+    assert gone.message.startswith("the host lab-1 is not in the lab now")
+    # Of one that this driver never saw, the name tells the host.
+    assert kind_of(world.executor(lab).lane(named("three", "lab-3")).ask(Ask(JOB, 1))) == "host_away"
+    assert kind_of(world.executor(lab).lane(named("three", "lab-2")).ask(Ask(JOB, 1))) == "offline"
+
+
+def test_a_step_to_bring_a_device_back_is_taken_on_the_host_that_had_it_last(world: World) -> None:
+    host, _ = world.add("lab-1", "one")
+    world.add("lab-2", "two")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    host.names = []
+    host.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == [])
+    steps: list[str] = []
+    host.workers[0].take = lambda request: steps.append(request.rung) or Taken(request.rung)  # type: ignore[func-returns-value]
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "offline"
+    assert lane.ask(RecoverRequest(JOB, "restart_adb")) == Taken("restart_adb")
+    assert steps == ["restart_adb"]
 
 
 def test_a_device_on_two_hosts_is_measured_once_and_told(world: World) -> None:
@@ -176,6 +215,7 @@ def test_a_host_whose_clock_is_an_hour_off_measures_like_the_others(world: World
     host, _ = world.add("lab-1", "one")
     host.now_s += 3600
     lab = world.lab()
+    assert world.told == ["the host lab-1: its clock is 60 min ahead of this computer's: set one of them"]
     assert world.executor(lab).lane(named("one")).ask(Ask(JOB, 1)) == "answer 0 to 1"
 
 

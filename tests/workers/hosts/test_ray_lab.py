@@ -16,6 +16,7 @@ import pytest
 
 from tests.conftest import EDGESWEEP, OWN_NET
 from tests.free_port import free_port
+from tests.sockets import listening
 
 pytestmark = [pytest.mark.system, pytest.mark.ray]
 
@@ -29,9 +30,9 @@ data:
 grids:
   - {{precision: [fp32], layout: [nchw]}}
 devices: {devices}
-protocol: {{preset: quick, gate: none, rounds: {rounds}, warmup_seconds: 0.1, min_seconds: 0.5, iterations: 3}}
+protocol: {{preset: quick, gate: none, rounds: {rounds}, warmup_seconds: 0.1, min_seconds: 0.3, iterations: 3}}
 """
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 
 
 @dataclass(slots=True)
@@ -140,18 +141,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
         lab.close()
 
 
-def test_a_sweep_measures_on_both_hosts_and_nothing_listens_beyond_loopback(lab: RunningLab) -> None:
-    running = lab.sweep("both", "tag:office", "host:lab-2/local")
+def test_a_sweep_measures_on_both_hosts_also_where_an_agent_is_killed_and_listens_on_loopback_only(
+    lab: RunningLab,
+) -> None:
+    running = lab.sweep("both", "tag:office", "host:lab-2/local", rounds=5)
     lab.wait(lambda: lab.measuring("both") or running.poll() is not None)
-    listening = {
-        one.laddr.ip
-        for process in psutil.Process().children(recursive=True)
-        for one in _connections(process)
-        if one.status == psutil.CONN_LISTEN
-    }
-    assert running.wait(PATIENCE_S) == 0, lab.said("both")
-    assert listening <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
-    assert "127.0.0.1" in listening
+    addresses = {one for process in psutil.Process().children(recursive=True) for one in listening(process)}
+    lab.kill("lab-2", "ray::HostActor")
+    assert running.wait(PATIENCE_S) == 0, lab.said("both") + lab.said("lab-2")
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    assert "127.0.0.1" in addresses
+    assert "waiting for host:lab-2/local" in lab.said("both")
+    assert len(lab.blocks("both")) == len(set(lab.blocks("both"))) == 2 * 5
     told = {host["name"]: host for host in lab.document()}
     assert {name: [one["name"] for one in host["devices"]] for name, host in told.items()} == {
         "lab-1": ["host:lab-1/fake:steady"],
@@ -160,22 +161,13 @@ def test_a_sweep_measures_on_both_hosts_and_nothing_listens_beyond_loopback(lab:
     for name, host in told.items():
         assert host["answers"]
         assert host["usable"]
-        assert host["stored_results"] == 0
         assert [one["used_by"] for one in host["devices"]] == [None]
         assert len(list((lab.folder / name / "node" / "artifacts").iterdir())) >= 1
-    assert len(lab.blocks("both")) == len(set(lab.blocks("both"))) == 2 * 3
     devices = lab.command("devices", "--json")
     assert [one["name"] for one in json.loads(devices.stdout)["devices"]] == [
         "host:lab-1/fake:steady",
         "host:lab-2/local",
     ]
-
-
-def _connections(process: psutil.Process) -> list[Any]:
-    try:
-        return process.net_connections(kind="inet")
-    except psutil.Error:
-        return []
 
 
 def test_a_token_is_kept_to_its_owner_and_another_one_is_refused_at_once(lab: RunningLab, tmp_path: Path) -> None:
@@ -201,33 +193,20 @@ def test_a_token_is_kept_to_its_owner_and_another_one_is_refused_at_once(lab: Ru
     assert "cannot be read" in lab.command("hosts", token=tmp_path / "none").stderr
 
 
-def test_a_second_host_of_one_name_is_refused_and_the_first_stays(lab: RunningLab, tmp_path: Path) -> None:
-    join = ("host", "join", lab.head, "--token-file", str(lab.token), "--name", "lab-2", "--state", str(tmp_path))
-    refused = subprocess.run([EDGESWEEP, *join], capture_output=True, text=True)
-    assert refused.returncode == 1
-    assert "another computer of the lab is called lab-2" in refused.stderr
-    assert [host["name"] for host in lab.document() if host["answers"]] == ["lab-1", "lab-2"]
-
-
-@pytest.mark.parametrize(("name", "victim"), [("agent", "ray::HostActor"), ("node", "raylet")])
-def test_a_host_that_is_killed_comes_back_and_the_sweep_goes_on(lab: RunningLab, name: str, victim: str) -> None:
-    running = lab.sweep(name, "host:lab-2/local", rounds=10)
-    lab.wait(lambda: lab.measuring(name) or running.poll() is not None)
-    lab.kill("lab-2", victim)
-    assert running.wait(2 * PATIENCE_S) == 0, lab.said(name) + lab.said("lab-2")
-    assert "waiting for host:lab-2/local" in lab.said(name)
-    assert len(lab.blocks(name)) == len(set(lab.blocks(name))) == 10
-
-
-def test_a_driver_that_is_killed_frees_its_device_and_its_next_run_goes_on(lab: RunningLab) -> None:
-    running = lab.sweep("killed", "host:lab-2/local", rounds=10)
+def test_a_driver_that_is_killed_frees_its_device_and_its_next_run_goes_on_over_a_killed_node(lab: RunningLab) -> None:
+    running = lab.sweep("killed", "host:lab-2/local", rounds=6)
     lab.wait(lambda: lab.measuring("killed") or running.poll() is not None)
     running.kill()
     running.wait()
     before = len(lab.blocks("killed"))
-    assert 0 < before < 10
-    assert lab.sweep("killed", "host:lab-2/local", rounds=10).wait(PATIENCE_S) == 0, lab.said("killed")
-    assert len(lab.blocks("killed")) == len(set(lab.blocks("killed"))) == 10
+    assert 0 < before < 6
+    (lab.folder / "killed.log").unlink()
+    running = lab.sweep("killed", "host:lab-2/local", rounds=6)
+    lab.wait(lambda: len(lab.blocks("killed")) > before or running.poll() is not None)
+    lab.kill("lab-2", "raylet")
+    assert running.wait(PATIENCE_S) == 0, lab.said("killed") + lab.said("lab-2")
+    assert "waiting for host:lab-2/local" in lab.said("killed")
+    assert len(lab.blocks("killed")) == len(set(lab.blocks("killed"))) == 6
     left = [one for one in lab.processes("lab-2") if "torchscript" in _title(one) and "--model" in _title(one)]
     assert left == []
 

@@ -15,8 +15,8 @@ from sweeps.spec.protocol import ProtocolSpec
 from tests.workers.hosts.hosts import TestHost, World
 from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices.fake.device import FakeDevice
-from workers.driver.context import AwayWait
 from workers.driver.events import AttemptFailed, Away, Event, Waiting
+from workers.driver.ladder import AwayWait
 from workers.executors.lane import Lane
 from workers.hosts.executor import LabExecutor
 from workers.hosts.lab import Lab
