@@ -28,23 +28,33 @@ FINAL_KINDS = frozenset({*RETRIED_KINDS, "not_possible"})
 HOST_KINDS = frozenset({"adb_server", "adb_version"})
 """Kinds of `DeviceError` with a cause on the host of the devices. They affect all its devices at once."""
 
-ABSENT_KINDS = HOST_KINDS | frozenset(
-    {
-        "ambiguous_serial",
-        "another_device",
-        "broken_transport",
-        "changed_host_key",
-        "leased",
-        "mode_stays",
-        "no_permissions",
-        "no_shell_v2",
-        "offline",
-        "orphan",
-        "quarantined",
-        "unauthorized",
-        "unknown_host_key",
-        "unresponsive",
-    }
+QUEUED_KIND = "queued"
+"""Kind of `DeviceError` for a device of a lab that another driver has now, and that is this one's in its turn."""
+
+LAB_KINDS = frozenset({"host_away", "host_leaving", "lease_lost", QUEUED_KIND})
+"""Kinds of `DeviceError` of a lab: the way to a device is closed, which says nothing about the device."""
+
+ABSENT_KINDS = (
+    HOST_KINDS
+    | LAB_KINDS
+    | frozenset(
+        {
+            "ambiguous_serial",
+            "another_device",
+            "broken_transport",
+            "changed_host_key",
+            "leased",
+            "mode_stays",
+            "no_permissions",
+            "no_shell_v2",
+            "offline",
+            "orphan",
+            "quarantined",
+            "unauthorized",
+            "unknown_host_key",
+            "unresponsive",
+        }
+    )
 )
 """Kinds of `DeviceError` for a device that cannot be used now. No job caused them, and no job fails because of them."""
 

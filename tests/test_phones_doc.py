@@ -19,7 +19,7 @@ SOURCES = sorted(
     {
         *(
             path
-            for folder in ("", "driver", "executors", "measure", "models", "native")
+            for folder in ("", "driver", "executors", "hosts", "measure", "models", "native")
             for path in (ROOT / "workers" / folder).glob("*.py")
             if path.stem not in _ELSEWHERE
         ),

@@ -11,7 +11,7 @@ from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
-from sweeps.spec import catalog
+from sweeps.spec import catalog, places
 from sweeps.spec.entries import DeviceEntry
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
@@ -22,6 +22,9 @@ from workers.models.identity import identify
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
 
+Select = Callable[[str], Iterable[DeviceFacts | DeviceError]]
+"""The devices that a sweep file calls by a name, as the hosts of a lab know them."""
+
 
 def plan_sweep(
     spec: SweepSpec,
@@ -29,13 +32,14 @@ def plan_sweep(
     roots: Sequence[Path] = (),
     before: Sequence[DeviceFacts] = (),
     tell: Callable[[str], object] = lambda _: None,
+    lab: Select | None = None,
 ) -> Plan:
     """The plan of a sweep for the present devices. Trains, downloads and builds nothing.
 
     `folder`: for files of devices on this host. `roots`: folders to search for the user's own modules. `before`: the
     sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan: its results are
     kept, and its jobs wait. `tell` is called with a message for each such device, and for each device that `adb:*`
-    leaves out.
+    leaves out. `lab`: the devices that the hosts of a lab know by a name; then phones are the lab's, not this host's.
     Raises `DeviceError`, `ModelError`, `DataError`.
     """
     used: list[str] = sorted({name for grid in spec.grids for name in grid.runtime})
@@ -66,7 +70,7 @@ def plan_sweep(
         lack = no_program(one, variant.runtime, attached=one.device_id in attached)
         return lack or runtimes.get(variant.runtime).supports(variant, one)
 
-    facts = _devices(spec.devices, folder, look, before, tell)
+    facts = _devices(spec.devices, folder, look, before, tell, lab)
     identities = Identities(
         models={model.name: identify(model, roots) for model in networks},
         calibration_id=calibration.id,
@@ -101,6 +105,7 @@ def _devices(
     look: Callable[[str], DeviceFacts],
     before: Sequence[DeviceFacts],
     tell: Callable[[str], object],
+    lab: Select | None,
 ) -> tuple[DeviceFacts, ...]:
     """By unit, in the order of the sweep file."""
     found: dict[str, DeviceFacts] = {}
@@ -108,15 +113,21 @@ def _devices(
     for name in dict.fromkeys(names):
         entry = catalog.device(name)
         every = entry if entry is not None and entry.discovery and name == f"{entry.name}:*" else None
-        known = [
-            facts
-            for facts in before
-            if entry is not None
-            and entry.may_be_away
-            and catalog.device(facts.name) == entry
-            and (every or name == facts.name)
-        ]
-        for facts in _all(every, look, tell) if every else [_one(name, look)]:
+        in_lab = places.only_in_a_lab(name) or (lab is not None and entry is not None and bool(entry.discovery))
+        if in_lab:
+            known = [facts for facts in before if places.may_mean(name, facts)]
+            present = _of_lab(name, lab)
+        else:
+            known = [
+                facts
+                for facts in before
+                if entry is not None
+                and entry.may_be_away
+                and catalog.device(facts.name) == entry
+                and (every or name == facts.name)
+            ]
+            present = _all(every, look, tell) if every else iter([_one(name, look)])
+        for facts in present:
             if isinstance(facts, DeviceFacts):
                 first = found.setdefault(facts.device_id, facts)
                 if first.name != facts.name:
@@ -134,11 +145,30 @@ def _devices(
     return tuple(found.values())
 
 
+def _of_lab(name: str, lab: Select | None) -> Iterator[DeviceFacts | DeviceError]:
+    """The devices of all hosts; if there are none, an error."""
+    if lab is None:
+        yield DeviceError(
+            "no_lab", f"{name} is a device of a lab", "name the lab's head: --lab HOST:PORT --token-file FILE"
+        )
+        return
+    found = list(lab(name))
+    yield from found
+    if not found:
+        yield DeviceError(
+            "no_phone",
+            f"no host of the lab has a device {name} that can be measured",
+            "edgesweep hosts lists hosts and devices, and says why one cannot be used",
+        )
+
+
 def _check_one_unit(one: DeviceFacts, other: DeviceFacts, folder: Path) -> None:
     """Raises `DeviceError` if two devices report the same id."""
     entry = catalog.device(one.name)
     if entry is None or not entry.discovery or catalog.device(other.name) != entry:
         return
+    if places.host_of(one.name) is not None:
+        return  # a lab tells of it
     if not devices.discovery(entry).are_one(one.name, other.name, folder):
         raise DeviceError(
             "ambiguous_serial",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from sweeps.cli.lab import LabOptions, chosen_lab, lab_options, needed_lab, open_lab
 from sweeps.cli.options import (
     EXIT_INTERRUPTED,
     executor_option,
@@ -18,6 +19,7 @@ from sweeps.cli.options import (
 from sweeps.cli.quarantine import quarantine, readmit
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.planning.plan import Plan
 from sweeps.quarantine import Quarantine, QuarantineBook, quarantines_of
@@ -25,7 +27,7 @@ from sweeps.report import accelerators as accelerators_report
 from sweeps.report.devices import facts_document, print_devices
 from sweeps.report.progress import RunProgress
 from sweeps.report.tables import open_console
-from sweeps.spec import catalog
+from sweeps.spec import catalog, places
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.text import plain
@@ -39,34 +41,22 @@ from workers.plan import no_program
 
 @click.group(invoke_without_command=True)
 @workspace_option
+@lab_options
 @json_option
 @click.pass_context
-def devices(context: click.Context, root: Path, as_json: bool) -> None:
+def devices(context: click.Context, root: Path, lab: str | None, token_file: Path | None, as_json: bool) -> None:
     """List the devices that can measure here, with the facts that results depend on.
 
     \b
     Phones are found with adb; boards are those in EDGESWEEP_BOARDS, as in "pi@board-1 pi@board-2:2222".
     A device that cannot be used is listed with the reason and the next step, and one in quarantine with what put it
-    there.
+    there. With --lab: the devices of all hosts of a lab.
     Example: edgesweep devices --json
     """
     if context.invoked_subcommand is not None:
         return
-    folder = Workspace.open(root).root
-    phones, refused = registry.units()
-    found = []
-    for name in (*(entry.name for entry in catalog.devices().values() if not entry.unit), *phones):
-        try:
-            with registry.faults_of(catalog.devices()[name.partition(":")[0]]):
-                there = attach(name, folder)
-                there.device.release()
-        except DeviceError as error:
-            refused.append(error)
-            continue
-        facts = there.facts
-        found.append(facts)
-        if name in phones and (lack := no_program(facts)) is not None:
-            refused.append(DeviceError("no_runner", f"{facts.name} has no runner yet: {lack}"))
+    chosen = chosen_lab(lab, token_file)
+    found, refused = _here(root) if chosen is None else _of_lab(chosen)
     kept_out = quarantines_of(found)
     away = [
         record
@@ -90,6 +80,32 @@ def devices(context: click.Context, root: Path, as_json: bool) -> None:
         if record.quarantine is not None:
             click.echo(plain(f"{record.name}, which is not here, is quarantined {record.quarantine.text}"))
     _tell(refused)
+
+
+def _here(root: Path) -> tuple[list[DeviceFacts], list[DeviceError]]:
+    folder = Workspace.open(root).root
+    phones, refused = registry.units()
+    found = []
+    for name in (*(entry.name for entry in catalog.devices().values() if not entry.unit), *phones):
+        try:
+            with registry.faults_of(catalog.devices()[name.partition(":")[0]]):
+                there = attach(name, folder)
+                there.device.release()
+        except DeviceError as error:
+            refused.append(error)
+            continue
+        facts = there.facts
+        found.append(facts)
+        if name in phones and (lack := no_program(facts)) is not None:
+            refused.append(DeviceError("no_runner", f"{facts.name} has no runner yet: {lack}"))
+    return found, refused
+
+
+def _of_lab(options: LabOptions) -> tuple[list[DeviceFacts], list[DeviceError]]:
+    with open_lab(options, "devices") as lab:
+        told = [hello for hello, _ in lab.hellos()]
+    found = [hello.named(device.facts) for hello in told for device in hello.devices]
+    return found, [error for hello in told for error in hello.refused]
 
 
 @devices.command()
@@ -119,6 +135,22 @@ def clean(names: tuple[str, ...]) -> None:
     _tell(refused)
     if refused:
         sys.exit(1)
+
+
+@devices.command()
+@click.argument("name", metavar="host:NAME/DEVICE")
+@lab_options
+def free(name: str, lab: str | None, token_file: Path | None) -> None:
+    """End another sweep's use of a device in a lab, and the block that runs on it.
+
+    Its jobs there wait for its next run.
+
+    \b
+    Example: edgesweep devices free host:lab-2/adb:R58M12ABCDE
+    """
+    with open_lab(needed_lab(lab, token_file), "devices free") as opened:
+        who = opened.free(name)
+    click.echo(f"{plain(name)}: {f'{plain(who)} has it no more' if who else 'nobody has it'}")
 
 
 @devices.command()
@@ -181,7 +213,7 @@ def _document(quarantine: Quarantine | None) -> dict[str, object] | None:
 
 def _check_unit(name: str) -> None:
     entry = catalog.device(name)
-    if entry is None or not entry.discovery or name == f"{entry.name}:*":
+    if entry is None or not entry.discovery or name == f"{entry.name}:*" or places.host_of(name) is not None:
         raise DeviceError("unknown_device", f"{name!r} names no phone", "edgesweep devices lists them: adb:SERIAL")
 
 

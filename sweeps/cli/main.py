@@ -32,6 +32,14 @@ COMMANDS = {
         "sweeps.cli.export:export",
         "Copy the winner's artifact and a manifest with the figures to expect of it.",
     ),
+    "host": (
+        "sweeps.cli.host:host",
+        "Make this computer a device host of a lab: its phones then measure for sweeps on any computer of the lab.",
+    ),
+    "hosts": (
+        "sweeps.cli.hosts:hosts",
+        "List the hosts of a lab with their devices, versions, health, and what is measured.",
+    ),
     "import": (
         "sweeps.cli.imports:import_figures",
         "Show figures of PyTorch's own benchmark tools below a sweep's ranking.",

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from sweeps.cli.known import batch_spreads, known
+from sweeps.cli.lab import lab_options, lab_or_none
 from sweeps.cli.options import json_option, print_json, sweep_file_argument, workspace_option, yes_option
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.journal.calibrations import known_noise
@@ -21,9 +22,10 @@ from sweeps.workspace import Workspace
 @click.command()
 @sweep_file_argument
 @workspace_option
+@lab_options
 @yes_option
 @json_option
-def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
+def plan(sweep_file: Path, root: Path, lab: str | None, token_file: Path | None, yes: bool, as_json: bool) -> None:
     """Print every job and every skipped combination; run nothing.
 
     \b
@@ -35,7 +37,8 @@ def plan(sweep_file: Path, root: Path, yes: bool, as_json: bool) -> None:
 
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
-    planned = make_plan(spec, roots_of(sweep_file), workspace)
+    with lab_or_none(lab, token_file, "plan") as hosts:
+        planned = make_plan(spec, roots_of(sweep_file), workspace, hosts)
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from sweeps.cli.known import batch_spreads
+from sweeps.cli.lab import lab_options, lab_or_none
 from sweeps.cli.options import (
     EXIT_INTERRUPTED,
     executor_option,
@@ -43,12 +44,14 @@ from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.driver.events import Away
 from workers.driver.sweep import Driver
+from workers.hosts.lab import Lab
 
 
 @click.command()
 @sweep_file_argument
 @workspace_option
 @executor_option
+@lab_options
 @yes_option
 @click.option(
     "--retry-failed", is_flag=True, help="Try failed jobs again, and measure again what a trust label disqualified."
@@ -61,7 +64,15 @@ from workers.driver.sweep import Driver
 )
 @json_option
 def run(
-    sweep_file: Path, root: Path, executor: str, yes: bool, retry_failed: bool, settle: int | None, as_json: bool
+    sweep_file: Path,
+    root: Path,
+    executor: str,
+    lab: str | None,
+    token_file: Path | None,
+    yes: bool,
+    retry_failed: bool,
+    settle: int | None,
+    as_json: bool,
 ) -> None:
     """Build, measure and rank. After an interruption, run the same command again to continue.
 
@@ -72,7 +83,8 @@ def run(
     """
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
-    results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle or 0)
+    with lab_or_none(lab, token_file, spec.name) as hosts:
+        results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle or 0, hosts)
     ranked = rank_results(
         results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
     )
@@ -86,16 +98,22 @@ def run(
 
 
 def run_spec(
-    spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, executor: str, retry_failed: bool, settle: int = 0
+    spec: SweepSpec,
+    roots: Sequence[Path],
+    workspace: Workspace,
+    executor: str,
+    retry_failed: bool,
+    settle: int = 0,
+    lab: Lab | None = None,
 ) -> SweepResults:
     """Measure all pending jobs, and read the results from the store. Exits the program if it is interrupted.
 
     `settle`: more rounds for the jobs that are then tied for the first place. `roots`: folders that are searched first
-    for the user's own modules.
+    for the user's own modules. `lab`: its hosts have the phones.
     """
     with workspace.lock():
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
-        planned = make_plan(spec, roots, workspace)
+        planned = make_plan(spec, roots, workspace, lab)
         with Journal.open(workspace.journal) as journal:
             with journal.together():
                 journal.save_plan(planned)
@@ -121,18 +139,18 @@ def run_spec(
                 if isinstance(ended, Complete)
             )
             away: dict[str, int] = {}
-            interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away)
+            interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away, lab=lab)
             if complete:
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
             late: dict[str, int] = {}
             if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
                 click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
-                interrupted = _drive(planned, roots, workspace, journal, executor, late, again)
+                interrupted = _drive(planned, roots, workspace, journal, executor, late, again, lab)
             if settle and not interrupted:
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
-                interrupted = bool(more) and _drive(planned, roots, workspace, journal, executor, late, more)
+                interrupted = bool(more) and _drive(planned, roots, workspace, journal, executor, late, more, lab)
             pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
             lag = read_lag(workspace, journal, spec.name)
     if lag is not None and lag.jobs:
@@ -200,6 +218,7 @@ def _drive(
     executor_name: str,
     away: dict[str, int],
     more: Mapping[str, int] | None = None,
+    lab: Lab | None = None,
 ) -> bool:
     """Run the pending jobs. Returns whether it was stopped before the end.
 
@@ -218,7 +237,7 @@ def _drive(
     with (
         publisher,
         RunProgress() as progress,
-        open_executor(executor_name, workspace, planned) as executor,
+        open_executor(executor_name, workspace, planned, lab) as executor,
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):

@@ -16,6 +16,9 @@ from workers.driver import events
 from workers.driver.events import Event
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import Executor
+from workers.executors.loopback import keep_to_this_machine
+from workers.hosts.executor import LabExecutor
+from workers.hosts.lab import Lab
 
 _LAST_WORD_SECONDS = 1.0
 """A blocked terminal must not delay the end."""
@@ -32,11 +35,15 @@ _RUNGS: Mapping[Rung, str] = {
 
 
 @contextmanager
-def open_executor(name: str, workspace: Workspace, planned: Plan) -> Iterator[Executor]:
+def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | None = None) -> Iterator[Executor]:
+    """`lab`: its hosts measure, whatever `name` says."""
     executor: Executor
-    if name == "inline":
+    if lab is not None:
+        executor = LabExecutor(lab, workspace.root)
+    elif name == "inline":
         executor = InlineExecutor(workspace.root)
     else:
+        keep_to_this_machine()
         from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
 
         executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])

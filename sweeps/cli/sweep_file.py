@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +20,9 @@ from sweeps.spec.sweep import SweepSpec, load
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
+if TYPE_CHECKING:
+    from workers.hosts.lab import Lab
+
 
 def load_sweep(sweep_file: Path, yes: bool) -> SweepSpec:
     """Raises `SpecError`, also if the sweep has too many jobs and `yes` was not given."""
@@ -32,9 +36,10 @@ def roots_of(sweep_file: Path) -> tuple[Path, ...]:
     return (sweep_file.resolve().parent,)
 
 
-def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace) -> Plan:
+def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab: "Lab | None" = None) -> Plan:
     """The plan for the present devices. A sweep that was planned before keeps its budget, unless the file gives one.
-    There are more rounds where the noise of a device was measured and needs them, which is said.
+    There are more rounds where the noise of a device was measured and needs them, which is said. `lab`: phones are
+    those of its hosts.
 
     Raises as `plan_sweep` does.
     """
@@ -48,7 +53,7 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace) -> P
             if spec.name in {info.name for info in journal.sweeps()}:
                 before, last = journal.devices(spec.name), journal.protocol(spec.name)
                 spec, kept = keep_budget(spec, last)
-    planned = plan_sweep(spec, workspace.root, roots, before, _tell)
+    planned = plan_sweep(spec, workspace.root, roots, before, _tell, lab.select if lab is not None else None)
     planned = replace(planned, budget_reason=kept or planned.budget_reason)
     noise, errors = known(planned, workspace, known_noise)
     for error in errors:

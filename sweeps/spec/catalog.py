@@ -11,6 +11,7 @@ from typing import Any
 
 from sweeps.metrics import METRICS, Metric
 from sweeps.records import Timing
+from sweeps.spec import places
 from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry, ViewEntry, with_others
 from sweeps.variant import Variant
 
@@ -161,14 +162,15 @@ def not_of_runtime(axes: Mapping[str, object], free: frozenset[str]) -> str | No
 
 def device(name: str) -> DeviceEntry | None:
     """The transport of a device that a sweep file calls `name`; `None` where no transport has such names."""
-    found = devices().get(name.partition(":")[0])
-    return found if found is not None and re.fullmatch(found.pattern, name) else None
+    bare = places.on_host(name)
+    found = devices().get(bare.partition(":")[0])
+    return found if found is not None and re.fullmatch(found.pattern, bare) else None
 
 
 def is_host(name: str) -> bool:
     """Whether the device that a sweep file calls `name` is this machine itself."""
     found = device(name)
-    return found is not None and found.is_host
+    return found is not None and found.is_host and places.host_of(name) is None
 
 
 def unshippable(runtime: str) -> str:

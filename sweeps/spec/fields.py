@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeps.errors import did_you_mean
 from sweeps.metrics import METRICS
-from sweeps.spec import catalog
+from sweeps.spec import catalog, places
 from sweeps.spec.messages import SENTENCE
 
 
@@ -78,20 +78,18 @@ class ValueOf:
 
 
 def _check_device(device: str) -> str:
-    if catalog.device(device) is not None:
+    if catalog.device(device) is not None or places.class_of(device) or places.tag_of(device):
         return device
-    kind = device.partition(":")[0]
     # Simulated devices last: a user rarely means them.
     known = sorted(catalog.devices().values(), key=lambda entry: entry.simulated)
-    allowed = ", ".join(usage for entry in known for usage in entry.usages)
-    if kind == "tag":
-        raise wrong(f"{device!r} is a kind of device that this version cannot measure on (allowed: {allowed})")
+    allowed = ", ".join([*(usage for entry in known for usage in entry.usages), *places.USAGES])
     single = [entry.name for entry in known if not entry.unit]
     raise wrong(f"there is no device {device!r} (allowed: {allowed}){did_you_mean(device, single)}")
 
 
 def _device_pattern(schema: JsonDict) -> None:
-    schema["pattern"] = f"^({'|'.join(entry.pattern for entry in catalog.devices().values())})$"
+    units = "|".join(entry.pattern for entry in catalog.devices().values())
+    schema["pattern"] = f"^((host:{places.HOST_NAME}/)?({units})|class:.*\\S.*|tag:{places.TAG})$"
 
 
 def check_path_text(path: object) -> object:

@@ -207,8 +207,8 @@ def _replace_run(
     new = kept is None
     if kept is None:
         measured, beside = rest()
-        # Devices are attached to the computer whose driver publishes.
-        params = {**content.params, "host": cut(platform.node() or "unknown", MAX_PARAM_LENGTH)}
+        host = content.host or platform.node() or "unknown"
+        params = {**content.params, "host": cut(host, MAX_PARAM_LENGTH)}
         content = replace(content, params=params, measured=measured)
         stamp_s = written.next_stamp()
         run_id = write_run(client, written.experiment_id, written.parent.run_id, content, beside, stamp_s)

@@ -20,6 +20,7 @@ from sweeps.protocol.stopping import full_seconds
 from sweeps.records import Accuracy, Block, Failed, Job, Measured, Skipped, Timing
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
+from sweeps.spec import places
 from sweeps.spec.label import label_of
 from sweeps.store.tag_text import cut, parsed, text_of
 from sweeps.trust import disqualified
@@ -76,6 +77,8 @@ class RunContent:
     metrics: Mapping[str, float]
     block_medians_ms: tuple[tuple[int, float], ...]
     tags: Mapping[str, str]
+    host: str = ""
+    """The host of a lab that has the device; empty if the device is attached to the computer that publishes."""
     measured: Span | None = None
     """From the first process to the last one; `None` where nothing was measured."""
 
@@ -258,6 +261,7 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
         metrics=row.metrics,
         block_medians_ms=row.block_medians_ms,
         tags=tags,
+        host=places.host_of(planned.facts.name) or "",
     )
 
 

@@ -208,3 +208,52 @@ def test_a_phone_that_is_away_while_another_packages_program_is_brought_is_away(
     monkeypatch.setattr(Bare, "push", push, raising=False)
     with pytest.raises(DeviceError, match="is away"):
         attach("fake:steady", tmp_path, ["abacus"])
+
+
+def of_lab(*found: DeviceFacts) -> planner.Select:
+    return lambda _: iter(found)
+
+
+def test_in_a_lab_phones_are_those_of_its_hosts_and_local_is_this_machine(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, ONE)
+    there = replace(attach("fake:steady", tmp_path).facts, name="host:lab-2/adb:R5", device_id="R5")
+    asked: list[str] = []
+
+    def lab(name: str) -> list[DeviceFacts | DeviceError]:
+        asked.append(name)
+        return [there]
+
+    spec = sweep.spec.model_copy(update={"devices": ("adb:*", "tag:office", "local")})
+    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), lab=lab)
+    assert [facts.name for facts in plan.devices] == ["host:lab-2/adb:R5", "local"]
+    assert asked == ["adb:*", "tag:office"]
+
+
+def test_a_device_of_a_lab_that_is_away_keeps_its_place_in_the_plan(tmp_path: Path) -> None:
+    sweep = Sweep(tmp_path, ONE)
+    there = replace(attach("fake:steady", tmp_path).facts, name="host:lab-2/adb:R5", device_id="R5")
+    told: list[str] = []
+    spec = sweep.spec.model_copy(update={"devices": ("host:lab-2/adb:*",)})
+    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), (there,), told.append, of_lab())
+    assert plan.devices == (there,)
+    assert "host:lab-2/adb:R5 cannot be reached" in told[-1]
+    moved = replace(there, name="host:lab-1/adb:R5")
+    spec = sweep.spec.model_copy(update={"devices": ("adb:*",)})
+    plan = planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), (there,), told.append, of_lab(moved))
+    assert plan.devices == (moved,), "it is one device, on another host"
+
+
+@pytest.mark.parametrize(
+    ("lab", "kind", "told"),
+    [(None, "no_lab", "--lab HOST:PORT"), (of_lab(), "no_phone", "edgesweep hosts")],
+    ids=["no lab", "an empty lab"],
+)
+def test_a_device_that_no_lab_has_is_an_error_with_a_way_out(
+    tmp_path: Path, lab: planner.Select | None, kind: str, told: str
+) -> None:
+    sweep = Sweep(tmp_path, ONE)
+    spec = sweep.spec.model_copy(update={"devices": ("host:lab-2/adb:R5",)})
+    with pytest.raises(DeviceError, match="host:lab-2/adb:R5") as caught:
+        planner.plan_sweep(spec, sweep.workspace.root, (tmp_path,), lab=lab)
+    assert caught.value.kind == kind
+    assert told in caught.value.next_step

@@ -117,6 +117,11 @@ class Discovery(Protocol):
         """The names of usable devices, as in sweep files, each device once; and an error for each unusable one."""
         ...
 
+    def listed(self) -> list[str]:
+        """The names of devices that seem usable, without asking any of them. A transport of another package may lack
+        it: then `attached` is called. Raises `DeviceError`."""
+        ...
+
     def are_one(self, name: str, other: str, folder: Path) -> bool:
         """Whether two names with the same device id mean the same device. Raises `DeviceError`."""
         ...

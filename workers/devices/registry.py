@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import DeviceError, did_you_mean, in_one_line
-from sweeps.spec import catalog
+from sweeps.spec import catalog, places
 from sweeps.spec.entries import DeviceEntry
 from workers.devices.interface import Device, Discovery, Recovery
 
@@ -15,8 +15,11 @@ from workers.devices.interface import Device, Discovery, Recovery
 def connect(name: str, folder: Path) -> Device:
     """The device that a sweep file calls `name`. `folder` is for its files on this host.
 
-    Raises `DeviceError`: `unknown_device`, and `broken_transport` if another package's transport does not work.
+    Raises `DeviceError`: `unknown_device`, `offline` for a device of a lab, which only its host can connect to, and
+    `broken_transport` if another package's transport does not work.
     """
+    if places.host_of(name) is not None:
+        raise DeviceError("offline", f"{name} is a device of a lab", "name the lab: --lab HOST:PORT --token-file FILE")
     kind, colon, unit = name.partition(":")
     entry = catalog.devices().get(kind)
     if entry is None or bool(entry.unit) != bool(colon):
@@ -68,6 +71,16 @@ def units() -> tuple[list[str], list[DeviceError]]:
     return names, refused
 
 
+def listed() -> tuple[str, ...]:
+    """The names of all devices that are attached, of every transport that lists them without asking the devices: one
+    that measures is not disturbed. Raises `DeviceError`."""
+    names: list[str] = []
+    for entry in catalog.devices().values():
+        if entry.discovery:
+            names += discovery(entry).listed()
+    return tuple(names)
+
+
 @contextmanager
 def faults_of(entry: DeviceEntry) -> Iterator[None]:
     """Turns any error of another package's transport into a `DeviceError`, so that other devices still work."""
@@ -105,6 +118,12 @@ class _Foreign:
                 if not isinstance(error, DeviceError):
                     raise TypeError(f"{error!r} is not a DeviceError")
             return names, refused
+
+    def listed(self) -> list[str]:
+        with faults_of(self._entry):
+            if hasattr(self._found, "listed"):
+                return list(self._found.listed())
+            return self.attached()[0]
 
     def are_one(self, name: str, other: str, folder: Path) -> bool:
         with faults_of(self._entry):

@@ -85,7 +85,7 @@ class Batches:
             self._progress.done += 1
             total = self._progress.done + len(under_way.left)
             yield self._progress.measuring(total, f"{len(under_way.left)} in one process, batch {number + 1}")
-            batch = yield from self._contact.batch(under_way.left, self._protocol, brief)
+            batch = yield from self._contact.batch(under_way.left, self._protocol, number, brief)
             match batch:
                 case None:
                     continue  # stopped, or away and back: its state is looked at again

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sweeps.batches import Batch
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import ABSENT_KINDS, HOST_KINDS
+from sweeps.errors import ABSENT_KINDS, HOST_KINDS, QUEUED_KIND
 from sweeps.journal.journal import MAX_ATTEMPTS
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Block, Failed, Job
@@ -30,6 +30,7 @@ class Contact:
         self._device = facts.name
         self._jobs = jobs
         self._context = context
+        self._run = f"{context.plan.sweep.name} {context.session}"
         self._limits = WaitLimits(context.protocol)
         self._recovery = DeviceRecovery(lane, facts, context)
         self._is_away = False
@@ -54,7 +55,7 @@ class Contact:
 
     def timed(self, job: Job, round_: int, protocol: Protocol) -> Steps[Block | Failed | None]:
         """One block behind its gate, not stored yet. `None` where the run is to stop."""
-        block = yield from self._behind_gate(job, lambda ready: BlockRequest(job, round_, protocol, ready))
+        block = yield from self._behind_gate(job, lambda ready: BlockRequest(job, round_, protocol, ready, self._run))
         if isinstance(block, Block):
             self._spent_s += block.device_seconds
             took_s = block.device_seconds + block.conditions.waited_seconds
@@ -63,13 +64,14 @@ class Contact:
         return block
 
     def batch(
-        self, jobs: Sequence[Job], protocol: Protocol, brief: Collection[str] = ()
+        self, jobs: Sequence[Job], protocol: Protocol, number: int, brief: Collection[str] = ()
     ) -> Steps[Batch | Failed | None]:
         """One process that times these jobs in this order, behind its gate. `None` where the run is to stop.
 
-        `brief`: as of a `BatchRequest`.
+        `number`: of the batch, which no other batch of these jobs has in this run. `brief`: as of a `BatchRequest`.
         """
-        batch = yield from self._behind_gate(jobs[0], lambda ready: BatchRequest.of(jobs, protocol, ready, brief))
+        run = f"{self._run} {number}"
+        batch = yield from self._behind_gate(jobs[0], lambda ready: BatchRequest.of(jobs, protocol, ready, brief, run))
         if isinstance(batch, Batch):
             self._spent_s += batch.device_seconds
         return batch
@@ -92,7 +94,7 @@ class Contact:
         """What the device answers. One that has gone away is brought back, or waited for.
 
         `None` where that was in vain, which ends the device's run, or where the run is to stop; with `once`, where the
-        device has gone away at all.
+        device has gone away at all, or is another driver's now.
         """
         while not self._is_away:
             answer: AnswerT | Failed = yield Ask(lambda: self._lane.ask(request))
@@ -105,6 +107,12 @@ class Contact:
                 return None if isinstance(answer, Failed) else answer
             if self.stopped():
                 return None
+            if answer.kind == QUEUED_KIND:
+                # However long that takes: the device is there, and its turn comes.
+                yield from self._recovery.queued(answer)
+                if once:
+                    return None
+                continue
             lost = yield from self._recovery.lost(answer, request.job, self.stopped, once=once)
             if lost is not None:
                 yield from self.leave(lost)

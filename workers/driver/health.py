@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import HOST_KINDS, OWN_KINDS, StoreError
+from sweeps.errors import HOST_KINDS, LAB_KINDS, OWN_KINDS, StoreError
 from sweeps.quarantine import Quarantine, QuarantineBook
 from sweeps.records import Failed, Job
 from workers.driver.ladder import AWAY_WAIT, AwayWait
@@ -25,10 +25,10 @@ class Outage:
     own: Failed | None = None
     """Its last failure that may be the device's own."""
     hosts: bool = False
-    """Whether its host was part of it."""
+    """Whether its host, or the way to it, was part of it."""
 
     def add(self, failed: Failed) -> None:
-        if failed.kind in HOST_KINDS:
+        if failed.kind in HOST_KINDS | LAB_KINDS:
             self.hosts = True
         elif failed.kind in OWN_KINDS:
             self.own = failed

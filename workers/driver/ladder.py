@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from sweeps.errors import LAB_KINDS
 from workers.devices.interface import Rung
 
 Step = Rung | Literal["wait", "give_up"]
@@ -32,6 +33,10 @@ BUDGET: Mapping[Rung, int] = {"reconnect": 12, "restart_adb": 2, "reboot": 2}
 
 BOOT_SHARE = 3.0
 """A device that restarts is waited for so many times as long, from then on."""
+
+HOST_SHARE = 3.0
+"""So many times as long a host of a lab is waited for: a cut of the network, or a restart. Its devices then have the
+usual time to come back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class Ladder:
         """The next step, which is then taken for tried. `kind`: of the last failure; `waited_s`: since the outage
         began."""
         outage = self._outage = self._outage or _Outage(self._limit_s, set())
+        if kind in LAB_KINDS:
+            outage.limit_s = max(outage.limit_s, min(waited_s, HOST_SHARE * self._limit_s) + self._limit_s)
         for rung in RUNGS_OF.get(kind, ()) if self._has_rungs else ():
             if not self._is_open(rung, outage) or waited_s < DUE[rung] * self._limit_s:
                 continue

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import ABSENT_KINDS, HOST_KINDS
+from sweeps.errors import ABSENT_KINDS, HOST_KINDS, LAB_KINDS, QUEUED_KIND
 from sweeps.quarantine import Quarantine
 from sweeps.records import Failed, Job
 from sweeps.spec import catalog
@@ -39,10 +39,12 @@ class DeviceRecovery:
         self._outage: Outage | None = None
         self._waited_s = 0.0
         self._told: tuple[str, float] | None = None
+        self._queued: tuple[float, float] | None = None
+        """While another driver has the device: since when, and when that was told last."""
 
     def answered(self, answer: object, job: Job) -> Steps[Failed | None]:
         """The device answered: what was out is over. Returns why it is to be left alone from now on, if it is."""
-        self._expected = True
+        self._expected, self._queued = True, None
         quarantine = self._ended()
         if quarantine is None and isinstance(answer, Failed):
             quarantine = self._context.health.failed(self._facts, answer, job)
@@ -61,7 +63,7 @@ class DeviceRecovery:
         outage = self._begun(job)
         while True:
             outage.add(failed)
-            self._expected |= failed.kind in HOST_KINDS
+            self._expected |= failed.kind in HOST_KINDS | LAB_KINDS
             # One that never answered in this run is not waited for, unless it is its host that lacks something.
             step: Step = "give_up"
             if self._expected:
@@ -80,9 +82,21 @@ class DeviceRecovery:
             # A simulated device rests on its own clock; to look for a real one takes time as well.
             self._waited_s = max(self._waited_s, self._context.health.now_s() - outage.began_s)
             still = None if stopped() or not self._has_rungs else (yield from self._ask("ask", job))
-            if still is None or still.kind not in ABSENT_KINDS:
+            if still is None or still.kind not in ABSENT_KINDS - {QUEUED_KIND}:
                 return None
             failed = still
+
+    def queued(self, failed: Failed) -> Steps[None]:
+        """Another driver has the device: wait for a while. It is there, and its turn comes, however long that takes."""
+        self._outage = None
+        self._ladder.answered()
+        now_s = self._context.health.now_s()
+        began_s, told_s = self._queued or (now_s, now_s - LOOK_S)
+        if now_s - told_s >= LOOK_S:
+            told_s = now_s
+            yield Waiting(self._facts.name, (failed.message,), now_s - began_s)
+        self._queued = began_s, told_s
+        yield Ask(lambda: self._lane.rest(self._context.health.away_wait.poll_s))
 
     def _begun(self, job: Job) -> Outage:
         if self._outage is None:

@@ -24,6 +24,7 @@ from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by
+from workers.executors.loopback import LOOPBACK
 from workers.measure.bench import AnswerT, Request
 from workers.measure.device_files import Evaluation
 from workers.models.package import BuildInputs
@@ -66,7 +67,13 @@ class RayExecutor:
                 # On one machine the node's folder is the workspace: nothing is stored twice.
                 os.environ[NODE_FOLDER_VARIABLE] = str(folder)
                 resources = {_resource(device_id): 1.0 for device_id in device_ids}
-                ray.init(address="local", resources=resources, include_dashboard=False, **quiet)
+                ray.init(
+                    address="local",
+                    resources=resources,
+                    include_dashboard=False,
+                    _node_ip_address=LOOPBACK,
+                    **quiet,
+                )
         except Exception as error:  # Ray raises whatever its parts raise
             raise ClusterError(
                 f"Ray cannot start: {error}",

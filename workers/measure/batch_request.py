@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sweeps.batches import Batch, BatchItem, NotReached
+from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.protocol.blocks import block_labels
@@ -38,16 +39,18 @@ class BatchRequest(Request[Batch]):
     readiness: Readiness
     brief: frozenset[str] = frozenset()
     """Job keys of those that have short blocks."""
+    run: str = ""
+    """Identifies the run of the driver that asks, and the batch in it; empty if its host need not keep the answer."""
     stage: ClassVar[Stage] = "run"
 
     @classmethod
     def of(
-        cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness, brief: Collection[str] = ()
+        cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness, brief: Collection[str] = (), run: str = ""
     ) -> "BatchRequest":
         """Raises `ValueError` if there is no job, or if they cannot share a process."""
         if not jobs:
             raise ValueError("a batch has at least one job")
-        return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief))
+        return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief), run)
 
     def __post_init__(self) -> None:
         if len({(one.variant.runtime, one.run.threads, one.run.cpus) for one in self.jobs}) > 1:
@@ -56,6 +59,12 @@ class BatchRequest(Request[Batch]):
     @property
     def jobs(self) -> tuple[Job, ...]:
         return (self.job, *self.others)
+
+    @property
+    def result_id(self) -> str:
+        if not self.run:
+            return ""
+        return canonical_key({"batch": {"jobs": [job.key for job in self.jobs], "run": self.run}})
 
     def answer(self, bench: Bench) -> Batch:
         runtime, program = _batches(bench, self.jobs)

@@ -45,6 +45,11 @@ class Request(ABC, Generic[AnswerT_co]):
         """The jobs whose artifacts it needs on the device's host. A request for several jobs has the first as `job`."""
         return (self.job,)
 
+    @property
+    def result_id(self) -> str:
+        """Names the answer: a host keeps it under this id until the driver has it. Empty if it need not be kept."""
+        return ""
+
     @abstractmethod
     def answer(self, bench: "Bench") -> AnswerT_co | Failed:
         """Raises `DeviceError`, `BuildError` or `OSError`, which `Bench.ask` makes a `Failed`."""

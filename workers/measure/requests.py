@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar
 
 import numpy as np
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError, DeviceError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.protocol.blocks import block_labels
@@ -70,8 +71,17 @@ class BlockRequest(Request[Block]):
     round: int
     protocol: Protocol
     readiness: Readiness
+    run: str = ""
+    """Identifies the run of the driver that asks; empty if its host need not keep the answer."""
     stage: ClassVar[Stage] = "run"
     keeps_mode: ClassVar[bool] = True
+
+    @property
+    def result_id(self) -> str:
+        if not self.run:
+            return ""
+        asked = {"job": self.job.key, "round": self.round, "protocol": repr(self.protocol), "run": self.run}
+        return canonical_key({"block": asked})
 
     def answer(self, bench: Bench) -> Block:
         job, protocol = self.job, self.protocol
@@ -133,6 +143,11 @@ class LogitsRequest(Request[Evaluated]):
 
     evaluation: Evaluation
     stage: ClassVar[Stage] = "evaluate"
+
+    @property
+    def result_id(self) -> str:
+        # Of any run: logits do not depend on when they are computed.
+        return canonical_key({"logits": self.job.key, "evaluation": self.evaluation.evaluation_id})
 
     def answer(self, bench: Bench) -> Evaluated | Failed:
         bench = bench.for_answers_of(self.job)

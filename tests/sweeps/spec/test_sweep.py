@@ -370,16 +370,18 @@ def test_a_wrong_model_is_refused_with_line_and_remedy(tmp_path: Path, case: str
     assert refused(tmp_path, SMALL.replace("source: mobilenet_v2\n    weights: random", model)) == [message]
 
 
+DEVICES = (
+    "local, adb:SERIAL, adb:*, ssh:USER@BOARD, ssh:*, fake:NAME, host:NAME/adb:*, host:NAME/adb:SERIAL, "
+    'class:"MAKER MODEL", tag:NAME'
+)
 OTHERS = {
-    "a device of a later version": (
-        "devices: [local, 'tag:office']",
-        "7: devices[1]: 'tag:office' is a kind of device that this version cannot measure on "
-        "(allowed: local, adb:SERIAL, adb:*, ssh:USER@BOARD, ssh:*, fake:NAME)",
+    "a host without a device": (
+        "devices: [local, 'host:lab-2']",
+        f"7: devices[1]: there is no device 'host:lab-2' (allowed: {DEVICES})",
     ),
     "no such device": (
         "devices: [lokal]",
-        "7: devices[0]: there is no device 'lokal' "
-        "(allowed: local, adb:SERIAL, adb:*, ssh:USER@BOARD, ssh:*, fake:NAME); did you mean 'local'?",
+        f"7: devices[0]: there is no device 'lokal' (allowed: {DEVICES}); did you mean 'local'?",
     ),
     "a device twice": ("devices: [local, local]", "7: devices[1]: the device 'local' is in this list twice"),
     "two directions": (

@@ -969,6 +969,17 @@ def test_device_and_host_are_params_and_are_bounded(uri, name, journal, new_stor
     assert run.data.params["host"] == platform.node()
 
 
+def test_the_host_of_a_device_of_a_lab_is_the_one_that_it_is_attached_to(uri, name, journal, new_store, records):
+    job = records.job(0, device_id="adb-1")
+    facts = replace(records.facts, device_id="adb-1", name="host:lab-2/adb:R5")
+    journal.save_plan(records.plan(job, name=name, facts=(facts,)))
+    journal.add_failure(job.build_key, records.failed("build"))
+    new_store(uri).publish(journal, name)
+
+    (run,) = all_runs(uri, name)
+    assert run.data.params["host"] == "lab-2"
+
+
 def test_runs_name_the_images_that_their_figures_are_of(real_uri, name, journal, new_store, records, tmp_path):
     job, calibrated = records.job(0), records.job(1)
     journal.save_plan(records.plan(job, calibrated, name=name))

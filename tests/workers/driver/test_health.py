@@ -80,7 +80,16 @@ def test_an_outage_of_one_phone_is_its_own(health: Health, book: QuarantineBook)
     assert faults(book, TWO) == []
 
 
-@pytest.mark.parametrize("kinds", [["adb_server"], ["offline", "adb_server"], ["adb_version", "offline", "offline"]])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ["adb_server"],
+        ["offline", "adb_server"],
+        ["offline", "host_away"],
+        ["lease_lost", "offline"],
+        ["adb_version", "offline", "offline"],
+    ],
+)
 def test_an_outage_that_the_host_had_part_in_is_no_phone_s(
     health: Health, book: QuarantineBook, kinds: list[str]
 ) -> None:

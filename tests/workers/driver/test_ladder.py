@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.errors import ABSENT_KINDS, HOST_KINDS, OWN_KINDS
+from sweeps.errors import ABSENT_KINDS, HOST_KINDS, LAB_KINDS, OWN_KINDS
 from workers.driver.ladder import BUDGET, DUE, RUNGS_OF, Ladder, Step
 
 
@@ -49,14 +49,25 @@ def test_what_only_a_restart_ends_is_not_tried_otherwise(kind: str) -> None:
     assert climbed(ladder(), kind) == [(30.0, "reboot"), (210.0, "give_up")]
 
 
-@pytest.mark.parametrize("kind", sorted(ABSENT_KINDS - RUNGS_OF.keys()))
+@pytest.mark.parametrize("kind", sorted(ABSENT_KINDS - RUNGS_OF.keys() - LAB_KINDS))
 def test_what_a_person_or_another_process_ends_is_waited_for(kind: str) -> None:
     assert climbed(ladder(), kind) == [(60.0, "give_up")]
 
 
+@pytest.mark.parametrize("kind", sorted(LAB_KINDS))
+def test_a_host_of_a_lab_is_waited_for_longer_and_then_its_device_has_its_time(kind: str) -> None:
+    assert climbed(ladder(), kind) == [(240.0, "give_up")]
+    one = ladder()
+    assert one.next(kind, 100.0) == "wait"
+    assert one.next("offline", 102.0) == "reconnect"
+    assert one.next("offline", 104.0) == "restart_adb"
+    assert one.next("offline", 158.0) == "wait"
+    assert one.next("offline", 160.0) == "give_up"
+
+
 def test_every_rung_is_for_a_fault_of_the_device_and_none_for_one_of_its_host() -> None:
     assert RUNGS_OF.keys() <= OWN_KINDS & ABSENT_KINDS
-    assert not RUNGS_OF.keys() & HOST_KINDS
+    assert not RUNGS_OF.keys() & (HOST_KINDS | LAB_KINDS)
 
 
 def test_a_transport_without_rungs_is_waited_for() -> None:

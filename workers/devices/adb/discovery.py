@@ -1,5 +1,7 @@
 """Lists the phones that are attached to this host, each once, even if it is reached over USB and network."""
 
+import os
+from functools import cache
 from pathlib import Path
 
 from sweeps.errors import DeviceError
@@ -42,6 +44,18 @@ def attached(host: AdbHost | None = None) -> tuple[list[str], list[DeviceError]]
         else:
             names.append(f"adb:{max(connections, key=lambda one: one[2])[0]}")
     return names, refused
+
+
+def listed(host: AdbHost | None = None) -> list[str]:
+    """What the adb server lists, phones with a problem of their own too. No phone is asked for anything."""
+    host = host or _kept(os.environ.get("ANDROID_ADB_SERVER_PORT", ""), os.environ.get("ADBUTILS_ADB_PATH", ""))
+    return list(dict.fromkeys(f"adb:{one.serial}" for one in host.devices()))
+
+
+@cache
+def _kept(_port: str, _adb: str) -> AdbHost:
+    """One connection to the server for all the times that phones are listed: to make a new one starts a process."""
+    return AdbHost()
 
 
 def are_one(name: str, other: str, folder: Path) -> bool:

@@ -27,6 +27,11 @@ def attached() -> tuple[list[str], list[DeviceError]]:
     return names, refused
 
 
+def listed() -> list[str]:
+    """The names that `attached` returns."""
+    return attached()[0]
+
+
 def are_one(name: str, other: str, folder: Path) -> bool:
     """Whether two names with the same device id mean the same board: then both report the same boot id.
 

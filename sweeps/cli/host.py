@@ -1,0 +1,186 @@
+"""`edgesweep host`: makes this computer a device host of a lab, its head or a further one."""
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweeps.cli.session import CtrlC
+from sweeps.errors import ClusterError
+from sweeps.quarantine import state_folder
+from sweeps.spec import places
+from sweeps.text import plain
+from workers.executors.loopback import LOOPBACK
+from workers.hosts.access import DEFAULT_PORT, check_token_file, own_address, resolved
+from workers.hosts.node import NodeOptions
+from workers.hosts.supervisor import leave as leave_lab
+from workers.hosts.supervisor import only_host, serve
+from workers.hosts.this_machine import HostConfig, check_units
+
+Command = Callable[..., Any]
+
+
+_state_option = click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="EDGESWEEP_HOST_STATE",
+    help="Folder of this host's results, artifacts and token; by default host in EdgeSweep's state folder.",
+)
+
+
+def _host_options(command: Command) -> Command:
+    for option in (
+        click.option(
+            "--device",
+            "units",
+            multiple=True,
+            metavar="DEVICE",
+            help="Offer this device too, for example local. Phones are found by themselves.",
+        ),
+        click.option(
+            "--tag", "tags", multiple=True, metavar="NAME", help="Sweep files name the host's devices by it: tag:NAME."
+        ),
+        click.option("--name", metavar="NAME", help="What the host is called; by default this computer's name."),
+        _state_option,
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def host() -> None:
+    """Make this computer a device host of a lab: its phones then measure for sweeps on any computer of the lab.
+
+    \b
+    Example: edgesweep host up --address 10.0.0.5
+    """
+
+
+@host.command()
+@click.option("--address", default=LOOPBACK, show_default=True, metavar="IP", help="Address that others reach it by.")
+@click.option("--port", default=DEFAULT_PORT, show_default=True, type=click.IntRange(1, 65535), help="Of the lab.")
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The lab's token; made if it is missing. By default in the folder of --state.",
+)
+@_host_options
+def up(
+    address: str,
+    port: int,
+    token_file: Path | None,
+    state: Path | None,
+    name: str | None,
+    tags: tuple[str, ...],
+    units: tuple[str, ...],
+) -> None:
+    """Start a lab on this computer, which is a device host too. Runs until Ctrl-C.
+
+    \b
+    With an address other than 127.0.0.1 Ray listens on all interfaces: use a firewall (infra/lab.md).
+    Example: edgesweep host up --address 10.0.0.5
+    """
+    config = _config(state, name, tags, units)
+    with only_host(config.state):
+        file = (token_file or config.state / "token").expanduser().resolve()
+        new = _make_token(file)
+        check_token_file(file)
+        head = resolved(f"{address}:{port}")
+        told = f", made now: {file.read_text(encoding='ascii').strip()}" if new else ""
+        click.echo(f"the lab's token is in {file}{told}", err=True)
+        click.echo(f"other computers: edgesweep host join {head} --token-file COPY_OF_IT", err=True)
+        click.echo(f"sweeps: edgesweep run SWEEP --lab {head} --token-file COPY_OF_IT", err=True)
+        ip = head.rpartition(":")[0]
+        if ip != LOOPBACK:
+            click.echo("Ray listens on all interfaces of this computer: use a firewall (infra/lab.md)", err=True)
+        _serve(NodeOptions(head=head, is_head=True, ip=ip, token_file=file, label=""), config)
+
+
+@host.command()
+@click.argument("head", metavar="HOST:PORT")
+@click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="EDGESWEEP_TOKEN_FILE",
+    required=True,
+    help="A copy of the token file of the lab's head (or EDGESWEEP_TOKEN_FILE).",
+)
+@click.option("--address", metavar="IP", help="Address that the lab reaches this computer by; found by itself.")
+@_host_options
+def join(
+    head: str,
+    token_file: Path,
+    address: str | None,
+    state: Path | None,
+    name: str | None,
+    tags: tuple[str, ...],
+    units: tuple[str, ...],
+) -> None:
+    """Make this computer a device host of the lab at HOST:PORT. Runs until Ctrl-C.
+
+    \b
+    Example: edgesweep host join 10.0.0.5:6379 --token-file lab-token --name lab-2
+    """
+    config = _config(state, name, tags, units)
+    with only_host(config.state):
+        file = token_file.expanduser().resolve()
+        check_token_file(file)
+        head = resolved(head)
+        ip = address or (LOOPBACK if head.startswith(f"{LOOPBACK}:") else own_address(head))
+        _serve(NodeOptions(head=head, ip=ip, token_file=file, label=""), config)
+
+
+@host.command()
+@_state_option
+def leave(state: Path | None) -> None:
+    """Leave the lab: the running blocks end, and the devices are handed back.
+
+    \b
+    Example: edgesweep host leave
+    """
+    folder = _folder(state)
+    if not leave_lab(folder):
+        raise ClusterError("this computer is no device host now", "edgesweep host up, or edgesweep host join")
+    click.echo("left the lab", err=True)
+
+
+def _serve(options: NodeOptions, config: HostConfig) -> None:
+    with CtrlC(_tell) as stop:
+        serve(options, config, stop, _tell)
+    click.echo(f"{config.name} has left the lab", err=True)
+
+
+def _config(state: Path | None, name: str | None, tags: tuple[str, ...], units: tuple[str, ...]) -> HostConfig:
+    name = name or socket.gethostname().partition(".")[0]
+    for word, what in ((name, "--name"), *((tag, "--tag") for tag in tags)):
+        if not re.fullmatch(places.HOST_NAME, word):
+            raise ClusterError(f"{what} {word!r} is not of letters, digits, '.', '_' and '-' only", f"give {what} NAME")
+    check_units(units)
+    return HostConfig(name=name, state=_folder(state), units=units, tags=tags)
+
+
+def _folder(state: Path | None) -> Path:
+    return (state or state_folder() / "host").expanduser().resolve()
+
+
+def _make_token(file: Path) -> bool:
+    """Returns whether it was made."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise ClusterError(f"the token cannot be written to {file}: {error.strerror}", "give --token-file") from error
+    with os.fdopen(descriptor, "w", encoding="ascii") as opened:
+        opened.write(secrets.token_hex(32))
+    return True
+
+
+def _tell(message: str) -> None:
+    click.echo(plain(message), err=True)

@@ -1,0 +1,120 @@
+"""Shared by the commands that use a lab: its address and token, and the connection to it."""
+
+import getpass
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweeps.errors import ClusterError
+from sweeps.text import plain
+from workers.executors.loopback import LOOPBACK
+from workers.hosts.access import check_head, check_token, check_token_file, environment, own_address, resolved
+from workers.hosts.node import DRIVER, Node, NodeOptions, node_of_host
+
+if TYPE_CHECKING:
+    from workers.hosts.lab import Lab
+
+Command = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LabOptions:
+    """Which lab a command uses."""
+
+    head: str
+    token_file: Path
+
+
+def lab_options(command: Command) -> Command:
+    """The options `--lab` and `--token-file`, passed as `lab` and `token_file`."""
+    token = click.option(
+        "--token-file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        envvar="EDGESWEEP_TOKEN_FILE",
+        help="A copy of the token file of the lab's head (or EDGESWEEP_TOKEN_FILE).",
+    )
+    lab = click.option(
+        "--lab",
+        metavar="HOST:PORT",
+        envvar="EDGESWEEP_LAB",
+        help="Use the devices of a lab: the address that `edgesweep host up` has printed (or EDGESWEEP_LAB).",
+    )
+    return lab(token(command))
+
+
+def chosen_lab(lab: str | None, token_file: Path | None) -> LabOptions | None:
+    """`None` if no lab is named. Raises `ClusterError` if the token is missing."""
+    if lab is None:
+        return None
+    if token_file is None:
+        raise ClusterError(f"the lab at {lab} needs a token", "copy the token file of its head, and give --token-file")
+    return LabOptions(resolved(lab), token_file.expanduser().resolve())
+
+
+def needed_lab(lab: str | None, token_file: Path | None) -> LabOptions:
+    """Raises `ClusterError` if no lab is named, too."""
+    options = chosen_lab(lab, token_file)
+    if options is None:
+        raise ClusterError("no lab is named", "--lab HOST:PORT, as `edgesweep host up` has printed it")
+    return options
+
+
+@contextmanager
+def open_lab(options: LabOptions, what: str) -> "Iterator[Lab]":
+    """The lab's hosts, as this driver sees them. `what`: the driver's task, for people at the hosts.
+
+    Starts a Ray node on this machine if none of the lab runs here, and ends it. Raises `ClusterError`.
+    """
+    check_token_file(options.token_file)
+    check_head(options.head)
+    ip = LOOPBACK if options.head.startswith(f"{LOOPBACK}:") else own_address(options.head)
+    node = NodeOptions(head=options.head, ip=ip, token_file=options.token_file, label=f"{DRIVER}{token_hex(4)}")
+    check_token(options.head, options.token_file, ip)
+    with ExitStack() as stack:
+        folder = node_of_host(options.head)
+        if folder is None:
+            own = Node(node)
+            stack.callback(own.end)
+            folder = own.folder
+        os.environ.update(environment(options.token_file, ip))
+        # Ray reads the environment when it is imported; the others import numpy, which `plan --help` does not need.
+        from workers.hosts import cluster
+        from workers.hosts.lab import Lab
+        from workers.hosts.this_machine import versions
+
+        cluster.connect(options.head, options.token_file, folder)
+        stack.callback(cluster.disconnect)
+        who = f"{_user()}@{socket.gethostname()} {what} {token_hex(2)}"
+        lab = Lab(cluster.Hosts().find, who, versions(), time.monotonic, _tell)
+        stack.callback(lab.close)
+        yield lab
+
+
+@contextmanager
+def lab_or_none(lab: str | None, token_file: Path | None, what: str) -> "Iterator[Lab | None]":
+    """As `open_lab`; `None` if no lab is named."""
+    options = chosen_lab(lab, token_file)
+    if options is None:
+        yield None
+    else:
+        with open_lab(options, what) as opened:
+            yield opened
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container the user may have no name
+        return str(os.getuid())
+
+
+def _tell(message: str) -> None:
+    click.echo(plain(message), err=True)

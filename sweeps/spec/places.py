@@ -1,0 +1,61 @@
+"""Names of devices in a lab: `host:NAME/adb:SERIAL`, `class:"Google Pixel 8"`, `tag:NAME`, and `adb:*` of all hosts."""
+
+import re
+from collections.abc import Collection
+
+from sweeps.device_facts import DeviceFacts
+
+HOST_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+TAG = HOST_NAME
+_HOST = re.compile(rf"host:({HOST_NAME})/(.+)")
+USAGES = ("host:NAME/adb:*", "host:NAME/adb:SERIAL", 'class:"MAKER MODEL"', "tag:NAME")
+"""The forms in which sweep files name devices of a lab."""
+
+
+def host_of(name: str) -> str | None:
+    """The host in the name of a device; `None` if the name has none."""
+    match = _HOST.fullmatch(name)
+    return match[1] if match else None
+
+
+def on_host(name: str) -> str:
+    """The name without its host: what the host itself calls the device."""
+    match = _HOST.fullmatch(name)
+    return match[2] if match else name
+
+
+def class_of(name: str) -> str | None:
+    """The class of devices that the name asks for; `None` if it asks for none."""
+    kind, _, words = name.partition(":")
+    return words.strip().strip("\"'").strip() if kind == "class" else None
+
+
+def tag_of(name: str) -> str | None:
+    """The tag that the name asks for; `None` if it asks for none."""
+    match = re.fullmatch(rf"tag:({TAG})", name)
+    return match[1] if match else None
+
+
+def only_in_a_lab(name: str) -> bool:
+    """Whether the name has a meaning in a lab only."""
+    return host_of(name) is not None or bool(class_of(name)) or tag_of(name) is not None
+
+
+def matches(name: str, facts: DeviceFacts, tags: Collection[str]) -> bool:
+    """Whether a sweep file's `name` means this device of a lab. `tags`: those of its host."""
+    host, unit = host_of(facts.name), on_host(facts.name)
+    if (wanted := class_of(name)) is not None:
+        return wanted.casefold() in (f"{facts.maker} {facts.model}".casefold(), facts.device_class.casefold())
+    if (tag := tag_of(name)) is not None:
+        return tag in tags
+    if host_of(name) not in (None, host):
+        return False
+    asked = on_host(name)
+    return asked == unit or (asked.endswith(":*") and unit.startswith(asked[:-1]))
+
+
+def may_mean(name: str, facts: DeviceFacts) -> bool:
+    """As `matches`, for a device that is away: the tags of its host are not known then, so every tag may be its."""
+    if host_of(facts.name) is None:
+        return False
+    return tag_of(name) is not None or matches(name, facts, ())

@@ -1,0 +1,217 @@
+"""The agent of a device host: blocks, leases and stored results together."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import ABSENT_KINDS, DeviceError
+from sweeps.records import Failed
+from sweeps.variant import Variant
+from tests import gallery
+from tests.workers.hosts.hosts import JOB, Ask, TestHost, facts
+from tests.workers.tiny_model import tiny_inputs
+from workers.artifacts import ArtifactStore
+from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Queued
+from workers.hosts.leases import PATIENCE_S
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> TestHost:
+    return TestHost(tmp_path)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(4) as pool:
+        yield pool
+
+
+def granted(host: TestHost, who: str = "ann") -> int:
+    answer = host.agent.acquire("one", who)
+    assert isinstance(answer, Granted), answer
+    return answer.epoch
+
+
+def kind_of(answer: object) -> str:
+    assert isinstance(answer, Failed), answer
+    return answer.kind
+
+
+def running(host: TestHost, pool: ThreadPoolExecutor, epoch: int) -> "Future[object]":
+    """A block that does not end before it is let go."""
+    host.held = True
+    block: Future[object] = pool.submit(host.agent.run, "one", epoch, Ask(JOB, 1))
+    while not host.workers:
+        pass
+    assert host.workers[-1].asked.wait(60)
+    return block
+
+
+def test_a_host_tells_its_devices_their_use_and_itself(host: TestHost) -> None:
+    hello = host.agent.hello()
+    assert (hello.name, hello.boot, hello.clock_s, hello.stored) == ("lab-1", 1, 1000.0, 0)
+    assert [(one.facts.name, one.use) for one in hello.devices] == [("adb:one", None)]
+    assert hello.named(hello.devices[0].facts).name == "host:lab-1/adb:one"
+    assert hello.free_bytes > 0
+    granted(host)
+    use = host.agent.hello().devices[0].use
+    assert use is not None
+    assert use.who == "ann"
+    host.names = []
+    host.agent.tend()
+    changed = host.agent.watch(hello.change, 0.0)
+    assert changed is not None
+    assert changed.devices == ()
+    assert host.agent.watch(changed.change, 0.0) is None
+
+
+def test_a_result_is_kept_and_told_again_until_it_is_acknowledged(host: TestHost) -> None:
+    epoch = granted(host)
+    first = host.agent.run("one", epoch, Ask(JOB, 1))
+    assert host.agent.run("one", epoch, Ask(JOB, 1)) == first == "answer 0 to 1"
+    assert host.agent.hello().stored == 1
+    assert host.agent.run("one", epoch, Ask(JOB, 2), ["result 1"]) == "answer 1 to 2"
+    assert host.agent.hello().stored == 1
+    host.agent.acknowledge(["result 2"])
+    assert host.agent.hello().stored == 0
+    assert host.agent.run("one", epoch, Ask(JOB, 1)) == "answer 2 to 1", "it was forgotten, so it is measured"
+
+
+def test_a_result_survives_the_agent_and_is_given_to_any_epoch(host: TestHost) -> None:
+    epoch = granted(host)
+    first = host.agent.run("one", epoch, Ask(JOB, 1))
+    host.start()
+    assert host.agent.run("one", epoch, Ask(JOB, 1)) == first
+    assert kind_of(host.agent.run("one", epoch, Ask(JOB, 2))) == "lease_lost", "nothing new starts under it"
+    assert granted(host) > epoch
+
+
+def test_what_is_only_of_the_moment_and_what_failed_is_not_kept(host: TestHost) -> None:
+    epoch = granted(host)
+    host.agent.run("one", epoch, Ask(JOB, 1, kept=False))
+    host.workers[0].fails = True
+    assert kind_of(host.agent.run("one", epoch, Ask(JOB, 2))) == "worker_lost"
+    assert host.agent.hello().stored == 0
+
+
+def test_who_comes_back_after_an_outage_waits_for_its_block_and_has_the_result(
+    host: TestHost, pool: ThreadPoolExecutor
+) -> None:
+    block = running(host, pool, epoch := granted(host))
+    again = pool.submit(host.agent.run, "one", epoch, Ask(JOB, 1))
+    host.workers[0].go.set()
+    assert block.result(60) == again.result(60) == "answer 0 to 1"
+    assert len(host.workers[0].answers) == 1, "it was measured once"
+
+
+def test_a_block_is_judged_by_the_epoch_in_which_it_started(host: TestHost, pool: ThreadPoolExecutor) -> None:
+    block = running(host, pool, old := granted(host, "ann"))
+    host.now_s += TIME_TO_LIVE_S + 1
+    waiting = host.agent.acquire("one", "bob")
+    assert isinstance(waiting, Queued)
+    assert waiting.running == JOB.name
+    host.workers[0].go.set()
+    assert block.result(60) == "answer 0 to 1"
+    new = granted(host, "bob")
+    assert kind_of(host.agent.run("one", old, Ask(JOB, 2))) == "lease_lost"
+    assert host.agent.run("one", old, Ask(JOB, 1)) == "answer 0 to 1", "what is stored is never refused"
+    host.agent.acknowledge(["result 1"])
+    host.held = False
+    assert host.agent.run("one", new, Ask(JOB, 3)) == "answer 0 to 3"
+    assert host.workers[0].ended == "closed", "a dead driver's worker makes room"
+
+
+def test_a_block_that_is_in_another_drivers_way_for_too_long_is_ended(host: TestHost, pool: ThreadPoolExecutor) -> None:
+    block = running(host, pool, granted(host, "ann"))
+    host.now_s += TIME_TO_LIVE_S + PATIENCE_S + 1
+    host.agent.tend()
+    assert not host.workers[0].ended, "nobody waits"
+    assert isinstance(host.agent.acquire("one", "bob"), Queued)
+    host.agent.tend()
+    assert kind_of(block.result(60)) == "worker_lost"
+    assert host.workers[0].ended == "killed"
+    assert granted(host, "bob")
+
+
+def test_a_person_ends_a_lease_and_its_block(host: TestHost, pool: ThreadPoolExecutor) -> None:
+    block = running(host, pool, granted(host, "ann"))
+    assert host.agent.free("one") == "ann"
+    assert kind_of(block.result(60)) == "worker_lost"
+    with pytest.raises(DeviceError, match="a person"):
+        host.agent.acquire("one", "ann")
+    assert granted(host, "bob")
+    assert host.agent.free("other") == ""
+
+
+def test_a_device_that_was_handed_back_or_whose_driver_is_gone_is_closed(host: TestHost) -> None:
+    epoch = granted(host)
+    host.agent.run("one", epoch, Ask(JOB, 1))
+    host.agent.tend()
+    assert not host.workers[0].ended
+    host.agent.release("one", epoch)
+    assert host.workers[0].ended == "closed"
+    epoch = granted(host)
+    host.agent.run("one", epoch, Ask(JOB, 2))
+    host.agent.release("one", epoch - 1)
+    assert not host.workers[1].ended, "that was an earlier lease"
+    host.now_s += TIME_TO_LIVE_S
+    host.agent.tend()
+    assert host.workers[1].ended == "closed"
+    assert granted(host) == epoch, "the lease is still its, as nobody else asked"
+    assert host.agent.run("one", epoch, Ask(JOB, 3)) == "answer 0 to 3"
+
+
+def test_a_device_that_is_not_attached_is_not_granted(host: TestHost) -> None:
+    host.names = []
+    host.agent.tend()
+    with pytest.raises(DeviceError, match="lab-1") as caught:
+        host.agent.acquire("one", "ann")
+    assert caught.value.kind == "offline"
+
+
+def test_a_host_that_leaves_ends_its_blocks_in_order_and_starts_nothing(
+    host: TestHost, pool: ThreadPoolExecutor
+) -> None:
+    block = running(host, pool, epoch := granted(host))
+    leaving = pool.submit(host.agent.leave, 60.0)
+    while kind_of_acquire(host) != "host_leaving":
+        pass
+    host.workers[0].go.set()
+    assert block.result(60) == "answer 0 to 1"
+    leaving.result(60)
+    assert host.workers[0].ended == "closed"
+    assert kind_of(host.agent.run("one", epoch, Ask(JOB, 2))) == "host_leaving"
+    assert {"host_leaving", "lease_lost"} <= ABSENT_KINDS, "such jobs wait; none fails"
+
+
+def kind_of_acquire(host: TestHost) -> str:
+    try:
+        host.agent.acquire("one", "ann")
+    except DeviceError as error:
+        return error.kind
+    return ""
+
+
+def test_a_host_that_leaves_does_not_wait_for_ever(host: TestHost, pool: ThreadPoolExecutor) -> None:
+    block = running(host, pool, granted(host))
+    host.agent.leave(0.0)
+    assert kind_of(block.result(60)) == "worker_lost"
+    assert host.workers[0].ended == "killed"
+
+
+def test_an_artifact_is_received_once(host: TestHost, tmp_path: Path) -> None:
+    driver = ArtifactStore(tmp_path / "driver" / "artifacts")
+    manifest = gallery.build(tmp_path / "driver" / "artifacts", "b" * 64, Variant(), tiny_inputs())
+    assert host.agent.missing(["b" * 64, "c" * 64]) == {"b" * 64, "c" * 64}
+    host.agent.receive(driver.pack(manifest))
+    assert host.agent.missing(["b" * 64, "c" * 64]) == {"c" * 64}
+
+
+def test_facts_of_a_device_that_comes_back_changed_are_read_anew(host: TestHost) -> None:
+    host.names = []
+    host.agent.tend()
+    host.names, host.make = ["adb:one"], lambda name: facts("one", os_build="2")
+    host.agent.tend()
+    assert host.agent.hello().devices[0].facts.os_build == "2"

@@ -1,0 +1,145 @@
+"""Devices of a host come and go."""
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError
+from workers.hosts.inventory import Inventory
+
+FACTS = DeviceFacts(
+    device_id="one",
+    name="adb:one",
+    maker="Maker",
+    model="Model",
+    soc="SoC",
+    os_build="1",
+    abi="arm64-v8a",
+    cores=8,
+    ram_bytes=None,
+)
+
+
+class Cable:
+    """What is attached, and which of it can be used."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = ["adb:one"]
+        self.trouble: DeviceError | None = None
+        self.errors: dict[str, Exception] = {}
+        self.looks: list[str] = []
+        self.now_s = 0.0
+
+    def listed(self) -> list[str]:
+        if self.trouble is not None:
+            raise self.trouble
+        return self.names
+
+    def look(self, name: str) -> DeviceFacts:
+        self.looks.append(name)
+        if name in self.errors:
+            raise self.errors[name]
+        return replace(FACTS, name=name, device_id=name.partition(":")[2].partition("@")[0])
+
+
+@pytest.fixture
+def cable() -> Cable:
+    return Cable()
+
+
+def of(cable: Cable, *always: str) -> Inventory:
+    return Inventory(cable.listed, cable.look, lambda: cable.now_s, always)
+
+
+def ids(inventory: Inventory) -> list[str]:
+    return [facts.device_id for facts in inventory.devices()]
+
+
+def test_a_device_is_asked_for_its_facts_once_each_time_it_comes(cable: Cable) -> None:
+    inventory = of(cable)
+    for names, known in ((["adb:one"], 1), (["adb:one"], 1), ([], 0), (["adb:one", "adb:two"], 2)):
+        cable.names = names
+        inventory.refresh()
+        assert len(ids(inventory)) == known
+    assert cable.looks == ["adb:one", "adb:one", "adb:two"]
+
+
+def test_the_counter_grows_with_each_change_and_only_then(cable: Cable) -> None:
+    inventory = of(cable)
+    seen = [inventory.change]
+    for names in (["adb:one"], ["adb:one"], [], [], ["adb:two"]):
+        cable.names = names
+        inventory.refresh()
+        seen.append(inventory.change)
+    assert [later - earlier for earlier, later in pairwise(seen)] == [1, 0, 1, 0, 1]
+
+
+def test_who_watches_is_told_at_once_and_who_knows_it_already_waits_in_vain(cable: Cable) -> None:
+    inventory = of(cable)
+    assert inventory.watch(inventory.change, 0.01) is False
+    with ThreadPoolExecutor(1) as pool:
+        watching = pool.submit(inventory.watch, inventory.change, 60.0)
+        inventory.refresh()
+        assert watching.result(30) is True
+    assert inventory.watch(inventory.change - 1, 0.0) is True
+
+
+def test_a_device_that_cannot_be_used_is_told_and_hides_no_other(cable: Cable) -> None:
+    cable.names = ["adb:one", "adb:two", "adb:three"]
+    cable.errors = {"adb:one": DeviceError("unauthorized", "accept the prompt"), "adb:two": ValueError("odd facts")}
+    inventory = of(cable)
+    inventory.refresh()
+    assert ids(inventory) == ["three"]
+    assert [(one.kind, one.message) for one in inventory.refused()] == [
+        ("unauthorized", "accept the prompt"),
+        ("worker_error", "adb:two: ValueError: odd facts"),
+    ]
+
+
+def test_a_device_that_cannot_be_used_is_asked_again_after_a_while(cable: Cable) -> None:
+    cable.errors = {"adb:one": DeviceError("unauthorized", "accept the prompt")}
+    inventory = of(cable)
+    for now_s, looks in ((0, 1), (5, 1), (11, 2), (12, 2)):
+        cable.now_s = now_s
+        inventory.refresh()
+        assert len(cable.looks) == looks
+    change = inventory.change
+    cable.errors, cable.now_s = {}, 30
+    inventory.refresh()
+    assert ids(inventory) == ["one"]
+    assert inventory.refused() == ()
+    assert inventory.change > change
+
+
+def test_a_phone_with_two_connections_is_one_device_until_both_are_gone(cable: Cable) -> None:
+    cable.names = ["adb:one", "adb:one@10.0.0.9"]
+    inventory = of(cable)
+    inventory.refresh()
+    assert [facts.name for facts in inventory.devices()] == ["adb:one"]
+    cable.names = ["adb:one@10.0.0.9"]
+    inventory.refresh()
+    assert [facts.name for facts in inventory.devices()] == ["adb:one@10.0.0.9"]
+
+
+def test_a_host_that_cannot_list_its_devices_keeps_those_that_it_knows_and_says_why(cable: Cable) -> None:
+    inventory = of(cable, "local:here")
+    inventory.refresh()
+    cable.trouble = DeviceError("adb_server", "the adb server is gone")
+    change = inventory.change
+    inventory.refresh()
+    assert ids(inventory) == ["here", "one"]
+    assert [one.kind for one in inventory.refused()] == ["adb_server"]
+    assert inventory.change == change + 1
+    cable.trouble = None
+    inventory.refresh()
+    assert inventory.refused() == ()
+
+
+def test_devices_that_are_always_there_need_no_list(cable: Cable) -> None:
+    cable.trouble = DeviceError("adb_server", "there is no adb")
+    inventory = of(cable, "local:here")
+    inventory.refresh()
+    assert ids(inventory) == ["here"]

@@ -1,0 +1,269 @@
+"""A driver and several hosts: where devices are, and how their answers survive faults."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.errors import QUEUED_KIND, DeviceError
+from sweeps.records import Failed
+from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, World, facts
+from workers.artifacts import ArtifactStore
+from workers.hosts.interface import TIME_TO_LIVE_S, Hello
+from workers.hosts.lab import Lab
+from workers.measure.recovery import RecoverRequest, Taken
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    world.build(JOB.build_key)
+    yield world
+    world.close()
+
+
+def named(device_id: str, host: str = "lab-1") -> Any:
+    return facts(device_id, name=f"host:{host}/adb:{device_id}")
+
+
+def kind_of(answer: object) -> str:
+    assert isinstance(answer, Failed), answer
+    return answer.kind
+
+
+def names(lab: Lab, name: str) -> list[str]:
+    return [one.name for one in lab.select(name) if not isinstance(one, DeviceError)]
+
+
+def test_devices_are_found_by_transport_host_class_and_tag(world: World) -> None:
+    world.add("lab-1", "one", "two", tags=("office",))
+    other, _ = world.add("lab-2", "three")
+    other.names = []
+    other.agent.tend()
+    other.make = lambda name: facts("three", model="Pixel 8", maker="Google")
+    other.names = ["adb:three"]
+    other.agent.tend()
+    lab = world.lab()
+    assert names(lab, "adb:*") == ["host:lab-1/adb:one", "host:lab-1/adb:two", "host:lab-2/adb:three"]
+    assert names(lab, "adb:two") == ["host:lab-1/adb:two"]
+    assert names(lab, "host:lab-2/adb:*") == ["host:lab-2/adb:three"]
+    assert names(lab, 'class:"google pixel 8"') == ["host:lab-2/adb:three"]
+    assert names(lab, "tag:office") == ["host:lab-1/adb:one", "host:lab-1/adb:two"]
+    assert names(lab, "tag:other") == names(lab, "host:lab-3/adb:*") == []
+
+
+def test_an_artifact_crosses_once_to_each_host_that_needs_it(world: World) -> None:
+    _, first = world.add("lab-1", "one", "two")
+    _, second = world.add("lab-2", "three")
+    _, third = world.add("lab-3", "four")
+    executor = world.executor(world.lab())
+    for device_id in ("one", "two", "three"):
+        lane = executor.lane(named(device_id))
+        for number in range(2):
+            assert not isinstance(lane.ask(Ask(JOB, number)), Failed)
+    assert (first.received, second.received, third.received) == ([JOB.build_key], [JOB.build_key], [])
+    missing = executor.lane(named("four")).ask(Ask(replace(JOB, build_key="b" * 64), 1))
+    assert kind_of(missing) == "no_artifact"
+    executor.close()
+
+
+def test_a_result_is_acknowledged_with_the_next_request_and_the_last_one_at_the_end(world: World) -> None:
+    host, _ = world.add("lab-1", "one")
+    executor = world.executor(world.lab())
+    lane = executor.lane(named("one"))
+    for number in range(3):
+        lane.ask(Ask(JOB, number))
+        assert host.agent.hello().stored == 1
+    executor.close()
+    assert host.agent.hello().stored == 0
+    assert host.agent.hello().devices[0].use is None, "the device is handed back"
+    assert host.workers[0].ended == "closed"
+
+
+def test_an_answer_that_is_lost_is_fetched_and_not_measured_again(world: World) -> None:
+    host, wire = world.add("lab-1", "one")
+    lane = world.executor(world.lab()).lane(named("one"))
+    wire.faulty = lambda method, _: method == "run"
+    assert kind_of(lane.ask(Ask(JOB, 1))) == "host_away"
+    wire.faulty = lambda *_: False
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    assert host.workers[0].answers == ["answer 0 to 1"]
+
+
+def test_after_a_cut_the_driver_goes_on_with_its_lease_or_waits_in_the_queue(world: World) -> None:
+    host, wire = world.add("lab-1", "one")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    assert lane.ask(Ask(JOB, 1)) == "answer 0 to 1"
+    wire.cut_off()
+    world.now_s += TIME_TO_LIVE_S + 1
+    host.now_s += TIME_TO_LIVE_S + 1
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "host_away"
+    wire.cut = False
+    wait_for(lambda: all(answers for _, answers in lab.hellos()))
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2", "its worker is the same"
+    wire.cut_off()
+    host.now_s += TIME_TO_LIVE_S + 1
+    assert world.executor(world.lab("bob")).lane(named("one")).ask(Ask(JOB, 7)) == "answer 0 to 7"
+    wire.cut = False
+    queued = lane.ask(Ask(JOB, 3))
+    assert kind_of(queued) == QUEUED_KIND
+    assert isinstance(queued, Failed)
+    assert "bob has one" in queued.message
+
+
+def wait_for(until: Callable[[], bool]) -> None:
+    while not until():
+        time.sleep(0.02)
+
+
+def test_a_device_that_moves_is_measured_on_its_new_host(world: World) -> None:
+    first, _ = world.add("lab-1", "one")
+    second, _ = world.add("lab-2", "two")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    first.names = []
+    first.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == [])
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "offline"
+    second.names = ["adb:two", "adb:one"]
+    second.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == ["host:lab-2/adb:one"])
+    assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
+
+
+def test_a_host_that_was_started_again_takes_the_place_of_its_last_start(world: World) -> None:
+    _, wire = world.add("lab-1", "one", boot=1)
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    wire.cut_off()
+    world.now_s += TIME_TO_LIVE_S + 1
+    again, _ = world.add("lab-1", "one", boot=2)
+    assert lane.ask(Ask(JOB, 2)) == "answer 0 to 2"
+    assert [hello.boot for hello, _ in lab.hellos()] == [2]
+    assert again.workers[0].answers == ["answer 0 to 2"]
+
+
+def test_a_host_of_another_version_is_told_and_not_used(world: World) -> None:
+    world.add("lab-1", "one", versions=replace(VERSIONS, edgesweep="0.9"))
+    world.add("lab-2", "two", versions=replace(VERSIONS, ray="2.61"))
+    world.add("lab-3", "three")
+    lab = world.lab()
+    assert names(lab, "adb:*") == ["host:lab-3/adb:three"]
+    assert sorted(world.told) == [
+        "the host lab-1 is not used: it has EdgeSweep 0.9 (protocol 1), not 1 (protocol 1); "
+        "update it, or this computer",
+        "the host lab-2 is not used: it has Ray 2.61, not 2; update it, or this computer",
+    ]
+    refused = world.executor(lab).lane(named("one")).ask(Ask(JOB, 1))
+    assert isinstance(refused, Failed)
+    assert refused.kind == "host_away"
+    assert "the host lab-1 is not used: it has EdgeSweep 0.9" in refused.message
+
+
+def test_a_device_whose_host_has_left_is_not_taken_for_a_device_that_is_gone(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    world.add("lab-2", "two")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    wire.cut_off()
+    del world.hosts["lab-1 0"]
+    world.now_s += TIME_TO_LIVE_S + 1
+    wait_for(lambda: ("lab-2", True) in [(hello.name, answers) for hello, answers in lab.hellos()])
+    gone = lane.ask(Ask(JOB, 2))
+    assert isinstance(gone, Failed)
+    assert gone.kind == "host_away"
+    assert gone.message.startswith("the host lab-1 is not in the lab now")
+    # Of one that this driver never saw, the name tells the host.
+    assert kind_of(world.executor(lab).lane(named("three", "lab-3")).ask(Ask(JOB, 1))) == "host_away"
+    assert kind_of(world.executor(lab).lane(named("three", "lab-2")).ask(Ask(JOB, 1))) == "offline"
+
+
+def test_a_step_to_bring_a_device_back_is_taken_on_the_host_that_had_it_last(world: World) -> None:
+    host, _ = world.add("lab-1", "one")
+    world.add("lab-2", "two")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    host.names = []
+    host.agent.tend()
+    wait_for(lambda: names(lab, "adb:one") == [])
+    steps: list[str] = []
+    host.workers[0].take = lambda request: steps.append(request.rung) or Taken(request.rung)  # type: ignore[func-returns-value]
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "offline"
+    assert lane.ask(RecoverRequest(JOB, "restart_adb")) == Taken("restart_adb")
+    assert steps == ["restart_adb"]
+
+
+def test_a_device_on_two_hosts_is_measured_once_and_told(world: World) -> None:
+    world.add("lab-1", "one")
+    world.add("lab-2", "one")
+    lab = world.lab()
+    assert names(lab, "adb:*") == ["host:lab-1/adb:one"]
+    assert world.told == [
+        "host:lab-2/adb:one and host:lab-1/adb:one both call themselves one: measured as host:lab-1/adb:one"
+    ]
+
+
+def test_a_host_whose_clock_is_an_hour_off_measures_like_the_others(world: World) -> None:
+    host, _ = world.add("lab-1", "one")
+    host.now_s += 3600
+    lab = world.lab()
+    assert world.told == ["the host lab-1: its clock is 60 min ahead of this computer's: set one of them"]
+    assert world.executor(lab).lane(named("one")).ask(Ask(JOB, 1)) == "answer 0 to 1"
+
+
+def test_a_host_whose_disk_is_full_says_so_and_its_results_still_arrive(world: World) -> None:
+    host, _ = world.add("lab-1", "one")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    host.outbox.close()
+    assert lane.ask(Ask(JOB, 2)) == "answer 1 to 2"
+    hello: Hello = host.agent.hello()
+    assert [error.kind for error in hello.refused] == ["os_error"]
+    assert "outbox.sqlite" in hello.refused[0].message
+
+
+def test_devices_without_a_host_in_their_name_are_this_machines_own(world: World, tmp_path: Path) -> None:
+    executor = world.executor(world.lab())
+    lane = executor.lane(facts("gone", name="fake:gone"))
+    assert kind_of(lane.ask(Ask(JOB, 1))) == "unknown_device"
+    executor.close()
+
+
+def test_the_driver_store_is_not_the_hosts(world: World) -> None:
+    host, _ = world.add("lab-1", "one")
+    world.executor(world.lab()).lane(named("one")).ask(Ask(JOB, 1))
+    assert ArtifactStore(host.folder / "artifacts").find(JOB.build_key) is not None
+
+
+def test_a_person_ends_the_use_of_a_device_by_its_name(world: World) -> None:
+    world.add("lab-1", "one")
+    lab = world.lab()
+    lane = world.executor(lab).lane(named("one"))
+    lane.ask(Ask(JOB, 1))
+    person = world.lab("person")
+    assert person.free("host:lab-1/adb:one") == "ann"
+    assert person.free("host:lab-1/adb:one") == ""
+    assert kind_of(lane.ask(Ask(JOB, 2))) == "leased"
+    with pytest.raises(DeviceError, match="host:lab-1/adb:two"):
+        person.free("host:lab-1/adb:two")
+
+
+def test_a_host_that_has_joined_and_does_not_answer_is_told(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    wire.cut = True
+    lab = world.lab()
+    assert lab.hellos() == ()
+    assert [error.message for error in lab.mute()] == ["the link is cut"]
+    wire.cut = False
+    lab.look()
+    assert [hello.name for hello, answers in lab.hellos() if answers] == ["lab-1"]
+    assert lab.mute() == ()

@@ -1,0 +1,71 @@
+"""Results wait on a host's disk until the driver has them."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import StoreError
+from workers.hosts.outbox import Outbox
+
+
+def test_a_result_stays_until_it_is_acknowledged_also_over_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "outbox.sqlite"
+    outbox = Outbox(file, "1")
+    outbox.keep("block", "phone", 3, b"samples")
+    outbox.close()
+    again = Outbox(file, "1")
+    assert again.find("block") == b"samples"
+    assert again.count() == 1
+    for _ in range(2):
+        again.acknowledge(["block", "never heard of"])
+        assert again.find("block") is None
+        assert again.count() == 0
+
+
+def test_the_first_result_of_one_id_counts(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o", "1")
+    outbox.keep("block", "phone", 1, b"first")
+    outbox.keep("block", "phone", 2, b"second")
+    assert outbox.find("block") == b"first"
+    assert outbox.count() == 1
+
+
+def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_whatever_its_size(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o", "1", cap_bytes=100)
+    for number in range(4):
+        outbox.keep(str(number), "phone", 1, b"x" * 40)
+    assert [outbox.find(str(number)) is not None for number in range(4)] == [False, False, True, True]
+    outbox.keep("large", "phone", 1, b"x" * 1000)
+    assert outbox.find("large") is not None
+    assert outbox.count() == 1
+
+
+def test_epochs_grow_over_restarts(tmp_path: Path) -> None:
+    first = Outbox(tmp_path / "o", "1")
+    seen = [first.next_epoch(), first.next_epoch()]
+    first.close()
+    again = Outbox(tmp_path / "o", "1")
+    seen.append(again.next_epoch())
+    assert seen == [1, 2, 3]
+
+
+def test_results_of_another_version_are_not_read(tmp_path: Path) -> None:
+    old = Outbox(tmp_path / "o", "1")
+    old.keep("block", "phone", 1, b"pickled by another version")
+    epoch = old.next_epoch()
+    old.close()
+    new = Outbox(tmp_path / "o", "2")
+    assert new.find("block") is None
+    assert new.next_epoch() == epoch + 1
+
+
+def test_only_its_owner_may_read_the_file(tmp_path: Path) -> None:
+    Outbox(tmp_path / "o", "1")
+    assert stat.S_IMODE((tmp_path / "o").stat().st_mode) == 0o600
+
+
+def test_a_file_that_is_no_outbox_is_an_error_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "o").write_text("no sqlite at all" * 100)
+    with pytest.raises(StoreError, match=str(tmp_path / "o")):
+        Outbox(tmp_path / "o", "1")

@@ -1,0 +1,227 @@
+"""A lab of real Ray nodes on loopback, driven by its commands: a head and a further host, each with a device."""
+
+import json
+import re
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import EDGESWEEP, OWN_NET
+from tests.free_port import free_port
+from tests.sockets import listening
+
+pytestmark = [pytest.mark.system, pytest.mark.ray]
+
+SWEEP = """
+name: {name}
+models:
+  - {{source: "my_net:make_net", arguments: {{classes: 4}}, weights: random, input_shape: [1, 3, 16, 16], name: tiny}}
+data:
+  calibration: {{source: synthetic, images: 8, seed: 1}}
+  evaluation: {{source: synthetic, images: 8, seed: 2}}
+grids:
+  - {{precision: [fp32], layout: [nchw]}}
+devices: {devices}
+protocol: {{preset: quick, gate: none, rounds: {rounds}, warmup_seconds: 0.1, min_seconds: 0.3, iterations: 3}}
+"""
+PATIENCE_S = 240.0
+
+
+@dataclass(slots=True)
+class RunningLab:
+    """Two hosts, and a folder for drivers."""
+
+    folder: Path
+    head: str
+    hosts: dict[str, "subprocess.Popen[bytes]"] = field(default_factory=dict)
+
+    @property
+    def token(self) -> Path:
+        return self.folder / "lab-1" / "token"
+
+    def start(self, name: str, *words: str) -> None:
+        """Returns once the host is in the lab."""
+        log = (self.folder / f"{name}.log").open("wb")
+        state = ["--state", str(self.folder / name), "--name", name]
+        self.hosts[name] = subprocess.Popen([EDGESWEEP, "host", *words, *state], stdout=log, stderr=log)
+        log.close()
+        self.wait(lambda: "is a host of the lab" in self.said(name) or self.hosts[name].poll() is not None)
+        assert self.hosts[name].poll() is None, self.said(name)
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+
+    def command(self, *words: str, token: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [EDGESWEEP, *words, "--lab", self.head, "--token-file", str(token or self.token)],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+        )
+
+    def document(self) -> list[dict[str, Any]]:
+        told = self.command("hosts", "--json")
+        assert told.returncode == 0, told.stderr
+        hosts: list[dict[str, Any]] = json.loads(told.stdout)["hosts"]
+        return hosts
+
+    def sweep(self, name: str, *devices: str, rounds: int = 3) -> "subprocess.Popen[bytes]":
+        file = self.folder / f"{name}.yaml"
+        file.write_text(SWEEP.format(name=name, devices=json.dumps(devices), rounds=rounds))
+        with (self.folder / f"{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [EDGESWEEP, "run", str(file), "--workspace", name, "--lab", self.head, "--token-file", str(self.token)],
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+            )
+
+    def measuring(self, name: str) -> bool:
+        """Whether some blocks of the sweep were measured."""
+        return re.search(r"Measuring on \S+: [2-9] of", self.said(name)) is not None
+
+    def blocks(self, name: str) -> list[tuple[str, int]]:
+        """Job and round of each block of real jobs, as the journal has them."""
+        with sqlite3.connect(f"file:{self.folder / name / 'journal.sqlite'}?mode=ro", uri=True) as journal:
+            return journal.execute("SELECT key, round FROM attempts WHERE kind = 'block'").fetchall()
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not until():
+            assert time.monotonic() < deadline, "\n".join(self.said(name) for name in self.hosts)
+            time.sleep(0.2)
+
+    def processes(self, name: str) -> list[psutil.Process]:
+        return psutil.Process(self.hosts[name].pid).children(recursive=True)
+
+    def kill(self, name: str, process: str) -> None:
+        """kill -9 of a process of this host, by the start of its name."""
+        found = [one for one in self.processes(name) if _title(one).startswith(process)]
+        assert found, [_title(one) for one in self.processes(name)]
+        for one in found:
+            one.kill()
+
+    def close(self) -> None:
+        for process in reversed(self.hosts.values()):
+            if process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(60)
+            process.kill()
+
+
+def _title(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()) if process.name() != "raylet" else "raylet"
+    except psutil.Error:
+        return ""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
+    folder = tmp_path_factory.mktemp("lab")
+    (folder / "my_net.py").write_text(OWN_NET)
+    port = free_port()
+    while port < 20_000:  # below, ports are of Ray's workers
+        port = free_port()
+    lab = RunningLab(folder, f"127.0.0.1:{port}")
+    try:
+        lab.start("lab-1", "up", "--port", str(port), "--device", "fake:steady", "--tag", "office")
+        lab.start("lab-2", "join", lab.head, "--token-file", str(lab.token), "--device", "local")
+        yield lab
+    finally:
+        lab.close()
+
+
+def test_a_sweep_measures_on_both_hosts_also_where_an_agent_is_killed_and_listens_on_loopback_only(
+    lab: RunningLab,
+) -> None:
+    running = lab.sweep("both", "tag:office", "host:lab-2/local", rounds=5)
+    lab.wait(lambda: lab.measuring("both") or running.poll() is not None)
+    addresses = {one for process in psutil.Process().children(recursive=True) for one in listening(process)}
+    lab.kill("lab-2", "ray::HostActor")
+    assert running.wait(PATIENCE_S) == 0, lab.said("both") + lab.said("lab-2")
+    assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
+    assert "127.0.0.1" in addresses
+    assert "waiting for host:lab-2/local" in lab.said("both")
+    assert len(lab.blocks("both")) == len(set(lab.blocks("both"))) == 2 * 5
+    told = {host["name"]: host for host in lab.document()}
+    assert {name: [one["name"] for one in host["devices"]] for name, host in told.items()} == {
+        "lab-1": ["host:lab-1/fake:steady"],
+        "lab-2": ["host:lab-2/local"],
+    }
+    for name, host in told.items():
+        assert host["answers"]
+        assert host["usable"]
+        assert [one["used_by"] for one in host["devices"]] == [None]
+        assert len(list((lab.folder / name / "node" / "artifacts").iterdir())) >= 1
+    devices = lab.command("devices", "--json")
+    assert [one["name"] for one in json.loads(devices.stdout)["devices"]] == [
+        "host:lab-1/fake:steady",
+        "host:lab-2/local",
+    ]
+
+
+def test_a_token_is_kept_to_its_owner_and_another_one_is_refused_at_once(lab: RunningLab, tmp_path: Path) -> None:
+    assert lab.token.stat().st_mode & 0o777 == 0o600
+    token = lab.token.read_text()
+    for name in lab.hosts:
+        for process in (psutil.Process(lab.hosts[name].pid), *lab.processes(name)):
+            with suppress(psutil.Error):
+                assert token not in " ".join((*process.cmdline(), *process.environ().values()))
+    wrong = tmp_path / "wrong"
+    wrong.write_text("f" * len(token))
+    wrong.chmod(0o600)
+    join = ("host", "join", lab.head, "--state", str(tmp_path / "state"), "--token-file", str(wrong))
+    for refused in (
+        lab.command("hosts", token=wrong),
+        subprocess.run([EDGESWEEP, *join], capture_output=True, text=True),
+    ):
+        assert refused.returncode == 1
+        assert "it has another token" in refused.stderr
+        assert "copy the token file" in refused.stderr
+    wrong.chmod(0o644)
+    assert "others may read the token file" in lab.command("hosts", token=wrong).stderr
+    assert "cannot be read" in lab.command("hosts", token=tmp_path / "none").stderr
+
+
+def test_a_driver_that_is_killed_frees_its_device_and_its_next_run_goes_on_over_a_killed_node(lab: RunningLab) -> None:
+    running = lab.sweep("killed", "host:lab-2/local", rounds=6)
+    lab.wait(lambda: lab.measuring("killed") or running.poll() is not None)
+    running.kill()
+    running.wait()
+    before = len(lab.blocks("killed"))
+    assert 0 < before < 6
+    (lab.folder / "killed.log").unlink()
+    running = lab.sweep("killed", "host:lab-2/local", rounds=6)
+    lab.wait(lambda: len(lab.blocks("killed")) > before or running.poll() is not None)
+    lab.kill("lab-2", "raylet")
+    assert running.wait(PATIENCE_S) == 0, lab.said("killed") + lab.said("lab-2")
+    assert "waiting for host:lab-2/local" in lab.said("killed")
+    assert len(lab.blocks("killed")) == len(set(lab.blocks("killed"))) == 6
+    left = [one for one in lab.processes("lab-2") if "torchscript" in _title(one) and "--model" in _title(one)]
+    assert left == []
+
+
+def test_a_host_that_leaves_hands_back_its_devices_and_ends_all_it_started(lab: RunningLab) -> None:
+    started = lab.processes("lab-2")
+    left = subprocess.run(
+        [EDGESWEEP, "host", "leave", "--state", str(lab.folder / "lab-2")], capture_output=True, text=True
+    )
+    assert left.returncode == 0, left.stderr
+    assert lab.hosts["lab-2"].wait(PATIENCE_S) == 0
+    lab.wait(lambda: not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in started))
+    assert [host["name"] for host in lab.document()] == ["lab-1"]
+    again = subprocess.run(
+        [EDGESWEEP, "host", "leave", "--state", str(lab.folder / "lab-2")], capture_output=True, text=True
+    )
+    assert again.returncode == 1
+    assert "no device host" in again.stderr

@@ -1,0 +1,154 @@
+"""Whole sweeps on the devices of hosts, with real builds, real evaluations and a faulty network."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweeps.journal.journal import Journal
+from sweeps.records import Failed, Measured
+from sweeps.spec.grid import GridSpec
+from sweeps.spec.protocol import ProtocolSpec
+from tests.workers.hosts.hosts import TestHost, World
+from tests.workers.tiny_sweep import BuiltSweep
+from workers.devices.fake.device import FakeDevice
+from workers.driver.events import AttemptFailed, Away, Event, Waiting
+from workers.driver.ladder import AwayWait
+from workers.executors.lane import Lane
+from workers.hosts.executor import LabExecutor
+from workers.hosts.lab import Lab
+from workers.plan import plan_sweep
+
+GRID = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
+# The pauses of real time are short; a simulated phone's own time is free.
+PATIENT = AwayWait(limit_s=60.0, poll_s=0.02)
+PROTOCOL = ProtocolSpec(preset="quick", gate="none")
+
+
+class Measuring(Lane):
+    """On a simulated phone of the host."""
+
+    def kill(self) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.close()
+
+
+def add(world: World, name: str, *phones: str) -> TestHost:
+    host, _ = world.add(name, *phones)
+    host.names = []
+    host.agent.tend()
+    host.make = lambda unit: FakeDevice(host.folder, unit.removeprefix("fake:")).facts()
+    host.make_worker = lambda device: Measuring(device, host.folder)
+    host.names = [f"fake:{phone}" for phone in phones]
+    host.agent.tend()
+    return host
+
+
+def sweep_on(tmp_path: Path, lab: Lab, *names: str, **changes: object) -> BuiltSweep:
+    home = tmp_path / f"sweep of {lab.who}"
+    home.mkdir(parents=True)
+    sweep = BuiltSweep(home, GRID, **{"protocol": PROTOCOL} | changes)
+    sweep.spec = sweep.spec.model_copy(update={"devices": names})
+    sweep.plan = plan_sweep(sweep.spec, sweep.workspace.root, (home,), lab=lab.select)
+    return sweep
+
+
+def run(lab: Lab, sweep: BuiltSweep, journal: Journal) -> list[Event]:
+    return sweep.run(journal, executor=LabExecutor(lab, sweep.workspace.root), away_wait=PATIENT)
+
+
+def check_blocks(journal: Journal, sweep: BuiltSweep) -> None:
+    """Each job is measured, with one block for each round."""
+    for job in sweep.plan.jobs:
+        assert isinstance(journal.sweep_outcome("tiny", job), Measured)
+        rounds = Counter((block.session, block.round) for block in journal.blocks(job.key))
+        assert set(rounds.values()) == {1}
+        assert len(rounds) == sweep.plan.protocol.rounds
+
+
+def test_a_sweep_measures_on_two_hosts_and_leaves_nothing_behind(tmp_path: Path, world: World) -> None:
+    hosts = [add(world, "lab-1", "steady"), add(world, "lab-2", "cool")]
+    lab = world.lab()
+    sweep = sweep_on(tmp_path, lab, "host:lab-1/fake:steady", "host:lab-2/fake:cool")
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = run(lab, sweep, journal)
+        check_blocks(journal, sweep)
+    assert not any(isinstance(event, Away | AttemptFailed | Waiting) for event in events)
+    assert {job.device_id for job in sweep.plan.jobs} == {"fake-steady", "fake-cool"}
+    for host in hosts:
+        hello = host.agent.hello()
+        assert hello.stored == 0
+        assert hello.devices[0].use is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_that_are_lost_cost_no_block_and_measure_none_twice(tmp_path: Path, world: World, seed: int) -> None:
+    host = add(world, "lab-1", "steady")
+    lab = world.lab()
+    sweep = sweep_on(tmp_path, lab, "host:lab-1/fake:steady")
+    (wire,) = world.wires.values()
+    chance, calls = random.Random(seed), 0
+    measured: Counter[str] = Counter()
+
+    def faulty(method: str, values: tuple[Any, ...]) -> bool:
+        if method in ("hello", "watch", "beat", "release"):
+            return False
+        nonlocal calls
+        calls += 1
+        # Not thrice in one block: that is a failed attempt, in a lab as on a cable.
+        if calls < 6 or chance.random() < 0.5:
+            return False
+        calls = 0
+        return True
+
+    class Counting(Measuring):
+        def ask(self, request: Any) -> Any:
+            answer = super().ask(request)
+            if request.result_id and not isinstance(answer, Failed):
+                measured[request.result_id] += 1
+            return answer
+
+    host.make_worker = lambda device: Counting(device, host.folder)
+    wire.faulty = faulty
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = run(lab, sweep, journal)
+        check_blocks(journal, sweep)
+    assert any(isinstance(event, Waiting) for event in events)
+    assert not any(isinstance(event, Away | AttemptFailed) for event in events)
+    assert len(measured) == sum(sweep.plan.protocol.rounds + 1 for _ in sweep.plan.jobs)
+    assert set(measured.values()) == {1}
+
+
+def test_a_sweep_waits_while_another_one_has_the_device_and_says_so(tmp_path: Path, world: World) -> None:
+    host = add(world, "lab-1", "steady")
+    other = world.lab("bob")
+    waiting = world.lab("ann")
+    first = other.lease(other.where("fake-steady"), "fake-steady")
+    sweep = sweep_on(tmp_path, waiting, "host:lab-1/fake:steady")
+
+    told: list[str] = []
+    original = host.agent.acquire
+
+    def acquire(device_id: str, who: str) -> object:
+        answer = original(device_id, who)
+        told.append(type(answer).__name__)
+        if told.count("Queued") == 3:
+            host.agent.release(device_id, first)
+        return answer
+
+    host.agent.acquire = acquire  # type: ignore[assignment,method-assign]
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = run(waiting, sweep, journal)
+        check_blocks(journal, sweep)
+    waits = [event for event in events if isinstance(event, Waiting)]
+    assert len(waits) == 1, "it is said once"
+    assert "bob has fake-steady" in waits[0].lacking[0]

@@ -1,0 +1,132 @@
+"""What is wrong with hosts, a token, an address: each told in one line, without Ray."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from socket import socket
+from subprocess import CompletedProcess
+
+import pytest
+
+from sweeps.cli.hosts import troubles
+from sweeps.errors import ClusterError, DeviceError
+from sweeps.records import Failed
+from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost, facts
+from workers.executors.lane import Lane
+from workers.executors.loopback import LOOPBACK
+from workers.hosts import access
+from workers.hosts.cluster import earlier_starts
+from workers.hosts.interface import Hello
+from workers.measure.requests import ReadyRequest
+
+
+def hello(tmp_path: Path, name: str = "lab-1", *devices: str, **identity: object) -> Hello:
+    return TestHost(tmp_path / f"{name}{len(list(tmp_path.iterdir()))}", name, *devices, **identity).agent.hello()
+
+
+def test_hosts_names_both_versions_of_what_differs(tmp_path: Path) -> None:
+    told = [
+        (hello(tmp_path, "lab-1", versions=replace(VERSIONS, edgesweep="0.9", protocol=0)), True),
+        (hello(tmp_path, "lab-2", "two", versions=replace(VERSIONS, python="3.10.1")), True),
+        (hello(tmp_path, "lab-3", "three", versions=replace(VERSIONS, ray="2.61")), True),
+        (hello(tmp_path, "lab-4", "four"), True),
+    ]
+    assert troubles(told, VERSIONS, 1000.0) == [
+        "lab-1 has EdgeSweep 0.9 (protocol 0), not 1 (protocol 1): update it, or this computer",
+        "lab-2 has Python 3.10.1, not 3: update it, or this computer",
+        "lab-3 has Ray 2.61, not 2: update it, or this computer",
+    ]
+
+
+def test_hosts_tells_a_clock_a_name_and_a_device_that_are_there_twice_and_who_is_silent(tmp_path: Path) -> None:
+    one, other, third = hello(tmp_path, "lab-1"), hello(tmp_path, "lab-1", "two"), hello(tmp_path, "lab-2")
+    assert troubles([(one, True)], VERSIONS, one.clock_s + 60) == []
+    assert troubles([(one, True)], VERSIONS, one.clock_s + 3600) == [
+        "lab-1: its clock is 60 min behind this computer's: set one of them"
+    ]
+    assert troubles([(one, True)], VERSIONS, one.clock_s - 3600) == [
+        "lab-1: its clock is 60 min ahead of this computer's: set one of them"
+    ]
+    assert troubles([(one, True), (other, True), (third, False)], VERSIONS, one.clock_s) == [
+        "lab-1 is the name of several hosts: give one of them another (--name)",
+        "lab-2 does not answer",
+        "host:lab-1/adb:one and host:lab-2/adb:one both call themselves one",
+    ]
+    assert troubles([], VERSIONS, 0) == ["no host has joined: edgesweep host join"]
+
+
+def test_a_name_is_refused_only_if_another_machine_that_answers_has_it(tmp_path: Path) -> None:
+    first, second = TestHost(tmp_path / "1", "lab-1").agent, TestHost(tmp_path / "2", "lab-2").agent
+    found = [("host:lab-1:aa:5", first), ("host:lab-2:bb:6", second)]
+    assert earlier_starts(found, "lab-3", "cc") == []
+    assert earlier_starts(found, "lab-2", "bb") == [second]
+    with pytest.raises(ClusterError, match=r"called lab-2 \(with 1 devices\)\n.*--name NAME"):
+        earlier_starts(found, "lab-2", "cc")
+
+    def away() -> Hello:
+        raise DeviceError("host_away", "silent")
+
+    second.hello = away  # type: ignore[method-assign]
+    assert earlier_starts(found, "lab-2", "cc") == []
+
+
+@contextmanager
+def listening() -> Iterator[str]:
+    """Something that is no lab: it takes connections, and never says a word."""
+    with socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def token_file(tmp_path: Path, mode: int = 0o600, text: str = "a" * 64) -> Path:
+    file = tmp_path / "token"
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+def test_without_its_lab_a_device_of_it_is_away_and_no_job_fails(tmp_path: Path) -> None:
+    device = facts("one", name="host:lab-1/adb:one")
+    answer = Lane(device, tmp_path).ask(ReadyRequest(JOB, None, 0.0))
+    assert isinstance(answer, Failed)
+    assert answer.kind == "offline"
+    assert "host:lab-1/adb:one is a device of a lab (name the lab: --lab" in answer.message
+
+
+def test_a_device_of_a_lab_is_not_cleaned_from_here(edgesweep: Callable[..., CompletedProcess[str]]) -> None:
+    refused = edgesweep("devices", "clean", "host:lab-1/adb:one")
+    assert refused.returncode == 1
+    assert "'host:lab-1/adb:one' names no phone" in refused.stderr
+
+
+@pytest.mark.system  # Ray gives up after ten seconds
+def test_what_is_no_head_is_told_whether_it_answers_or_not(tmp_path: Path) -> None:
+    with listening() as head:
+        access.check_head(head)
+        with pytest.raises(ClusterError, match=f"something answers at {head}, but not as a lab's head does"):
+            access.check_token(head, token_file(tmp_path), LOOPBACK)
+    with pytest.raises(ClusterError, match=f"no lab answers at {head}"):
+        access.check_head(head)
+
+
+def test_a_token_file_that_others_may_read_or_that_is_empty_or_missing_is_refused(tmp_path: Path) -> None:
+    access.check_token_file(token_file(tmp_path))
+    with pytest.raises(ClusterError, match=r"others may read .* \(mode 0640\)\n.*chmod 600"):
+        access.check_token_file(token_file(tmp_path, 0o640))
+    with pytest.raises(ClusterError, match="is empty"):
+        access.check_token_file(token_file(tmp_path, text="\n"))
+    with pytest.raises(ClusterError, match=r"cannot be read: No such file"):
+        access.check_token_file(tmp_path / "none")
+
+
+@pytest.mark.parametrize("address", ["", ":1", "host:", "host:0", "host:65536", "host:ssh"])
+def test_an_address_that_is_none_is_refused_with_an_example(address: str) -> None:
+    with pytest.raises(ClusterError, match=r"is no address of a lab\n.*10\.0\.0\.5:6379"):
+        access.split_address(address)
+
+
+def test_the_port_of_an_address_may_be_left_out() -> None:
+    assert access.split_address("10.0.0.5") == ("10.0.0.5", 6379)
+    assert access.resolved("localhost:77") == "127.0.0.1:77"

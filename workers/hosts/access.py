@@ -1,0 +1,139 @@
+"""What a machine needs to come into a lab, checked before Ray is started: Ray would wait, and not say for what."""
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from sweeps.errors import ClusterError
+from workers.executors.loopback import AUTH_MODE, LOOPBACK, REACHABLE, TOKEN, TOKEN_PATH
+
+DEFAULT_PORT = 6379
+REFUSED = "Unauthenticated"
+"""Ray's word for a token that is wrong or missing."""
+_KNOCK = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
+_UNHEARD = "Failed to connect to"
+"""Ray's words for what is no head, after 5 s. It goes on without an end."""
+_TRIES = 2
+_KNOCK_S = 60.0
+_CONNECT_S = 5.0
+_PATIENCE = {
+    "RAY_health_check_failure_threshold": "60",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_grpc_client_keepalive_time_ms": "5000",
+    "RAY_grpc_client_keepalive_timeout_ms": "5000",
+}
+"""A cut of a minute must not make Ray end a node: EdgeSweep's own beats notice it. The same on nodes and drivers."""
+
+
+def environment(token_file: Path, ip: str) -> dict[str, str]:
+    """What each process of a lab has in its environment before it imports Ray. `ip`: of the head or of this node."""
+    return (
+        _PATIENCE
+        | ({REACHABLE: "0"} if ip == LOOPBACK else {})
+        | {
+            AUTH_MODE: "token",
+            TOKEN_PATH: str(token_file),
+            # It would be preferred to the file, and is seen in the list of processes.
+            TOKEN: "",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        }
+    )
+
+
+def check_token_file(file: Path) -> None:
+    """Raises `ClusterError` if it is missing or empty, or others may read it."""
+    try:
+        mode, token = stat.S_IMODE(file.stat().st_mode), file.read_text(encoding="ascii", errors="replace").strip()
+    except OSError as error:
+        raise ClusterError(
+            f"the token file {file} cannot be read: {error.strerror}",
+            "copy it from the lab's head, where `edgesweep host up` has printed its name",
+        ) from error
+    if mode & 0o077:
+        raise ClusterError(f"others may read the token file {file} (mode {mode:04o})", f"chmod 600 {file}")
+    if not token:
+        raise ClusterError(f"the token file {file} is empty", "copy it from the lab's head")
+
+
+def check_head(head: str) -> None:
+    """Raises `ClusterError` if nothing answers there: Ray would silently retry for minutes."""
+    host, port = split_address(head)
+    try:
+        socket.create_connection((host, port), _CONNECT_S).close()
+    except OSError as error:
+        raise ClusterError(
+            f"no lab answers at {head}: {error}", "start it there (edgesweep host up), and check address and firewall"
+        ) from error
+
+
+def check_token(head: str, token_file: Path, ip: str) -> None:
+    """Raises `ClusterError` if the head does not accept the token, or if what answers there is no head: Ray would go on
+    trying, and not say why. `ip`: of this machine."""
+    with subprocess.Popen(  # noqa: S603  # an argument list; no shell
+        [sys.executable, "-c", _KNOCK, head],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=os.environ | environment(token_file, ip),
+    ) as knock:
+        guard = threading.Timer(_KNOCK_S, knock.kill)
+        guard.start()
+        try:
+            assert knock.stderr is not None
+            unheard = 0
+            for line in knock.stderr:
+                if REFUSED in line:
+                    raise wrong_token(head, token_file)
+                unheard += _UNHEARD in line
+                if unheard == _TRIES:
+                    break
+            if unheard == _TRIES or knock.wait() != 0:
+                raise ClusterError(
+                    f"something answers at {head}, but not as a lab's head does",
+                    "check host and port: they are what `edgesweep host up` has printed; if they are right, try again",
+                )
+        finally:
+            guard.cancel()
+            knock.kill()
+
+
+def wrong_token(head: str, token_file: Path) -> ClusterError:
+    return ClusterError(
+        f"the lab at {head} does not let this machine in: it has another token",
+        f"copy the token file of the head anew to {token_file}",
+    )
+
+
+def split_address(head: str) -> tuple[str, int]:
+    """Raises `ClusterError` if it is not `HOST:PORT`; the port may be left out."""
+    host, _, port = head.rpartition(":") if ":" in head else (head, "", str(DEFAULT_PORT))
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ClusterError(f"{head!r} is no address of a lab", f"write HOST:PORT, for example 10.0.0.5:{DEFAULT_PORT}")
+    return host, int(port)
+
+
+def resolved(head: str) -> str:
+    """The address with the host as a number, as Ray's processes name it. Raises `ClusterError`."""
+    host, port = split_address(head)
+    try:
+        return f"{socket.gethostbyname(host)}:{port}"
+    except OSError as error:
+        raise ClusterError(f"no machine is called {host}: {error}", "check the address of the lab") from error
+
+
+def own_address(head: str) -> str:
+    """The address of this machine towards the head. Raises `ClusterError`."""
+    host, port = split_address(head)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, port))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ClusterError(f"this machine has no way to {head}: {error}", "check its network") from error

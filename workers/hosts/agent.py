@@ -1,0 +1,280 @@
+"""The agent of a device host: lists its devices, lends them, runs blocks on them, keeps the results.
+
+Plain Python: Ray only carries the calls (`workers.hosts.actors`), and tests make them directly.
+"""
+
+import pickle
+import shutil
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Lock
+from typing import Any, Protocol
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError, StoreError
+from sweeps.records import Failed
+from workers.artifacts import ArtifactStore, PackedArtifact
+from workers.devices.local import from_os_error
+from workers.hosts.interface import Granted, Hello, HostDevice, Queued, Versions
+from workers.hosts.inventory import Inventory
+from workers.hosts.leases import Leases
+from workers.hosts.outbox import Outbox
+from workers.measure.bench import AnswerT, Request, failed
+
+_LEAVE_POLL_S = 0.2
+
+
+class Worker(Protocol):
+    """What measures on one device for one lease; on a cluster a process of its own."""
+
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        """Every error is returned as a value."""
+        ...
+
+    def close(self) -> None:
+        """Hand the device back in order. Not called while it answers."""
+        ...
+
+    def kill(self) -> None:
+        """End it at once, with the block that runs: `ask` then returns a `Failed`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What tells this agent from others."""
+
+    name: str
+    machine: str
+    boot: int
+    versions: Versions
+    tags: tuple[str, ...] = ()
+
+
+class HostAgent:
+    """A `workers.hosts.interface.Host` on this machine."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        folder: Path,
+        inventory: Inventory,
+        leases: Leases,
+        outbox: Outbox,
+        start: Callable[[DeviceFacts], Worker],
+        now: Callable[[], float],
+    ) -> None:
+        """`folder`: for artifacts and device files of this host. `now`: seconds since 1970, only to be shown."""
+        self._identity = identity
+        self._folder = folder
+        self._store = ArtifactStore(folder / "artifacts")
+        self._inventory = inventory
+        self._leases = leases
+        self._outbox = outbox
+        self._start = start
+        self._now = now
+        self._leaving = Event()
+        self._desks: dict[str, _Desk] = {}
+        """By device id."""
+        self._lock = Lock()
+        self._receiving = Lock()
+
+    def hello(self) -> Hello:
+        who, trouble = self._identity, list(self._inventory.refused())
+        try:
+            stored = self._outbox.count()
+        except StoreError as error:
+            stored = 0
+            trouble.insert(0, DeviceError("os_error", error.message, error.next_step))
+        return Hello(
+            name=who.name,
+            machine=who.machine,
+            boot=who.boot,
+            versions=who.versions,
+            tags=who.tags,
+            change=self._inventory.change,
+            devices=tuple(HostDevice(facts=one, use=self._leases.use(one.device_id)) for one in self._devices()),
+            refused=tuple(trouble),
+            stored=stored,
+            free_bytes=_free_bytes(self._folder),
+            clock_s=self._now(),
+        )
+
+    def watch(self, change: int, timeout_s: float) -> Hello | None:
+        return self.hello() if self._inventory.watch(change, timeout_s) else None
+
+    def acquire(self, device_id: str, who: str) -> Granted | Queued:
+        if self._leaving.is_set():
+            raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
+        if all(facts.device_id != device_id for facts in self._devices()):
+            raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
+        return self._leases.acquire(device_id, who)
+
+    def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
+        return self._leases.beat(who, epochs)
+
+    def release(self, device_id: str, epoch: int) -> None:
+        if self._leases.release(device_id, epoch):
+            self._desk(device_id).vacate()
+
+    def free(self, device_id: str) -> str:
+        who = self._leases.free(device_id)
+        if who:
+            self._desk(device_id).kill()
+        return who
+
+    def missing(self, build_keys: Collection[str]) -> frozenset[str]:
+        return frozenset(key for key in build_keys if self._store.find(key) is None)
+
+    def receive(self, packed: PackedArtifact) -> None:
+        try:
+            with self._receiving:
+                self._store.unpack(packed)
+        except OSError as error:
+            raise from_os_error(error) from error
+
+    def run(
+        self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
+    ) -> AnswerT | Failed:
+        with suppress(StoreError):  # they are asked for no more, and are dropped when there are too many
+            self._outbox.acknowledge(acknowledged)
+        desk = self._desk(device_id)
+        # Whoever comes while a block runs waits for it, and may be its own driver, back from an outage.
+        with desk.busy:
+            if (stored := self._stored(request.result_id)) is not None:
+                answer: AnswerT | Failed = stored
+                return answer
+            try:
+                if self._leaving.is_set():
+                    raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
+                self._leases.begin(device_id, epoch, request.job.name)
+            except DeviceError as error:
+                return failed(request.stage, error)
+            try:
+                answer = desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
+                if request.result_id and not isinstance(answer, Failed):
+                    # Without a disk the driver still gets it: only an outage would lose it.
+                    with suppress(StoreError):
+                        self._outbox.keep(request.result_id, device_id, epoch, pickle.dumps(answer))
+                return answer
+            except DeviceError as error:
+                return failed(request.stage, error)
+            finally:
+                self._leases.end(device_id)
+
+    def acknowledge(self, results: Sequence[str]) -> None:
+        self._outbox.acknowledge(results)
+
+    def tend(self) -> None:
+        """Look for devices, hand back those whose driver is gone, end blocks that are in another driver's way.
+
+        To be called every second or so.
+        """
+        self._inventory.refresh()
+        for device_id in self._leases.overdue():
+            self._desk(device_id).kill()
+        with self._lock:
+            desks = dict(self._desks)
+        for device_id, desk in desks.items():
+            # The lease itself stays: a driver that comes back after an outage finds it, if nobody else asked.
+            if not self._leases.is_live(device_id, desk.epoch):
+                desk.vacate(desk.epoch)
+
+    def leave(self, timeout_s: float) -> None:
+        """Grant and start nothing more, wait for the blocks that run, hand all devices back."""
+        self._leaving.set()
+        with self._lock:
+            desks = list(self._desks.values())
+        waited_s = 0.0
+        while any(desk.busy.locked() for desk in desks) and waited_s < timeout_s:
+            time.sleep(_LEAVE_POLL_S)
+            waited_s += _LEAVE_POLL_S
+        for desk in desks:
+            if desk.busy.locked():
+                desk.kill()
+            desk.vacate()
+
+    def _devices(self) -> tuple[DeviceFacts, ...]:
+        return self._inventory.devices()
+
+    def _facts(self, device_id: str) -> DeviceFacts:
+        """Raises `DeviceError("offline", ...)`."""
+        there = next((facts for facts in self._devices() if facts.device_id == device_id), None)
+        desk = self._desk(device_id)
+        found = there or desk.facts
+        if found is None:
+            raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
+        desk.facts = found
+        return found
+
+    def _desk(self, device_id: str) -> "_Desk":
+        with self._lock:
+            return self._desks.setdefault(device_id, _Desk())
+
+    def _stored(self, result_id: str) -> Any:
+        """`None` if there is no such result, or the disk cannot be read."""
+        if not result_id:
+            return None
+        try:
+            found = self._outbox.find(result_id)
+        except StoreError:
+            return None
+        if found is None:
+            return None
+        return pickle.loads(found)  # noqa: S301  # this agent's own file, mode 0600, of this version
+
+
+class _Desk:
+    """One device: its worker, and who may use it."""
+
+    def __init__(self) -> None:
+        self.busy = Lock()
+        """Held while a request runs."""
+        self.facts: DeviceFacts | None = None
+        """Once it was measured on. It may be gone, and then be brought back."""
+        self._worker: Worker | None = None
+        self.epoch = 0
+        """Of the lease that the worker is for."""
+        self._lock = Lock()
+
+    def worker(self, epoch: int, start: Callable[[], Worker]) -> Worker:
+        """The worker of this lease. That of an earlier lease, whose driver died, is ended."""
+        with self._lock:
+            before, self._worker = (self._worker, None) if self.epoch != epoch else (None, self._worker)
+        if before is not None:
+            before.close()
+        with self._lock:
+            if self._worker is None:
+                self._worker, self.epoch = start(), epoch
+            return self._worker
+
+    def vacate(self, epoch: int | None = None) -> None:
+        """Close the worker, if it is that of the lease `epoch` and nothing runs."""
+        if not self.busy.acquire(blocking=False):
+            return
+        try:
+            with self._lock:
+                if epoch not in (None, self.epoch):
+                    return
+                worker, self._worker = self._worker, None
+            if worker is not None:
+                worker.close()
+        finally:
+            self.busy.release()
+
+    def kill(self) -> None:
+        with self._lock:
+            worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.kill()
+
+
+def _free_bytes(folder: Path) -> int:
+    """0 where the disk cannot be asked."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return 0

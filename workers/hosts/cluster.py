@@ -1,0 +1,244 @@
+"""The lab on Ray, for whoever joins it: the driver's ends of the hosts, and the start of a host's own agent.
+
+The environment of `workers.hosts.node` must be set before this module is imported.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+from ray import exceptions
+
+from sweeps.errors import ClusterError, DeviceError
+from sweeps.records import Failed
+from workers.artifacts import PackedArtifact
+from workers.hosts.access import wrong_token
+from workers.hosts.actors import CLOSE_S, HostActor
+from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Hello, Host, Queued
+from workers.hosts.node import NODE_LABEL
+from workers.hosts.this_machine import HostConfig
+from workers.measure.bench import AnswerT, Request
+from workers.measure.device_files import Evaluation
+
+HostT = TypeVar("HostT", bound=Host)
+NAMESPACE = "edgesweep"
+_ANSWER_S = 5.0
+_RESULT_S = 60.0
+"""For a result that is there to cross the network."""
+_START_S = 120.0
+_FIND_S = 5.0
+_POLL_S = 0.5
+_SHARED = 8
+"""Artifacts and image sets that stay in this node's object store, so that each crosses once to each host."""
+
+
+def connect(head: str, token_file: Path, folder: Path) -> None:
+    """Join the lab as a driver, through the node of this machine that has this folder. Raises `ClusterError`."""
+    quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    try:
+        ray.init(address=head, namespace=NAMESPACE, _temp_dir=str(folder), **quiet)
+    except ConnectionError as error:
+        raise wrong_token(head, token_file) from error
+    except Exception as error:  # Ray raises whatever its parts raise
+        raise ClusterError(f"the lab at {head} cannot be used: {str(error)[:300]}", "install its versions") from error
+
+
+def disconnect() -> None:
+    ray.shutdown()
+
+
+class Hosts:
+    """The hosts that have joined. Keeps one `RemoteHost` for each, for as long as it is in the lab."""
+
+    def __init__(self) -> None:
+        self._shared = _Shared()
+        self._hosts: dict[str, RemoteHost] = {}
+
+    def find(self) -> list[tuple[str, "RemoteHost"]]:
+        """Raises `DeviceError("host_away", ...)` if the head does not answer."""
+        told: list[list[str]] = []
+        # Ray itself would wait for the head as long as it is away.
+        asking = threading.Thread(target=_ask_names, args=(told,), daemon=True)
+        asking.start()
+        asking.join(_FIND_S)
+        if not told:
+            raise DeviceError("host_away", "the lab's head does not answer", "check its network")
+        names = [name for name in told[0] if name.startswith("host:")]
+        for name in names:
+            if name not in self._hosts:
+                with suppress(ValueError):  # it ended meanwhile
+                    self._hosts[name] = RemoteHost(ray.get_actor(name, NAMESPACE), name.split(":")[1], self._shared)
+        self._hosts = {name: host for name, host in self._hosts.items() if name in names}
+        return list(self._hosts.items())
+
+
+def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[[float], None]]:
+    """Start this machine's agent on its node, in place of an earlier one. Returns it, and what ends it in order.
+
+    Raises `ClusterError` if another computer of the lab has its name.
+    """
+    boot, machine = time.time_ns() // 10**6, config.machine()
+    for host in earlier_starts(Hosts().find(), config.name, machine):
+        ray.kill(host.actor)
+    actor_class: Any = HostActor
+    actor = actor_class.options(
+        name=f"host:{config.name}:{machine}:{boot}",
+        namespace=NAMESPACE,
+        lifetime="detached",
+        label_selector={NODE_LABEL: label},
+    ).remote(config, boot)
+    try:
+        ray.get(actor.hello.remote(), timeout=_START_S)
+    except exceptions.RayTaskError as error:
+        raise error.cause from error
+    except exceptions.RayError as error:
+        raise ClusterError(f"the agent of this host does not start: {str(error)[:300]}") from error
+
+    def end(timeout_s: float) -> None:
+        with suppress(exceptions.RayError):
+            ray.get(actor.leave.remote(timeout_s), timeout=timeout_s + 2 * CLOSE_S)
+        ray.kill(actor)
+
+    return RemoteHost(actor, config.name, _Shared()), end
+
+
+def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
+    """Agents of this machine that are still in the lab. `found`: as of `Hosts.find`.
+
+    Raises `ClusterError` if a host of this name that answers is another machine.
+    """
+    earlier = []
+    for key, host in found:
+        _, other, its_machine, _ = key.split(":")
+        if other != name:
+            continue
+        if its_machine == machine:
+            earlier.append(host)
+            continue
+        with suppress(DeviceError):  # one that does not answer may be this computer with a new folder
+            devices = len(host.hello().devices)
+            raise ClusterError(
+                f"another computer of the lab is called {name} (with {devices} devices)",
+                "give this one another name: --name NAME",
+            )
+    return earlier
+
+
+class RemoteHost:
+    """The driver's end of a host's agent: a `workers.hosts.interface.Host`."""
+
+    def __init__(self, actor: Any, name: str, shared: "_Shared") -> None:
+        self.actor = actor
+        self._name = name
+        self._shared = shared
+        self._heard_s = time.monotonic()
+        self.dead = False
+        """Whether the agent has ended for good."""
+
+    def hello(self) -> Hello:
+        hello: Hello = self._call("hello")
+        return hello
+
+    def watch(self, change: int, timeout_s: float) -> Hello | None:
+        hello: Hello | None = self._call("watch", change, timeout_s, within_s=timeout_s + _ANSWER_S)
+        return hello
+
+    def acquire(self, device_id: str, who: str) -> Granted | Queued:
+        answer: Granted | Queued = self._call("acquire", device_id, who)
+        return answer
+
+    def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
+        lost: frozenset[str] = self._call("beat", who, dict(epochs))
+        return lost
+
+    def release(self, device_id: str, epoch: int) -> None:
+        self._call("release", device_id, epoch, within_s=CLOSE_S + _ANSWER_S)
+
+    def free(self, device_id: str) -> str:
+        who: str = self._call("free", device_id, within_s=CLOSE_S + _ANSWER_S)
+        return who
+
+    def missing(self, build_keys: Collection[str]) -> frozenset[str]:
+        keys: frozenset[str] = self._call("missing", tuple(build_keys))
+        return keys
+
+    def receive(self, packed: PackedArtifact) -> None:
+        reference = self._shared.put(packed.build_key, packed)
+        self._wait(self.actor.receive.remote(reference))
+
+    def run(
+        self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
+    ) -> AnswerT | Failed:
+        # Value by value: Ray resolves no reference that is inside of something else.
+        values = {field.name: self._crossing(getattr(request, field.name)) for field in fields(request)}
+        answer: AnswerT | Failed = self._wait(
+            self.actor.run.remote(device_id, epoch, type(request), tuple(acknowledged), **values)
+        )
+        return answer
+
+    def acknowledge(self, results: Sequence[str]) -> None:
+        self._call("acknowledge", tuple(results))
+
+    def _crossing(self, value: object) -> Any:
+        if not isinstance(value, Evaluation):
+            return value
+        return self._shared.put(f"{value.evaluation_id}{value.images.shape}", value)
+
+    def _call(self, method: str, *values: object, within_s: float = _ANSWER_S) -> Any:
+        return self._got(getattr(self.actor, method).remote(*values), within_s)
+
+    def _wait(self, reference: Any) -> Any:
+        """As long as the host answers other calls: those of the thread that follows it."""
+        while not ray.wait([reference], timeout=_POLL_S)[0]:
+            if time.monotonic() - self._heard_s > TIME_TO_LIVE_S:
+                raise self._away("it has not answered for some seconds")
+        return self._got(reference, _RESULT_S)
+
+    def _got(self, reference: Any, within_s: float) -> Any:
+        try:
+            answer = ray.get(reference, timeout=within_s)
+        except exceptions.RayTaskError as error:
+            self._heard_s = time.monotonic()
+            raise error.cause from error
+        except exceptions.ActorDiedError as error:
+            self.dead = True
+            raise self._away("its agent has ended") from error
+        except exceptions.RayError as error:
+            raise self._away(str(error).splitlines()[0][:200]) from error
+        self._heard_s = time.monotonic()
+        return answer
+
+    def _away(self, why: str) -> DeviceError:
+        return DeviceError(
+            "host_away",
+            f"the host {self._name} does not answer: {why}",
+            "check its network; nothing that it has measured is lost",
+        )
+
+
+class _Shared:
+    """References to what several hosts are sent. The oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._references: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def put(self, key: str, value: object) -> Any:
+        with self._lock:
+            if key not in self._references:
+                self._references[key] = ray.put(value)
+                while len(self._references) > _SHARED:
+                    del self._references[next(iter(self._references))]
+            return self._references[key]
+
+
+def _ask_names(told: list[list[str]]) -> None:
+    with suppress(Exception):  # Ray raises whatever its parts raise; nothing is told then
+        actors = ray.util.list_named_actors(all_namespaces=True)
+        told.append([one["name"] for one in actors if one["namespace"] == NAMESPACE])

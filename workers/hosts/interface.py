@@ -1,0 +1,172 @@
+"""The interface of a device host, and the values that it tells. A driver sees devices only through hosts."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError
+from sweeps.records import Failed
+from workers.artifacts import PackedArtifact
+from workers.measure.bench import AnswerT, Request
+
+HOST_PROTOCOL = 1
+"""Grows when drivers and hosts of different versions would not understand each other."""
+
+CLOCK_S = 60.0
+"""A host's clock that differs by more from the driver's is told of. Nothing that EdgeSweep does depends on it."""
+BEAT_S = 2.0
+"""How often a driver renews its leases."""
+TIME_TO_LIVE_S = 5.0
+"""A lease ends this long after it was last renewed, and a host that is silent for so long counts as away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Versions:
+    """What driver and hosts must have in common."""
+
+    edgesweep: str
+    protocol: int
+    python: str
+    ray: str
+    """Empty on a host without Ray."""
+
+    def difference(self, other: "Versions") -> str:
+        """Why this and `other` cannot work together: both versions of what differs. Empty if they can."""
+        if self.protocol != other.protocol or self.edgesweep != other.edgesweep:
+            return (
+                f"EdgeSweep {self.edgesweep} (protocol {self.protocol}), "
+                f"not {other.edgesweep} (protocol {other.protocol})"
+            )
+        if self.python != other.python:
+            return f"Python {self.python}, not {other.python}"
+        return f"Ray {self.ray}, not {other.ray}" if self.ray != other.ray else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """Who has a device of a host."""
+
+    who: str
+    epoch: int
+    running: str
+    """What is measured now; empty if nothing is."""
+    lapsed: bool
+    """Whether the driver has not renewed the lease in time."""
+    waiting: tuple[str, ...]
+    """Who waits for the device, first come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostDevice:
+    """One device of a host."""
+
+    facts: DeviceFacts
+    """`facts.name` is the host's own name of it: `adb:SERIAL`."""
+    use: Use | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello:
+    """What a host tells about itself."""
+
+    name: str
+    machine: str
+    """Identifies the host's state folder: two hosts with one name are told apart by it."""
+    boot: int
+    """Start of the agent in ms since 1970; the newest agent of a host is the one that counts."""
+    versions: Versions
+    tags: tuple[str, ...]
+    change: int
+    """Grows whenever devices come or go."""
+    devices: tuple[HostDevice, ...]
+    refused: tuple[DeviceError, ...]
+    """Devices that cannot be used, and what is wrong with the host itself."""
+    stored: int
+    """Results that no driver has acknowledged yet."""
+    free_bytes: int
+    """On the disk of the host's artifacts and results."""
+    clock_s: float
+    """Seconds since 1970 by the host's own clock."""
+
+    def clock_trouble(self, now_s: float) -> str:
+        """What is wrong with the host's clock, whoever's `now_s` is right. Empty if they agree."""
+        ahead_s = self.clock_s - now_s
+        if abs(ahead_s) <= CLOCK_S:
+            return ""
+        way = "ahead of" if ahead_s > 0 else "behind"
+        return f"its clock is {abs(ahead_s) / 60:.0f} min {way} this computer's: set one of them"
+
+    def named(self, facts: DeviceFacts) -> DeviceFacts:
+        """The facts of one of its devices under the name that a driver uses: `host:NAME/adb:SERIAL`."""
+        return replace(facts, name=f"host:{self.name}/{facts.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The device is the caller's, until the lease ends."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Another driver has the device. Whoever asks again keeps its place in the queue."""
+
+    holder: str
+    running: str
+    """The holder's block that is under way; empty if there is none."""
+    ahead: int
+    """How many others come first, the holder not counted."""
+    held_s: float
+    """For how long the holder has had it."""
+
+
+class Host(Protocol):
+    """A device host. All methods may be called from several threads.
+
+    Over a network each method may raise `DeviceError("host_away", ...)`.
+    """
+
+    def hello(self) -> Hello: ...
+
+    def watch(self, change: int, timeout_s: float) -> Hello | None:
+        """Wait until the devices are others than at `change`; `None` if they are the same after `timeout_s`."""
+        ...
+
+    def acquire(self, device_id: str, who: str) -> Granted | Queued:
+        """Raises `DeviceError`: `offline` if the host lacks the device, `leased` if a person ended this driver's use,
+        `host_leaving`."""
+        ...
+
+    def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
+        """Renew these leases, by device id. Returns the devices that are no longer `who`'s."""
+        ...
+
+    def release(self, device_id: str, epoch: int) -> None:
+        """Hand a device back. Does nothing if the lease is another one by now."""
+        ...
+
+    def free(self, device_id: str) -> str:
+        """A person ends the lease, and the block that runs. Returns who had it; empty if nobody had."""
+        ...
+
+    def missing(self, build_keys: Collection[str]) -> frozenset[str]:
+        """Those whose artifact is not on the host."""
+        ...
+
+    def receive(self, packed: PackedArtifact) -> None:
+        """Raises `StoreError`, and `DeviceError` if the host's disk is full."""
+        ...
+
+    def run(
+        self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
+    ) -> AnswerT | Failed:
+        """Handle a request under the lease `epoch`. A stored answer is returned whatever the epoch.
+
+        `Failed` of the kind `lease_lost`, before anything is started, if the lease is no longer valid. `acknowledged`:
+        results (`Request.result_id`) that the driver has in its journal; the host forgets them.
+        """
+        ...
+
+    def acknowledge(self, results: Sequence[str]) -> None: ...

@@ -1,0 +1,286 @@
+"""A lab as one driver sees it: its hosts, where each device is now, and the leases that the driver holds."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError
+from sweeps.spec import places
+from workers.hosts.interface import BEAT_S, TIME_TO_LIVE_S, Hello, Host, Queued, Versions
+
+_JOIN_S = 15.0
+"""More than the longest call that a follower waits for."""
+
+Found = tuple[str, Host]
+"""A host of the lab, and a text that identifies this start of it."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """One host."""
+
+    host: Host
+    hello: Hello
+    heard_s: float
+    wrong: str
+    """Why it cannot be used: both versions of what differs. Empty if it can."""
+    epochs: dict[str, int] = field(default_factory=dict)
+    """Leases that this driver holds, by device id."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.hello.name, self.hello.machine
+
+    def is_silent(self, now_s: float) -> bool:
+        return now_s - self.heard_s > TIME_TO_LIVE_S
+
+    def has(self, device_id: str) -> bool:
+        return not self.wrong and any(one.facts.device_id == device_id for one in self.hello.devices)
+
+
+class Lab:
+    """The hosts of a lab. Follows each in a thread of its own, which renews the leases, until `close`. One class, since
+    hosts, what they tell and the leases on their devices change together, under one lock."""
+
+    def __init__(
+        self,
+        find: Callable[[], Sequence[Found]],
+        who: str,
+        versions: Versions,
+        clock: Callable[[], float],
+        tell: Callable[[str], object] = lambda _: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """`find`: the hosts that have joined; called whenever a device is looked for in vain. `who`: identifies this
+        driver for people and for hosts. `clock`: seconds, never set. `tell` is called with a message for each host that
+        cannot be used, or whose clock is wrong. `now`: seconds since 1970."""
+        self._find = find
+        self.who = who
+        self._versions = versions
+        self._clock = clock
+        self._tell = tell
+        self._now = now
+        self._known: dict[str, _Known] = {}
+        self._last_host: dict[str, str] = {}
+        """By device id, the name of the host that had the device last."""
+        self._mute: dict[str, DeviceError] = {}
+        self._lock = threading.RLock()
+        self._looking = threading.Lock()
+        self._followers: list[threading.Thread] = []
+        self._closed = threading.Event()
+        self._looked_s = -BEAT_S
+        self.look()
+
+    def look(self) -> None:
+        """Look for hosts that joined or left. Raises `DeviceError("host_away", ...)` if the head does not answer."""
+        with self._looking:
+            self._look()
+
+    def _look(self) -> None:
+        found = dict(self._find())
+        with self._lock:
+            self._looked_s = self._clock()
+            for key in self._known.keys() - found.keys():
+                del self._known[key]
+            new = {key: host for key, host in found.items() if key not in self._known}
+            self._mute.clear()
+        if not new:
+            return
+        with ThreadPoolExecutor(len(new)) as pool:
+            for key, hello in zip(new, pool.map(_hello, new.values()), strict=True):
+                if isinstance(hello, Hello):
+                    self._add(key, new[key], hello)
+                else:
+                    self._mute[key] = hello
+
+    def hellos(self) -> tuple[tuple[Hello, bool], ...]:
+        """What each host told last, and whether it answers now. By name."""
+        with self._lock:
+            known = sorted(self._known.values(), key=lambda one: one.place)
+            return tuple((one.hello, not one.is_silent(self._clock())) for one in known)
+
+    def mute(self) -> tuple[DeviceError, ...]:
+        """Why hosts that have joined, and that this driver has not heard, did not answer the last time."""
+        return tuple(self._mute.values())
+
+    def select(self, name: str) -> Iterator[DeviceFacts | DeviceError]:
+        """The devices that a sweep file calls `name`, under their names in the lab; errors for those that cannot be
+        used. Nothing if there is none."""
+        seen: dict[str, str] = {}
+        with self._lock:
+            usable = [one.hello for one in self._known.values() if not one.wrong]
+        for hello in sorted(usable, key=lambda one: (one.name, one.machine)):
+            for facts in map(hello.named, (device.facts for device in hello.devices)):
+                if not places.matches(name, facts, hello.tags):
+                    continue
+                if facts.device_id in seen:
+                    self._tell(
+                        f"{facts.name} and {seen[facts.device_id]} both call themselves {facts.device_id}: "
+                        f"measured as {seen[facts.device_id]}"
+                    )
+                    continue
+                seen[facts.device_id] = facts.name
+                yield facts
+
+    def where(self, device_id: str, last_host: str | None = None, *, or_last: bool = False) -> Host:
+        """The host that has the device now; with `or_last`, the one that had it last, if that answers.
+
+        `last_host`: where the device was before this driver looked. Raises `DeviceError`: `host_away`, also if the host
+        that had it has left the lab; `offline` if that host answers and has it no more.
+        """
+        for again in (True, False):
+            with self._lock:
+                having = [one for one in self._known.values() if one.has(device_id)]
+                answering = [one for one in having if not one.is_silent(self._clock())]
+                # Where the lease is, if it is on several; its host would not give it to another connection anyway.
+                answering.sort(key=lambda one: device_id not in one.epochs)
+                if answering:
+                    return answering[0].host
+                may_look = self._clock() - self._looked_s >= BEAT_S
+            if again and may_look:
+                self.look()
+        if having:
+            raise _away(having[0].hello.name, "does not answer")
+        with self._lock:
+            name = self._last_host.get(device_id, last_host)
+            hosts = [one for one in self._known.values() if one.hello.name == name and not one.is_silent(self._clock())]
+        if name is not None and not hosts:
+            raise _away(name, "is not in the lab now")
+        if hosts and hosts[0].wrong:
+            raise _away(hosts[0].hello.name, f"is not used: it has {hosts[0].wrong}")
+        if or_last and hosts:
+            return hosts[0].host
+        raise DeviceError(
+            "offline", f"no host of the lab has {device_id} now", "plug it in again; edgesweep hosts lists all devices"
+        )
+
+    def lease(self, host: Host, device_id: str) -> int:
+        """The epoch under which this driver has the device. Raises `DeviceError`, also of `QUEUED_KIND`."""
+        known = self._of(host)
+        with self._lock:
+            held = known.epochs.get(device_id)
+        if held is not None:
+            return held
+        answer = host.acquire(device_id, self.who)
+        if isinstance(answer, Queued):
+            raise DeviceError("queued", _waits_for(answer, device_id))
+        with self._lock:
+            known.epochs[device_id] = answer.epoch
+        return answer.epoch
+
+    def lose(self, host: Host, device_id: str) -> None:
+        """The lease has ended."""
+        with self._lock:
+            self._of(host).epochs.pop(device_id, None)
+
+    def hand_back(self, device_id: str) -> None:
+        """Release the device wherever this driver has it. A host that does not answer lets the lease lapse."""
+        with self._lock:
+            holding = [(one, one.epochs.pop(device_id)) for one in self._known.values() if device_id in one.epochs]
+        for known, epoch in holding:
+            with suppress(DeviceError):
+                known.host.release(device_id, epoch)
+
+    def free(self, name: str) -> str:
+        """A person ends the use of the device that `select` calls `name`. Returns who had it; empty if nobody had.
+
+        Raises `DeviceError`: `unknown_device`, `host_away`.
+        """
+        with self._lock:
+            hosts = [
+                (known.host, device.facts.device_id)
+                for known in self._known.values()
+                for device in known.hello.devices
+                if known.hello.named(device.facts).name == name
+            ]
+        if not hosts:
+            raise DeviceError("unknown_device", f"no host of the lab has {name}", "edgesweep hosts lists all devices")
+        return "".join(host.free(device_id) for host, device_id in hosts)
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._lock:
+            held = {device_id for one in self._known.values() for device_id in one.epochs}
+        for device_id in held:
+            self.hand_back(device_id)
+        for follower in self._followers:
+            # Ray ends a process that makes a call after it has disconnected.
+            follower.join(_JOIN_S)
+
+    def _add(self, key: str, host: Host, hello: Hello) -> None:
+        if wrong := hello.versions.difference(self._versions):
+            self._tell(f"the host {hello.name} is not used: it has {wrong}; update it, or this computer")
+        if trouble := hello.clock_trouble(self._now()):
+            self._tell(f"the host {hello.name}: {trouble}")
+        with self._lock:
+            # A host that was started again replaces its last start.
+            for other, one in list(self._known.items()):
+                if one.place == (hello.name, hello.machine):
+                    if one.hello.boot > hello.boot:
+                        return
+                    del self._known[other]
+            self._known[key] = _Known(host, hello, self._clock(), wrong)
+            self._remember(hello)
+        follower = threading.Thread(target=self._follow, args=(key,), name=f"follow {hello.name}", daemon=True)
+        follower.start()
+        self._followers.append(follower)
+
+    def _follow(self, key: str) -> None:
+        """Hear the host every `BEAT_S`, until it is forgotten."""
+        while not self._closed.is_set():
+            with self._lock:
+                known = self._known.get(key)
+                if known is None:
+                    return
+                epochs, change = dict(known.epochs), known.hello.change
+            try:
+                lost = known.host.beat(self.who, epochs)
+                with self._lock:
+                    known.heard_s = self._clock()
+                    for device_id in lost:
+                        if known.epochs.get(device_id) == epochs[device_id]:
+                            del known.epochs[device_id]
+                hello = known.host.watch(change, BEAT_S)
+            except DeviceError:
+                self._closed.wait(BEAT_S / 4)
+                continue
+            with self._lock:
+                known.heard_s = self._clock()
+                known.hello = hello or known.hello
+                self._remember(known.hello)
+
+    def _remember(self, hello: Hello) -> None:
+        self._last_host |= {device.facts.device_id: hello.name for device in hello.devices}
+
+    def _of(self, host: Host) -> _Known:
+        """Raises `DeviceError("host_away", ...)` if it is no longer in the lab."""
+        with self._lock:
+            for one in self._known.values():
+                if one.host is host:
+                    return one
+        raise DeviceError("host_away", "the host was started again")
+
+
+def _hello(host: Host) -> Hello | DeviceError:
+    try:
+        return host.hello()
+    except DeviceError as error:
+        return error
+
+
+def _away(name: str, how: str) -> DeviceError:
+    return DeviceError(
+        "host_away", f"the host {name} {how}", "check that it runs, and its network; what it has measured is kept there"
+    )
+
+
+def _waits_for(queued: Queued, device_id: str) -> str:
+    others = f", {queued.ahead} come first" if queued.ahead else ""
+    if not queued.holder:
+        return f"{device_id} is given to the next in the queue as soon as its block ends{others}"
+    measures = f", measures {queued.running}" if queued.running else ""
+    return f"{queued.holder} has {device_id} (for {queued.held_s:.0f} s{measures}){others}"

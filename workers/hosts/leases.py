@@ -1,0 +1,145 @@
+"""Leases of a host's devices: one driver at a time, an epoch for each grant, a queue for who waits.
+
+A lease that is not renewed lapses. It still belongs to its driver, which may be cut off and come back, until another
+driver asks for the device: then it is granted to that one with a higher epoch, after the block that runs has ended.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+from sweeps.errors import DeviceError
+from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Queued, Use
+
+_WAITER_S = 2 * TIME_TO_LIVE_S
+"""A driver in the queue that has not asked for this time is gone."""
+PATIENCE_S = 60.0
+"""A block of a lapsed lease may run on for this time while another driver waits. Then it is ended."""
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One device."""
+
+    who: str = ""
+    epoch: int = 0
+    since_s: float = 0.0
+    until_s: float = 0.0
+    running: str = ""
+    queue: dict[str, float] = field(default_factory=dict)
+    """When each driver asked last, in the order in which they came."""
+    barred: set[str] = field(default_factory=set)
+    """Drivers whose use a person has ended."""
+
+
+class Leases:
+    """Of all devices of one host, by device id. Times are those of `clock`, in seconds."""
+
+    def __init__(
+        self, clock: Callable[[], float], next_epoch: Callable[[], int], time_to_live_s: float = TIME_TO_LIVE_S
+    ) -> None:
+        """`next_epoch` returns larger numbers each time, also after the host was started again."""
+        self._clock = clock
+        self._next_epoch = next_epoch
+        self._time_to_live_s = time_to_live_s
+        self._slots: dict[str, _Slot] = {}
+        self._lock = Lock()
+
+    def acquire(self, device_id: str, who: str) -> Granted | Queued:
+        """Raises `DeviceError("leased", ...)` if a person ended this driver's use of the device."""
+        with self._lock:
+            now, slot = self._clock(), self._slots.setdefault(device_id, _Slot())
+            if who in slot.barred:
+                raise DeviceError("leased", f"a person at the host ended this sweep's use of {device_id}")
+            if slot.who == who:
+                slot.until_s = now + self._time_to_live_s
+                return Granted(slot.epoch)
+            slot.queue = {name: last for name, last in slot.queue.items() if now - last <= _WAITER_S} | {who: now}
+            ahead = list(slot.queue).index(who)
+            if ahead or slot.running or now < slot.until_s:
+                return Queued(slot.who, slot.running, ahead, now - slot.since_s)
+            del slot.queue[who]
+            slot.who, slot.epoch = who, self._next_epoch()
+            slot.since_s, slot.until_s = now, now + self._time_to_live_s
+            return Granted(slot.epoch)
+
+    def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
+        """Renew these leases. Returns the devices that are no longer `who`'s."""
+        with self._lock:
+            until_s = self._clock() + self._time_to_live_s
+            lost = set()
+            for device_id, epoch in epochs.items():
+                slot = self._slots.get(device_id)
+                if slot is None or (slot.who, slot.epoch) != (who, epoch):
+                    lost.add(device_id)
+                else:
+                    slot.until_s = until_s
+            return frozenset(lost)
+
+    def release(self, device_id: str, epoch: int) -> bool:
+        """Returns `False` if the lease is another one by now."""
+        with self._lock:
+            slot = self._slots.get(device_id)
+            if slot is None or not slot.who or slot.epoch != epoch:
+                return False
+            _vacate(slot)
+            return True
+
+    def free(self, device_id: str) -> str:
+        """A person ends the lease: this driver gets the device no more. Returns who had it; empty if nobody had."""
+        with self._lock:
+            slot = self._slots.get(device_id)
+            if slot is None or not slot.who:
+                return ""
+            who = slot.who
+            slot.barred.add(who)
+            _vacate(slot)
+            return who
+
+    def begin(self, device_id: str, epoch: int, what: str) -> None:
+        """A block starts. Raises `DeviceError("lease_lost", ...)` if the lease of this epoch has ended or lapsed."""
+        with self._lock:
+            slot = self._slots.get(device_id)
+            if slot is None or not slot.who or slot.epoch != epoch or self._clock() >= slot.until_s:
+                raise DeviceError("lease_lost", f"the lease {epoch} of {device_id} has ended")
+            slot.running = what
+
+    def end(self, device_id: str) -> None:
+        """The block has ended, however."""
+        with self._lock:
+            self._slots[device_id].running = ""
+
+    def overdue(self) -> tuple[str, ...]:
+        """Devices where a block runs on although its lease has ended, while another driver waits."""
+        with self._lock:
+            now = self._clock()
+            return tuple(
+                device_id
+                for device_id, slot in self._slots.items()
+                if slot.running
+                and now - slot.until_s > PATIENCE_S
+                and any(now - last <= _WAITER_S for last in slot.queue.values())
+            )
+
+    def is_live(self, device_id: str, epoch: int) -> bool:
+        """Whether the lease of this epoch is held and was renewed in time."""
+        with self._lock:
+            slot = self._slots.get(device_id)
+            return slot is not None and bool(slot.who) and slot.epoch == epoch and self._clock() < slot.until_s
+
+    def use(self, device_id: str) -> Use | None:
+        """Who has the device; `None` if nobody has it, uses it or waits for it."""
+        with self._lock:
+            now, slot = self._clock(), self._slots.get(device_id)
+            if slot is None:
+                return None
+            waiting = tuple(name for name, last in slot.queue.items() if now - last <= _WAITER_S)
+            if not (slot.who or slot.running or waiting):
+                return None
+            return Use(
+                who=slot.who, epoch=slot.epoch, running=slot.running, lapsed=now >= slot.until_s, waiting=waiting
+            )
+
+
+def _vacate(slot: _Slot) -> None:
+    slot.who, slot.until_s = "", 0.0

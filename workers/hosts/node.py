@@ -1,0 +1,181 @@
+"""A Ray node of this machine, as a child process: a lab's head, the node of a device host, or that of a driver.
+
+Starts Ray by its command line, and imports nothing of it.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from sweeps.errors import ClusterError
+from workers.executors.loopback import LOOPBACK, REACHABLE
+from workers.hosts.access import REFUSED, environment, split_address, wrong_token
+
+NODE_LABEL = "edgesweep-node"
+DRIVER = "driver-"
+"""The label of a driver's node begins with it."""
+_START = "from ray.scripts.scripts import main; main()"
+_START_BESIDE = f"""
+import os
+from ray._private import services
+from ray.scripts.scripts import main
+os.environ[{REACHABLE!r}] = "0"
+services.get_node_ip_address = lambda address=None: {LOOPBACK!r}
+main()
+"""
+"""Starts a further node on loopback."""
+_START_S = 90.0
+_END_S = 20.0
+_POLL_S = 0.2
+_STARTED = "Ray runtime started"
+_OBJECTS_BYTES = 512 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """How a node is started."""
+
+    head: str
+    """Address of the lab's head, `HOST:PORT`."""
+    is_head: bool = False
+    ip: str
+    """This node's address: the one that it binds, as far as Ray lets it."""
+    token_file: Path
+    label: str
+    """Identifies the node among all of the lab."""
+
+
+class Node:
+    """A running node, until `end`."""
+
+    def __init__(self, options: NodeOptions) -> None:
+        """Waits until the node has started. Raises `ClusterError`."""
+        # Short, because sockets are in it; not in a user's folder, whose name may be long.
+        self.folder = Path(tempfile.mkdtemp(prefix="edgesweep-ray-"))
+        """By which Ray tells several nodes of one machine apart."""
+        self._log = self.folder / "start.log"
+        try:
+            with self._log.open("wb") as log:
+                self._process = subprocess.Popen(  # noqa: S603  # an argument list; no shell
+                    _command(options, self.folder),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=os.environ | environment(options.token_file, options.ip) | _start_environment(options),
+                    # Ctrl-C is this process's to handle: devices are handed back first.
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._remove()
+            raise ClusterError(f"Ray cannot be started: {error}", "edgesweep doctor shows what is missing") from error
+        try:
+            self._await_start(options)
+        except BaseException:
+            self.end()
+            raise
+
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def end(self) -> None:
+        with suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_S)
+            for child in children:
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
+        self._process.kill()
+        self._process.wait()
+        self._remove()
+
+    def listening(self) -> tuple[str, ...]:
+        """What the node's processes listen on for TCP, as `ADDRESS:PORT (process)`."""
+        found = set()
+        with suppress(psutil.Error):
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                with suppress(psutil.Error):
+                    for one in process.net_connections(kind="tcp"):
+                        if one.status == psutil.CONN_LISTEN:
+                            found.add((one.laddr.port, f"{one.laddr.ip}:{one.laddr.port} ({process.name()[:20]})"))
+        return tuple(text for _, text in sorted(found))
+
+    def _await_start(self, options: NodeOptions) -> None:
+        deadline = time.monotonic() + _START_S
+        while _STARTED not in (words := self._log.read_text(encoding="utf-8", errors="replace")):
+            if not self.alive() or time.monotonic() > deadline:
+                raise _why_not(words, options)
+            time.sleep(_POLL_S)
+
+    def _remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def node_of_host(head: str) -> Path | None:
+    """The folder of the node of a host of this lab that runs on this machine for this user: a driver may use it.
+
+    `None` if there is none. Nodes of other drivers do not count: they end with their drivers.
+    """
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.name() != "raylet" or process.uids().real != os.getuid():
+                continue
+            words = process.cmdline()
+            folder = next((word.partition("=")[2] for word in words if word.startswith("--temp_dir=")), "")
+            of_lab = any(word == f"--gcs-address={head}" for word in words)
+            if folder and of_lab and not any(word.startswith("--labels=") and DRIVER in word for word in words):
+                return Path(folder)
+    return None
+
+
+def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
+    host, port = split_address(options.head)
+    place = (
+        ["--head", f"--port={port}", "--include-dashboard=false"] if options.is_head else [f"--address={host}:{port}"]
+    )
+    return [
+        *([shutil.which("setpriv") or "setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []),
+        sys.executable,
+        "-c",
+        _START_BESIDE if _is_beside(options) else _START,
+        "start",
+        *place,
+        f"--node-ip-address={options.ip}",
+        "--num-cpus=0",
+        "--num-gpus=0",
+        f"--object-store-memory={_OBJECTS_BYTES}",
+        f"--labels={NODE_LABEL}={options.label}",
+        f"--temp-dir={folder}",
+        "--disable-usage-stats",
+        "--block",
+    ]
+
+
+def _is_beside(options: NodeOptions) -> bool:
+    return options.ip == LOOPBACK and not options.is_head
+
+
+def _start_environment(options: NodeOptions) -> dict[str, str]:
+    return {REACHABLE: "1"} if _is_beside(options) else {}
+
+
+def _why_not(words: str, options: NodeOptions) -> ClusterError:
+    """What Ray's last words mean."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    if "Version mismatch" in words:
+        told = " ".join(lines[next(i for i, line in enumerate(lines) if "Version mismatch" in line) :])[:300]
+        return ClusterError(f"this machine and the lab at {options.head} differ: {told}", "install the same versions")
+    if REFUSED in words:
+        return wrong_token(options.head, options.token_file)
+    lines = [line for line in lines if "Error" in line] or lines[-4:]
+    return ClusterError(f"Ray does not start: {' '.join(lines)[-400:]}", "check free memory, disk and ports")

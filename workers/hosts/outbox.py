@@ -1,0 +1,100 @@
+"""Results on this host's disk, until the driver that asked for them has them in its journal.
+
+They survive the driver, the agent and the computer. A result is stored once: a second one under the same id is ignored.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from sweeps.errors import StoreError
+
+_CAP_BYTES = 2**30
+_TABLES = """
+CREATE TABLE IF NOT EXISTS results (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    device_id TEXT NOT NULL,
+    epoch INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    answer BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS epochs (id INTEGER PRIMARY KEY, last INTEGER NOT NULL);
+"""
+
+
+class Outbox:
+    """One sqlite file, with one process that writes to it. Methods may be called from several threads.
+
+    All raise `StoreError` if the file cannot be read or written.
+    """
+
+    def __init__(self, file: Path, version: str, cap_bytes: int = _CAP_BYTES) -> None:
+        """`version`: EdgeSweep's; results of another version are dropped, because they may not be readable."""
+        self._file = file
+        self._version = version
+        self._cap_bytes = cap_bytes
+        self._lock = Lock()
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch(mode=0o600)
+            file.chmod(0o600)
+            self._connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.executescript(_TABLES)
+            self._connection.execute("DELETE FROM results WHERE version != ?", (version,))
+        except (sqlite3.Error, OSError) as error:
+            raise self._error(error) from error
+
+    def keep(self, result_id: str, device_id: str, epoch: int, answer: bytes) -> None:
+        """Store a result, on disk when this returns. If there are too many bytes, the oldest results are dropped."""
+        self._run(
+            "INSERT OR IGNORE INTO results (id, device_id, epoch, version, answer) VALUES (?, ?, ?, ?, ?)",
+            (result_id, device_id, epoch, self._version, answer),
+        )
+        self._run(
+            "DELETE FROM results WHERE number IN (SELECT number FROM (SELECT number, SUM(LENGTH(answer))"
+            " OVER (ORDER BY number DESC) AS bytes FROM results) WHERE bytes > ?) AND id != ?",
+            (self._cap_bytes, result_id),
+        )
+
+    def find(self, result_id: str) -> bytes | None:
+        rows = self._run("SELECT answer FROM results WHERE id = ?", (result_id,))
+        return bytes(rows[0][0]) if rows else None
+
+    def acknowledge(self, result_ids: Sequence[str]) -> None:
+        """Forget these results. Unknown ids are no error: it may be the second time."""
+        for result_id in result_ids:
+            self._run("DELETE FROM results WHERE id = ?", (result_id,))
+
+    def count(self) -> int:
+        """How many results no driver has acknowledged."""
+        return int(self._run("SELECT COUNT(*) FROM results")[0][0])
+
+    def next_epoch(self) -> int:
+        """A number larger than all before, also those before the host was started again."""
+        rows = self._run(
+            "INSERT INTO epochs VALUES (1, 1) ON CONFLICT (id) DO UPDATE SET last = last + 1 RETURNING last"
+        )
+        return int(rows[0][0])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            try:
+                with closing(self._connection.execute(statement, values)) as cursor:
+                    return cursor.fetchall()
+            except sqlite3.Error as error:
+                raise self._error(error) from error
+
+    def _error(self, error: Exception) -> StoreError:
+        return StoreError(
+            f"the results that wait on this host cannot be stored in {self._file}: {error}",
+            "free space on its disk, and check who owns the file",
+        )

@@ -1,0 +1,184 @@
+"""Keeps this machine a device host: its Ray node and its agent are started again whenever one of them ends."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from sweeps.errors import ClusterError
+from workers.hosts.access import check_head, check_token, environment
+from workers.hosts.node import Node, NodeOptions
+from workers.hosts.this_machine import HostConfig
+
+LEAVE_S = 120.0
+"""For the blocks that run to end, when a host leaves."""
+_END_S = 20.0
+_AGAIN_S = 2.0
+_POLL_S = 0.2
+
+
+@contextmanager
+def only_host(state: Path) -> Iterator[None]:
+    """One host per state folder. Raises `ClusterError` with the process that is one already."""
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _pid_file(state).open("a+", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ClusterError(
+                f"this machine is a device host already (process {_pid(state) or 'unknown'})",
+                "edgesweep host leave ends that; for a second one give another folder with --state",
+            ) from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield
+        file.truncate(0)
+
+
+def leave(state: Path) -> bool:
+    """Ask the host of this folder to hand its devices back and to end; returns then. `False` if there is none."""
+    pid = _pid(state)
+    if not pid or not _is_held(state):
+        return False
+    os.kill(pid, signal.SIGTERM)
+    while _is_held(state):
+        time.sleep(_POLL_S)
+    return True
+
+
+def serve(options: NodeOptions, config: HostConfig, stop: Callable[[], bool], tell: Callable[[str], object]) -> None:
+    """Be a host until `stop()`. Raises `ClusterError` if the first start fails; later ones are tried again."""
+    started = False
+    while not stop():
+        own = replace(options, label=token_hex(4))
+        try:
+            if not own.is_head:
+                check_head(own.head)
+                check_token(own.head, own.token_file, own.ip)
+            node = Node(own)
+            try:
+                started = _serve_on(node, own, config, stop, tell, started)
+            finally:
+                node.end()
+        except ClusterError as error:
+            if not started:
+                raise
+            tell(error.one_line)
+        if not stop():
+            tell("Ray's node on this machine has ended: it is started again")
+            time.sleep(_AGAIN_S)
+
+
+def _serve_on(
+    node: Node,
+    options: NodeOptions,
+    config: HostConfig,
+    stop: Callable[[], bool],
+    tell: Callable[[str], object],
+    started: bool,
+) -> bool:
+    """Until the node ends, or `stop()`. Returns whether the agent ever ran."""
+    while node.alive() and not stop():
+        with _keeper(node, options, config) as keeper:
+            told = _first_words(keeper)
+            if "error" in told:
+                error = ClusterError(str(told["error"]), str(told["next_step"]))
+                if not started:
+                    raise error
+                tell(error.one_line)
+                time.sleep(_AGAIN_S)
+                continue
+            tell(_joined(options, config, told["devices"], node, again=started))
+            started = True
+            while node.alive() and keeper.poll() is None and not stop():
+                time.sleep(_POLL_S)
+            if stop() and node.alive():
+                _end_in_order(keeper)
+        if node.alive() and not stop():
+            tell("this host's agent has ended: it is started again")
+    return started
+
+
+@contextmanager
+def _keeper(node: Node, options: NodeOptions, config: HostConfig) -> "Iterator[subprocess.Popen[str]]":
+    asked = {
+        "head": options.head,
+        "token_file": str(options.token_file),
+        "label": options.label,
+        "folder": str(node.folder),
+        "name": config.name,
+        "state": str(config.state),
+        "units": config.units,
+        "tags": config.tags,
+    }
+    with subprocess.Popen(  # an argument list; no shell
+        [sys.executable, "-m", "workers.hosts.keeper"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | environment(options.token_file, options.ip),
+        start_new_session=True,
+    ) as keeper:
+        try:
+            with suppress(BrokenPipeError):
+                assert keeper.stdin is not None
+                keeper.stdin.write(json.dumps(asked) + "\n")
+                keeper.stdin.flush()
+            yield keeper
+        finally:
+            keeper.kill()
+
+
+def _first_words(keeper: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert keeper.stdout is not None
+    line = keeper.stdout.readline()
+    if not line:
+        return {"error": "the agent of this host ended at once", "next_step": "check free memory and disk"}
+    words: dict[str, Any] = json.loads(line)
+    return words
+
+
+def _end_in_order(keeper: "subprocess.Popen[str]") -> None:
+    assert keeper.stdin is not None
+    with suppress(OSError):
+        keeper.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        keeper.wait(LEAVE_S + _END_S)
+
+
+def _joined(options: NodeOptions, config: HostConfig, devices: list[str], node: Node, *, again: bool) -> str:
+    found = ", ".join(devices) or "no device yet: phones are noticed when they are plugged in"
+    line = f"{config.name} is a host of the lab at {options.head}{' again' if again else ''}: {found}"
+    return line if again else f"{line}\nlistening: {', '.join(node.listening())}"
+
+
+def _pid_file(state: Path) -> Path:
+    return state / "host.pid"
+
+
+def _pid(state: Path) -> int:
+    """0 if it is not known."""
+    with suppress(OSError, ValueError):
+        return int(_pid_file(state).read_text(encoding="ascii"))
+    return 0
+
+
+def _is_held(state: Path) -> bool:
+    with suppress(OSError), _pid_file(state).open("r", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -1,0 +1,104 @@
+"""The agent of this machine: its devices, its files, its versions."""
+
+import platform
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError
+from sweeps.spec import catalog
+from workers.devices import registry
+from workers.hosts.agent import HostAgent, Identity, Worker
+from workers.hosts.interface import HOST_PROTOCOL, Versions
+from workers.hosts.inventory import Inventory
+from workers.hosts.leases import Leases
+from workers.hosts.outbox import Outbox
+from workers.plan import device_facts
+from workers.runtimes import registry as runtimes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostConfig:
+    """What a person says about a host, and where it keeps its files."""
+
+    name: str
+    state: Path
+    units: tuple[str, ...] = ()
+    """Devices besides the phones that are attached, which are found: `local`, `fake:hot`."""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def node(self) -> Path:
+        """Artifacts and device files."""
+        return self.state / "node"
+
+    @property
+    def outbox(self) -> Path:
+        return self.state / "outbox.sqlite"
+
+    def machine(self) -> str:
+        """Identifies the state folder, and so the host, over restarts and other network addresses."""
+        file = self.state / "host.id"
+        self.state.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            part = file.with_suffix(".part")
+            part.write_text(secrets.token_hex(4), encoding="ascii")
+            part.replace(file)
+        return file.read_text(encoding="ascii").strip()
+
+
+def versions() -> Versions:
+    """Of this machine."""
+    return Versions(
+        edgesweep=_version("edgesweep"),
+        protocol=HOST_PROTOCOL,
+        python=platform.python_version(),
+        ray=_version("ray"),
+    )
+
+
+def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path], Worker]) -> HostAgent:
+    """The agent, which knows no device before its first `tend`. `start` gets a device and the host's folder.
+
+    Raises `StoreError` if its results cannot be stored.
+    """
+    own = versions()
+    config.node.mkdir(parents=True, exist_ok=True)
+    outbox = Outbox(config.outbox, own.edgesweep)
+    return HostAgent(
+        Identity(name=config.name, machine=config.machine(), boot=boot, versions=own, tags=config.tags),
+        config.node,
+        Inventory(registry.listed, lambda name: _facts(name, config.node), time.monotonic, config.units),
+        Leases(time.monotonic, outbox.next_epoch),
+        outbox,
+        lambda facts: start(facts, config.node),
+        time.time,
+    )
+
+
+def check_units(units: tuple[str, ...]) -> None:
+    """Raises `DeviceError` if one is not the name of a single device."""
+    for name in units:
+        entry = catalog.device(name)
+        if entry is None or name == f"{entry.name}:*":
+            raise DeviceError(
+                "unknown_device", f"{name!r} names no single device", "phones are found by themselves; else: local"
+            )
+
+
+def _facts(name: str, folder: Path) -> DeviceFacts:
+    references: dict[str, str] = {}
+    for runtime in catalog.BUILT_IN_NAMES:
+        references |= runtimes.get(runtime).references()
+    return device_facts(name, folder, references, (), lambda _: None)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
