@@ -1,6 +1,6 @@
 """A simulated phone under a measurement protocol: blocks and batches in virtual time, behind the gate. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,13 +59,19 @@ class SimulatedBench:
                 self.medians_ms[key][round] = value
         return found
 
-    def batch(self, keys: Sequence[str], number: int, slower: Mapping[str, float]) -> dict[str, float | None]:
-        """One batch; returns the medians, `None` where a block does not count."""
+    def batch(
+        self, keys: Sequence[str], number: int, slower: Mapping[str, float], brief: Collection[str]
+    ) -> dict[str, float | None]:
+        """One batch, in which those of `brief` have short blocks; returns the medians, `None` where a block does not
+        count."""
         order = shuffled_order(keys, number, self._order_seed)
         ready = self._wait()
         began_s = self.device.now_s
-        length = _length(self._protocol.in_batch)
-        blocks = self.device.batch([(self._true_ms[key] * slower.get(key, 1.0), length) for key in order])
+        items = [
+            (self._true_ms[key] * slower.get(key, 1.0), _length(self._protocol.in_batch(brief=key in brief)))
+            for key in order
+        ]
+        blocks = self.device.batch(items)
         self.tally.batches_s += self.device.now_s - began_s
         self.tally.batches_timed_s += sum(block.timed_s for block in blocks)
         return {

@@ -175,7 +175,7 @@ def simulate(
     ended: list[Settled] = []
     while (batches := contest.batches) or contest.active:
         for keys in batches:
-            ended += contest.count_batch(bench.batch(keys, round, shared_slower))
+            ended += contest.count_batch(bench.batch(keys, round, shared_slower, contest.brief))
         if not batches:
             ended += contest.count(bench.round(contest.active, round))
         minutes = protocol.device_minutes

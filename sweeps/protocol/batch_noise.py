@@ -30,7 +30,7 @@ BLOCKS = ProtocolSpec(preset="quick", iterations=5, min_seconds=0.2)
 
 def batch_key() -> str:
     """Identifies how a block of a batch is measured now: keys of jobs do not tell how a batch warms up."""
-    return canonical_key(resolve(BLOCKS).in_batch.comparable())
+    return canonical_key(resolve(BLOCKS).in_batch().comparable())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

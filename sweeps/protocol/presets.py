@@ -108,11 +108,11 @@ class Protocol:
             return self
         return replace(self, min_seconds=max(self.min_seconds, min(FINAL_SECONDS, self.max_seconds)))
 
-    @property
-    def in_batch(self) -> "Protocol":
-        """That of a short block in a batch: its process has run others before, so half the warm-up does."""
-        iterations = max(BATCH_WARMUP_ITERATIONS, self.warmup_iterations)
-        return replace(self, warmup_iterations=iterations, warmup_seconds=self.warmup_seconds / 2)
+    def in_batch(self, *, brief: bool = False) -> "Protocol":
+        """That of a short block in a batch: its process has run others before, so half the warm-up does. `brief`: half
+        the duration, as of `sweeps.protocol.screen.Screen.brief`."""
+        iterations, seconds = max(BATCH_WARMUP_ITERATIONS, self.warmup_iterations), self.min_seconds / (1 + brief)
+        return replace(self, warmup_iterations=iterations, warmup_seconds=self.warmup_seconds / 2, min_seconds=seconds)
 
     def comparable(self) -> dict[str, Any]:
         """The part that enters job keys: all but rounds, budget and seed, so that more rounds extend stored results."""

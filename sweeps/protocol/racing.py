@@ -95,7 +95,7 @@ class Race:
         self._posterior: Posterior | None = None
         self._eliminations: list[Elimination] = []
         if screened:
-            self._update()
+            self._posterior = self._evidence.posterior(self._in & self._active)
             self._rest()
 
     @property
@@ -128,7 +128,7 @@ class Race:
         if unknown := {key for medians_ms in processes for key in medians_ms} - set(self.contending):
             raise ValueError(f"not in the race: {', '.join(sorted(unknown))}")
         self._evidence.add(*processes)
-        self._update()
+        self._posterior = self._evidence.posterior(self._in & self._active)
         leader = self._leader()
         leaving = () if leader is None else (*self._failing(leader), *self._slower(leader))
         self._eliminations += leaving
@@ -205,10 +205,6 @@ class Race:
         others[leader] = False
         return np.flatnonzero(others)
 
-    def _update(self) -> None:
-        """Take the last round into account."""
-        self._posterior = self._evidence.posterior(self._in & self._active)
-
     def _failing(self, leader: int) -> list[Elimination]:
         if self._precedence[leader] <= 0 or self.rounds < FEWEST_ROUNDS:
             return []
@@ -237,14 +233,20 @@ class Race:
         self._active = self._in.copy()
         if self._posterior is None or leader is None:
             return
+        rivals = self._rivals(leader)
+        chances = self._posterior.faster(rivals, leader, _NEGLIGIBLE_LOG)
         # Who was near in batches has to show it in a process of its own.
         may_rest = self._in & self._evidence.enough(leader, self._fewest)
-        may_rest[leader] = False
-        threats = np.zeros_like(may_rest)
-        threats[self._rivals(leader)] = True
-        self._active[may_rest & ~threats] = False
-        places = np.flatnonzero(may_rest & threats)
-        self._active[_least(places, self._posterior.faster(places, leader, _NEGLIGIBLE_LOG), RESTING)] = False
+        self._active[np.setdiff1d(np.flatnonzero(may_rest), [*rivals, leader])] = False
+        self._active[_least(rivals[may_rest[rivals]], chances[may_rest[rivals]], RESTING)] = False
+        if self._near > 1:
+            # In batches, one block is enough where nothing that a block may meet explains it.
+            known = self._evidence.enough(leader, 1)[rivals]
+            active = self._active.copy()
+            active[_least(rivals[known], chances[known], ELIMINATED)] = False
+            # A leader that needs more blocks is not left alone: it would be held against nobody.
+            if active.sum() > 1 or self._evidence.blocks()[leader] >= self._fewest:
+                self._active = active
 
     def _leaves(
         self, place: int, by: int, reason: Literal["slower", "constraint"], error: float = ELIMINATED

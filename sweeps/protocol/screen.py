@@ -29,6 +29,8 @@ MOST_BATCHES = 4
 ENOUGH = 0.9
 """A screen ends when its leader is within 2 % of the group's best with this probability."""
 NEAR = 1.07
+FAR = 1.3
+"""Who is more than so many times as slow as the leader has short blocks until that is sure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,14 @@ class Screen:
     def active(self) -> tuple[str, ...]:
         """Those in the next batch; nobody once it has ended."""
         return () if self._ended else self._race.active
+
+    @property
+    def brief(self) -> tuple[str, ...]:
+        """Those of `active` whose blocks may be half as long: the batches so far show them far behind the leader, or
+        nothing of them. Only between those that are near does precision decide."""
+        known, leader = self._race.effects_ms, self._race.leader
+        near = {key for key, ms in known.items() if leader in known and ms <= FAR * known[leader]}
+        return tuple(key for key in self.active if key not in near)
 
     @property
     def rounds(self) -> int:

@@ -49,6 +49,11 @@ class ScreenedRace:
         return tuple(screen.active for screen in self._screens if screen.active)
 
     @property
+    def brief(self) -> frozenset[str]:
+        """The keys in `batches` that have short blocks, see `Screen.brief`."""
+        return frozenset(key for screen in self._screens for key in screen.brief)
+
+    @property
     def most_batches(self) -> int:
         """The largest number of batches of any group so far."""
         return max((screen.rounds for screen in self._screens), default=0)

@@ -87,6 +87,11 @@ class Contest:
         return () if self._screened is None or not self._left else self._screened.batches
 
     @property
+    def brief(self) -> frozenset[str]:
+        """The keys in `batches` that have short blocks, see `Screen.brief`."""
+        return frozenset() if self._screened is None else self._screened.brief
+
+    @property
     def race(self) -> "ScreenedRace | FrontRace | None":
         """`None` if the protocol has no race."""
         return self._race

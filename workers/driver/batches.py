@@ -79,13 +79,13 @@ class Batches:
 
     def _batch(self, contests: Contests, jobs: Sequence[Job], number: int) -> Steps[None]:
         """Whoever ends a process is measured alone from then on, and the rest is asked for again without it."""
-        under_way = _UnderWay(list(jobs))
+        under_way, brief = _UnderWay(list(jobs)), contests.brief
         failures = 0
         while under_way.left and not self._contact.stopped():
             self._progress.done += 1
             total = self._progress.done + len(under_way.left)
             yield self._progress.measuring(total, f"{len(under_way.left)} in one process, batch {number + 1}")
-            batch = yield from self._contact.batch(under_way.left, self._protocol)
+            batch = yield from self._contact.batch(under_way.left, self._protocol, brief)
             match batch:
                 case None:
                     continue  # stopped, or away and back: its state is looked at again

@@ -1,6 +1,6 @@
 """The connection of a run to one device: waits until it is ready, and until it is back if it goes away."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from sweeps.batches import Batch
@@ -60,9 +60,14 @@ class Contact:
             return replace(block, session=self._context.session)
         return block
 
-    def batch(self, jobs: Sequence[Job], protocol: Protocol) -> Steps[Batch | Failed | None]:
-        """One process that times these jobs in this order, behind its gate. `None` where the run is to stop."""
-        batch = yield from self._behind_gate(jobs[0], lambda ready: BatchRequest.of(jobs, protocol, ready))
+    def batch(
+        self, jobs: Sequence[Job], protocol: Protocol, brief: Collection[str] = ()
+    ) -> Steps[Batch | Failed | None]:
+        """One process that times these jobs in this order, behind its gate. `None` where the run is to stop.
+
+        `brief`: as of a `BatchRequest`.
+        """
+        batch = yield from self._behind_gate(jobs[0], lambda ready: BatchRequest.of(jobs, protocol, ready, brief))
         if isinstance(batch, Batch):
             self._spent_s += batch.device_seconds
         return batch

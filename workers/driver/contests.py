@@ -67,6 +67,11 @@ class Contests:
         return tuple(keys for contest in self._contests for keys in contest.batches)
 
     @property
+    def brief(self) -> frozenset[str]:
+        """The job keys in `batches` that have short blocks, see `sweeps.protocol.screen.Screen.brief`."""
+        return frozenset(key for contest in self._contests for key in contest.brief)
+
+    @property
     def winners(self) -> Mapping[str, int]:
         """How many blocks confirm each winner, by job key. Only of races that ended."""
         return self._winners

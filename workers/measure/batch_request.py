@@ -1,7 +1,7 @@
 """The request to time several jobs in one process of their runner."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -36,14 +36,18 @@ class BatchRequest(Request[Batch]):
     others: tuple[Job, ...]
     protocol: Protocol
     readiness: Readiness
+    brief: frozenset[str] = frozenset()
+    """Job keys of those that have short blocks."""
     stage: ClassVar[Stage] = "run"
 
     @classmethod
-    def of(cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness) -> "BatchRequest":
+    def of(
+        cls, jobs: Sequence[Job], protocol: Protocol, readiness: Readiness, brief: Collection[str] = ()
+    ) -> "BatchRequest":
         """Raises `ValueError` if there is no job, or if they cannot share a process."""
         if not jobs:
             raise ValueError("a batch has at least one job")
-        return cls(jobs[0], tuple(jobs[1:]), protocol, readiness)
+        return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief))
 
     def __post_init__(self) -> None:
         if len({(one.variant.runtime, one.run.threads, one.run.cpus) for one in self.jobs}) > 1:
@@ -78,7 +82,8 @@ class BatchRequest(Request[Batch]):
             if error.kind not in OF_ONE_ARTIFACT:
                 raise
             return failed("push", error)
-        return timed_request(job, manifest, model, self.protocol.in_batch), manifest
+        protocol = self.protocol.in_batch(brief=job.key in self.brief)
+        return timed_request(job, manifest, model, protocol), manifest
 
     def _timed(
         self, bench: Bench, runtime: BatchRuntime, program: str | None, there: Sequence[tuple[RunRequest, Manifest]]

@@ -27,6 +27,32 @@ def test_those_far_behind_leave_after_two_batches_and_the_near_reach_the_finals(
     assert screen.effects_ms["b"] / screen.effects_ms["a"] == pytest.approx(1.06, rel=0.02)
 
 
+def test_blocks_are_brief_until_a_build_is_known_to_be_near_the_leader():
+    screen = Screen(dict.fromkeys(SPEEDS, 2.0))
+    assert set(screen.brief) == set(SPEEDS), "nothing is known of anyone"
+    screen.add_batch({"a": 10.0, "b": 10.6, "c": 12.5, "d": 15.0})
+    assert screen.active == ("a", "b", "c", "d")
+    assert screen.brief == ("d",)
+
+
+def test_what_no_burst_can_explain_is_left_out_of_the_second_batch_and_leaves_at_the_end():
+    screen = Screen(dict.fromkeys("abcd", 2.0))
+    assert screen.add_batch({"a": 10.0, "b": 10.6, "c": 25.0, "d": 40.0}) == (), "nobody leaves after one block"
+    assert screen.active == ("a", "b", "c"), "a block may be up to 3 times as slow as its build"
+    assert screen.contending == ("a", "b", "c", "d")
+    gone = []
+    while screen.active:
+        gone += screen.add_batch({"a": 10.0, "b": 10.6, "c": 25.0})
+    assert {one.key: one.common for one in gone} == {"c": 2, "d": 1}
+    assert screen.contending == ("a", "b")
+
+
+def test_a_leader_is_not_left_alone_in_a_batch():
+    screen = Screen(dict.fromkeys("abc", 2.0))
+    screen.add_batch({"a": 10.0, "b": 80.0, "c": 90.0})
+    assert screen.active == ("a", "b", "c"), "alone it would be held against nobody"
+
+
 def test_a_screen_ends_after_its_last_batch():
     screen = Screen(dict.fromkeys(SPEEDS, 2.0))
     batches = 0

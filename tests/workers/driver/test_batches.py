@@ -110,6 +110,9 @@ def test_who_is_far_behind_leaves_in_batches_and_the_winner_is_measured_again(
     batches = journal.batches(keys)
     assert [len(batch.items) for batch in batches] == [4, 4]
     assert all(batch.device_seconds > 0 for batch in batches)
+    best, next_best, *_ = sorted(keys, key=lambda key: min(batches[0].items[key].samples_ns))
+    timed_s = [[sum(batch.items[key].samples_ns) / 1e9 for key in (best, next_best)] for batch in batches]
+    assert timed_s == [pytest.approx([0.1, 0.1], rel=0.2), pytest.approx([0.2, 0.1], rel=0.2)], "50 % behind: brief"
     settled = {key: journal.settled(key) for key in keys}
     [winner] = [key for key in keys if settled[key].reason == "best"]
     assert settled[winner].leads

@@ -102,6 +102,14 @@ def test_each_job_of_a_real_batch_has_its_outcome(tmp_path: Path, artifacts: Art
     assert not list(tmp_path.rglob("batch-*")), "the file is removed from here and from the device"
 
 
+def test_a_brief_block_lasts_half_as_long(tmp_path: Path, artifacts: ArtifactStore) -> None:
+    phone = Bench(FakeDevice(tmp_path, "steady"), tmp_path)
+    batch = phone.ask(BatchRequest.of(JOBS[:2], replace(QUICK, min_seconds=1.0), READY, brief=["job 1"]))
+    assert isinstance(batch, Batch)
+    timed_s = [sum(one.samples_ns) / 1e9 for one in batch.outcomes if isinstance(one, BatchItem)]
+    assert timed_s == pytest.approx([1.0, 0.5], rel=0.1)
+
+
 def test_items_are_labelled_like_blocks(tmp_path: Path, artifacts: ArtifactStore) -> None:
     sensors = Sensors(temp_c=30.0, temp_is_battery=True, load=0.9)
     request = BatchRequest.of(JOBS[:1], replace(QUICK, iterations=10**6), replace(READY, sensors=sensors))
