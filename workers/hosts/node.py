@@ -124,8 +124,10 @@ class Node:
 def node_of_host(head: str) -> Path | None:
     """The folder of the node of a host of this lab that runs on this machine for this user: a driver may use it.
 
-    `None` if there is none. Nodes of other drivers do not count: they end with their drivers.
+    The head's, if it is here: Ray ends a driver whose node ends, and without the head the lab is gone anyway. `None` if
+    there is none. Nodes of other drivers do not count: they end with their drivers.
     """
+    found: list[tuple[bool, Path]] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.name() != "raylet" or process.uids().real != os.getuid():
@@ -134,8 +136,8 @@ def node_of_host(head: str) -> Path | None:
             folder = next((word.partition("=")[2] for word in words if word.startswith("--temp_dir=")), "")
             of_lab = any(word == f"--gcs-address={head}" for word in words)
             if folder and of_lab and not any(word.startswith("--labels=") and DRIVER in word for word in words):
-                return Path(folder)
-    return None
+                found.append(("--head" not in words, Path(folder)))
+    return min(found)[1] if found else None
 
 
 def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
