@@ -20,7 +20,7 @@ from tests.at_once import AtOnce
 from tests.faults import seen
 from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
-from workers.driver.events import AttemptFailed, Away, Event, Recovering, Waiting
+from workers.driver.events import AttemptFailed, Away, Event, Recovering, TrackingDown, Waiting
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.publishing import Publishing
 from workers.driver.sweep import Driver
@@ -37,7 +37,7 @@ Prepare = Callable[[ModelSpec], models.PreparedModel]
 def _watched(events: Iterable[Event]) -> Iterator[Event]:
     """Notes when a fault is told of."""
     for event in events:
-        if isinstance(event, AttemptFailed | Away | Waiting | Recovering):
+        if isinstance(event, AttemptFailed | Away | Waiting | Recovering | TrackingDown):
             seen.told()
         yield event
 

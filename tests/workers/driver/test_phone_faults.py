@@ -376,6 +376,8 @@ def test_two_phones_of_one_serial_number_are_refused(pair: Pair, built: Path, tm
     assert [facts.device_id for facts in plan.devices] == [second.serialno]
     assert any(first.serialno in line for line in told)
     assert caught.value.kind == "ambiguous_serial"
+    with Journal.open(sweep.workspace.journal) as journal:
+        resume(sweep, journal)
 
 
 # Row 12
