@@ -2,6 +2,7 @@
 #   make demo   set up, train, build, measure, rank
 #   make test          set up, lint, types, every fast test and one test of each real component
 #   make test-system   the other tests: phones, Ray, browser, signals, another torch
+#   make faults        every fault of infra/faults.md, injected, with a table of what followed
 # STRICT=1: a test fails, instead of being skipped, if this machine lacks something that it needs.
 
 PYTHON ?= python3.11
@@ -13,7 +14,7 @@ PORT ?= 8501
 JOBS ?= 2
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-system dashboard bench lint fmt docs clean
+.PHONY: demo test test-system faults dashboard bench lint fmt docs clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -22,9 +23,10 @@ demo: $(STAMP)
 dashboard: $(STAMP)
 	$(BIN)/edgesweep dashboard --workspace $(WORKSPACE) --port $(PORT)
 
-# The two tiers: each test is in one of them.
-FAST := not system or smoke
-SYSTEM := system and not smoke
+# The two tiers, and what only the suite of faults runs: each test is in one of them.
+FAST := (not system or smoke) and not suite
+SYSTEM := system and not smoke and not suite
+SUITE := suite
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
 
 test: $(STAMP) lint
@@ -32,6 +34,9 @@ test: $(STAMP) lint
 
 test-system: $(STAMP)
 	$(PYTEST) -m "$(SYSTEM)"
+
+faults: $(STAMP)
+	$(PYTEST) -m "fault" --faults
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

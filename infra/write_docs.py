@@ -1,7 +1,6 @@
-"""Write the parts of the documents that come from the code: the axes, the tree, and the protocol page's tables.
+"""Write the parts of the documents that come from the code: the axes, tree, faults, and tables of the protocol page.
 
-`make docs` runs it; a test fails where a document is not what it would write. With `--simulate` it also runs the
-simulator for the protocol page, which takes about two minutes.
+`make docs` runs it; a test fails where a page differs. `--simulate`: for the protocol page too, which takes 2 minutes.
 """
 
 import math
@@ -15,6 +14,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+import fault_rows
 from tree_text import tree
 
 from sweeps import stats
@@ -208,12 +208,11 @@ def simulator() -> str:
     from sweeps.report import simulation as simulation_text
     from sweeps.report.progress import RunProgress
 
-    command = main.commands["simulate"]
     versions = ", ".join(f"{name} {version(name)}" for name in ("edgesweep", "numpy", "scipy"))
     parts = [f"Written {time.strftime('%Y-%m-%d')} with {versions}, Python {platform.python_version()}.\n"]
     with RunProgress() as progress:
         for title, words in SIMULATIONS.items():
-            given = command.make_context("simulate", list(words)).params
+            given = main.commands["simulate"].make_context("simulate", list(words)).params
             found = simulation(
                 PHONES,
                 standard_methods(),
@@ -231,6 +230,7 @@ def simulator() -> str:
 GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "infra" / "axes.md": {"axes": axes},
     ROOT / "infra" / "tree.md": {"tree": tree},
+    ROOT / "infra" / "faults.md": {"faults": fault_rows.table},
     PROTOCOL: {"presets": presets, "gates": gates, "labels": labels, "figures": figures},
 }
 """By page, its generated parts."""

@@ -22,6 +22,8 @@ from tests import shared, side_by_side, sshd
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 
+pytest_plugins = ["tests.faults.plugin"]
+
 # Ray keeps the token of the home that it was first started in for as long as the process lives, and tests of phones
 # have a home of their own.
 os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

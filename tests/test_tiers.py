@@ -1,5 +1,6 @@
 """The two tiers of tests do not overlap, together are everything, and the first has one path of each real kind."""
 
+import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -25,22 +26,29 @@ def _is_given(item: pytest.Item, fixture: str) -> bool:
     return fixture in getattr(item, "fixturenames", ())
 
 
+MARKERS = ("system", "smoke", "suite")
+
+
 def _is_fast(item: pytest.Item) -> bool:
-    system, smoke = (item.get_closest_marker(name) is not None for name in ("system", "smoke"))
-    return _is_in("FAST", system=system, smoke=smoke)
+    return _is_in("FAST", {name: item.get_closest_marker(name) is not None for name in MARKERS})
 
 
-def _is_in(tier: str, *, system: bool, smoke: bool) -> bool:
+def _is_in(tier: str, marked: dict[str, bool]) -> bool:
     expression = re.search(rf"^{tier} := (.+)$", MAKEFILE, re.MULTILINE)
     assert expression is not None
-    return bool(eval(expression[1], {"system": system, "smoke": smoke}))
+    return bool(eval(expression[1], dict(marked)))
 
 
-def test_each_test_is_in_one_tier() -> None:
-    for system in (True, False):
-        for smoke in (True, False):
-            found = [_is_in(tier, system=system, smoke=smoke) for tier in ("FAST", "SYSTEM")]
-            assert sum(found) == 1, (system, smoke)
+def test_each_test_is_in_one_tier_or_in_the_suite_alone() -> None:
+    for values in itertools.product((True, False), repeat=len(MARKERS)):
+        marked = dict(zip(MARKERS, values, strict=True))
+        found = [_is_in(tier, marked) for tier in ("FAST", "SYSTEM", "SUITE")]
+        assert sum(found) == 1, marked
+
+
+def test_what_only_the_suite_runs_injects_a_fault(request: pytest.FixtureRequest) -> None:
+    alone = [item for item in request.session.items if item.get_closest_marker("suite")]
+    assert [item.nodeid for item in alone if not item.get_closest_marker("fault")] == []
 
 
 def test_continuous_integration_runs_both_tiers_strictly() -> None:

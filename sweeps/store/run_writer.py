@@ -1,11 +1,9 @@
 """Writes one run to MLflow."""
 
 import json
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import StoreError
@@ -16,6 +14,7 @@ from sweeps.store import run_content
 from sweeps.store.run_content import PUBLISHED, RunContent
 from sweeps.store.tag_text import cut
 from sweeps.store.uri import redact
+from sweeps.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -89,11 +88,11 @@ def upload(client: "MlflowClient", artifact_uri: str, files: Mapping[str, str]) 
     """
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    with tempfile.TemporaryDirectory(prefix="edgesweep-") as folder:
+    with temporary_folder() as folder:
         for name, text in files.items():
-            (Path(folder) / name).write_text(text, encoding="utf-8")
+            (folder / name).write_text(text, encoding="utf-8")
         try:
-            get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).log_artifacts(folder)
+            get_artifact_repository(artifact_uri, tracking_uri=client.tracking_uri).log_artifacts(str(folder))
         except Exception as error:  # noqa: BLE001  # every object store has its own errors
             raise StoreError(
                 f"MLflow does not accept artifacts: {redact(str(error), '')}",

@@ -53,6 +53,7 @@ def test_the_latest_sweep_opens_with_its_recommendation(page: Page, workspace: P
     assert "95 % interval: 2.984 to 3.022 ms" in texts(shown)
 
 
+@pytest.mark.fault(57, "two equal variants", "named as a tie, one rank")
 def test_ties_are_named_on_the_card_and_share_a_rank(page: Page, workspace: Path) -> None:
     shown = page(workspace)
     assert "**Equal to 1 other:** `cpu int8-x86 nhwc trace fused optimized`" in texts(shown)
@@ -113,6 +114,7 @@ def test_details_of_a_failed_variant_say_why(page: Page, workspace: Path) -> Non
     assert "failed: the process was ended by signal 11" in texts(choose(shown, "Variant", failed))
 
 
+@pytest.mark.fault(52, "a sweep where all failed", "no winner, and the reasons")
 def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "broken")
     assert not shown.exception
@@ -291,6 +293,7 @@ def test_a_device_without_imported_figures_shows_only_those_of_no_device(page: P
     assert not [frame for frame in other.dataframe if "Mean (ms)" in frame.value]
 
 
+@pytest.mark.fault(55, "names of script, markdown and shell", "shown to the letter")
 def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: str) -> None:
     shown = choose(page(workspace), "Sweep", "hostile")
     assert not shown.exception
@@ -307,6 +310,7 @@ def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: s
     assert line(evil) in next(box for box in shown.selectbox if box.label == "Device").options[0]
 
 
+@pytest.mark.fault(55, "names of script, markdown and shell", "no HTML")
 def test_nothing_from_the_store_becomes_html(page: Page, workspace: Path, evil: str) -> None:
     shown = choose(page(workspace), "Sweep", "hostile")
     assert not [part for part in shown.markdown if part.allow_html]
@@ -315,6 +319,7 @@ def test_nothing_from_the_store_becomes_html(page: Page, workspace: Path, evil: 
         assert evil.split()[0] not in outside, part.value
 
 
+@pytest.mark.fault(52, "no store", "says what to do, makes none")
 def test_a_workspace_without_a_sweep_says_what_to_do(page: Page, tmp_path: Path) -> None:
     shown = page(tmp_path / "never made")
     assert not shown.exception
@@ -357,6 +362,7 @@ def test_the_page_says_how_many_finished_jobs_the_store_lacks_and_since_when(
     assert "not in MLflow" not in texts(page(workspace)), "it is not known there"
 
 
+@pytest.mark.fault(54, "a sweep recorded beside an open page", "shown after a refresh")
 def test_refresh_shows_a_sweep_that_was_recorded_meanwhile(
     page: Page, tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]]
 ) -> None:

@@ -37,6 +37,7 @@ def argv_of(process: psutil.Process) -> list[str]:
     return []
 
 
+@pytest.mark.fault(56, "a real server started", "it listens on loopback only")
 def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:
     with launch.serving(tmp_path) as port:
         [server] = [child for child in psutil.Process().children() if str(port) in argv_of(child)]

@@ -104,6 +104,7 @@ def test_a_second_driver_is_refused_and_told_who_holds_the_workspace(tmp_path):
         pass
 
 
+@pytest.mark.fault(36, "SIGKILL of the holder", "the lock is free")
 def test_the_lock_of_a_killed_driver_is_free(tmp_path):
     with hold(tmp_path) as holder:
         os.kill(holder.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
 """A sweep of the tiny network that a test drives to its end, with real builds and real processes."""
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,9 +17,10 @@ from sweeps.spec.sweep import SweepSpec
 from sweeps.workspace import Workspace
 from tests import gallery
 from tests.at_once import AtOnce
+from tests.faults import seen
 from tests.workers.tiny_model import SOURCE
 from workers.artifacts import ArtifactStore
-from workers.driver.events import Event
+from workers.driver.events import AttemptFailed, Away, Event, Recovering, TrackingDown, Waiting
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.publishing import Publishing
 from workers.driver.sweep import Driver
@@ -31,6 +32,14 @@ from workers.sentinel import data_for
 # Nothing is waited for: other tests keep this machine busy.
 PROTOCOL = ProtocolSpec(preset="quick", rounds=2, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")
 Prepare = Callable[[ModelSpec], models.PreparedModel]
+
+
+def _watched(events: Iterable[Event]) -> Iterator[Event]:
+    """Notes when a fault is told of."""
+    for event in events:
+        if isinstance(event, AttemptFailed | Away | Waiting | Recovering | TrackingDown):
+            seen.told()
+        yield event
 
 
 def _nothing() -> None:
@@ -99,7 +108,7 @@ class Sweep:
                 batches_decide,
                 book,
             )
-            return list(driver.run())
+            return list(_watched(driver.run()))
         finally:
             executor.close()
 

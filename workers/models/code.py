@@ -1,14 +1,11 @@
 """The code of a model: found, hashed and sent to other machines without running it; run only to construct the model."""
 
 import ast
-import atexit
 import difflib
 import hashlib
 import importlib
-import shutil
 import sys
 import sysconfig
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
+from sweeps.temporary import folder_of_process
 
 if TYPE_CHECKING:
     import torch
@@ -224,8 +222,7 @@ def _loaded(own: set[str]) -> list[str]:
 def _folder_of(key: str, files: Mapping[str, bytes]) -> Path:
     """A folder with the files, written once. It stays until the process ends: `torch.jit.script` reads the source."""
     if key not in _folders:
-        folder = Path(tempfile.mkdtemp(prefix="edgesweep-model-"))
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = folder_of_process()
         for name, content in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)

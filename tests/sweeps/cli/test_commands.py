@@ -129,6 +129,7 @@ def test_one_s_own_model_becomes_a_ranking_and_an_exported_file(
 
 @pytest.mark.system
 @pytest.mark.usefixtures("built")
+@pytest.mark.fault(33, "SIGINT once", "drained, 130; the same command goes on")
 def test_ctrl_c_keeps_what_was_measured_and_the_same_command_goes_on(
     folder: Path, edgesweep: Command, start: Start
 ) -> None:
@@ -176,6 +177,7 @@ def _no_runner_is_left(folder: Path) -> bool:
 
 @pytest.mark.system
 @pytest.mark.usefixtures("built")
+@pytest.mark.fault(33, "SIGINT twice", "stopped, 130; no runner left")
 def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, start: Start) -> None:
     process = _measuring(folder, start)
     assert process.stderr is not None
@@ -289,6 +291,7 @@ def test_ctrl_c_in_the_middle_of_a_write_is_answered_after_it() -> None:
 
 @pytest.mark.system
 @pytest.mark.usefixtures("built")
+@pytest.mark.fault(29, "SIGKILL of the command on this computer", "no runner left; resumed whole")
 def test_a_driver_that_is_killed_loses_nothing_and_leaves_no_runner(
     folder: Path, edgesweep: Command, start: Start
 ) -> None:
@@ -319,6 +322,7 @@ def test_a_lost_artifact_is_built_again_and_nothing_is_measured_again(folder: Pa
 @pytest.mark.system
 @pytest.mark.usefixtures("database")
 @pytest.mark.usefixtures("unscriptable_net")
+@pytest.mark.fault(39, "a model that cannot be scripted", "one failed row, the rest measured")
 def test_a_variant_that_cannot_be_built_is_one_failed_row(folder: Path, edgesweep: Command) -> None:
     sweep = folder / "sweep.yaml"
     sweep.write_text(
@@ -364,6 +368,7 @@ def test_an_empty_class_is_named(folder: Path, edgesweep: Command) -> None:
     assert "Traceback" not in run.stderr
 
 
+@pytest.mark.fault(41, "a pickle that runs a command", "refused, never run")
 def test_a_hostile_checkpoint_never_runs(folder: Path, edgesweep: Command) -> None:
     class Payload:
         def __reduce__(self) -> tuple[Any, ...]:
@@ -376,6 +381,7 @@ def test_a_hostile_checkpoint_never_runs(folder: Path, edgesweep: Command) -> No
     assert not (folder.parent / "ran").exists()
 
 
+@pytest.mark.fault(36, "the workspace's lock is held", "refused, with the holder's process")
 def test_a_workspace_that_another_process_holds_is_refused_with_its_number(folder: Path, process: Command) -> None:
     from sweeps.workspace import Workspace
 
@@ -397,6 +403,7 @@ def test_a_tracking_server_that_is_down_is_named_at_the_start(
 
 
 @pytest.mark.system
+@pytest.mark.fault(31, "RAY_ADDRESS where nothing listens", "named, with --executor inline")
 def test_ray_that_is_not_there_is_named_with_the_way_out(
     folder: Path, process: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -666,6 +666,7 @@ def test_the_newest_attempt_of_a_job_may_be_one_of_its_build(journal, records):
     assert journal.last_attempt(other)[0] == 3
 
 
+@pytest.mark.fault(44, "the journal locked", "waited for, written")
 def test_a_locked_journal_is_waited_for(path, records):
     with Journal.open(path) as journal:
         locked = threading.Event()
@@ -699,6 +700,7 @@ def test_a_journal_that_stays_locked_is_an_error_with_the_next_step(path, record
         assert len(journal.failures("k")) == 1
 
 
+@pytest.mark.fault(45, "the journal's file may not grow", "an error; no half row")
 def test_a_full_disk_loses_nothing_that_was_accepted_and_leaves_no_half_row(journal, records):
     job = records.job(0)
     journal.add_block(records.block(job, 0))

@@ -606,6 +606,7 @@ def test_a_grid_that_is_added_last_changes_no_key_that_was_there(given: Given, g
 
 @settings(max_examples=40)
 @given(given=situations())
+@pytest.mark.fault(38, "grids of any axes", "each combination a job, or skipped with its reason")
 def test_every_combination_ends_as_one_job_or_one_skip(given: Given) -> None:
     def supports(variant: Variant, facts: DeviceFacts) -> str | None:
         return "no" if variant.layout == "nhwc" and facts.abi == "x86_64" else None
@@ -698,6 +699,7 @@ def test_count_is_never_too_small_and_exact_where_auto_names_nothing_twice(grid:
         assert found == count(spec)
 
 
+@pytest.mark.fault(37, "a grid of too many cells", "refused before any device is touched")
 def test_more_combinations_than_can_be_listed_are_refused() -> None:
     pairs = tuple(f"{one},{other}" for one in range(500) for other in range(500, 1000))
     grid = GridSpec(threads=tuple(range(1, 1001)), cpus=pairs)

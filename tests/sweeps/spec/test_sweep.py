@@ -300,6 +300,7 @@ GRIDS = {
 
 
 @pytest.mark.parametrize("case", GRIDS)
+@pytest.mark.fault(37, "unknown keys, wrong types, empty axes", "refused with file, line and what is allowed")
 def test_a_wrong_grid_is_refused_with_line_and_remedy(tmp_path: Path, case: str) -> None:
     grids, message = GRIDS[case]
     assert refused(tmp_path, SMALL.replace("  - precision: [fp32]", grids)) == [message]
@@ -495,6 +496,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
+@pytest.mark.fault(43, "a data set called ../x", "refused with file and line")
 def test_other_wrong_parts_are_refused_with_line_and_remedy(tmp_path: Path, case: str) -> None:
     text, message = OTHERS[case]
     assert refused(tmp_path, SMALL + text + "\n") == [message]
@@ -590,6 +592,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
+@pytest.mark.fault(37, "alias bombs, deep nesting, no YAML", "refused with file and line")
 def test_what_is_no_sweep_file_at_all_is_refused_quickly(tmp_path: Path, case: str) -> None:
     text, line, message = UNREADABLE[case]
     path = written(tmp_path, text)

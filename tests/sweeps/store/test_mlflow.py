@@ -354,6 +354,7 @@ def test_a_long_sweep_file_comes_back_whole(uri, name, journal, new_store, recor
     assert load(uri, name).spec == plan.sweep
 
 
+@pytest.mark.fault(48, "values too long, or of odd characters", "cut, never an error")
 def test_values_that_are_too_long_or_odd_are_cut_and_never_an_error(uri, name, journal, new_store, records):
     long, odd = records.job(0, name="n" * 9000, model="m" * 9000), records.job(1, name="<script>☃\x00")
     journal.save_plan(records.plan(long, odd, name=name))
@@ -723,6 +724,7 @@ def relay(server_uri) -> Iterator[_RelayServer]:
     [None, pytest.param(500, marks=pytest.mark.system), pytest.param(429, marks=pytest.mark.system)],
     ids=["reply-lost", "500", "429"],
 )
+@pytest.mark.fault(46, "each request in turn: reply lost, 500, 429", "published once at the next try")
 def test_whichever_request_goes_wrong_nothing_is_lost_and_nothing_doubled(relay, journal, new_store, records, status):
     job = records.job(0)
     measure(journal, records, job)
@@ -768,6 +770,7 @@ with Journal.open(Path(sys.argv[1])) as journal:
 """
 
 
+@pytest.mark.fault(50, "SIGKILL while a run is written, and between two", "one whole run a job, none RUNNING")
 def test_kill_9_while_publishing_leaves_one_whole_run_per_job_after_the_next_start(
     workspace, sqlite_uri, name, journal, new_store, records
 ):
@@ -1255,6 +1258,7 @@ def test_a_server_that_accepts_and_never_answers_is_told_in_seconds(new_store):
 @pytest.mark.parametrize(
     ("status", "next_step"), [(401, "MLFLOW_TRACKING_PASSWORD"), (403, "MLFLOW_TRACKING_PASSWORD"), (500, "log")]
 )
+@pytest.mark.fault(51, "401, 403 and 500 with a password in the URI", "told, redacted")
 def test_a_refusal_is_told_without_the_credentials(new_store, monkeypatch, status, next_step):
     class Refusing(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -1296,6 +1300,7 @@ def revision(uri: str, to: str | None = None) -> str:
 
 
 @pytest.mark.parametrize("reading", [False, True])
+@pytest.mark.fault(49, "an older revision in the database", "refused, not migrated, the command named")
 def test_a_database_of_an_older_mlflow_is_not_migrated_and_the_command_is_named(sqlite_uri, new_store, reading):
     revision(sqlite_uri, "451aebb31d03")
     with pytest.raises(StoreError, match=r"older MLflow .*\n.*mlflow db upgrade sqlite:///"):
@@ -1315,6 +1320,7 @@ def test_an_old_database_that_lacks_tables_is_not_migrated_either(sqlite_uri, ne
     assert revision(sqlite_uri) == "451aebb31d03"
 
 
+@pytest.mark.fault(49, "a newer revision in the database", "refused, the command named")
 def test_a_database_of_a_newer_mlflow_is_refused_with_the_command(sqlite_uri, new_store):
     revision(sqlite_uri, "ffffffffffff")
     with pytest.raises(StoreError, match=r"newer MLflow .*\n.*pip install --upgrade mlflow"):
@@ -1333,6 +1339,7 @@ def test_a_file_that_is_not_mlflows_is_refused(workspace, new_store):
         new_store(f"sqlite:///{path}").check()
 
 
+@pytest.mark.fault(44, "MLflow's sqlite locked at the start", "told in seconds")
 def test_a_database_that_is_locked_is_told_in_seconds(sqlite_uri, new_store):
     with closing(sqlite3.connect(sqlite_path(sqlite_uri), isolation_level=None)) as db:
         db.execute("BEGIN EXCLUSIVE")

@@ -176,6 +176,7 @@ def silent_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
+@pytest.mark.fault(46, "a server that never answers", "the sweep goes on, sent later")
 def test_a_server_that_never_answers_holds_up_neither_a_turn_nor_the_end(
     workspace: Workspace, journal: Journal, records: Records, monkeypatch: pytest.MonkeyPatch
 ) -> None:

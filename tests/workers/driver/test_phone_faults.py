@@ -62,6 +62,7 @@ AdbDevice(Path(), sys.argv[1]).run([sys.argv[2], "--model", "m"], 60)
 # Row 1
 
 
+@pytest.mark.fault(1, "cable pulled in a block, back after 6 s", "waited for, no job lost")
 def test_a_phone_that_slips_off_its_cable_in_a_block_loses_no_job(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
 
@@ -81,6 +82,8 @@ def test_a_phone_that_slips_off_its_cable_in_a_block_loses_no_job(pair: Pair, bu
         assert_invariants(sweep, journal)
 
 
+@pytest.mark.fault(1, "cable pulled in a block", "away; its jobs wait, others go on")
+@pytest.mark.fault(34, "cable of one phone pulled", "the other phone goes on")
 def test_a_phone_that_stays_unplugged_keeps_its_jobs_pending_while_the_other_goes_on(
     pair: Pair, built: Path, tmp_path: Path
 ) -> None:
@@ -136,6 +139,7 @@ def test_the_command_survives_a_phone_that_is_unplugged_and_goes_on_with_it_late
 # Row 2
 
 
+@pytest.mark.fault(2, "cable pulled in a push", "no half file; sent whole later")
 def test_a_phone_unplugged_in_a_push_is_sent_the_whole_file_later(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     sweep = PhoneSweep(tmp_path, built, pair[:1], data=MANY_IMAGES)
@@ -158,6 +162,7 @@ def test_a_phone_unplugged_in_a_push_is_sent_the_whole_file_later(pair: Pair, bu
 # Rows 3 and 4
 
 
+@pytest.mark.fault(3, "cable pulled before the plan", "named, with what to do")
 def test_a_phone_that_is_not_there_at_the_start_is_named(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, second = pair
     first.unplug()
@@ -173,6 +178,7 @@ def test_a_phone_that_is_not_there_at_the_start_is_named(pair: Pair, built: Path
     assert [facts.device_id for facts in plan.devices] == [second.serialno]
 
 
+@pytest.mark.fault(3, "cable pulled after the plan", "its jobs wait, others go on")
 def test_a_phone_that_left_after_the_plan_waits_for_the_next_run(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, second = pair
     sweep = PhoneSweep(tmp_path, built, pair)
@@ -188,6 +194,7 @@ def test_a_phone_that_left_after_the_plan_waits_for_the_next_run(pair: Pair, bui
         resume(sweep, journal)
 
 
+@pytest.mark.fault(4, "a daemon that accepts no key", "left out, told to accept the prompt")
 def test_a_phone_that_does_not_know_this_computer_is_told_of_and_left_out(
     pair: Pair, built: Path, tmp_path: Path, port: int
 ) -> None:
@@ -243,6 +250,7 @@ class Thief:
                 listener.accept()[0].close()
 
 
+@pytest.mark.fault(5, "adb kill-server in a block", "no job lost, at most one block a phone")
 def test_an_adb_server_that_is_killed_costs_no_job_and_at_most_the_blocks_in_flight(
     pair: Pair, built: Path, tmp_path: Path, port: int
 ) -> None:
@@ -279,6 +287,7 @@ def test_an_adb_server_that_is_killed_before_a_phone_was_ready_costs_no_job(
         assert_invariants(sweep, journal)
 
 
+@pytest.mark.fault(5, "another program takes the server's port", "one event of the host, jobs wait")
 def test_a_host_that_lost_its_adb_server_is_one_event_and_no_phone_s_failure(
     pair: Pair, built: Path, tmp_path: Path, port: int
 ) -> None:
@@ -311,6 +320,7 @@ def test_a_host_that_lost_its_adb_server_is_one_event_and_no_phone_s_failure(
 # Row 6
 
 
+@pytest.mark.fault(6, "the phone's daemon killed in a block", "reconnected, no block repeated")
 def test_a_network_that_drops_in_a_block_costs_nothing(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,6 +339,7 @@ def test_a_network_that_drops_in_a_block_costs_nothing(
 # Rows 7 and 8
 
 
+@pytest.mark.fault(7, "adb connect by a second address", "planned once, and said")
 def test_one_phone_by_two_ways_is_planned_once_and_said(pair: Pair, built: Path, tmp_path: Path, port: int) -> None:
     first, _ = pair
     other = f"localhost:{first.serial.partition(':')[2]}"
@@ -346,6 +357,7 @@ def test_one_phone_by_two_ways_is_planned_once_and_said(pair: Pair, built: Path,
         AdbHost(port).disconnect(other)
 
 
+@pytest.mark.fault(8, "two phones of one serial number", "both refused, others planned")
 def test_two_phones_of_one_serial_number_are_refused(pair: Pair, built: Path, tmp_path: Path, port: int) -> None:
     first, second = pair
     sweep = PhoneSweep(tmp_path, built, [second])
@@ -364,11 +376,14 @@ def test_two_phones_of_one_serial_number_are_refused(pair: Pair, built: Path, tm
     assert [facts.device_id for facts in plan.devices] == [second.serialno]
     assert any(first.serialno in line for line in told)
     assert caught.value.kind == "ambiguous_serial"
+    with Journal.open(sweep.workspace.journal) as journal:
+        resume(sweep, journal)
 
 
 # Row 12
 
 
+@pytest.mark.fault(12, "SIGKILL of a driver beside its runner", "ended before the first block")
 def test_what_an_earlier_sweep_left_running_is_ended_before_anything_is_measured(
     pair: Pair, built: Path, tmp_path: Path
 ) -> None:
@@ -388,6 +403,7 @@ def test_what_an_earlier_sweep_left_running_is_ended_before_anything_is_measured
     assert not running_on(first, "83.5")
 
 
+@pytest.mark.fault(28, "another process has the lease", "leased: left to it, measured later")
 def test_a_phone_that_another_sweep_measures_is_left_to_it(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, second = pair
     sweep = PhoneSweep(tmp_path, built, pair)
@@ -406,6 +422,7 @@ def test_a_phone_that_another_sweep_measures_is_left_to_it(pair: Pair, built: Pa
 # Row 33, with several phones
 
 
+@pytest.mark.fault(33, "the driver fails while a phone measures", "no program left; resumed whole")
 def test_what_ends_a_run_leaves_no_program_on_the_phones_that_were_measuring(
     pair: Pair, built: Path, tmp_path: Path
 ) -> None:

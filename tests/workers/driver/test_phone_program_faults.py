@@ -42,7 +42,7 @@ Pair = list[VirtualPhone]
 HOSTILE = "<script>alert(1)</script> | `x` $(touch /tmp/hostile) [bold](y) \x1b[31m"
 HOSTILE_SERIAL = "a,b;$(touch /tmp/hostile)\x1b[2J<script>"
 
-# What the runner does -> kind and words of the failure. Rows 9, 10, 20, 21 and 22.
+# What the runner does -> kind and words of the failure. Rows 9, 10, 20, 21, 22 and 47.
 LIES = {
     "kill -SEGV $$": ("crashed", "exit code -11"),
     "kill -ABRT $$": ("crashed", "exit code -6"),
@@ -53,6 +53,9 @@ LIES = {
     r"""printf '\377\n'; exec "$program" "$@" """: ("garbled", "not UTF-8"),
     "head -c 100000000 /dev/zero; exit 0": ("too_much_output", "67 MB"),
     r""""$program" "$@" | sed 's/"sample", "ns": \[/&NaN, /'; exit 0""": ("garbled", "is invalid"),
+    r""""$program" "$@" | sed 's/"sample", "ns": \[/&Infinity, /'; exit 0""": ("garbled", "is invalid"),
+    r""""$program" "$@" | sed 's/"sample", "ns": \[/&0, /'; exit 0""": ("garbled", ""),
+    r""""$program" "$@" | sed 's/"sample", "ns": \[/&-5, /'; exit 0""": ("garbled", ""),
     r""""$program" "$@" | sed 's/"sample", "ns": \[/&99000000000, /'; exit 0""": ("clock_jumped", "within"),
 }
 
@@ -64,6 +67,12 @@ def blocks(sweep: PhoneSweep, journal: Journal) -> list[Block]:
 # Rows 9, 10, 20 to 22
 
 
+@pytest.mark.fault(9, "SIGSEGV, SIGABRT, exit 137", "its own job fails after 3 attempts")
+@pytest.mark.fault(10, "killed with its shell; end line removed; cut off", "its own job fails after 3 attempts")
+@pytest.mark.fault(20, "a sample longer than its run", "clock_jumped: its own job fails")
+@pytest.mark.fault(21, "a byte 0xff, 100 MB of output, a sample NaN", "garbled, too_much_output: its own job fails")
+@pytest.mark.fault(22, "the report cut within its last line", "truncated: its own job fails")
+@pytest.mark.fault(47, "samples NaN, infinite, 0 and -5 in the report", "garbled: its own job fails")
 def test_a_program_that_fails_or_lies_fails_its_own_job_alone(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     honest = len(LIES) + 1
@@ -86,6 +95,7 @@ def test_a_program_that_fails_or_lies_fails_its_own_job_alone(pair: Pair, built:
         assert_invariants(sweep, journal)
 
 
+@pytest.mark.fault(9, "SIGSEGV once", "measured at the second attempt")
 def test_a_program_that_crashes_once_is_measured_the_second_time(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     sweep = PhoneSweep(tmp_path, built, pair[:1])
@@ -99,6 +109,7 @@ def test_a_program_that_crashes_once_is_measured_the_second_time(pair: Pair, bui
         assert_invariants(sweep, journal)
 
 
+@pytest.mark.fault(22, "the file of answers cut off", "asked for again, no block repeated")
 def test_answers_that_are_cut_off_are_asked_for_again(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     sweep = PhoneSweep(tmp_path, built, pair[:1])
@@ -122,6 +133,8 @@ def test_answers_that_are_cut_off_are_asked_for_again(pair: Pair, built: Path, t
 # Row 11
 
 
+@pytest.mark.fault(11, "the runner sleeps for ever", "killed at its deadline, tried again")
+@pytest.mark.fault(34, "the runner of one phone sleeps", "the other phone goes on")
 def test_a_program_that_hangs_is_ended_and_tried_again(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +159,7 @@ def test_a_program_that_hangs_is_ended_and_tried_again(
 # Rows 13 to 15
 
 
+@pytest.mark.fault(13, "storage filled to 2.5 MB", "no_space, with need and have")
 def test_a_full_phone_fails_with_need_and_have_and_keeps_what_was_measured(
     pair: Pair, built: Path, tmp_path: Path
 ) -> None:
@@ -168,6 +182,7 @@ def test_a_full_phone_fails_with_need_and_have_and_keeps_what_was_measured(
         resume(sweep, journal)
 
 
+@pytest.mark.fault(14, "5 bytes changed as they arrive", "corrupt_push, sent again")
 def test_bytes_that_arrive_otherwise_are_sent_again(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     sweep = PhoneSweep(tmp_path, built, pair[:1], data=MANY_IMAGES)
@@ -187,6 +202,7 @@ def test_bytes_that_arrive_otherwise_are_sent_again(pair: Pair, built: Path, tmp
         assert_invariants(sweep, journal)
 
 
+@pytest.mark.fault(15, "the cable passes nothing in a push", "waited for, then away; the other goes on")
 def test_a_push_that_hangs_ends_in_time_and_the_other_phone_goes_on(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,6 +231,7 @@ def test_a_push_that_hangs_ends_in_time_and_the_other_phone_goes_on(
 # Row 16
 
 
+@pytest.mark.fault(16, "reboot in a block", "the block is discarded, measured anew")
 def test_a_phone_that_is_started_anew_in_a_block_gives_nothing_of_it(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +252,7 @@ def test_a_phone_that_is_started_anew_in_a_block_gives_nothing_of_it(
         assert_invariants(sweep, journal)
 
 
+@pytest.mark.fault(16, "reboot between two runs", "measured on")
 def test_a_phone_that_is_started_anew_between_two_runs_is_measured_on(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     sweep = PhoneSweep(tmp_path, built, pair[:1])
@@ -248,6 +266,7 @@ def test_a_phone_that_is_started_anew_between_two_runs_is_measured_on(pair: Pair
 # Rows 17 and 18
 
 
+@pytest.mark.fault(17, "44 degrees and thermal status 3 in a block", "throttled: cannot win")
 def test_a_phone_that_throttles_in_a_block_is_marked_and_cannot_win(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     sweep = PhoneSweep(tmp_path, built, pair[:1])
@@ -269,6 +288,7 @@ def test_a_phone_that_throttles_in_a_block_is_marked_and_cannot_win(pair: Pair, 
         assert entry.winner is None
 
 
+@pytest.mark.fault(17, "41.5 degrees before a block", "waited for until cool")
 def test_a_hot_phone_is_waited_for(pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "POLL_SECONDS", 0.1)
     first, _ = pair
@@ -300,6 +320,7 @@ def test_a_hot_phone_is_waited_for(pair: Pair, built: Path, tmp_path: Path, monk
     ("battery", "words"),
     [("present: true\nlevel: 5\nscale: 100", "battery at 5 %"), ("present: true\nlevel: ?", "cannot be read")],
 )
+@pytest.mark.fault(18, "battery at 5 %; battery without a level", "not_ready; measured once it is charged")
 def test_a_phone_of_low_or_unreadable_battery_is_not_measured(
     pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, battery: str, words: str
 ) -> None:
@@ -325,6 +346,7 @@ def test_a_phone_of_low_or_unreadable_battery_is_not_measured(
 # Row 19
 
 
+@pytest.mark.fault(19, "an NNAPI driver that accepts no operator", "backend_fell_back: cannot win")
 def test_a_backend_that_falls_back_to_the_cpu_is_marked_and_cannot_win(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     system = first.data.parent / "system" / "lib64"
@@ -382,6 +404,9 @@ def untouched(pair: Pair) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
+@pytest.mark.fault(23, "a file named as HTML, markdown and shell", "text; only our own files are deleted")
+@pytest.mark.fault(24, "a model name of HTML, markdown, shell and escapes", "text wherever it is shown")
+@pytest.mark.fault(48, "a model name with control characters", "published whole, shown as text")
 def test_hostile_names_on_a_phone_are_text_wherever_they_are_shown(
     pair: Pair, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -419,6 +444,7 @@ def test_hostile_names_on_a_phone_are_text_wherever_they_are_shown(
 
 
 @pytest.mark.usefixtures("untouched")
+@pytest.mark.fault(24, "a serial number of shell and HTML", "replaced by its hash")
 def test_a_hostile_serial_number_becomes_a_plain_one_before_anything_is_named_by_it(
     pair: Pair, built: Path, tmp_path: Path
 ) -> None:
@@ -443,6 +469,7 @@ def test_a_hostile_serial_number_becomes_a_plain_one_before_anything_is_named_by
     assert not traces(first)
 
 
+@pytest.mark.fault(25, "no model, no maker, an API level of two lines", "measured all the same")
 def test_a_phone_that_tells_nothing_of_itself_is_measured_all_the_same(pair: Pair, built: Path, tmp_path: Path) -> None:
     first, _ = pair
     before = {"ro.product.model": "Virtual Phone", "ro.product.manufacturer": "EdgeSweep", "ro.build.version.sdk": "34"}

@@ -34,6 +34,7 @@ def _request(key: str, source: bytes | None = None) -> BuildRequest:
     return BuildRequest(key * 64, Variant(), inputs)
 
 
+@pytest.mark.fault(32, "a builder that is SIGKILLed", "that build fails, the next one is built")
 def test_a_build_that_dies_is_one_failure_and_the_next_one_is_built(executor: InlineExecutor) -> None:
     crash, killed, good = (
         _request("a", b"import os\nos._exit(1)\n"),

@@ -266,6 +266,7 @@ def test_a_decompression_bomb_is_an_error_with_its_name(animals: Path, side: int
         load(DataSpec(evaluation=FolderData(source="folder", path=animals)), SHAPE)
 
 
+@pytest.mark.fault(43, "an image that is a link out of its folder", "refused by name")
 def test_a_link_out_of_the_folder_is_refused(animals: Path, tmp_path: Path) -> None:
     outside = picture(tmp_path / "elsewhere" / "secret.png", seed=5)
     (animals / "cat" / "link.png").symlink_to(outside)
@@ -273,6 +274,7 @@ def test_a_link_out_of_the_folder_is_refused(animals: Path, tmp_path: Path) -> N
         manifests(DataSpec(evaluation=FolderData(source="folder", path=animals)))
 
 
+@pytest.mark.fault(43, "a class that is a link out of its folder", "refused by name")
 def test_a_class_that_is_a_link_out_of_the_folder_is_refused(animals: Path, tmp_path: Path) -> None:
     picture(tmp_path / "elsewhere" / "secret.png", seed=5)
     (animals / "fox").symlink_to(tmp_path / "elsewhere")

@@ -278,6 +278,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("modern", [True, False])
+@pytest.mark.fault(41, "a pickle that runs a command, in several formats", "refused, never run")
 def test_a_payload_in_a_checkpoint_is_refused_and_never_runs(
     tmp_path: Path, workspace: Workspace, modern: bool
 ) -> None:

@@ -4,11 +4,10 @@ Formats differ between Android versions and makers: missing or invalid values be
 """
 
 import re
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
+from sweeps.temporary import temporary_folder
 from workers.cores import clusters
 from workers.devices.adb.link import FOLDER
 from workers.devices.interface import Sensors
@@ -93,8 +92,7 @@ def read_facts(
 
 def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
     """Parse the output of `CPU_FILES`: write it to files again, for `workers.cores`."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+    with temporary_folder() as root:
         for match in filter(None, map(_CPU.fullmatch, cpu_files.splitlines())):
             (root / match[1] / "cpufreq").mkdir(parents=True, exist_ok=True)
             if match[2]:

@@ -4,11 +4,11 @@ Missing or invalid values become empty or `None`, never an error.
 """
 
 import re
-import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sweeps.device_facts import BOARD, DeviceFacts, canonical_key
+from sweeps.temporary import temporary_folder
 from workers.cores import clusters
 from workers.devices.interface import Sensors
 from workers.devices.linux.competing import benchmark_name, is_runner, parse_processes
@@ -108,8 +108,8 @@ def read_facts(name: str, answers: Answers, host_key: str) -> DeviceFacts:
 
 def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
     """Parse the output of `CPU_FILES`."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = copied(cpu_files, Path(folder)) / "devices/system/cpu"
+    with temporary_folder() as folder:
+        root = copied(cpu_files, folder) / "devices/system/cpu"
         for match in filter(None, map(_CPU.fullmatch, cpu_files.splitlines())):
             (root / match[1]).mkdir(parents=True, exist_ok=True)
         return clusters(root)
@@ -117,8 +117,8 @@ def parse_clusters(cpu_files: str) -> tuple[tuple[int, ...], ...]:
 
 def read_sensors(*, files: str, stat_before: str, stat_after: str, processes: str) -> Sensors:
     """`files` is the output of `SENSOR_FILES`; `stat_after` is empty if the load was not requested."""
-    with tempfile.TemporaryDirectory() as folder:
-        found = sensors_in(copied(files, Path(folder)))
+    with temporary_folder() as folder:
+        found = sensors_in(copied(files, folder))
     before, after = parse_cpu_seconds(stat_before), parse_cpu_seconds(stat_after)
     return replace(
         found,

@@ -13,11 +13,11 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from contextlib import suppress
-from pathlib import Path
 from select import select
 from typing import IO
+
+from sweeps.temporary import temporary_folder
 
 _START_S = 600.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -37,8 +37,8 @@ class ForkServer:
         """
         if argv[: len(_RUNNER)] != _RUNNER or not hasattr(os, "fork"):
             return subprocess.run(argv, capture_output=True, timeout=deadline_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
-        with tempfile.TemporaryDirectory(prefix="edgesweep-fork-") as folder:
-            out, err = Path(folder, "stdout"), Path(folder, "stderr")
+        with temporary_folder() as folder:
+            out, err = folder / "stdout", folder / "stderr"
             exit_code = self._forked({"argv": argv[len(_RUNNER) :], "stdout": str(out), "stderr": str(err)}, deadline_s)
             return subprocess.CompletedProcess(argv, exit_code, out.read_bytes(), err.read_bytes())
 

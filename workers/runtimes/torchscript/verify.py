@@ -2,7 +2,6 @@
 
 import atexit
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Verification
+from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
@@ -57,8 +57,8 @@ def verify(
     Returns the figures and the number of classes. Raises `BuildError`: `low_sqnr` and `accuracy_lost` with the
     figures, `invalid_output`, `crashed_on_load`, `crashed_on_run`, `timeout`, or the kind that the runner reported.
     """
-    with tempfile.TemporaryDirectory(prefix="edgesweep-verify-") as folder:
-        images, answers = Path(folder, "inputs.bin"), Path(folder, "logits.bin")
+    with temporary_folder() as folder:
+        images, answers = folder / "inputs.bin", folder / "logits.bin"
         images.write_bytes(np.ascontiguousarray(inputs.verification, dtype="<f4").tobytes())
         argv = command(_evaluating(request, images, answers))
         report = _run(argv, parse)

@@ -287,6 +287,7 @@ def test_a_killed_adb_server_is_an_event_of_the_host_where_the_phone_is_gone_too
     assert not running_on(phone, "76.5")
 
 
+@pytest.mark.fault(5, "a server that says another version", "named, and not ended")
 def test_a_server_of_another_version_is_named_and_not_ended(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -498,6 +499,7 @@ def driver(serial: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.fault(28, "a second driver takes the phone", "refused, with the other's process")
 def test_a_phone_that_another_process_measures_is_refused(device: AdbDevice, phone: VirtualPhone, port: int) -> None:
     other_way = f"localhost:{phone.serial.partition(':')[2]}"
     with driver(phone.serial) as other:
@@ -799,6 +801,7 @@ def test_a_result_that_is_not_whole_is_no_result(device: AdbDevice, phone: Virtu
 # Row 27
 
 
+@pytest.mark.fault(27, "the reply cut off after the program ended", "collected, nothing runs twice")
 def test_a_reply_that_was_lost_is_collected_and_nothing_runs_twice(patient: AdbDevice, phone: VirtualPhone) -> None:
     patient.run(["true"], 10)
     times, now = phone.data / "local" / "times", phone.data / "local/now"

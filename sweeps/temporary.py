@@ -1,0 +1,63 @@
+"""Temporary folders. A process that is killed leaves its own; the next process that makes one deletes them."""
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_PREFIX = "edgesweep-tmp-"
+_LOCK = "lock"
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """An empty folder until the end of the block."""
+    folder, lock = _made()
+    try:
+        yield folder / "files"
+    finally:
+        _end(folder, lock)
+
+
+def folder_of_process() -> Path:
+    """An empty folder until this process ends."""
+    folder, lock = _made()
+    atexit.register(_end, folder, lock)
+    return folder / "files"
+
+
+def _made() -> tuple[Path, int]:
+    """The folder and its open lock, which the kernel releases when this process and its forks have ended."""
+    _delete_abandoned()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    # It gets its name when it is locked: without one the folder is nobody's to delete.
+    nameless = folder / "new"
+    lock = os.open(nameless, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    nameless.rename(folder / _LOCK)
+    (folder / "files").mkdir()
+    return folder, lock
+
+
+def _end(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def _delete_abandoned() -> None:
+    """Those of this user whose lock nobody holds."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        # Another process may delete it now, and in a folder for all users it may be anything.
+        with suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
