@@ -35,7 +35,9 @@ test: $(STAMP) lint
 test-system: $(STAMP)
 	$(PYTEST) -m "$(SYSTEM)"
 
+# libfaketime, for jumps of the clock, is compiled where it is installed: nothing else here needs a compiler for that.
 faults: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint infra/constraints.txt libfaketime
 	$(PYTEST) -m "fault" --faults
 
 lint: $(STAMP)

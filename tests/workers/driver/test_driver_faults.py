@@ -163,7 +163,7 @@ def faked_clock(tmp_path: Path) -> tuple[Path, dict[str, str]]:
     """A file with what is added to the clock, and the environment of a process that reads it."""
     found = importlib.util.find_spec("libfaketime")
     if found is None or found.origin is None:
-        pytest.skip("libfaketime is missing; enable with: pip install libfaketime")
+        pytest.skip("libfaketime is missing; enable with: make faults")
     clock = tmp_path / "clock"
     clock.write_text("+0\n")
     return clock, {
