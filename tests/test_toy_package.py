@@ -171,7 +171,7 @@ def test_the_schema_of_sweep_files_lists_what_it_brings() -> None:
     assert grid["backend"]["items"]["enum"] == ["cpu", "nnapi", "metal", "abacus"]
     assert grid["format"]["items"]["enum"] == ["pt", "ptl", "table", "stub"]
     assert "toy_multiplications" in schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"]
-    assert schema["properties"]["devices"]["items"]["pattern"].endswith(r"|toybox:(\*|[a-z]+))$")
+    assert schema["properties"]["devices"]["items"]["pattern"].count(r"|toybox:(\*|[a-z]+))") == 1
 
 
 @pytest.fixture
@@ -454,7 +454,7 @@ ONE_UNIT = "['bad:red'], []"
         (("box('bad', discovery=SHELF)", "{}['COLOUR']"), "KeyError: 'COLOUR'"),
         (("box('bad', discovery=SHELF)", "exit(3)"), "SystemExit: 3"),
         (("box('bad', discovery=SHELF)", "None"), "TypeError: cannot unpack"),
-        (("box('bad', discovery=SHELF)", "[7], []"), "AttributeError: 'int' object has no attribute 'partition'"),
+        (("box('bad', discovery=SHELF)", "[7], []"), "TypeError: expected string or bytes-like object, got 'int'"),
         (("box('bad', discovery=SHELF)", "['good:red'], []"), "ValueError: 'good:red' is not a name of this transport"),
         (("box('bad', discovery=SHELF)", "[], ['oh no']"), "TypeError: 'oh no' is not a DeviceError"),
         (

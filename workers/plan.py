@@ -149,7 +149,9 @@ def _of_lab(name: str, lab: Select | None) -> Iterator[DeviceFacts | DeviceError
     """The devices of all hosts; if there are none, an error."""
     if lab is None:
         yield DeviceError(
-            "no_lab", f"{name} is a device of a lab", "name the lab's head: --lab HOST:PORT --token-file FILE"
+            "no_lab",
+            f"{name} is a device of a lab",
+            "name its head, as plan, run and devices can: --lab HOST:PORT --token-file FILE",
         )
         return
     found = list(lab(name))

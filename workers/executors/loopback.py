@@ -1,10 +1,10 @@
 """Keeps a Ray that EdgeSweep starts for one run to this machine and this user. Imports nothing of Ray."""
 
-import atexit
 import os
 import secrets
-import tempfile
-from pathlib import Path
+import sys
+
+from sweeps.temporary import folder_of_process
 
 LOOPBACK = "127.0.0.1"
 REACHABLE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
@@ -15,20 +15,19 @@ TOKEN, TOKEN_PATH = "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
 def keep_to_this_machine() -> None:
-    """To be called before Ray is imported, which reads the environment then. Does nothing where Ray is joined, not
-    started, or where the user decided it otherwise.
+    """To be called before Ray is imported, which reads the environment then. Does nothing where it is imported already,
+    where Ray is joined, not started, or where the user decided it otherwise.
 
     Other users of this machine do not have the token, which is in a file until this process ends.
     """
-    if os.environ.get("RAY_ADDRESS"):
+    if os.environ.get("RAY_ADDRESS") or "ray" in sys.modules:
         return
     os.environ.setdefault(REACHABLE, "0")
     if AUTH_MODE in os.environ:
         return
     os.environ[AUTH_MODE] = "token"
     if not {TOKEN, TOKEN_PATH} & os.environ.keys():
-        descriptor, name = tempfile.mkstemp(prefix="edgesweep-ray-token-")
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(32))
-        atexit.register(Path(name).unlink, missing_ok=True)
-        os.environ[TOKEN_PATH] = name
+        token = folder_of_process() / "ray-token"
+        token.touch(mode=0o600)
+        token.write_text(secrets.token_hex(32), encoding="ascii")
+        os.environ[TOKEN_PATH] = str(token)

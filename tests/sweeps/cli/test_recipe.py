@@ -112,7 +112,7 @@ def test_a_model_that_cannot_be_scripted_keeps_its_eager_step_and_says_why(recip
         (("resnet18", "--input-shape", "3,224"), "input_shape", 2),
         (("resnet18", "--input-shape", "big"), "--input-shape 'big'", 2),
         (("resnet18", "--argument", "num_classes"), "KEY=VALUE", 2),
-        (("resnet18", "--device", "tag:1"), "tag:1", 2),
+        (("resnet18", "--device", "tag:1"), "tag:1 is a device of a lab", 1),
         (("sweep.yaml", "--weights", "random"), "--weights: not allowed with a sweep file", 2),
         (("gone.yaml",), "gone.yaml", 2),
     ],

@@ -17,6 +17,7 @@ from tests.workers.tiny_sweep import Sweep
 from workers.devices.fake.device import FakeDevice, Faults
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest, Builds, DeviceLane, Stop
+from workers.hosts.lab import Lab
 from workers.measure.bench import Bench
 
 TWO = GridSpec(precision=("fp32",), layout=("nchw", "nhwc"))
@@ -39,7 +40,7 @@ class Unlucky(InlineExecutor):
 
 
 @contextmanager
-def unlucky(_: str, workspace: Workspace, __: Plan) -> Iterator[InlineExecutor]:
+def unlucky(_: str, workspace: Workspace, __: Plan, ___: Lab | None) -> Iterator[InlineExecutor]:
     executor = Unlucky(workspace.root)
     try:
         yield executor
