@@ -228,14 +228,14 @@ def test_a_sweep_restarts_a_phone_whose_mode_stays_if_its_file_allows_it(
     pair: Pair, built: Path, tmp_path: Path, allowed: bool
 ) -> None:
     first, _ = pair
-    protocol = ONE_ROUND.model_copy(update={"fixed_performance": True})
+    protocol = ONE_ROUND.model_copy(update={"fixed_performance": True, "rounds": 2})
     sweep = PhoneSweep(tmp_path, built, pair[:1], protocol=protocol, recovery=RecoverySpec(reboot=allowed))
     fault(first, 'echo "Power HAL is stuck" >"$PHONE/power_says"', once=True)
     with Journal.open(sweep.workspace.journal) as journal:
         events = sweep.run(journal, away_wait=AwayWait(4.0, 0.5))
         taken = [(event.rung, event.refused) for event in events if isinstance(event, Recovering)]
         away = [event.failed.kind for event in events if isinstance(event, Away)]
-        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == (2 if allowed else 1)
+        assert sum(len(journal.blocks(job.key)) for job in sweep.plan.jobs) == (4 if allowed else 2)
         if allowed:
             assert (taken[0], away) == (("reboot", ""), [])
             assert all(isinstance(outcome, Measured) for outcome in sweep.outcomes(journal, first))
