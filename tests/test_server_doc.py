@@ -107,6 +107,14 @@ def test_secrets_are_in_files_alone_which_the_page_makes(tmp_path: Path, service
     assert keys["accessKey"] in files["objects_credentials"].read_text()
 
 
+def test_who_reads_a_secret_is_its_owner_or_root(services: dict[str, Any]) -> None:
+    """They are of user 1000 and mode 0600, and are mounted as they are."""
+    owner = {name: "1000" if one["image"] == "edgesweep" else one.get("user", "") for name, one in services.items()}
+    with_secrets = {name for name, one in services.items() if one.get("secrets")}
+    assert {name for name in with_secrets if owner[name].partition(":")[0] == "1000"} == {"postgres", "mlflow", "head"}
+    assert with_secrets - {"postgres", "mlflow", "head"} == {"objects"}, "its image runs as root"
+
+
 def test_the_image_has_the_parts_of_the_repository_and_is_not_root() -> None:
     lines = (SERVER / "Dockerfile").read_text(encoding="utf-8").splitlines()
     copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]

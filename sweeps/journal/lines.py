@@ -32,10 +32,13 @@ def json_lines(path: Path) -> Iterator[str]:
         names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
         # Quoted for SQL: the file may be another person's.
         tables = {name: '"' + name.replace('"', '""') + '"' for (name,) in db.execute(names)}
-        counts = {name: db.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0] for name, quoted in tables.items()}  # noqa: S608
+        counts = {
+            name: db.execute(f"SELECT count(*) FROM {quoted}").fetchone()[0]  # noqa: S608  # a quoted name
+            for name, quoted in tables.items()
+        }
         yield _line({"journal": journal_version, "edgesweep": version("edgesweep"), "tables": counts})
         for name, quoted in tables.items():
-            rows = db.execute(f"SELECT * FROM {quoted} ORDER BY rowid")  # noqa: S608
+            rows = db.execute(f"SELECT * FROM {quoted} ORDER BY rowid")  # noqa: S608  # a quoted name
             columns = [column[0] for column in rows.description]
             for row in rows:
                 yield _line({"table": name, "row": dict(zip(columns, map(_value, row), strict=True))})

@@ -58,7 +58,7 @@ class TimeTables(BatchTables):
         """The first or the last block and batch of a job: when it was accepted, and its seconds."""
         blocks = self._rows(f"{_DATED} WHERE key = ? AND kind = 'block' ORDER BY id {order} LIMIT 1", job_key)
         batches = self._rows(
-            "SELECT created, device_seconds FROM batch_items JOIN batches ON batches.id = batch_id"  # noqa: S608
+            "SELECT created, device_seconds FROM batch_items JOIN batches ON batches.id = batch_id"  # noqa: S608  # ASC or DESC
             f" WHERE job_key = ? ORDER BY batches.id {order} LIMIT 1",
             job_key,
         )
