@@ -1,5 +1,7 @@
 """Tests that hold something against the clock have the machine to themselves, and do not wait for ever to get it."""
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -36,3 +38,17 @@ def test_others_run_side_by_side_and_none_beside_one_that_is_alone(tmp_path: Pat
     end[3].set()
     for thread in running:
         thread.join()
+
+
+def test_tests_of_one_group_run_on_one_worker(tmp_path: Path) -> None:
+    """Two workers, one group, and a file for each worker that ran a test of it."""
+    (tmp_path / "test_grouped.py").write_text(
+        "import os, pathlib, pytest\n"
+        "@pytest.mark.xdist_group('boards')\n"
+        "@pytest.mark.parametrize('number', range(8))\n"
+        "def test_it(number):\n"
+        "    pathlib.Path(os.environ['PYTEST_XDIST_WORKER']).touch()\n"
+    )
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
+    subprocess.run([*argv, "--rootdir", str(tmp_path), "test_grouped.py"], cwd=tmp_path, check=True, timeout=300)
+    assert len(list(tmp_path.glob("gw*"))) == 1
