@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from sweeps.ranking.ties import LATENCY, Contender, shown_equal, worse
+from sweeps.ranking.ties import LATENCY, Contender, outdone, shown_equal, worse
 from sweeps.stats import NEGLIGIBLE
 
 C = TypeVar("C", bound=Contender)
@@ -55,7 +55,8 @@ def first_place(rows: Sequence[C], metric: str, smaller: bool, *, front: bool = 
     first = leader or min(rows, key=estimate)
     near = [row for row in rows if row is first or not worse(row, first, metric, smaller)]
     # The best estimate may be the noisiest row. A row that is worse than any other of them beyond doubt is left out.
-    kept = [row for row in near if row is leader or not any(worse(row, other, metric, smaller) for other in near)]
+    beaten = outdone(near, metric, smaller)
+    kept = [row for row, is_worse in zip(near, beaten, strict=True) if row is leader or not is_worse]
     best, *others = sorted(kept or near, key=lambda row: (row is not leader, *estimate(row)))
     equal = [row for row in others if shown_equal(row, best, metric)]
     unresolved = [row for row in others if not shown_equal(row, best, metric)]

@@ -164,7 +164,7 @@ def _entry(
             judgements[row.job_key],
             tie=ties.get(row.job_key),
             ratio_to_winner=latency_ratio(row, first.winner) if first and ranked else None,
-            settling=_settling(row, first) if first and metric == LATENCY else None,
+            settling=_settling(row, first, ties.get(row.job_key)) if first and metric == LATENCY else None,
             eliminated=eliminated[row.job_key],
             on_front=front.get(row.job_key) if front and ranked else None,
         )
@@ -210,10 +210,10 @@ def _ties(first: FirstPlace[ResultRow] | None) -> dict[str, Tie]:
     return found
 
 
-def _settling(row: ResultRow, first: FirstPlace[ResultRow]) -> Settling | None:
-    if row in first.equal:
-        return Settling(rounds=0, outcome="equal")
-    return settling(row.medians_ms, first.best.medians_ms) if row in first.unresolved else None
+def _settling(row: ResultRow, first: FirstPlace[ResultRow], tie: Tie | None) -> Settling | None:
+    if tie == "equal":
+        return None if row is first.winner else Settling(rounds=0, outcome="equal")
+    return settling(row.medians_ms, first.best.medians_ms) if tie == "unresolved" else None
 
 
 def _front(

@@ -15,17 +15,18 @@ Two results that are not told apart may still differ. To be equal is shown separ
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import INTERVALS, interval
 from sweeps.settled import Settled
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, ratio_by_rounds
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, ratio_by_rounds, student_t_quantile
 
 UNREPEATED_SPREAD = 1.5
 """One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
@@ -120,6 +121,30 @@ def worse(row: Contender, best: Contender, metric: str, smaller: bool) -> bool:
     return math.isinf(top) or abs(value - top) > NEGLIGIBLE * abs(top)
 
 
+def outdone(rows: Sequence[Contender], metric: str, smaller: bool) -> list[bool]:
+    """Of each row, whether it is worse than any other of `rows` beyond doubt, as of `worse`.
+
+    Latencies that have the same rounds are compared all at once: thousands of builds may be near the best.
+    """
+    found = [False] * len(rows)
+    alike: dict[tuple[int, ...], list[int]] = {}
+    for number, row in enumerate(rows):
+        rounds = tuple(sorted(row.medians_ms)) if metric == LATENCY else ()
+        alike.setdefault(rounds, []).append(number)
+    for rounds, numbers in alike.items():
+        together = set(numbers) if len(rounds) > 1 else set()
+        if together:
+            some = [rows[number] for number in numbers]
+            medians = np.array([[row.medians_ms[round_] for round_ in rounds] for row in some])
+            figures = np.array([row.figure(LATENCY) for row in some], dtype=np.float64)
+            for number, is_outdone in zip(numbers, _outdone_in_rounds(np.log(medians), figures), strict=True):
+                found[number] = is_outdone
+        for number in numbers:
+            others = (other for place, other in enumerate(rows) if place not in together)
+            found[number] = found[number] or any(worse(rows[number], other, metric, smaller) for other in others)
+    return found
+
+
 def shown_equal(row: Contender, best: Contender, metric: str) -> bool:
     """Whether `row`, which is not told apart from `best`, is shown to be as good as `best` within 2 %.
 
@@ -152,6 +177,22 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     apart = abs(mean) >= limit
     enough = np.flatnonzero(half < abs(mean) if apart else mean + half <= limit)
     return Settling(rounds=int(enough[0]) + 1 if enough.size else None, outcome="told apart" if apart else "equal")
+
+
+def _outdone_in_rounds(logs: NDArray[np.float64], figures: NDArray[np.float64]) -> list[bool]:
+    """`logs`: of block medians, shape (rows, rounds), two rounds or more; `figures`: each row's p50, shape (rows,).
+
+    The arithmetic of `ratio_by_rounds` and `told_apart`, of one row against all.
+    """
+    rounds = logs.shape[1]
+    quantile = student_t_quantile(rounds - 1, 1 - TAIL)
+    found = []
+    for row, figure in zip(logs, figures, strict=True):
+        ratios = row - logs
+        low = ratios.mean(axis=1) - quantile * ratios.std(axis=1, ddof=1) / rounds**0.5
+        slower = (low > 0) & (np.exp(np.median(ratios, axis=1)) >= 1.0 + NEGLIGIBLE)
+        found.append(bool((slower & (figures != figure)).any()))
+    return found
 
 
 def _shown_ratio(row: Contender, other: Contender) -> Estimate | None:
