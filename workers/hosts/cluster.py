@@ -195,10 +195,14 @@ class RemoteHost:
 
     def _wait(self, reference: Any) -> Any:
         """As long as the host answers other calls: those of the thread that follows it."""
-        while not ray.wait([reference], timeout=_POLL_S)[0]:
-            if time.monotonic() - self._heard_s > TIME_TO_LIVE_S:
+        # No longer than until it counts as silent: then its devices are waited for at once.
+        while not ray.wait([reference], timeout=min(_POLL_S, max(0.0, self._silent_in_s())))[0]:
+            if self._silent_in_s() <= 0:
                 raise self._away("it has not answered for some seconds")
         return self._got(reference, _RESULT_S)
+
+    def _silent_in_s(self) -> float:
+        return self._heard_s + TIME_TO_LIVE_S - time.monotonic()
 
     def _got(self, reference: Any, within_s: float) -> Any:
         try:

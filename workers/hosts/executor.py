@@ -60,6 +60,9 @@ class LabLane:
         self._taken: tuple[str, ...] = ()
         """Results that the driver got and that their host still keeps."""
         self._taken_from: Host | None = None
+        self._there: set[str] = set()
+        """Artifacts that this host has, by build key: it is not asked before every block."""
+        self._there_on: Host | None = None
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         # It is in the journal by now: the driver asks a device for one thing after the other.
@@ -94,11 +97,18 @@ class LabLane:
 
     def _ask(self, host: Host, request: Request[AnswerT], taken: tuple[str, ...]) -> AnswerT | Failed:
         device_id = self._facts.device_id
+        if host is not self._there_on:
+            self._there, self._there_on = set(), host
         for attempt in range(_LEASES):
             epoch = self._lab.lease(host, device_id)
-            for build_key in host.missing({job.build_key for job in request.jobs}):
-                self._send(host, build_key)
+            if unsure := {job.build_key for job in request.jobs} - self._there:
+                for build_key in host.missing(unsure):
+                    self._send(host, build_key)
+                self._there |= unsure
             answer = host.run(device_id, epoch, request, taken if attempt == 0 else ())
+            if isinstance(answer, Failed):
+                # Perhaps because an artifact is gone, or damaged.
+                self._there.clear()
             if not (isinstance(answer, Failed) and answer.kind == "lease_lost"):
                 return answer
             self._lab.lose(host, device_id)

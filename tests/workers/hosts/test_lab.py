@@ -1,5 +1,6 @@
 """A driver and several hosts: where devices are, and how their answers survive faults."""
 
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -68,6 +69,29 @@ def test_an_artifact_crosses_once_to_each_host_that_needs_it(world: World) -> No
     missing = executor.lane(named("four")).ask(Ask(replace(JOB, build_key="b" * 64), 1))
     assert kind_of(missing) == "no_artifact"
     executor.close()
+
+
+def test_a_host_is_asked_for_an_artifact_once_and_again_after_a_failure(world: World) -> None:
+    host, wire = world.add("lab-1")
+    asked: list[str] = []
+
+    def note(method: str, _: tuple[Any, ...]) -> bool:
+        asked.append(method)
+        return False
+
+    wire.faulty = note
+    lane = world.executor(world.lab()).lane(named("one"))
+    for number in range(3):
+        assert not isinstance(lane.ask(Ask(JOB, number)), Failed)
+    assert asked.count("missing") == 1
+    shutil.rmtree(host.folder / "artifacts")
+    host.workers[0].fails = True
+    assert kind_of(lane.ask(Ask(JOB, 3))) == "worker_lost"
+    assert wire.received == [JOB.build_key]
+    host.workers[0].fails = False
+    assert not isinstance(lane.ask(Ask(JOB, 3)), Failed)
+    assert asked.count("missing") == 2
+    assert wire.received == [JOB.build_key] * 2
 
 
 def test_a_result_is_acknowledged_with_the_next_request_and_the_last_one_at_the_end(world: World) -> None:

@@ -1,0 +1,129 @@
+"""A lab of computers in namespaces of their own: real hosts with two virtual phones each, and one for drivers."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.computers import Computer, Network
+from workers.native.compiler import cache_folder
+
+HOSTS = ("lab-1", "lab-2", "lab-3")
+"""The first is the lab's head."""
+PHONES = 2
+DRIVER = "driver"
+PORT = 6379
+PATIENCE_S = 240.0
+_EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
+_PHONE = """
+import sys
+from pathlib import Path
+from workers.devices.adb.host import AdbHost
+from workers.devices.virtual_phone.phone import VirtualPhone
+host = AdbHost()
+with VirtualPhone(Path(sys.argv[1]), sys.argv[2]) as phone:
+    assert host.connect(phone.serial)
+    print(phone.serial, flush=True)
+    sys.stdin.read()
+    host.disconnect(phone.serial)
+"""
+_TOKEN = ".local/state/edgesweep/host/token"
+
+
+@dataclass(slots=True)
+class Lab:
+    """Started host by host; everything on its computers ends with the network."""
+
+    network: Network
+    phones: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+    """By serial number."""
+    _logs: dict[str, Path] = field(default_factory=dict)
+    _hosts: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+    _count: int = 0
+
+    @property
+    def head(self) -> str:
+        return f"{self.network.address(HOSTS[0])}:{PORT}"
+
+    def start(self) -> None:
+        """All hosts with their phones, and the drivers' computer. Returns once the hosts have joined."""
+        for name in (*HOSTS, DRIVER):
+            self.network.add(name)
+        for name in HOSTS:
+            for phone in range(PHONES):
+                self.plug(name, f"{name}-phone-{phone + 1}")
+            self.join(name)
+        self._give_token(self.network.computers[DRIVER])
+
+    def plug(self, name: str, serialno: str) -> None:
+        """Start a phone on the cable of this host."""
+        self._count += 1
+        argv = [sys.executable, "-c", _PHONE, f"/tmp/phone-{self._count}", serialno]  # the computer's own
+        phone = self.phones[serialno] = self.network.computers[name].start(argv)
+        assert phone.stdout is not None
+        if not phone.stdout.readline():
+            raise RuntimeError(f"no virtual phone {serialno}: see above")
+
+    def unplug(self, serialno: str) -> None:
+        self.phones.pop(serialno).communicate()
+
+    def join(self, name: str) -> None:
+        """Returns once the host is in the lab."""
+        computer = self.network.computers[name]
+        log = self._logs[name] = computer.folder / "host.log"
+        log.unlink(missing_ok=True)
+        if name == HOSTS[0]:
+            words = ["up", "--address", self.network.address(name), "--port", str(PORT)]
+        else:
+            words = ["join", self.head, "--token-file", self._give_token(computer)]
+        self._hosts[name] = computer.start([_EDGESWEEP, "host", *words, "--name", name], log)
+        self.wait(lambda: "is a host of the lab" in self.said(name) or self._hosts[name].poll() is not None)
+        if self._hosts[name].poll() is not None:
+            raise RuntimeError(f"{name} does not join: {self.said(name)}")
+
+    def said(self, name: str) -> str:
+        return self._logs[name].read_text(errors="replace")
+
+    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Of EdgeSweep, on the drivers' computer."""
+        return self.network.computers[DRIVER].run([_EDGESWEEP, *words, *self.options()])
+
+    def options(self) -> list[str]:
+        return ["--lab", self.head, "--token-file", "lab-token"]
+
+    def sweep(self, file: str) -> "subprocess.Popen[str]":
+        computer = self.network.computers[DRIVER]
+        self._logs[DRIVER] = computer.folder / "sweep.log"
+        return computer.start([_EDGESWEEP, "run", file, *self.options()], self._logs[DRIVER])
+
+    def hosts(self) -> list[dict[str, Any]]:
+        """As `edgesweep hosts --json` tells."""
+        told = self.command("hosts", "--json")
+        if told.returncode != 0:
+            raise RuntimeError("edgesweep hosts failed: see above")
+        hosts: list[dict[str, Any]] = json.loads(told.stdout)["hosts"]
+        return hosts
+
+    def wait(self, until: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
+        deadline = time.monotonic() + seconds
+        while not until():
+            if time.monotonic() > deadline:
+                raise TimeoutError("\n".join(f"{name}: {self.said(name)}" for name in self._logs))
+            time.sleep(0.1)
+
+    def _give_token(self, computer: Computer) -> str:
+        source = self.network.computers[HOSTS[0]].folder / "home" / _TOKEN
+        file = computer.folder / "home" / "lab-token"
+        shutil.copyfile(source, file)
+        file.chmod(0o600)
+        return file.name
+
+
+def network(folder: Path) -> Network:
+    """Whose computers share what EdgeSweep keeps of compiled and fetched programs, and nothing else."""
+    return Network(folder, {"EDGESWEEP_CACHE": str(cache_folder())})
