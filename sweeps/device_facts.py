@@ -18,6 +18,11 @@ def canonical_key(content: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def pool_id(fingerprint: str) -> str:
+    """What stands for a device's id where any unit with this fingerprint may be meant."""
+    return f"class:{fingerprint}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
     """The facts of one device. `device_id` is the unit; devices with the same `fingerprint` give comparable results."""

@@ -37,6 +37,8 @@ class Job:
     """`reference:<backend>@<version>` if the device can only check this job, not time it; otherwise empty."""
     sentinel: str = ""
     """Key of the sentinel job of its device; empty if there is none."""
+    link: str = field(default="", metadata=LEFT_OUT_WHEN_EMPTY)
+    """Where units share the work: key of the job of the common variant on the same unit; empty elsewhere."""
 
     @property
     def emulated(self) -> bool:

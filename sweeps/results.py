@@ -123,6 +123,8 @@ class ResultRow:
     settled: Settled | None = None
     """Why its rounds ended; `None` if the number of rounds was fixed."""
     images: int = 0
+    link: str = ""
+    """Where units share the work: as `sweeps.records.Job.link`."""
     stale: bool = False
     """No longer in the sweep file."""
     run_id: str = ""

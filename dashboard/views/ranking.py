@@ -8,6 +8,7 @@ from dashboard.data import Ranked
 from dashboard.inert import NOTHING, inert, line
 from dashboard.views import backends, details, device_class, recommendation, unranked
 from dashboard.views.tables import table_height
+from sweeps.device_facts import pool_id
 from sweeps.imported import NOTE
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -21,7 +22,10 @@ _AXES_PX = 60
 def show(ranked: Ranked, device: DeviceRanking) -> None:
     """Draw all results of one model on one device."""
     frame = ranked.results.frame
-    here = frame[(frame["device_id"] == device.device_id) & (frame["model"] == device.model) & ~frame["stale"]]
+    place = frame["device_id"] == device.device_id
+    if device.device_id == pool_id(device.fingerprint):
+        place = (frame["link"] != "") & (frame["fingerprint"] == device.fingerprint)
+    here = frame[place & (frame["model"] == device.model) & ~frame["stale"]]
     table, checked = rows.ranked(device), rows.checked(device)
 
     recommendation.show(device, ranked.ranking.objective, table)

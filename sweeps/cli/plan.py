@@ -1,6 +1,7 @@
 """`edgesweep plan`: prints every job and every skipped combination; runs nothing."""
 
 from collections.abc import Hashable
+from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -16,6 +17,7 @@ from sweeps.planning.programs import programs_of
 from sweeps.planning.size import estimate_seconds
 from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
+from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 
@@ -34,11 +36,17 @@ def plan(sweep_file: Path, root: Path, lab: str | None, token_file: Path | None,
     # Imports pandas and numpy, which `plan --help` does not need.
     from sweeps.report.plan import plan_document, print_plan
     from workers.artifacts import ArtifactStore
+    from workers.driver.sharing import Sharing
 
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
     with lab_or_none(lab, token_file, "plan") as hosts:
         planned = make_plan(spec, roots_of(sweep_file), workspace, hosts)
+    with Journal.open(workspace.journal, read_only=True) if workspace.journal.exists() else nullcontext() as before:
+        sharing = Sharing(planned, before, record=False)
+        sharing_lines = list(sharing.lines())
+        sharing.propose()
+        planned = sharing.plan
     store = ArtifactStore(workspace.artifacts)
     built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
     states = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
@@ -57,3 +65,5 @@ def plan(sweep_file: Path, root: Path, lab: str | None, token_file: Path | None,
         print_json(plan_document(planned, states, seconds, noise, spreads, kept_out))
     else:
         print_plan(planned, states, seconds, noise, spreads, kept_out, programs)
+        for line in sharing_lines:
+            click.echo(plain(line), err=True)

@@ -43,6 +43,7 @@ from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.driver.events import Away
+from workers.driver.sharing import Sharing, with_links
 from workers.driver.sweep import Driver
 from workers.hosts.lab import Lab
 
@@ -113,9 +114,12 @@ def run_spec(
     """
     with workspace.lock():
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
-        planned = make_plan(spec, roots, workspace, lab)
+        whole = make_plan(spec, roots, workspace, lab)
         with Journal.open(workspace.journal) as journal:
             with journal.together():
+                sharing = Sharing(whole, journal)
+                sharing.advance(wait=True)
+                planned = sharing.plan
                 journal.save_plan(planned)
                 if retry_failed:
                     journal.retry_failures(spec.name)
@@ -132,6 +136,8 @@ def run_spec(
             )
             if planned.budget_reason:
                 click.echo(plain(budget_text(planned)), err=True)
+            for line in sharing.lines():
+                click.echo(plain(line), err=True)
             artifacts = ArtifactStore(workspace.artifacts)
             complete = failed + measured == len(endings) and all(
                 artifacts.look(job.build_key)
@@ -140,17 +146,27 @@ def run_spec(
             )
             away: dict[str, int] = {}
             interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away, lab=lab)
+            while not interrupted and sharing.advance(wait=False):
+                planned, complete = sharing.plan, False
+                journal.save_plan(planned)
+                for line in sharing.lines():
+                    click.echo(plain(line), err=True)
+                interrupted = _drive(planned, roots, workspace, journal, executor, away, lab=lab)
             if complete:
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
             late: dict[str, int] = {}
             if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
                 click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
-                interrupted = _drive(planned, roots, workspace, journal, executor, late, again, lab)
+                interrupted = _drive(
+                    planned, roots, workspace, journal, executor, late, with_links(planned, again), lab
+                )
             if settle and not interrupted:
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
-                interrupted = bool(more) and _drive(planned, roots, workspace, journal, executor, late, more, lab)
+                interrupted = bool(more) and _drive(
+                    planned, roots, workspace, journal, executor, late, with_links(planned, more), lab
+                )
             pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
             lag = read_lag(workspace, journal, spec.name)
     if lag is not None and lag.jobs:
@@ -158,7 +174,7 @@ def run_spec(
     if interrupted:
         click.echo("Stopped. Nothing is lost: run the same command again to continue.", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    for line in _still_to_do(pending, sum(away.values())):
+    for line in _still_to_do(pending, sum(away.values()), sharing.waiting):
         click.echo(line, err=True)
     if late:
         click.echo(
@@ -167,8 +183,11 @@ def run_spec(
     return load(workspace.tracking_uri, spec.name)
 
 
-def _still_to_do(pending: int, waiting: int) -> Iterator[str]:
-    """Messages about the jobs that are pending at the end. `waiting`: how many of them wait for devices."""
+def _still_to_do(pending: int, waiting: int, shared: int) -> Iterator[str]:
+    """Messages about the jobs that are pending at the end. `waiting`: how many of them wait for devices. `shared`: how
+    many variants wait for units that can be compared."""
+    if shared:
+        yield f"{shared} variants have no unit yet: none of theirs has measured the common variant; run again"
     if waiting := min(waiting, pending):
         yield f"{waiting} jobs wait for devices that are away: run the same command again when they are back"
     if again := pending - waiting:

@@ -147,6 +147,24 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (job_key, batch_id)
         )""",
     ),
+    # Version 6: which unit measures a variant that several units share, and units that are not like the others.
+    (
+        # The last row of a variant counts. Without a device: it is measured on every unit.
+        """CREATE TABLE assignments (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            sweep TEXT NOT NULL,
+            pool_key TEXT NOT NULL,
+            device_id TEXT NOT NULL,
+            created TEXT NOT NULL
+        )""",
+        """CREATE TABLE units_apart (
+            sweep TEXT NOT NULL,
+            link_key TEXT NOT NULL,
+            reason TEXT NOT NULL,
+            created TEXT NOT NULL,
+            PRIMARY KEY (sweep, link_key)
+        )""",
+    ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sweeps.journal.batches import BatchTables
+from sweeps.journal.assignments import AssignmentTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Span:
     end_s: float
 
 
-class TimeTables(BatchTables):
+class TimeTables(AssignmentTables):
     """The times of attempts. A record is dated when it is accepted; what it measured began its own seconds before."""
 
     def measured(self, job_key: str, accuracy_key: str, failure_keys: Iterable[str] = ()) -> Span | None:

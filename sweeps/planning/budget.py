@@ -16,6 +16,9 @@ MANY = 8
 among a handful, which is also read as a table."""
 
 
+_SHARED = "default: units that share the work do not race"
+
+
 def keep_budget(sweep: SweepSpec, before: Protocol) -> tuple[SweepSpec, str]:
     """The sweep with the budget that it had in its last plan, and where the budget comes from, for people.
 
@@ -23,6 +26,8 @@ def keep_budget(sweep: SweepSpec, before: Protocol) -> tuple[SweepSpec, str]:
     """
     if sweep.budget is not None:
         return sweep, ""
+    if sweep.share is not None:
+        return _full(sweep), _SHARED
     minutes = before.device_minutes
     budget = before.budget if minutes is None else MinutesBudget(device_minutes=minutes)
     kept = sweep.model_copy(update={"budget": budget})
@@ -41,6 +46,8 @@ def default_budget(sweep: SweepSpec, variants: Mapping[tuple[str, str], int]) ->
     """
     if sweep.budget is not None:
         return sweep, ""
+    if sweep.share is not None:
+        return _full(sweep), _SHARED
     most = max(variants.values(), default=0)
     raced = sweep.model_copy(update={"budget": "race"})
     if most <= MANY:

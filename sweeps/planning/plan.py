@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
-from sweeps.device_facts import DeviceFacts
+from sweeps.device_facts import DeviceFacts, pool_id
+from sweeps.errors import SpecError
 from sweeps.planning.axes import free_axes, resolve_variant
 from sweeps.planning.budget import default_budget
 from sweeps.planning.keys import Identities, build_key, job_key, runner_of
@@ -24,6 +25,9 @@ Supports = Callable[[Variant, DeviceFacts], str | None]
 _BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
 _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 
+_FEWEST_SHARED = 2
+"""Rounds: one block has no interval."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -41,6 +45,9 @@ class Plan:
     """Where the budget comes from, for people; empty if the sweep file gives a budget or a preset."""
     rounds_on: tuple[tuple[str, int], ...] = ()
     """As `Protocol.rounds_on`."""
+    pooled: tuple[tuple[str, str], ...] = ()
+    """With `share: class`: the key of each job of a unit that is not the only one of its fingerprint, and the key of
+    its variant in the pool of these units, which is the same on each of them."""
 
     @property
     def protocol(self) -> Protocol:
@@ -66,7 +73,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     """All combinations of all grids on all devices, in the order of devices, models, grids and axes.
 
     `supports` is called with resolved variants. If the sweep has no budget, it gets the one of a new sweep. Raises
-    `SpecError` if the protocol contradicts itself.
+    `SpecError` if the protocol contradicts itself, or has too few rounds for units that share the work.
     """
     units = tuple({facts.device_id: facts for facts in devices}.values())
     combinations = list(dict.fromkeys(_combinations(spec, units)))
@@ -80,6 +87,13 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
     # Before all keys, which contain the preset.
     spec, budget_reason = default_budget(spec, Counter((one.model, one.facts.device_id) for one in timed))
     protocol = protocol_of(spec)
+    if spec.share is not None and protocol.rounds < _FEWEST_SHARED:
+        raise SpecError(
+            "share: class compares units by repeated rounds, and protocol.rounds is 1",
+            f"give {_FEWEST_SHARED} rounds or more",
+        )
+    alike = Counter(facts.fingerprint for facts in units)
+    pooled: list[tuple[str, str]] = []
     seen: Counter[str] = Counter()
     jobs: list[Job] = []
     skipped: list[Skipped] = []
@@ -104,9 +118,13 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         first_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=0)
         replicate = seen[first_key]
         seen[first_key] += 1
+        own_key = job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate)
+        if spec.share is not None and alike[one.facts.fingerprint] > 1:
+            any_unit = replace(one.facts, device_id=pool_id(one.facts.fingerprint))
+            pooled.append((own_key, job_key(key, any_unit, one.run, protocol, runner, reference, replicate=replicate)))
         jobs.append(
             Job(
-                key=job_key(key, one.facts, one.run, protocol, runner, reference, replicate=replicate),
+                key=own_key,
                 build_key=key,
                 name=name,
                 model=one.model,
@@ -131,6 +149,7 @@ def expand(spec: SweepSpec, devices: Sequence[DeviceFacts], supports: Supports, 
         skipped=tuple(skipped),
         sentinels=tuple(sentinels.values()),
         budget_reason=budget_reason,
+        pooled=tuple(pooled),
     )
 
 

@@ -212,6 +212,8 @@ def export_candidate(
     if reason := catalog.unshippable(manifest.runtime):
         raise EdgeSweepError(f"{candidate.name} cannot be shipped: {reason}", "export another")
     _check(source / manifest.file, manifest)
+    # Where units share the work, those of the unit that measured it: its blocks are beside them.
+    figures = row.figures if row.link else candidate.figures
     shipped = Shipped(
         artifact=manifest.model_copy(update={"eval": None}),  # the evaluation file stays in the workspace
         expected=Expected(
@@ -221,7 +223,7 @@ def export_candidate(
             timed=candidate.timed,
             executor=candidate.executor,
             device=device.device,
-            device_id=device.device_id,
+            device_id=row.device_id,
             device_fingerprint=device.fingerprint,
             **asdict(row.conditions),
             rounds=row.rounds,
@@ -236,7 +238,7 @@ def export_candidate(
             sessions=row.sessions,
             verdict=candidate.verdict,
             trust=candidate.trust,
-            figures={name: value for name in METRICS if (value := candidate.figures.get(name)) is not None},
+            figures={name: value for name in METRICS if (value := figures.get(name)) is not None},
         ),
     )
     try:

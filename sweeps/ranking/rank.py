@@ -25,6 +25,7 @@ from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
+from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking, Tie
 from sweeps.ranking.verdict import (
@@ -65,7 +66,7 @@ def rank(
     `device` is a device's id or (part of) its text for people. `imported` figures are attached to their device and
     model, and not ranked. Raises `EdgeSweepError` if no device matches `device`.
     """
-    rows = read_rows(frame, sweep)
+    rows = as_of_one_unit(read_rows(frame, sweep))
     places = {row.place for row in rows}
     apart = [one for one in in_order(imported) if one.place not in places]
     if device is not None:
@@ -89,7 +90,7 @@ def rank(
     classes: tuple[ClassRanking, ...] = ()
     if direction(objective)[0] == LATENCY:
         candidates = {one.job_key for entry in entries for one in entry.ranking if one.state == "pass"}
-        classes = pool([row for row in rows if row.outcome == "measured"], candidates)
+        classes = pool([row for row in rows if row.outcome == "measured" and not row.link], candidates)
     return Ranking(
         sweep=sweep,
         objective=objective_text(objective),

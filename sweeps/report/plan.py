@@ -36,6 +36,7 @@ def plan_document(
 ) -> dict[str, object]:
     """`edgesweep plan --json`. `states` by job key: done, failed, built, to build. `noise` and `spreads` by device id,
     where they are known; `spreads` only where the sweep races for one winner. `quarantined`: devices by id."""
+    pooled = dict(plan.pooled)
     return {
         "sweep": plan.sweep.name,
         "budget": plan.sweep.model_dump(mode="json")["budget"],
@@ -51,6 +52,7 @@ def plan_document(
                 "cpus": job.run.cpus,
                 "reuse_input": job.run.reuse_input,
                 "job_key": job.key,
+                "pool_key": pooled.get(job.key),
                 "build_key": job.build_key,
                 "state": states[job.key],
                 "emulated": job.emulated,

@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sweeps.errors import SpecError
 from sweeps.spec import catalog
-from sweeps.spec.fields import DeviceName, Name, Part, check_unique
+from sweeps.spec.fields import DeviceName, Name, Part, check_unique, wrong
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import (
     DataSpec,
@@ -36,6 +36,11 @@ class SweepSpec(Part):
     data: DataSpec = DataSpec()
     grids: tuple[GridSpec, ...] = Field(min_length=1)
     devices: tuple[DeviceName, ...] = Field(default=("local",), min_length=1, json_schema_extra={"uniqueItems": True})
+    share: Literal["class"] | None = Field(
+        default=None,
+        description="class: identical units share the work. Each variant is measured on one of them, and one variant "
+        "on all, which shows whether they are alike. Not for races. If left out: each device measures everything.",
+    )
     protocol: ProtocolSpec = ProtocolSpec()
     objective: ObjectiveSpec = ObjectiveSpec()
     budget: Literal["full", "race"] | MinutesBudget | None = Field(
@@ -44,6 +49,14 @@ class SweepSpec(Part):
         "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
     recovery: RecoverySpec = RecoverySpec()
+
+    @model_validator(mode="after")
+    def _shared_work_has_rounds(self) -> Self:
+        if self.share is not None and self.budget not in (None, "full"):
+            raise wrong(
+                "units cannot share a race, which compares all variants on one of them; give budget: full", "share"
+            )
+        return self
 
     @field_validator("models")
     @classmethod

@@ -58,7 +58,7 @@ _DEFAULTS = {
 MLflow's database whenever a run is written or read."""
 _LATER = tuple(_TAGS[name] for name in ("timed_seconds", "push_seconds", "accuracy_seconds", "sessions"))
 """Tags that runs of earlier versions lack: a run that is equal otherwise is not written again."""
-_UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds")
+_UNSAID_WITHOUT = ("confirmed_medians_ms", "check_medians_ms", "batch_seconds", "link")
 """Fields whose tags make a new run only where there is something to tell."""
 _PLACE = ("device", "device_id")
 """Fields that are tags, which readers read, and params too, by which MLflow's own pages filter and group."""
@@ -98,7 +98,7 @@ def of_job(
     """
     job = planned.job
     metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
-    about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions}
+    about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
     if isinstance(outcome, Measured):
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
         metrics |= {} if outcome.timing is None else outcome.timing.extra_metrics

@@ -140,6 +140,15 @@ def least(job: Job) -> float:
 UNITS = tuple(replace(PHONE, device_id=f"unit-{letter}", name=f"adb:{letter}") for letter in "ab")
 
 
+def by_turns(plan: Plan) -> Plan:
+    """The first variant on each of two units, and each other one on one of them."""
+    kept = []
+    for turn, unit in enumerate(UNITS):
+        first, *others = [job for job in plan.jobs if job.device_id == unit.device_id]
+        kept += [replace(job, link=first.key) for job in (first, *others[turn :: len(UNITS)])]
+    return replace(plan, jobs=tuple(kept))
+
+
 def raced(job: Job) -> Settled | None:
     """Who was sent away, by whom, under a name that means to do harm; the others ran out of time."""
     gone = job.variant.layout == "nchw"
@@ -247,6 +256,15 @@ def recorder_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Callable[[s
         return record
 
     return into
+
+
+@pytest.fixture
+def shared_by_units(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A workspace with one sweep, whose variants two units shared."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    fresh_mlflow(tmp_path)
+    Recorder(Workspace.open(tmp_path)).record("shared", around, devices=UNITS, grid=WIDE, edit=by_turns)
+    return tmp_path
 
 
 @pytest.fixture

@@ -255,6 +255,17 @@ def test_the_front_is_marked_where_it_is_asked_for(page: Page, workspace: Path) 
     assert "Front" not in table(page(workspace), "Rank")
 
 
+def test_units_that_share_a_sweep_have_one_table_with_all_variants(page: Page, shared_by_units: Path) -> None:
+    shown = page(shared_by_units)
+    assert not shown.exception
+    ranking = table(shown, "Rank")
+    [details] = [box for box in shown.selectbox if box.label == "Variant"]
+    units = {name.rsplit(" · ", 1)[1] for name in details.options}
+    assert units == {"adb:a", "adb:b"}
+    assert len(ranking) == len(details.options) - 1, "the common variant of the other unit is not ranked twice"
+    assert "All units of this class" not in [part.value for part in shown.subheader]
+
+
 def test_units_of_one_class_are_pooled_beneath_each_of_them(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "raced")
     assert next(box for box in shown.selectbox if box.label == "Device").options == [

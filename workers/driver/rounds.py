@@ -1,6 +1,6 @@
 """The rounds of one device: in each, one timed block of every job that is still in the contest, in shuffled order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -47,18 +47,24 @@ class Rounds:
             yield from contests.take(blocks)
         contests.withdraw_beaten()
         # An incomplete round is completed; otherwise the next one begins.
-        round_ = self._first_round(contests.active)
+        common = {
+            job.key: job for job in self._context.plan.jobs if job.key in {one.link for one in timed} - by_key.keys()
+        }
+        round_, there = self._first_round(contests.active, common)
         while keys := contests.active:
-            total = self._progress.done + len(keys) * max(1, self._protocol.rounds - round_) + accuracies
+            # The variant that compares units is measured beside those that were assigned to this one.
+            links = {by_key[key].link for key in keys} & common.keys() - self._given_up
+            total = self._progress.done + len((*keys, *links)) * max(1, self._protocol.rounds - there) + accuracies
             # Jobs that have their block keep their place: the order must not depend on where a run was interrupted.
-            for key in shuffled_order(keys, round_, self._protocol.seed):
+            for key in shuffled_order([*keys, *links], round_, self._protocol.seed):
                 if self._contact.stopped():
                     return
-                yield self._progress.measuring(total, f"{by_key[key].name}, round {round_ + 1}")
-                yield from self._block(by_key[key], round_)
+                job = by_key[key] if key in by_key else common[key]
+                yield self._progress.measuring(total, f"{job.name}, round {round_ + 1}")
+                yield from self._block(job, round_, added=key in links)
                 if self._contact.stopped():
                     return
-                if key in self._given_up:
+                if key in self._given_up and key in by_key:
                     contests.withdraw(key)
                     if self._context.outcomes.has_failed(by_key[key]):
                         self._journal.reopen(self._context.plan)
@@ -67,7 +73,7 @@ class Rounds:
             minutes = self._protocol.device_minutes
             if minutes is not None and self._contact.spent_s >= 60 * minutes:
                 yield from contests.expire()
-            round_ += 1
+            round_, there = round_ + 1, there + 1
         for key, confirmations in contests.winners.items():
             yield from self._after_race(by_key[key], self._journal.confirmation_count(key), confirmations)
         for key, checks in contests.checked.items():
@@ -116,12 +122,17 @@ class Rounds:
         found = (block for job in jobs for block in self._journal.blocks(job.key, job.sentinel))
         return [block for block in found if block.round == round_ and block.session == self._context.session]
 
-    def _first_round(self, keys: Sequence[str]) -> int:
+    def _first_round(self, keys: Sequence[str], common: Collection[str]) -> tuple[int, int]:
+        """The number of the next round, and how many rounds are there. `common`: keys of jobs that are measured beside
+        `keys`, and have more rounds."""
         blocks = [self._journal.blocks(key) for key in keys]
-        if self._protocol.budget == "full":
-            # What confirmed the winner of a race before is no round.
-            return min((sum(one.races or one.added for one in its) for its in blocks), default=0)
-        return 1 + max((block.round for its in blocks for block in its), default=-1)
+        # What confirmed the winner of a race before is no round.
+        there = min((sum(one.races or one.added for one in its) for its in blocks), default=0)
+        if self._protocol.budget == "full" and not common:
+            return there, there
+        blocks += [self._journal.blocks(key) for key in common]
+        new = 1 + max((block.round for its in blocks for block in its), default=-1)
+        return new, there if common else new
 
     def _block(
         self, job: Job, round_: int, *, confirms: bool = False, checks: bool = False, added: bool = False

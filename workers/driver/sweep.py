@@ -114,8 +114,10 @@ class Driver:
                 [job for job in jobs if job.model in self._prepared] for jobs in (pending, sentinels, lost)
             )
             self._builds.look([*pending, *sentinels, *lost])
-            # A race compares new jobs with those that were measured before.
-            needed = [*pending, *sentinels, *(lost if self._context.protocol.budget == "race" else ())]
+            links = {job.link for job in pending}
+            common = [job for job in lost if job.key in links]
+            # A race compares new jobs with those that were measured before; units are compared by one of these.
+            needed = [*pending, *sentinels, *(lost if self._context.protocol.budget == "race" else common)]
             yield from self._measure(lanes, pending, needed)
         finally:
             for lane in lanes.values():

@@ -486,10 +486,22 @@ OTHERS = {
         "protocol: {gate: off}",
         "7: protocol.gate: must be a block of keys or none, not the text 'off'",
     ),
+    "a race that units share": (
+        "share: class\nbudget: race",
+        "7: share: units cannot share a race, which compares all variants on one of them; give budget: full",
+    ),
+    "a preset that races, for units that share": (
+        "share: class\nprotocol: {preset: race}",
+        "7: share: units cannot share a race, which compares all variants on one of them; give budget: full",
+    ),
+    "minutes that units share": (
+        "share: class\nbudget: {device_minutes: 5}",
+        "7: share: units cannot share a race, which compares all variants on one of them; give budget: full",
+    ),
     "a number as key": (
         "7: x",
         "7: the file: the key '7' is unknown "
-        "(allowed: name, models, data, grids, devices, protocol, objective, budget, recovery)",
+        "(allowed: name, models, data, grids, devices, share, protocol, objective, budget, recovery)",
     ),
     "a list as key": ("? [a]\n: b", "7: the file: a key must be one line of text"),
 }

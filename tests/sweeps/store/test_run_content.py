@@ -234,7 +234,7 @@ def test_a_winner_with_one_confirming_block_has_that_one_and_no_interval(records
 def test_a_run_without_checks_is_not_written_anew(run, monkeypatch):
     now = run()
     monkeypatch.delitem(run_content._TAGS, "check_medians_ms")
-    monkeypatch.setattr(run_content, "_UNSAID_WITHOUT", ("confirmed_medians_ms", "batch_seconds"))
+    monkeypatch.setattr(run_content, "_UNSAID_WITHOUT", ("confirmed_medians_ms", "batch_seconds", "link"))
     before = run(journal="another")
     assert f"{TAG}check_medians_ms" not in before.tags
     assert now.attempt_key == before.attempt_key

@@ -1,0 +1,42 @@
+"""Whether units of one class are alike: one variant, measured on each of them. Pure: block medians in, differences out.
+
+The spread between processes is taken from all units together. A unit differs if the mean of its logarithms is further
+from the middle of the others' means than Student's interval of that difference (95 % for all units together, by
+Bonferroni), and by 2 % or more. The one that differs most is left out, and the rest is looked at again. Of two units
+that differ, nobody knows which one is usual: the later one is left out.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean, median, variance
+
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, student_t_quantile
+
+
+def differing(units: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:
+    """The units that differ, the one that differs most first: each with its latency divided by that of the units that
+    were left, and the interval. `units`: in their order, the block medians (two or more each) of the common variant."""
+    left = {unit: [math.log(value) for value in medians] for unit, medians in units.items()}
+    found: dict[str, Estimate] = {}
+    while len(left) > 1:
+        degrees = sum(len(logs) - 1 for logs in left.values())
+        spread = sum((len(logs) - 1) * variance(logs) for logs in left.values()) / degrees
+        quantile = student_t_quantile(degrees, 1 - (1 - CONFIDENCE) / 2 / len(left))
+        means = {unit: fmean(logs) for unit, logs in left.items()}
+        beyond: dict[str, tuple[float, float]] = {}
+        for unit, logs in left.items():
+            others = [other for other in left if other != unit]
+            apart = means[unit] - median(means[other] for other in others)
+            # The error of a median of several is at most that of a mean of the middle ones: here, of one of them.
+            error = spread / len(logs) + spread / min(len(left[other]) for other in others)
+            half = quantile * math.sqrt(error)
+            if abs(apart) > half and abs(apart) >= math.log1p(NEGLIGIBLE):
+                beyond[unit] = apart, half
+        if not beyond:
+            break
+        # Of equal ones the last.
+        worst = max(reversed(beyond), key=lambda unit: round(abs(beyond[unit][0]), 9))
+        apart, half = beyond[worst]
+        found[worst] = Estimate(math.exp(apart), math.exp(apart - half), math.exp(apart + half))
+        del left[worst]
+    return found

@@ -1,0 +1,87 @@
+"""Results of units that share the work, in terms of one of them. Pure.
+
+Each unit measured the common variant in the rounds of its other variants. A block of another unit is divided by the
+common variant's block of the same round on that unit, and multiplied by one on the first unit. So what is ranked are
+ratios to each unit's own common variant, and the spread of the common variant on both units is in every interval. Two
+variants of one unit keep their own ratio, because the common variant cancels. It is not seen if one variant, and not
+the common one, is slower on one unit than on the others.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sweeps.device_facts import pool_id
+from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.verdict import INTERVALS
+from sweeps.results import ResultRow
+from sweeps.stats import p50_estimate
+from sweeps.trust import disqualified, stored_in_order
+
+_SCALED = ("latency_p90_ms", "latency_p99_ms")
+_ONE_UNITS_OWN = ("first_inference_ms", "load_ms")
+
+
+def as_of_one_unit(rows: Sequence[ResultRow]) -> list[ResultRow]:
+    """`rows` of one sweep; those of units that share the work have the id of their pool in place of the device's."""
+    found = [row for row in rows if not row.link]
+    pools: dict[tuple[str, str], list[ResultRow]] = defaultdict(list)
+    for row in rows:
+        if row.link:
+            pools[row.model, row.fingerprint].append(row)
+    for pool in pools.values():
+        found += _pool(pool)
+    return found
+
+
+def _pool(rows: Sequence[ResultRow]) -> list[ResultRow]:
+    links = {row.job_key: row for row in rows if row.job_key == row.link and row.block_medians_ms}
+    # The most rounds: each round of another unit meets one of it.
+    first = min(links.values(), key=lambda row: (-len(row.block_medians_ms), row.device_id), default=None)
+    found = []
+    for row in rows:
+        if row.job_key == row.link and first is not None and row is not first and row.timed:
+            continue  # the same variant on another unit
+        if row.timed and row.outcome == "measured":
+            link = links.get(row.link)
+            row = _unlinked(row) if first is None or link is None else _in_terms_of(first, link, row)
+        found.append(replace(row, device_id=pool_id(row.fingerprint)))
+    return found
+
+
+def _in_terms_of(first: ResultRow, link: ResultRow, row: ResultRow) -> ResultRow:
+    """`link`: the common variant on the row's unit; `first`: on the first one."""
+    levels = sorted(first.medians_ms.items())
+    medians: list[tuple[int, float]] = []
+    for number, (visit, own) in enumerate(sorted(link.medians_ms.items())):
+        if visit in row.medians_ms:
+            there, level = levels[number]
+            medians.append((there, row.medians_ms[visit] if link is first else row.medians_ms[visit] / own * level))
+    if not medians:
+        return _unlinked(row)
+    doubts = disqualified(link.trust)
+    return replace(
+        row,
+        block_medians_ms=tuple(medians),
+        metrics=_metrics(row, [value for _, value in medians], own_unit=link is first),
+        trust=stored_in_order((*row.trust, *doubts)) if doubts else row.trust,
+    )
+
+
+def _metrics(row: ResultRow, medians: Sequence[float], *, own_unit: bool) -> Mapping[str, float]:
+    estimate = p50_estimate(medians)
+    low, high = INTERVALS[LATENCY]
+    metrics = {name: value for name, value in row.metrics.items() if name not in (low, high)}
+    scale = estimate.value / metrics[LATENCY]
+    metrics |= {name: metrics[name] * scale for name in _SCALED if name in metrics}
+    if not own_unit:
+        metrics = {name: value for name, value in metrics.items() if name not in _ONE_UNITS_OWN}
+    metrics[LATENCY] = estimate.value
+    if estimate.low is not None and estimate.high is not None:
+        metrics |= {low: estimate.low, high: estimate.high}
+    return metrics
+
+
+def _unlinked(row: ResultRow) -> ResultRow:
+    reason = "no round in which the common variant was measured on its unit: it cannot be compared with other units"
+    return replace(row, outcome="failed", reason=reason, metrics={}, block_medians_ms=())

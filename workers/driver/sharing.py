@@ -1,0 +1,186 @@
+"""Work that units share: compares the units, assigns variants to them, and says what each of them measures.
+
+First every unit measures the common variant. Then the units are compared, and the other variants are assigned to those
+that are alike. Both are recorded before anything is measured by them, so that a later run goes on with them.
+"""
+
+from collections.abc import Iterator
+
+from sweeps.journal.assignments import EVERY_UNIT
+from sweeps.journal.journal import Complete, Journal
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
+from sweeps.planning.pools import Pool, assigned, place_of, pools_of, shared_plan
+from sweeps.planning.size import block_seconds, evaluation_seconds
+from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.units import differing
+from sweeps.records import Failed, Job
+from sweeps.stats import Estimate
+from sweeps.trust import disqualified
+
+
+class Sharing:
+    """Of one plan. `plan` is what is measured next; without units that share, that is the whole plan."""
+
+    def __init__(self, whole: Plan, journal: Journal | None, *, record: bool = True) -> None:
+        """`record`: keep in the journal what is decided. `journal`: `None` if the workspace has none yet."""
+        self._whole = whole
+        self._journal = journal
+        self._record = record and journal is not None
+        self._sweep = whole.sweep.name
+        self._pools = pools_of(whole)
+        self._places = {} if journal is None else journal.assignments(self._sweep)
+        self._apart = {} if journal is None else journal.units_apart(self._sweep)
+        for pool in self._pools:
+            self._choose_common(pool)
+
+    @property
+    def plan(self) -> Plan:
+        if not self._pools:
+            return self._whole
+        links = {place_of(job): job.key for pool in self._pools for job in self._common(pool).values()}
+        return shared_plan(self._whole, self._pools, links, self._places, self._apart)
+
+    def advance(self, *, wait: bool) -> bool:
+        """Compare the units by what is measured, and assign what is left. Returns whether the plan has changed.
+
+        `wait`: as long as a unit has not measured the common variant, nothing is assigned; otherwise it gets nothing.
+        """
+        before = dict(self._places), dict(self._apart)
+        busy_s = self._busy_s()
+        for pool in self._pools:
+            self._choose_common(pool)
+            self._compare(pool)
+            jobs = self._common(pool)
+            endings = {unit: self._ending(job) for unit, job in jobs.items() if job.key not in self._apart}
+            ready = [unit for unit, ending in endings.items() if self._comparable(jobs[unit], ending)]
+            if not wait or None not in endings.values():
+                self._assign(assigned(pool, self._left(pool), ready, busy_s, self._seconds))
+        return before != (self._places, self._apart)
+
+    def propose(self) -> None:
+        """Assign what is left as if all units were alike: for a look at the plan."""
+        busy_s = self._busy_s()
+        for pool in self._pools:
+            ready = [unit for unit, job in self._common(pool).items() if job.key not in self._apart]
+            self._assign(assigned(pool, self._left(pool), ready, busy_s, self._seconds))
+
+    @property
+    def waiting(self) -> int:
+        """The number of variants that are not assigned: no unit could be compared."""
+        return sum(len(self._left(pool)) for pool in self._pools)
+
+    def lines(self) -> Iterator[str]:
+        """For people: what is shared, and which units are left out."""
+        names = {facts.device_id: facts.name for facts in self._whole.devices}
+        for pool in self._pools:
+            jobs = self._common(pool)
+            first = next(iter(jobs.values()))
+            left = len(self._left(pool))
+            yield (
+                f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {first.name}"
+                + (f"; {left} are assigned once the units have been compared" if left else "")
+            )
+            for unit, job in jobs.items():
+                if job.key in self._apart:
+                    why = self._apart[job.key]
+                    yield f"{names[unit]} is taken out of its class, and its results are not ranked: {why}"
+                elif (ending := self._ending(job)) is not None and not self._comparable(job, ending):
+                    why = (
+                        "failed there" if isinstance(ending, Failed) else "has no two blocks there that can be trusted"
+                    )
+                    yield f"{names[unit]} gets no variant: {job.name} {why}; try again with --retry-failed"
+
+    def _choose_common(self, pool: Pool) -> None:
+        """The one that was chosen before, else the first; but none that failed on every unit."""
+        before = [key for key in pool.common if self._places.get(key) == EVERY_UNIT]
+        usable = [
+            key
+            for key in (*before, *pool.common)
+            if not all(isinstance(self._ending(job), Failed) for job in pool.variants[key].values())
+        ]
+        chosen = usable[0] if usable else pool.common[0]
+        # What failed everywhere is assigned like any other variant.
+        for key in before:
+            if key != chosen:
+                self._assign({key: pool.units[0]})
+        self._assign({chosen: EVERY_UNIT})
+
+    def _common(self, pool: Pool) -> dict[str, Job]:
+        """The jobs of the common variant, by unit."""
+        [key] = [key for key in pool.common if self._places.get(key) == EVERY_UNIT]
+        return dict(pool.variants[key])
+
+    def _compare(self, pool: Pool) -> None:
+        jobs = self._common(pool)
+        medians = {
+            unit: self._medians(job)
+            for unit, job in jobs.items()
+            if job.key not in self._apart and self._comparable(job, self._ending(job))
+        }
+        for unit, ratio in differing(medians).items():
+            self._set_apart(jobs[unit], _words(ratio, jobs[unit]))
+
+    def _comparable(self, link: Job, ending: Complete | Failed | None) -> bool:
+        """Whether the unit of this job can be compared with others: an interval needs two blocks."""
+        return isinstance(ending, Complete) and len(self._medians(link)) > 1
+
+    def _left(self, pool: Pool) -> list[str]:
+        """The variants whose unit is not known, or is not in the pool."""
+        common = self._common(pool)
+        units = {unit for unit, job in common.items() if job.key not in self._apart}
+        # One that was the common variant before, as long as all units could measure it, is like any other.
+        return [
+            key
+            for key, jobs in pool.variants.items()
+            if jobs != common and self._places.get(key, EVERY_UNIT) not in units
+        ]
+
+    def _medians(self, job: Job) -> list[float]:
+        assert self._journal is not None
+        blocks = self._journal.blocks(job.key, job.sentinel)
+        return [figure_ns(block.samples_ns) for block in blocks if not disqualified(block.labels)]
+
+    def _ending(self, job: Job) -> Complete | Failed | None:
+        return None if self._journal is None else self._journal.ending(planned_job(self._whole, job))
+
+    def _busy_s(self) -> dict[str, float]:
+        """The seconds of what is assigned, by unit."""
+        found = {facts.device_id: 0.0 for facts in self._whole.devices}
+        for pool in self._pools:
+            for key, jobs in pool.variants.items():
+                unit = self._places.get(key, EVERY_UNIT)
+                if unit in jobs:
+                    found[unit] += self._seconds(jobs[unit])
+        return found
+
+    def _seconds(self, job: Job) -> float:
+        """A rough estimate of all that is measured of it."""
+        evaluation_s = evaluation_seconds(self._whole, job)
+        if job.emulated:
+            return evaluation_s
+        protocol = self._whole.protocol.on(job.device_id)
+        return evaluation_s + protocol.rounds * block_seconds(self._whole, protocol, job)
+
+    def _assign(self, places: dict[str, str]) -> None:
+        self._places |= places
+        if self._record and self._journal is not None:
+            self._journal.assign(self._sweep, places)
+
+    def _set_apart(self, link: Job, reason: str) -> None:
+        self._apart[link.key] = reason
+        if self._record and self._journal is not None:
+            self._journal.set_apart(self._sweep, link.key, reason)
+
+
+def with_links(plan: Plan, more: dict[str, int]) -> dict[str, int]:
+    """Rounds to add, by job key, with as many of the common variant on the same unit."""
+    links: dict[str, int] = {}
+    for job in plan.jobs:
+        if job.key in more and job.link:
+            links[job.link] = max(more[job.key], links.get(job.link, 0))
+    return links | more
+
+
+def _words(ratio: Estimate, job: Job) -> str:
+    return f"{job.name} takes {ratio.value:.3f} times ({ratio.low:.3f} to {ratio.high:.3f}) as long as on the others"
