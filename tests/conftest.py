@@ -87,6 +87,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shared.remove_folder()
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """A long argument is not part of its test's name: programs find that name in their environment, which has no room
+    for a megabyte."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
