@@ -58,6 +58,14 @@ def make_net(classes):
         torch.nn.Linear(8, classes),
     )
 """
+# Of a sweep file beside it, where it is `net.py`.
+OWN_NET_INPUTS = """
+models:
+  - {source: "net:make_net", name: net, weights: random, input_shape: [1, 3, 32, 32], arguments: {classes: 10}}
+data:
+  calibration: {source: synthetic, images: 8}
+  evaluation: {source: synthetic, images: 8}
+"""
 # Scripting refuses a list comprehension over *arguments; tracing takes it.
 ODD = """
 class Odd(torch.nn.Module):

@@ -139,8 +139,8 @@ def outdone(rows: Sequence[Contender], metric: str, smaller: bool) -> list[bool]
             figures = np.array([row.figure(LATENCY) for row in some], dtype=np.float64)
             for number, is_outdone in zip(numbers, _outdone_in_rounds(np.log(medians), figures), strict=True):
                 found[number] = is_outdone
+        others = [other for number, other in enumerate(rows) if number not in together]
         for number in numbers:
-            others = (other for place, other in enumerate(rows) if place not in together)
             found[number] = found[number] or any(worse(rows[number], other, metric, smaller) for other in others)
     return found
 

@@ -30,7 +30,6 @@ with VirtualPhone(Path(sys.argv[1]), sys.argv[2]) as phone:
     assert host.connect(phone.serial)
     print(phone.serial, flush=True)
     sys.stdin.read()
-    host.disconnect(phone.serial)
 """
 _TOKEN = ".local/state/edgesweep/host/token"
 
@@ -40,8 +39,6 @@ class Lab:
     """Started host by host; everything on its computers ends with the network."""
 
     network: Network
-    phones: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
-    """By serial number."""
     _logs: dict[str, Path] = field(default_factory=dict)
     _hosts: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
     _count: int = 0
@@ -64,13 +61,10 @@ class Lab:
         """Start a phone on the cable of this host."""
         self._count += 1
         argv = [sys.executable, "-c", _PHONE, f"/tmp/phone-{self._count}", serialno]  # the computer's own
-        phone = self.phones[serialno] = self.network.computers[name].start(argv)
+        phone = self.network.computers[name].start(argv)
         assert phone.stdout is not None
         if not phone.stdout.readline():
             raise RuntimeError(f"no virtual phone {serialno}: see above")
-
-    def unplug(self, serialno: str) -> None:
-        self.phones.pop(serialno).communicate()
 
     def join(self, name: str) -> None:
         """Returns once the host is in the lab."""
@@ -89,21 +83,10 @@ class Lab:
     def said(self, name: str) -> str:
         return self._logs[name].read_text(errors="replace")
 
-    def command(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Of EdgeSweep, on the drivers' computer."""
-        return self.network.computers[DRIVER].run([_EDGESWEEP, *words, *self.options()])
-
-    def options(self) -> list[str]:
-        return ["--lab", self.head, "--token-file", "lab-token"]
-
-    def sweep(self, file: str) -> "subprocess.Popen[str]":
-        computer = self.network.computers[DRIVER]
-        self._logs[DRIVER] = computer.folder / "sweep.log"
-        return computer.start([_EDGESWEEP, "run", file, *self.options()], self._logs[DRIVER])
-
     def hosts(self) -> list[dict[str, Any]]:
         """As `edgesweep hosts --json` tells."""
-        told = self.command("hosts", "--json")
+        words = [_EDGESWEEP, "hosts", "--json", "--lab", self.head, "--token-file", "lab-token"]
+        told = self.network.computers[DRIVER].run(words)
         if told.returncode != 0:
             raise RuntimeError("edgesweep hosts failed: see above")
         hosts: list[dict[str, Any]] = json.loads(told.stdout)["hosts"]

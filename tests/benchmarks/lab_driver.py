@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -69,7 +70,7 @@ class Load:
 
     def begin(self, devices: list[DeviceFacts]) -> None:
         calls: list[Callable[[], None]] = [self._watch]
-        calls += [lambda facts=facts: self._work(facts) for facts in devices]  # type: ignore[misc]
+        calls += [partial(self._work, facts) for facts in devices]
         self._threads = [threading.Thread(target=call) for call in calls]
         for thread in self._threads:
             thread.start()

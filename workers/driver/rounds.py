@@ -47,9 +47,8 @@ class Rounds:
             yield from contests.take(blocks)
         contests.withdraw_beaten()
         # An incomplete round is completed; otherwise the next one begins.
-        common = {
-            job.key: job for job in self._context.plan.jobs if job.key in {one.link for one in timed} - by_key.keys()
-        }
+        elsewhere = {job.link for job in timed} - by_key.keys()
+        common = {job.key: job for job in self._context.plan.jobs if job.key in elsewhere}
         round_, there = self._first_round(contests.active, common)
         while keys := contests.active:
             # The variant that compares units is measured beside those that were assigned to this one.

@@ -76,9 +76,10 @@ class Sharing:
         for pool in self._pools:
             jobs = self._common(pool)
             first = next(iter(jobs.values()))
+            common = first.name.removesuffix(f" · {names[first.device_id]}")  # of every unit
             left = len(self._left(pool))
             yield (
-                f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {first.name}"
+                f"{len(jobs)} units share {len(pool.variants)} variants of {first.model}; all measure {common}"
                 + (f"; {left} are assigned once the units have been compared" if left else "")
             )
             for unit, job in jobs.items():

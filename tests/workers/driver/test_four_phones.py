@@ -14,7 +14,7 @@ from sweeps.cli.main import main
 from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from tests.conftest import OWN_NET
+from tests.conftest import OWN_NET, OWN_NET_INPUTS
 from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.phone import VirtualPhone, up
 from workers.driver.ladder import AwayWait
@@ -22,19 +22,16 @@ from workers.driver.sweep import Driver
 
 pytestmark = [pytest.mark.system, pytest.mark.compiler]
 
-SWEEP = """
-name: four
-models:
-  - {source: "net:make_net", name: net, weights: random, input_shape: [1, 3, 32, 32], arguments: {classes: 10}}
-data:
-  calibration: {source: synthetic, images: 8}
-  evaluation: {source: synthetic, images: 8}
+SWEEP = (
+    f"name: four{OWN_NET_INPUTS}"
+    + """\
 grids:
   - {precision: [fp32], layout: [nchw, nhwc]}
 devices: ["adb:*"]
 protocol: {preset: quick, gate: none, min_seconds: 0.2}
 objective: {constraints: []}
 """
+)
 
 
 @pytest.fixture

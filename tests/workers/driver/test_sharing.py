@@ -21,7 +21,7 @@ from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import Variant
-from tests.conftest import OWN_NET
+from tests.conftest import OWN_NET, OWN_NET_INPUTS
 from tests.sweeps.conftest import Records
 from tests.transports import stand_in
 from tests.workers.tiny_sweep import BuiltSweep
@@ -280,13 +280,9 @@ def test_added_rounds_have_the_common_variant_beside_them() -> None:
 
 # From the sweep file to the ranking, on simulated phones
 
-SWEEP = """
-name: shared
-models:
-  - {source: "net:make_net", name: net, weights: random, input_shape: [1, 3, 32, 32], arguments: {classes: 10}}
-data:
-  calibration: {source: synthetic, images: 8}
-  evaluation: {source: synthetic, images: 8}
+SWEEP = (
+    f"name: shared{OWN_NET_INPUTS}"
+    + """\
 grids:
   - {precision: [fp32], layout: [nchw, nhwc], capture: [trace, script]}
 devices: ["fake:one", "fake:two", "fake:three"]
@@ -294,6 +290,7 @@ share: class
 protocol: {preset: quick}
 objective: {constraints: []}
 """
+)
 SLOWER = {"one": 1.0, "two": 1.015, "three": 1.3}
 
 
@@ -366,6 +363,7 @@ def test_phones_share_a_sweep_and_the_one_that_is_slower_is_taken_out(
     (sweep := tmp_path / "shared.yaml").write_text(SWEEP)
     workspace = tmp_path / "data"
     printed, told = edgesweep("run", sweep, "--workspace", workspace, "--executor", "inline", "--json")
+    assert "3 units share 4 variants of net; all measure net · cpu fp32 nchw trace fused optimized;" in told
     assert "fake:three is taken out of its class" in told
     assert "times (1.2" in told
 
