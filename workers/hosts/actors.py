@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +65,10 @@ class HostActor:
         self._agent.receive(packed)
 
     def run(
-        self, device_id: str, epoch: int, kind: type[Request[AnswerT]], acknowledged: Sequence[str], **values: Any
+        self, lease: tuple[str, int], request: Request[AnswerT], acknowledged: Sequence[str], **shared: Any
     ) -> AnswerT | Failed:
-        return self._agent.run(device_id, epoch, kind(**values), acknowledged)
+        """`shared`: fields of the request that crossed on their own, as references."""
+        return self._agent.run(*lease, replace(request, **shared), acknowledged)
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._agent.acknowledge(results)
@@ -91,9 +92,8 @@ class _RayWorker:
         self._actor = actor_class.options(scheduling_strategy=here).remote(facts, folder)
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
-        values = {field.name: getattr(request, field.name) for field in fields(request)}
         try:
-            answer: AnswerT | Failed = ray.get(self._actor.ask.remote(type(request), **values))
+            answer: AnswerT | Failed = ray.get(self._actor.ask.remote(request))
             return answer
         except exceptions.RayTaskError as error:
             return failed_by(request.stage, error.cause)
@@ -117,8 +117,8 @@ class _DeviceActor:
     def __init__(self, facts: DeviceFacts, folder: Path) -> None:
         self._lane = Lane(facts, folder)
 
-    def ask(self, kind: type[Request[AnswerT]], **values: Any) -> AnswerT | Failed:
-        return self._lane.ask(kind(**values))
+    def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        return self._lane.ask(request)
 
     def close(self) -> None:
         self._lane.close()

@@ -139,31 +139,19 @@ class HostAgent:
     def run(
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
-        with suppress(StoreError):  # they are asked for no more, and are dropped when there are too many
-            self._outbox.acknowledge(acknowledged)
         desk = self._desk(device_id)
         # Whoever comes while a block runs waits for it, and may be its own driver, back from an outage.
         with desk.busy:
-            if (stored := self._stored(request.result_id)) is not None:
-                answer: AnswerT | Failed = stored
-                return answer
-            try:
-                if self._leaving.is_set():
-                    raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
-                self._leases.begin(device_id, epoch, request.job.name)
-            except DeviceError as error:
-                return failed(request.stage, error)
-            try:
-                answer = desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
-                if request.result_id and not isinstance(answer, Failed):
-                    # Without a disk the driver still gets it: only an outage would lose it.
-                    with suppress(StoreError):
-                        self._outbox.keep(request.result_id, device_id, epoch, pickle.dumps(answer))
-                return answer
-            except DeviceError as error:
-                return failed(request.stage, error)
-            finally:
-                self._leases.end(device_id)
+            stored = self._stored(request.result_id)
+            answer: AnswerT | Failed = stored if stored is not None else self._answer(desk, device_id, epoch, request)
+            # Without a disk the driver still gets the answer: only an outage would lose it. What is acknowledged is
+            # asked for no more, and is dropped when there is too much.
+            with suppress(StoreError):
+                if request.result_id and stored is None and not isinstance(answer, Failed):
+                    self._outbox.keep(request.result_id, device_id, epoch, pickle.dumps(answer), acknowledged)
+                else:
+                    self._outbox.acknowledge(acknowledged)
+            return answer
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._outbox.acknowledge(results)
@@ -196,6 +184,18 @@ class HostAgent:
             if desk.busy.locked():
                 desk.kill()
             desk.vacate()
+
+    def _answer(self, desk: "_Desk", device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
+        try:
+            if self._leaving.is_set():
+                raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
+            self._leases.begin(device_id, epoch, request.job.name)
+            try:
+                return desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
+            finally:
+                self._leases.end(device_id)
+        except DeviceError as error:
+            return failed(request.stage, error)
 
     def _devices(self) -> tuple[DeviceFacts, ...]:
         return self._inventory.devices()

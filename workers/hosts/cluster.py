@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -175,19 +175,20 @@ class RemoteHost:
     def run(
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
-        # Value by value: Ray resolves no reference that is inside of something else.
-        values = {field.name: self._crossing(getattr(request, field.name)) for field in fields(request)}
+        # Beside the request: Ray resolves no reference that is inside of something else.
+        values = {field.name: getattr(request, field.name) for field in fields(request)}
+        shared = {name: self._crossing(value) for name, value in values.items() if isinstance(value, Evaluation)}
+        without: dict[str, Any] = dict.fromkeys(shared)
+        # Few values: Ray packs each of them on its own.
         answer: AnswerT | Failed = self._wait(
-            self.actor.run.remote(device_id, epoch, type(request), tuple(acknowledged), **values)
+            self.actor.run.remote((device_id, epoch), replace(request, **without), tuple(acknowledged), **shared)
         )
         return answer
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._call("acknowledge", tuple(results))
 
-    def _crossing(self, value: object) -> Any:
-        if not isinstance(value, Evaluation):
-            return value
+    def _crossing(self, value: Evaluation) -> Any:
         return self._shared.put(f"{value.evaluation_id}{value.images.shape}", value)
 
     def _call(self, method: str, *values: object, within_s: float = _ANSWER_S) -> Any:

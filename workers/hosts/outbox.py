@@ -5,7 +5,7 @@ They survive the driver, the agent and the computer. A result is stored once: a 
 
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -50,16 +50,22 @@ class Outbox:
         except (sqlite3.Error, OSError) as error:
             raise self._error(error) from error
 
-    def keep(self, result_id: str, device_id: str, epoch: int, answer: bytes) -> None:
-        """Store a result, on disk when this returns. If there are too many bytes, the oldest results are dropped."""
-        self._run(
-            "INSERT OR IGNORE INTO results (id, device_id, epoch, version, answer) VALUES (?, ?, ?, ?, ?)",
-            (result_id, device_id, epoch, self._version, answer),
-        )
-        self._run(
-            "DELETE FROM results WHERE number IN (SELECT number FROM (SELECT number, SUM(LENGTH(answer))"
-            " OVER (ORDER BY number DESC) AS bytes FROM results) WHERE bytes > ?) AND id != ?",
-            (self._cap_bytes, result_id),
+    def keep(self, result_id: str, device_id: str, epoch: int, answer: bytes, acknowledged: Sequence[str] = ()) -> None:
+        """Store a result, on disk when this returns, and forget those that are `acknowledged`, in one commit.
+
+        If there are too many bytes, the oldest results are dropped.
+        """
+        self._commit(
+            *_forget(acknowledged),
+            (
+                "INSERT OR IGNORE INTO results (id, device_id, epoch, version, answer) VALUES (?, ?, ?, ?, ?)",
+                (result_id, device_id, epoch, self._version, answer),
+            ),
+            (
+                "DELETE FROM results WHERE number IN (SELECT number FROM (SELECT number, SUM(LENGTH(answer))"
+                " OVER (ORDER BY number DESC) AS bytes FROM results) WHERE bytes > ?) AND id != ?",
+                (self._cap_bytes, result_id),
+            ),
         )
 
     def find(self, result_id: str) -> bytes | None:
@@ -68,8 +74,8 @@ class Outbox:
 
     def acknowledge(self, result_ids: Sequence[str]) -> None:
         """Forget these results. Unknown ids are no error: it may be the second time."""
-        for result_id in result_ids:
-            self._run("DELETE FROM results WHERE id = ?", (result_id,))
+        if result_ids:
+            self._commit(*_forget(result_ids))
 
     def count(self) -> int:
         """How many results no driver has acknowledged."""
@@ -85,6 +91,19 @@ class Outbox:
     def close(self) -> None:
         self._connection.close()
 
+    def _commit(self, *statements: tuple[str, Sequence[object]]) -> None:
+        """All of them or none: a commit waits for the disk, so what belongs together is one."""
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                for statement, values in statements:
+                    self._connection.execute(statement, values)
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                with suppress(sqlite3.Error):  # sqlite may have ended it already
+                    self._connection.execute("ROLLBACK")
+                raise self._error(error) from error
+
     def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         with self._lock:
             try:
@@ -98,3 +117,7 @@ class Outbox:
             f"the results that wait on this host cannot be stored in {self._file}: {error}",
             "free space on its disk, and check who owns the file",
         )
+
+
+def _forget(result_ids: Sequence[str]) -> list[tuple[str, Sequence[object]]]:
+    return [("DELETE FROM results WHERE id = ?", (result_id,)) for result_id in result_ids]
