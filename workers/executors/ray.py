@@ -1,4 +1,4 @@
-"""Builds and measurements on a Ray cluster: the only module that imports Ray.
+"""Builds and measurements on a Ray cluster.
 
 Artifacts and images cross between machines as Ray objects, never as paths: no shared file system is assumed.
 """
@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, Dev
 from workers.executors.lane import Lane, failed_by
 from workers.executors.loopback import LOOPBACK
 from workers.measure.bench import AnswerT, Request
+from workers.measure.crossing import parted
 from workers.measure.device_files import Evaluation
 from workers.models.package import BuildInputs
 
@@ -157,9 +158,8 @@ class _RayLane:
             for job in request.jobs:
                 if not ray.get(self._actor.has.remote(job.build_key), timeout=_PLACED_S):
                     self._send(job)
-            # Value by value: Ray resolves no reference that is inside of something else.
-            values = {field.name: self._shared(getattr(request, field.name)) for field in fields(request)}
-            answer: AnswerT | Failed = ray.get(self._actor.ask.remote(type(request), **values))
+            rest, shared = parted(request, self._share)
+            answer: AnswerT | Failed = ray.get(self._actor.ask.remote(rest, **shared))
             return answer
         except exceptions.GetTimeoutError:
             ray.kill(self._actor)
@@ -187,13 +187,10 @@ class _RayLane:
             ray.kill(self._actor)
             self._actor = None
 
-    def _shared(self, value: object) -> Any:
-        """A Ray reference in place of images: all jobs of a model share them, so they are sent once."""
-        if not isinstance(value, Evaluation):
-            return value
-        key = f"{value.evaluation_id}{value.images.shape}"
+    def _share(self, key: str, images: Evaluation) -> Any:
+        """A Ray reference, so that images are sent once."""
         if key not in self._images:
-            self._images[key] = ray.put(value)
+            self._images[key] = ray.put(images)
         return self._images[key]
 
     def _send(self, job: Job) -> None:
@@ -242,9 +239,9 @@ class _DeviceActor:
     def receive(self, packed: PackedArtifact) -> None:
         self._lane.receive(packed)
 
-    def ask(self, kind: type[Request[AnswerT]], **values: Any) -> AnswerT | Failed:
-        """`values` are the fields of the request."""
-        return self._lane.ask(kind(**values))
+    def ask(self, request: Request[AnswerT], **shared: Any) -> AnswerT | Failed:
+        """Both as `parted` returns them."""
+        return self._lane.ask(replace(request, **shared))
 
     def close(self) -> None:
         self._lane.close()

@@ -67,7 +67,7 @@ class HostActor:
     def run(
         self, lease: tuple[str, int], request: Request[AnswerT], acknowledged: Sequence[str], **shared: Any
     ) -> AnswerT | Failed:
-        """`shared`: fields of the request that crossed on their own, as references."""
+        """`request` and `shared` as `workers.measure.crossing.parted` returns them."""
         return self._agent.run(*lease, replace(request, **shared), acknowledged)
 
     def acknowledge(self, results: Sequence[str]) -> None:

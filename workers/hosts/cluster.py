@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,7 +23,7 @@ from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Hello, Host, Queued
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import HostConfig
 from workers.measure.bench import AnswerT, Request
-from workers.measure.device_files import Evaluation
+from workers.measure.crossing import parted
 
 HostT = TypeVar("HostT", bound=Host)
 NAMESPACE = "edgesweep"
@@ -175,21 +174,14 @@ class RemoteHost:
     def run(
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
-        # Beside the request: Ray resolves no reference that is inside of something else.
-        values = {field.name: getattr(request, field.name) for field in fields(request)}
-        shared = {name: self._crossing(value) for name, value in values.items() if isinstance(value, Evaluation)}
-        without: dict[str, Any] = dict.fromkeys(shared)
-        # Few values: Ray packs each of them on its own.
+        rest, shared = parted(request, self._shared.put)
         answer: AnswerT | Failed = self._wait(
-            self.actor.run.remote((device_id, epoch), replace(request, **without), tuple(acknowledged), **shared)
+            self.actor.run.remote((device_id, epoch), rest, tuple(acknowledged), **shared)
         )
         return answer
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._call("acknowledge", tuple(results))
-
-    def _crossing(self, value: Evaluation) -> Any:
-        return self._shared.put(f"{value.evaluation_id}{value.images.shape}", value)
 
     def _call(self, method: str, *values: object, within_s: float = _ANSWER_S) -> Any:
         return self._got(getattr(self.actor, method).remote(*values), within_s)

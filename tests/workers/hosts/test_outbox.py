@@ -41,6 +41,17 @@ def test_with_too_many_bytes_the_oldest_results_go_and_the_newest_stays_whatever
     assert outbox.count() == 1
 
 
+def test_a_result_is_kept_and_others_are_forgotten_together_or_neither(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path / "o", "1")
+    outbox.keep("first", "phone", 1, b"1")
+    with pytest.raises(StoreError):
+        outbox.keep("second", "phone", 1, object(), ["first"])  # type: ignore[arg-type]  # sqlite refuses it
+    assert outbox.find("first") == b"1"
+    outbox.keep("second", "phone", 1, b"2", ["first", "never heard of"])
+    assert outbox.find("first") is None
+    assert outbox.find("second") == b"2"
+
+
 def test_epochs_grow_over_restarts(tmp_path: Path) -> None:
     first = Outbox(tmp_path / "o", "1")
     seen = [first.next_epoch(), first.next_epoch()]
