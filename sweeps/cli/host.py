@@ -5,6 +5,8 @@ import re
 import secrets
 import socket
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,24 @@ from sweeps.quarantine import state_folder
 from sweeps.spec import places
 from sweeps.text import plain
 from workers.executors.loopback import LOOPBACK
-from workers.hosts.access import DEFAULT_PORT, check_token_file, own_address, resolved
+from workers.hosts.access import DEFAULT_PORT, check_token_file, own_address, resolved, split_address
 from workers.hosts.node import NodeOptions
+from workers.hosts.ports import DEFAULT_PORTS, Ports, kept_to
 from workers.hosts.supervisor import leave as leave_lab
 from workers.hosts.supervisor import only_host, serve
 from workers.hosts.this_machine import HostConfig, check_units
 
 Command = Callable[..., Any]
+
+
+class _PortsType(click.ParamType[Ports]):
+    name = "ports"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Ports:
+        try:
+            return value if isinstance(value, Ports) else Ports.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 _state_option = click.option(
@@ -46,6 +59,18 @@ def _host_options(command: Command) -> Command:
             "--tag", "tags", multiple=True, metavar="NAME", help="Sweep files name the host's devices by it: tag:NAME."
         ),
         click.option("--name", metavar="NAME", help="What the host is called; by default this computer's name."),
+        click.option(
+            "--ports",
+            type=_PortsType(),
+            metavar="FIRST-LAST",
+            help="What Ray listens on beside the lab's port, for a firewall of your own; by default of Ray's choice.",
+        ),
+        click.option(
+            "--firewall",
+            is_flag=True,
+            help="While it runs, let others reach these ports over the interface of the address only. Needs root and "
+            f"nft. Without --ports they are {DEFAULT_PORTS}.",
+        ),
         _state_option,
     ):
         command = option(command)
@@ -78,11 +103,13 @@ def up(
     name: str | None,
     tags: tuple[str, ...],
     units: tuple[str, ...],
+    ports: Ports | None,
+    firewall: bool,
 ) -> None:
     """Start a lab on this computer, which is a device host too. Runs until Ctrl-C.
 
     \b
-    With an address other than 127.0.0.1 Ray listens on all interfaces: use a firewall (infra/lab.md).
+    With an address other than 127.0.0.1 Ray listens on all interfaces: use --firewall, or your own (infra/lab.md).
     Example: edgesweep host up --address 10.0.0.5
     """
     config = _config(state, name, tags, units)
@@ -96,9 +123,12 @@ def up(
         click.echo(f"other computers: edgesweep host join {head} --token-file COPY_OF_IT", err=True)
         click.echo(f"sweeps: edgesweep run SWEEP --lab {head} --token-file COPY_OF_IT", err=True)
         ip = head.rpartition(":")[0]
-        if ip != LOOPBACK:
-            click.echo("Ray listens on all interfaces of this computer: use a firewall (infra/lab.md)", err=True)
-        _serve(NodeOptions(head=head, is_head=True, ip=ip, token_file=file, label=""), config)
+        if ip != LOOPBACK and not firewall:
+            click.echo(
+                "Ray listens on all interfaces of this computer: use --firewall, or your own (infra/lab.md)", err=True
+            )
+        node = NodeOptions(head=head, is_head=True, ip=ip, token_file=file, label="", ports=ports)
+        _serve(node, config, firewall=firewall)
 
 
 @host.command()
@@ -120,6 +150,8 @@ def join(
     name: str | None,
     tags: tuple[str, ...],
     units: tuple[str, ...],
+    ports: Ports | None,
+    firewall: bool,
 ) -> None:
     """Make this computer a device host of the lab at HOST:PORT. Runs until Ctrl-C.
 
@@ -132,7 +164,7 @@ def join(
         check_token_file(file)
         head = resolved(head)
         ip = address or (LOOPBACK if head.startswith(f"{LOOPBACK}:") else own_address(head))
-        _serve(NodeOptions(head=head, ip=ip, token_file=file, label=""), config)
+        _serve(NodeOptions(head=head, ip=ip, token_file=file, label="", ports=ports), config, firewall=firewall)
 
 
 @host.command()
@@ -149,10 +181,22 @@ def leave(state: Path | None) -> None:
     click.echo("left the lab", err=True)
 
 
-def _serve(options: NodeOptions, config: HostConfig) -> None:
-    with CtrlC(_tell) as stop:
+def _serve(options: NodeOptions, config: HostConfig, *, firewall: bool) -> None:
+    if firewall:
+        options = replace(options, ports=options.ports or DEFAULT_PORTS)
+    with _guarded(options) if firewall else nullcontext(), CtrlC(_tell) as stop:
         serve(options, config, stop, _tell)
     click.echo(f"{config.name} has left the lab", err=True)
+
+
+def _guarded(options: NodeOptions) -> AbstractContextManager[None]:
+    if options.ip == LOOPBACK:
+        raise ClusterError(
+            "on 127.0.0.1 nothing listens beyond this computer, so there is nothing for --firewall to do",
+            "give --address, or leave --firewall out",
+        )
+    assert options.ports is not None
+    return kept_to(options.ip, options.ports, split_address(options.head)[1] if options.is_head else None)
 
 
 def _config(state: Path | None, name: str | None, tags: tuple[str, ...], units: tuple[str, ...]) -> HostConfig:

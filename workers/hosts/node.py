@@ -19,6 +19,7 @@ import psutil
 from sweeps.errors import ClusterError
 from workers.executors.loopback import LOOPBACK, REACHABLE
 from workers.hosts.access import REFUSED, environment, split_address, wrong_token
+from workers.hosts.ports import Ports
 
 NODE_LABEL = "edgesweep-node"
 DRIVER = "driver-"
@@ -52,6 +53,8 @@ class NodeOptions:
     token_file: Path
     label: str
     """Identifies the node among all of the lab."""
+    ports: Ports | None = None
+    """What it listens on; `None`: ports of Ray's choice."""
 
 
 class Node:
@@ -158,6 +161,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
         f"--object-store-memory={_OBJECTS_BYTES}",
         f"--labels={NODE_LABEL}={options.label}",
         f"--temp-dir={folder}",
+        *([] if options.ports is None else options.ports.words()),
         "--disable-usage-stats",
         "--block",
     ]

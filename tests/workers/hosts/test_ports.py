@@ -1,0 +1,108 @@
+"""A host's ports: which there are, and who reaches them."""
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import ClusterError
+from tests.computers import Computer, Network, missing
+from tests.conftest import EDGESWEEP
+from workers.hosts import ports
+from workers.hosts.ports import Ports, kept_to
+
+_PORT = 6379
+_PATIENCE_S = 120.0
+_SERVER = """
+import socket
+with socket.create_server(("0.0.0.0", 5000)) as server:
+    while True:
+        server.accept()[0].close()
+"""
+_ASK = """
+import socket, sys
+for port in map(int, sys.argv[2:]):
+    try:
+        socket.create_connection((sys.argv[1], port), 5).close()
+        print(port)
+    except ConnectionRefusedError:
+        pass
+"""
+
+
+@pytest.mark.parametrize("text", ["24000", "24000-", "a-b", "80-5000", "24999-24000", "24000-24005", "24000-70000"])
+def test_what_is_no_range_of_ports_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"ports|FIRST-LAST"):
+        Ports.parse(text)
+
+
+def test_every_port_of_a_node_is_in_its_range_and_none_is_given_twice() -> None:
+    one = Ports.parse("24000-24099")
+    assert str(one) == "24000-24099"
+    given = dict(word.split("=") for word in one.words())
+    last = given.pop("--max-worker-port")
+    assert len(set(given.values())) == len(given)
+    assert max(map(int, given.values())) == int(given["--min-worker-port"]) < int(last) == 24099
+
+
+def test_an_address_that_is_no_own_one_is_refused_before_anything_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(ports, "_nft", asked.append)
+    with pytest.raises(ClusterError, match=r"no interface .* 192\.0\.2\.1"), kept_to("192.0.2.1", Ports(1, 2), None):
+        pass
+    assert asked == []
+
+
+def test_the_next_step_is_named_where_there_is_no_nft(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports.shutil, "which", lambda *_, **__: None)
+    with pytest.raises(ClusterError) as raised, kept_to("127.0.0.1", Ports(24000, 24099), None):
+        pass
+    assert raised.value.next_step == "apt-get install -y nftables"
+
+
+@pytest.mark.system
+@pytest.mark.ray
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.skipif(
+    shutil.which("nft", path="/usr/sbin:/usr/bin") is None,
+    reason="nft is missing; enable with: apt-get install -y nftables",
+)
+def test_with_a_firewall_a_lab_is_reached_over_its_own_interface_only(tmp_path: Path) -> None:
+    with Network(tmp_path / "net") as network:
+        head, other = network.add("head"), network.add("other")
+        own = network.address("head")
+        beside, _ = network.cable("head", "other")
+        head.start([sys.executable, "-c", _SERVER])
+        log = head.folder / "host.log"
+        host = head.start([EDGESWEEP, "host", "up", "--address", own, "--name", "head", "--firewall"], log)
+        _wait(lambda: "listening:" in log.read_text() or host.poll() is not None)
+        told = log.read_text()
+        assert host.poll() is None, told
+        assert "use --firewall" not in told
+        listening = {int(port) for port in re.findall(r":(\d+) \(", told.partition("listening:")[2])}
+        assert _PORT in listening
+        assert {port for port in listening if not 24000 <= port <= 24999} == {_PORT}
+        assert _reached(other, own, listening) == listening
+        assert _reached(other, beside, {*listening, 5000}) == {5000}, "only what is no port of the lab"
+        # The address of the one interface over the other one.
+        assert other.run(["ip", "route", "add", f"{own}/32", "via", beside]).returncode == 0
+        assert _reached(other, own, {_PORT, 5000}) == {5000}
+        assert head.run([EDGESWEEP, "host", "leave"]).returncode == 0
+        assert head.run(["nft", "list", "tables"]).stdout == ""
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _reached(computer: Computer, address: str, asked: set[int]) -> set[int]:
+    said = computer.run([sys.executable, "-c", _ASK, address, *map(str, asked)])
+    assert said.returncode == 0
+    return {int(line) for line in said.stdout.split()}
