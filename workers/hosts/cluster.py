@@ -18,7 +18,8 @@ from sweeps.errors import ClusterError, DeviceError
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
-from workers.hosts.actors import CLOSE_S, HostActor
+from workers.hosts.actors import HostActor
+from workers.hosts.device_process import CLOSE_S
 from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Hello, Host, Queued
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import HostConfig

@@ -1,0 +1,111 @@
+"""The process of one device on its host."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import psutil
+import pytest
+
+from sweeps.records import Failed, Job, Stage
+from tests.sweeps.conftest import Records
+from workers.devices import registry
+from workers.hosts.device_process import DeviceProcess
+from workers.measure.bench import Bench, Request
+
+ROOT = Path(__file__).parents[3]
+_AGENT = """
+import os, signal, sys
+from pathlib import Path
+from tests.workers.hosts import test_device_process as this
+process = this.device_process(Path(sys.argv[1]))
+print(process.ask(this.WhoAmI(job=this.job())), flush=True)
+process.ask(this.Hang(job=this.job(), file=str(Path(sys.argv[1]) / "hangs")))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WhoAmI(Request[int]):
+    """The device's process."""
+
+    stage: ClassVar[Stage] = "run"
+
+    def answer(self, bench: Bench) -> int:
+        return os.getpid()
+
+
+@dataclass(frozen=True, slots=True)
+class Hang(Request[int]):
+    """Says so in a file."""
+
+    file: str
+    stage: ClassVar[Stage] = "run"
+
+    def answer(self, bench: Bench) -> int:
+        Path(self.file).touch()
+        time.sleep(1000)
+        return 0
+
+
+def job() -> Job:
+    return Records().job(0)
+
+
+def device_process(folder: Path) -> DeviceProcess:
+    return DeviceProcess(registry.connect("fake:steady", folder).facts(), folder)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[DeviceProcess]:
+    made = device_process(tmp_path)
+    yield made
+    made.kill()
+
+
+def test_it_answers_until_it_is_closed(process: DeviceProcess) -> None:
+    its = process.ask(WhoAmI(job=job()))
+    assert its == process.ask(WhoAmI(job=job())) != os.getpid()
+    process.close()
+    assert not psutil.pid_exists(its)
+    process.close()
+
+
+def test_who_waits_for_a_process_that_is_killed_is_told(process: DeviceProcess, tmp_path: Path) -> None:
+    file = tmp_path / "hangs"
+    answers: list[object] = []
+    asking = threading.Thread(target=lambda: answers.append(process.ask(Hang(job=job(), file=str(file)))))
+    asking.start()
+    _until(file.exists)
+    process.kill()
+    asking.join(30)
+    (answer,) = answers
+    assert isinstance(answer, Failed)
+    assert (answer.kind, answer.stage) == ("worker_lost", "run")
+    assert f"ended with {-signal.SIGKILL}" in answer.message
+    later = process.ask(WhoAmI(job=job()))
+    assert isinstance(later, Failed)
+    assert later.kind == "worker_lost"
+
+
+def test_it_ends_with_an_agent_that_is_killed_also_in_the_middle_of_a_request(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", _AGENT, str(tmp_path)]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        its = psutil.Process(int(agent.stdout.readline()))
+        _until((tmp_path / "hangs").exists)
+        agent.kill()
+    _until(lambda: not its.is_running() or its.status() == psutil.STATUS_ZOMBIE)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
