@@ -8,6 +8,7 @@ import click
 
 from sweeps.cli.lab import lab_options, needed_lab, open_lab
 from sweeps.cli.options import json_option, print_json
+from sweeps.ranking.values import duration
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.text import plain
 from workers.hosts.interface import Hello, HostDevice, Versions
@@ -44,7 +45,8 @@ def _row(device: HostDevice) -> tuple[str, str, str, str]:
     use = device.use
     who = "" if use is None else use.who + (" (gone)" if use.lapsed and use.who else "")
     waiting = f"; {len(use.waiting)} wait" if use is not None and use.waiting else ""
-    return device.facts.name, device.facts.device_class, who + waiting, "" if use is None else use.running
+    left = f", about {duration(use.left_s)} left" if use is not None and use.left_s else ""
+    return device.facts.name, device.facts.device_class, who + left + waiting, "" if use is None else use.running
 
 
 def troubles(told: Sequence[tuple[Hello, bool]], own: Versions, now_s: float) -> list[str]:
@@ -94,6 +96,7 @@ def _document(hello: Hello, own: Versions, *, answers: bool) -> dict[str, object
                 "device_class": device.facts.device_class,
                 "used_by": device.use.who if device.use else None,
                 "running": device.use.running if device.use else None,
+                "left_s": device.use.left_s if device.use and device.use.left_s else None,
                 "waiting": list(device.use.waiting) if device.use else [],
             }
             for device in hello.devices

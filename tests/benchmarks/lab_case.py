@@ -41,6 +41,7 @@ class Lab:
     network: Network
     _logs: dict[str, Path] = field(default_factory=dict)
     _hosts: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
+    _phones: dict[str, "subprocess.Popen[str]"] = field(default_factory=dict)
     _count: int = 0
 
     @property
@@ -65,6 +66,11 @@ class Lab:
         assert phone.stdout is not None
         if not phone.stdout.readline():
             raise RuntimeError(f"no virtual phone {serialno}: see above")
+        self._phones[serialno] = phone
+
+    def unplug(self, serialno: str) -> None:
+        """End a phone in order: its host's cable has nothing on it then."""
+        self._phones.pop(serialno).communicate()
 
     def join(self, name: str) -> None:
         """Returns once the host is in the lab."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from sweeps.batches import Batch
 from sweeps.device_facts import DeviceFacts
@@ -97,7 +98,8 @@ class Contact:
         device has gone away at all, or is another driver's now.
         """
         while not self._is_away:
-            answer: AnswerT | Failed = yield Ask(lambda: self._lane.ask(request))
+            asked = replace(request, left_s=self._context.schedule.about_s(request.job.device_id))
+            answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, asked))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
                 kept_out = yield from self._recovery.answered(answer, request.job)
                 if kept_out is None:

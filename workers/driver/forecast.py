@@ -33,8 +33,7 @@ class Forecast:
         for job in self._plan.jobs:
             self._learn(schedule, job)
         for job in pending:
-            if job.device_id in beside:
-                self._expect(schedule, job)
+            self._expect(schedule, job)
         for job in needed:
             if job.device_id in beside and job.build_key in building:
                 schedule.wait(job.device_id, job.build_key)

@@ -71,6 +71,10 @@ class Durations:
 class _Device:
     waits_for: set[str] = field(default_factory=set)
     left: Counter[tuple[Kind, str]] = field(default_factory=Counter)
+    left_guess_s: float = 0.0
+    took_s: float = 0.0
+    guess_s: float = 0.0
+    """What was expected of that which took `took_s`."""
 
 
 class Schedule:
@@ -88,7 +92,9 @@ class Schedule:
     def expect(self, device: str, artifact: str, kind: Kind, times: int = 1, guess_s: float = 1.0) -> None:
         """The device will do this with an artifact so many times. `guess_s`: what once takes, if nothing is known."""
         with self._lock:
-            self._devices.setdefault(device, _Device()).left[kind, artifact] += times
+            one = self._devices.setdefault(device, _Device())
+            one.left[kind, artifact] += times
+            one.left_guess_s += times * guess_s
             self._guesses_s[kind, artifact] = guess_s
             self._remaining_s.clear()
 
@@ -107,13 +113,19 @@ class Schedule:
         with self._lock:
             self._durations.learn(device, artifact, kind, seconds, guess_s, times)
             self._remaining_s.clear()
+            if device in self._devices:
+                self._devices[device].took_s += times * seconds
+                self._devices[device].guess_s += times * guess_s
 
     def done(self, device: str, artifact: str, kind: Kind, seconds: float) -> None:
         """The device did it once."""
         with self._lock:
-            self.learn(device, artifact, kind, seconds, self._guesses_s.get((kind, artifact), 1.0))
-            if device in self._devices:
-                self._devices[device].left[kind, artifact] -= 1
+            guess_s = self._guesses_s.get((kind, artifact), 1.0)
+            self.learn(device, artifact, kind, seconds, guess_s)
+            one = self._devices.get(device)
+            if one is not None and one.left[kind, artifact] > 0:
+                one.left[kind, artifact] -= 1
+                one.left_guess_s -= guess_s
 
     def built(self, artifact: str, like: str, seconds: float) -> None:
         """It is there, after `seconds`. `like`: a word for builds that take about as long."""
@@ -144,6 +156,14 @@ class Schedule:
                     if times > 0
                 )
             return self._remaining_s[device]
+
+    def about_s(self, device: str) -> float:
+        """The work that is left for the device, by its own pace alone: as good as free, however much is known."""
+        with self._lock:
+            one = self._devices.get(device)
+            if one is None:
+                return 0.0
+            return max(0.0, one.left_guess_s) * (one.took_s / one.guess_s if one.took_s and one.guess_s else 1.0)
 
     def rank(self, artifact: str) -> tuple[float, ...] | None:
         """How urgent its build is, as `workers.executors.build_queue.Rank`.

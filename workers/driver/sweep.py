@@ -136,10 +136,12 @@ class Driver:
         alone = [facts for facts in lanes if catalog.is_host(facts.name)]
         beside = [facts for facts in lanes if facts not in alone]
         runs = [self._device_run(lanes[facts], facts, pending, needed) for facts in beside]
-        if building := self._builds.waiting:
+        building = self._builds.waiting
+        early = {facts.device_id for facts in beside if not _is_here(facts)}
+        if beside or building:
             forecast = Forecast(self._plan, self._outcomes, self._journal)
-            early = {facts.device_id for facts in beside if not _is_here(facts)}
             forecast.tell(self._context.schedule, pending, needed, building, early)
+        if building:
             runs.insert(0, self._builds.steps(self._executor, self._prepared))
         yield from merge_host_events(side_by_side(runs))
         if alone:

@@ -189,7 +189,7 @@ class HostAgent:
         try:
             if self._leaving.is_set():
                 raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
-            self._leases.begin(device_id, epoch, request.job.name)
+            self._leases.begin(device_id, epoch, request.job.name, request.left_s)
             try:
                 answer = desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
                 if isinstance(answer, Failed) and answer.kind == "worker_lost":

@@ -55,6 +55,8 @@ class Use:
     """Whether the driver has not renewed the lease in time."""
     waiting: tuple[str, ...]
     """Who waits for the device, first come first."""
+    left_s: float
+    """For how much longer its driver expects to need it; 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +122,8 @@ class Queued:
     """How many others come first, the holder not counted."""
     held_s: float
     """For how long the holder has had it."""
+    left_s: float = 0.0
+    """For how much longer the holder expects to need it; 0 if that is not known."""
 
 
 class Host(Protocol):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
+from sweeps.ranking.values import duration
 from sweeps.spec import places
 from workers.hosts.interface import BEAT_S, TIME_TO_LIVE_S, Hello, Host, Queued, Versions
 
@@ -283,4 +284,5 @@ def _waits_for(queued: Queued, device_id: str) -> str:
     if not queued.holder:
         return f"{device_id} is given to the next in the queue as soon as its block ends{others}"
     measures = f", measures {queued.running}" if queued.running else ""
-    return f"{queued.holder} has {device_id} (for {queued.held_s:.0f} s{measures}){others}"
+    left = f", about {duration(queued.left_s)} are left" if queued.left_s else ""
+    return f"{queued.holder} has {device_id} (for {duration(queued.held_s)}{measures}{left}){others}"

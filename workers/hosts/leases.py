@@ -26,10 +26,15 @@ class _Slot:
     since_s: float = 0.0
     until_s: float = 0.0
     running: str = ""
+    left_until_s: float = 0.0
+    """Until when its driver expects to need the device; 0 if that is not known."""
     queue: dict[str, float] = field(default_factory=dict)
     """When each driver asked last, in the order in which they came."""
     barred: set[str] = field(default_factory=set)
     """Drivers whose use a person has ended."""
+
+    def left_s(self, now_s: float) -> float:
+        return max(0.0, self.left_until_s - now_s) if self.who else 0.0
 
 
 class Leases:
@@ -57,10 +62,10 @@ class Leases:
             slot.queue = {name: last for name, last in slot.queue.items() if now - last <= _WAITER_S} | {who: now}
             ahead = list(slot.queue).index(who)
             if ahead or slot.running or now < slot.until_s:
-                return Queued(slot.who, slot.running, ahead, now - slot.since_s)
+                return Queued(slot.who, slot.running, ahead, now - slot.since_s, slot.left_s(now))
             del slot.queue[who]
             slot.who, slot.epoch = who, self._next_epoch()
-            slot.since_s, slot.until_s = now, now + self._time_to_live_s
+            slot.since_s, slot.until_s, slot.left_until_s = now, now + self._time_to_live_s, 0.0
             return Granted(slot.epoch)
 
     def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
@@ -96,13 +101,18 @@ class Leases:
             _vacate(slot)
             return who
 
-    def begin(self, device_id: str, epoch: int, what: str) -> None:
-        """A block starts. Raises `DeviceError("lease_lost", ...)` if the lease of this epoch has ended or lapsed."""
+    def begin(self, device_id: str, epoch: int, what: str, left_s: float = 0.0) -> None:
+        """A block starts. `left_s`: for how long its driver expects to need the device; 0 if it does not know.
+
+        Raises `DeviceError("lease_lost", ...)` if the lease of this epoch has ended or lapsed.
+        """
         with self._lock:
             slot = self._slots.get(device_id)
-            if slot is None or not slot.who or slot.epoch != epoch or self._clock() >= slot.until_s:
+            now = self._clock()
+            if slot is None or not slot.who or slot.epoch != epoch or now >= slot.until_s:
                 raise DeviceError("lease_lost", f"the lease {epoch} of {device_id} has ended")
             slot.running = what
+            slot.left_until_s = now + left_s if left_s else 0.0
 
     def end(self, device_id: str) -> None:
         """The block has ended, however."""
@@ -137,7 +147,12 @@ class Leases:
             if not (slot.who or slot.running or waiting):
                 return None
             return Use(
-                who=slot.who, epoch=slot.epoch, running=slot.running, lapsed=now >= slot.until_s, waiting=waiting
+                who=slot.who,
+                epoch=slot.epoch,
+                running=slot.running,
+                lapsed=now >= slot.until_s,
+                waiting=waiting,
+                left_s=slot.left_s(now),
             )
 
 

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Generic, TypeVar
@@ -35,6 +35,8 @@ class Request(ABC, Generic[AnswerT_co]):
     """
 
     job: Job
+    left_s: float = field(default=0.0, kw_only=True)
+    """For how long the driver expects to need the device, this request included; 0 if it does not know."""
     stage: ClassVar[Stage]
     """The job's stage to which a failure belongs."""
     keeps_mode: ClassVar[bool] = False

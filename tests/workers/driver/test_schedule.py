@@ -107,3 +107,18 @@ def test_sweeps_of_unknown_durations_end_close_to_a_bound_that_knows_them(dies: 
     found = [*ratios(range(30), dies=dies)]
     assert min(found) > 1 - 1e-9, "nothing ends before the bound"
     assert mean(found) <= most
+
+
+def test_what_is_left_is_estimated_by_the_devices_own_pace() -> None:
+    schedule = Schedule()
+    assert schedule.about_s("phone") == 0.0
+    schedule.expect("phone", "net", "block", times=4, guess_s=5.0)
+    schedule.expect("phone", "net", "evaluation", guess_s=10.0)
+    assert schedule.about_s("phone") == 30.0
+    schedule.done("phone", "net", "block", 15.0)
+    assert schedule.about_s("phone") == pytest.approx(75.0), "three times as slow as was guessed"
+    schedule.learn("other", "net", "block", 500.0, 5.0)
+    assert schedule.about_s("phone") == pytest.approx(75.0)
+    for _ in range(6):
+        schedule.done("phone", "net", "block", 15.0)
+    assert schedule.about_s("phone") == pytest.approx(30.0), "more rounds than were expected are nobody's guess"

@@ -73,6 +73,29 @@ def test_a_lease_that_is_renewed_lasts_and_one_that_is_not_goes_to_the_first_in_
     assert leases.beat("ann", {PHONE: epoch}) == {PHONE}
 
 
+def test_who_waits_is_told_for_how_long_as_far_as_the_holder_knows(leases: Leases, clock: Clock) -> None:
+    epoch = granted(leases, "ann")
+    leases.begin(PHONE, epoch, "mobilenet int8", 100.0)
+    leases.end(PHONE)
+    clock.pass_(4)
+    assert queued(leases, "bob").left_s == 96.0
+    use = leases.use(PHONE)
+    assert use is not None
+    assert use.left_s == 96.0
+    leases.beat("ann", {PHONE: epoch})
+    leases.begin(PHONE, epoch, "mobilenet int8", 3.0)
+    leases.end(PHONE)
+    clock.pass_(4)
+    assert queued(leases, "bob").left_s == 0.0, "it was wrong: nothing is known"
+    leases.release(PHONE, epoch)
+    leases.begin(PHONE, granted(leases, "bob"), "mobilenet int8", 9.0)
+    assert queued(leases, "cid").left_s == 9.0
+    leases.end(PHONE)
+    clock.pass_(TIME_TO_LIVE_S)
+    assert granted(leases, "cid")
+    assert queued(leases, "ann").left_s == 0.0, "of the next driver nothing is known yet"
+
+
 def test_who_asks_no_more_loses_its_place(leases: Leases, clock: Clock) -> None:
     epoch = granted(leases, "ann")
     queued(leases, "bob")
