@@ -61,9 +61,11 @@ class ArtifactStore:
 
     def find(self, build_key: str) -> Manifest | None:
         """As `look`, but removes a damaged artifact, so that it is built again. Only for writers."""
-        manifest = self.look(build_key)
         folder = self.root / build_key
-        if manifest is None and folder.is_dir():
+        # Looked at first: what another thread or process brings meanwhile is whole.
+        was_there = folder.is_dir()
+        manifest = self.look(build_key)
+        if manifest is None and was_there:
             shutil.rmtree(folder)
         return manifest
 

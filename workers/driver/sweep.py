@@ -4,7 +4,7 @@ Everything is in the journal before its event is yielded, so the driver may be k
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -99,7 +99,8 @@ class Driver:
         # First of all, so that nothing is built for a device that no host has.
         lanes, away = self._lanes(pending)
         yield from away
-        pending = [job for job in pending if any(job.device_id == facts.device_id for facts in lanes)]
+        there = {facts.device_id for facts in lanes}
+        pending = [job for job in pending if job.device_id in there]
         # A measured build whose file is gone or damaged is built again, so that it can be exported.
         timed = {job.device_id for job in pending if not job.emulated}
         lost = [
@@ -133,9 +134,15 @@ class Driver:
     ) -> Iterator[Event]:
         """Build, and measure beside it. `needed`: the jobs whose artifacts must be there before a device compares
         anything. The local device comes last: builds, and the hosts of the others, load this machine too."""
+        jobs, fields = _by_device(pending), _by_device(needed)
+
+        def run(facts: DeviceFacts) -> Steps[None]:
+            its = facts.device_id
+            return self._device_run(lanes[facts], facts, jobs.get(its, []), fields.get(its, []))
+
         alone = [facts for facts in lanes if catalog.is_host(facts.name)]
-        beside = [facts for facts in lanes if facts not in alone]
-        runs = [self._device_run(lanes[facts], facts, pending, needed) for facts in beside]
+        beside = [facts for facts in lanes if not catalog.is_host(facts.name)]
+        runs = [run(facts) for facts in beside]
         building = self._builds.waiting
         early = {facts.device_id for facts in beside if not _is_here(facts)}
         if beside or building:
@@ -146,7 +153,7 @@ class Driver:
         yield from merge_host_events(side_by_side(runs))
         if alone:
             self._publishing.between()
-        runs = [self._device_run(lanes[facts], facts, pending, needed) for facts in alone]
+        runs = [run(facts) for facts in alone]
         yield from merge_host_events(side_by_side(runs))
 
     def _lanes(self, pending: Sequence[Job]) -> tuple[dict[DeviceFacts, DeviceLane], list[Away]]:
@@ -154,8 +161,9 @@ class Driver:
         their jobs wait."""
         lanes: dict[DeviceFacts, DeviceLane] = {}
         away: list[Away] = []
+        by_device = _by_device(pending)
         for facts in self._plan.devices:
-            jobs = [job for job in pending if job.device_id == facts.device_id]
+            jobs = by_device.get(facts.device_id, [])
             quarantine = self._health.quarantine(facts) if jobs else None
             if quarantine is not None and quarantine.by == "person":
                 away.append(Away(facts.name, quarantined(facts, quarantine), len(self._outcomes.pending(jobs))))
@@ -169,11 +177,10 @@ class Driver:
         return lanes, away
 
     def _device_run(
-        self, lane: DeviceLane, facts: DeviceFacts, pending: Sequence[Job], needed: Sequence[Job]
+        self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], needed: Sequence[Job]
     ) -> Steps[None]:
-        """`needed`: the jobs whose artifacts must be there before anything is compared."""
-        jobs = [job for job in pending if job.device_id == facts.device_id]
-        field = self._builds.field([job for job in needed if job.device_id == facts.device_id], quiet=_is_here(facts))
+        """`jobs` of this device; `needed`: those whose artifacts must be there before anything is compared."""
+        field = self._builds.field(needed, quiet=_is_here(facts))
         context = replace(self._context, protocol=self._plan.protocol.on(facts.device_id))
         yield from DeviceRun(lane, facts, jobs, context, field, self._can_run).run()
         # What only this device waits for is not built any more.
@@ -216,6 +223,13 @@ class Driver:
     def _complaint(self) -> Iterator[Event]:
         if message := self._publishing.complaint():
             yield TrackingDown(message)
+
+
+def _by_device(jobs: Iterable[Job]) -> dict[str, list[Job]]:
+    found: dict[str, list[Job]] = {}
+    for job in jobs:
+        found.setdefault(job.device_id, []).append(job)
+    return found
 
 
 def _is_here(facts: DeviceFacts) -> bool:

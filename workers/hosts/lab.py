@@ -31,6 +31,9 @@ class _Known:
     """Why it cannot be used: both versions of what differs. Empty if it can."""
     epochs: dict[str, int] = field(default_factory=dict)
     """Leases that this driver holds, by device id."""
+    _of: Hello | None = None
+    _ids: frozenset[str] = frozenset()
+    """Of the devices in `_of`."""
 
     @property
     def place(self) -> tuple[str, str]:
@@ -40,7 +43,9 @@ class _Known:
         return now_s - self.heard_s > TIME_TO_LIVE_S
 
     def has(self, device_id: str) -> bool:
-        return not self.wrong and any(one.facts.device_id == device_id for one in self.hello.devices)
+        if self._of is not self.hello:
+            self._of, self._ids = self.hello, frozenset(one.facts.device_id for one in self.hello.devices)
+        return not self.wrong and device_id in self._ids
 
 
 class Lab:

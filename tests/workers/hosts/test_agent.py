@@ -219,6 +219,26 @@ def test_an_artifact_is_received_once(host: TestHost, tmp_path: Path) -> None:
     assert host.agent.missing(["b" * 64, "c" * 64]) == {"c" * 64}
 
 
+def test_an_artifact_that_arrives_while_another_phone_looks_for_it_stays(
+    host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = ArtifactStore(tmp_path / "driver" / "artifacts")
+    packed = driver.pack(gallery.build(driver.root, "a" * 64, Variant(), tiny_inputs()))
+    look = ArtifactStore.look
+
+    def looked(store: ArtifactStore, build_key: str) -> object:
+        """It comes just after one has seen that it is not there."""
+        seen = look(store, build_key)
+        if seen is None and store.root != driver.root:
+            monkeypatch.setattr(ArtifactStore, "look", look)
+            host.agent.receive(packed)
+        return seen
+
+    monkeypatch.setattr(ArtifactStore, "look", looked)
+    assert host.agent.missing(["a" * 64]) == {"a" * 64}
+    assert host.agent.missing(["a" * 64]) == frozenset()
+
+
 def test_facts_of_a_device_that_comes_back_changed_are_read_anew(host: TestHost) -> None:
     host.names = []
     host.agent.tend()
