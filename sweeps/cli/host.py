@@ -68,8 +68,8 @@ def _host_options(command: Command) -> Command:
         click.option(
             "--firewall",
             is_flag=True,
-            help="While it runs, let others reach these ports over the interface of the address only. Needs root and "
-            f"nft. Without --ports they are {DEFAULT_PORTS}.",
+            help="While it runs, let others reach these ports over the interface of the address only. Needs nft, and "
+            f"sudo for it. Without --ports they are {DEFAULT_PORTS}.",
         ),
         _state_option,
     ):
@@ -184,6 +184,11 @@ def leave(state: Path | None) -> None:
 def _serve(options: NodeOptions, config: HostConfig, *, firewall: bool) -> None:
     if firewall:
         options = replace(options, ports=options.ports or DEFAULT_PORTS)
+    port = split_address(options.head)[1]
+    if options.ports and options.is_head and port in options.ports:
+        raise ClusterError(f"the lab's port {port} is one of {options.ports}", "give another --port, or other --ports")
+    if options.ip != LOOPBACK and os.geteuid() == 0:
+        click.echo("this host runs as root: so does whatever the lab's token lets others run here", err=True)
     with _guarded(options) if firewall else nullcontext(), CtrlC(_tell) as stop:
         serve(options, config, stop, _tell)
     click.echo(f"{config.name} has left the lab", err=True)

@@ -98,7 +98,7 @@ class Contact:
         device has gone away at all, or is another driver's now.
         """
         while not self._is_away:
-            asked = replace(request, left_s=self._context.schedule.about_s(request.job.device_id))
+            asked = replace(request, left_s=self._left_s(request.job))
             answer: AnswerT | Failed = yield Ask(partial(self._lane.ask, asked))
             if not isinstance(answer, Failed) or answer.kind not in ABSENT_KINDS:
                 kept_out = yield from self._recovery.answered(answer, request.job)
@@ -121,6 +121,10 @@ class Contact:
             if once or self.stopped():
                 return None
         return None
+
+    def _left_s(self, job: Job) -> float:
+        """A race ends when it is decided, and nobody knows when that is."""
+        return 0.0 if self._context.protocol.budget == "race" else self._context.schedule.about_s(job.device_id)
 
     def leave(self, failed: Failed) -> Steps[None]:
         """Give the device up for this run."""

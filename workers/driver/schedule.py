@@ -113,9 +113,9 @@ class Schedule:
         with self._lock:
             self._durations.learn(device, artifact, kind, seconds, guess_s, times)
             self._remaining_s.clear()
-            if device in self._devices:
-                self._devices[device].took_s += times * seconds
-                self._devices[device].guess_s += times * guess_s
+            one = self._devices.setdefault(device, _Device())
+            one.took_s += times * seconds
+            one.guess_s += times * guess_s
 
     def done(self, device: str, artifact: str, kind: Kind, seconds: float) -> None:
         """The device did it once."""

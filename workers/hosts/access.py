@@ -40,6 +40,8 @@ def environment(token_file: Path, ip: str) -> dict[str, str]:
             # It would be preferred to the file, and is seen in the list of processes.
             TOKEN: "",
             "RAY_USAGE_STATS_ENABLED": "0",
+            # On a host it could only end the agent, and with it the work on all devices.
+            "RAY_memory_monitor_refresh_ms": "0",
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         }
     )

@@ -191,10 +191,7 @@ class HostAgent:
                 raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
             self._leases.begin(device_id, epoch, request.job.name, request.left_s)
             try:
-                answer = desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
-                if isinstance(answer, Failed) and answer.kind == "worker_lost":
-                    desk.kill()  # the next request gets another one
-                return answer
+                return desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
             finally:
                 self._leases.end(device_id)
         except DeviceError as error:

@@ -1,12 +1,13 @@
 """The process of one device on its host: what hangs there can be ended, and holds up neither agent nor other devices.
 
-    python -P -m workers.hosts.device_process FILE_DESCRIPTOR
+    python -P -m workers.hosts.device_process FILE_DESCRIPTOR PID_OF_THE_AGENT
 
 Requests and answers cross a pipe between two processes of one EdgeSweep: a second call through Ray would cost more than
 the whole way from the driver. It ends with the agent that has started it.
 """
 
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
@@ -23,55 +25,91 @@ from workers.measure.bench import AnswerT, Request
 
 CLOSE_S = 10.0
 """To hand the device back."""
+_END_S = 5.0
+"""For a process to be gone that was killed."""
 _LOOK_S = 0.5
 
 
 class DeviceProcess:
-    """The agent's end: a `workers.hosts.agent.Worker`."""
+    """The agent's end: a `workers.hosts.agent.Worker`. A process that has died is replaced for the next request."""
 
     def __init__(self, facts: DeviceFacts, folder: Path) -> None:
-        self._pipe, theirs = Pipe()
-        with theirs:
-            # The number of a file descriptor, and a program of this installation.
-            words = [sys.executable, "-P", "-m", "workers.hosts.device_process", str(theirs.fileno())]
-            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])  # noqa: S603
-        with suppress(OSError):  # it has ended already, and `ask` tells
-            self._pipe.send((facts, folder))
+        self._facts = facts
+        self._folder = folder
+        self._ended = False
+        self._start()
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
-            self._pipe.send(request)
-            answer: AnswerT | Failed = self._pipe.recv()
+            if self._process.poll() is not None and not self._ended:
+                self._start()
+            _send(self._pipe, request)
+            answer: AnswerT | Failed = _receive(self._pipe)
             return answer
         except (EOFError, OSError):
-            ended = self._process.wait()
-            message = f"the device's process on its host ended with {ended} during a request"
+            message = f"the device's process on its host ended{self._how()} during a request"
             return Failed(stage=request.stage, kind="worker_lost", message=message)
         except Exception as error:  # noqa: BLE001  # whatever cannot be packed or unpacked
             return failed_by(request.stage, error)
 
     def close(self) -> None:
         with suppress(OSError):
-            self._pipe.send(None)
+            _send(self._pipe, None)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(CLOSE_S)
         self.kill()
 
     def kill(self) -> None:
+        self._ended = True
         self._process.kill()
-        self._process.wait()
+        self._how()
+
+    def _start(self) -> None:
+        self._pipe, theirs = Pipe()
+        with theirs:
+            # Numbers, and a program of this installation.
+            words = [sys.executable, "-P", "-m", "workers.hosts.device_process", str(theirs.fileno()), str(os.getpid())]
+            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])  # noqa: S603
+        with suppress(OSError):  # it has ended already, and `ask` tells
+            _send(self._pipe, (self._facts, self._folder))
+
+    def _how(self) -> str:
+        """What it ended with. Empty if that takes long: nothing ends a process that waits for a broken disk."""
+        with suppress(subprocess.TimeoutExpired):
+            return f" with {self._process.wait(_END_S)}"
+        return ""
 
 
 def main() -> None:
-    descriptor = int(sys.argv[1])
+    descriptor, agent = map(int, sys.argv[1:])
     os.set_inheritable(descriptor, False)  # the programs that it starts do not keep the agent waiting
+    threading.Thread(target=_end_with, args=(agent,), daemon=True).start()
     pipe = Connection(descriptor)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    with suppress(EOFError):
-        lane = Lane(*pipe.recv())
-        while (request := pipe.recv()) is not None:
-            pipe.send(lane.ask(request))
+    lane = Lane(*_receive(pipe))
+    try:
+        with suppress(EOFError, OSError):  # the agent has ended
+            while (request := _receive(pipe)) is not None:
+                _send(pipe, lane.ask(request))
+    finally:
         lane.close()
+
+
+def _send(pipe: "Connection[Any, Any]", value: object) -> None:
+    """Large arrays, such as the images of an evaluation, are not copied for it."""
+    buffers: list[pickle.PickleBuffer] = []
+    packed = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    parts = [buffer.raw() for buffer in buffers]
+    pipe.send((packed, [part.nbytes for part in parts]))
+    for part in parts:
+        pipe.send_bytes(part)
+
+
+def _receive(pipe: "Connection[Any, Any]") -> Any:
+    packed, sizes = pipe.recv()
+    parts = [bytearray(size) for size in sizes]
+    for part in parts:
+        pipe.recv_bytes_into(part)
+    return pickle.loads(packed, buffers=parts)  # noqa: S301  # of the other end, which is this program's own
 
 
 def _end_with(agent: int) -> None:

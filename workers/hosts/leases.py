@@ -112,7 +112,8 @@ class Leases:
             if slot is None or not slot.who or slot.epoch != epoch or now >= slot.until_s:
                 raise DeviceError("lease_lost", f"the lease {epoch} of {device_id} has ended")
             slot.running = what
-            slot.left_until_s = now + left_s if left_s else 0.0
+            if left_s:
+                slot.left_until_s = now + left_s
 
     def end(self, device_id: str) -> None:
         """The block has ended, however."""

@@ -102,8 +102,8 @@ class Node:
         self._process.wait()
         self._remove()
 
-    def listening(self) -> tuple[str, ...]:
-        """What the node's processes listen on for TCP, as `ADDRESS:PORT (process)`."""
+    def listening(self) -> tuple[tuple[int, str], ...]:
+        """What the node's processes listen on for TCP: ports, each with `ADDRESS:PORT (process)`."""
         found = set()
         with suppress(psutil.Error):
             for process in psutil.Process(self._process.pid).children(recursive=True):
@@ -111,7 +111,7 @@ class Node:
                     for one in process.net_connections(kind="tcp"):
                         if one.status == psutil.CONN_LISTEN:
                             found.add((one.laddr.port, f"{one.laddr.ip}:{one.laddr.port} ({process.name()[:20]})"))
-        return tuple(text for _, text in sorted(found))
+        return tuple(sorted(found))
 
     def _await_start(self, options: NodeOptions) -> None:
         deadline = time.monotonic() + _START_S
@@ -161,7 +161,7 @@ def _command(options: NodeOptions, folder: Path) -> Sequence[str]:
         f"--object-store-memory={_OBJECTS_BYTES}",
         f"--labels={NODE_LABEL}={options.label}",
         f"--temp-dir={folder}",
-        *([] if options.ports is None else options.ports.words()),
+        *([] if options.ports is None else options.ports.words(head=options.is_head)),
         "--disable-usage-stats",
         "--block",
     ]

@@ -1,13 +1,17 @@
 """Fixed ports for a Ray node, and nftables rules that keep them to one interface: Ray itself listens on all of them."""
 
+import importlib.util
+import os
 import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Self
+from typing import IO, Self
 
 import psutil
 
@@ -22,9 +26,12 @@ _NAMED = (
     "--metrics-export-port",
 )
 """What a node listens on beside the ports of its workers, as options of `ray start`."""
-_LEAST = len(_NAMED) + 26
-"""A process for each device, one for the agent, one for each driver here."""
+_CLIENTS = "--ray-client-server-port"
+"""On a head, if grpcio is there, which Ray then takes for a wish to have clients."""
+_LEAST = len(_NAMED) + 1 + 25
+"""One for the agent, one for its keeper, one for each driver here."""
 _NFT_S = 20.0
+_LOOK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +57,14 @@ class Ports:
     def __str__(self) -> str:
         return f"{self.first}-{self.last}"
 
-    def words(self) -> list[str]:
+    def __contains__(self, port: int) -> bool:
+        return self.first <= port <= self.last
+
+    def words(self, *, head: bool) -> list[str]:
         """For `ray start`."""
-        named = [f"{option}={self.first + number}" for number, option in enumerate(_NAMED)]
-        workers = self.first + len(_NAMED)
+        options = [*_NAMED, *([_CLIENTS] if head and importlib.util.find_spec("grpc") else [])]
+        named = [f"{option}={self.first + number}" for number, option in enumerate(options)]
+        workers = self.first + len(options)
         return [*named, f"--min-worker-port={workers}", f"--max-worker-port={self.last}"]
 
 
@@ -64,56 +75,93 @@ DEFAULT_PORTS = Ports(24000, 24999)
 @contextmanager
 def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
     """Until the end of the block, who reaches these ports comes over the interface of this address, and names the
-    address. Others are refused; all other ports are as they were. `lab_port`: on the head, the lab's own.
+    address. Others are refused; other ports are as they were. `lab_port`: on the head, the lab's own.
 
-    Raises `ClusterError`. The rules stay if this process is killed; the next start replaces them.
+    The table belongs to an `nft` that waits here: nobody else can change it, and the kernel removes it when that ends,
+    which it does with this process, however. Raises `ClusterError`.
     """
-    table = f"edgesweep_{ports.first}"
-    _nft(_rules(table, address, _interface(address), ports, lab_port))
-    try:
-        yield
-    finally:
-        with suppress(ClusterError):
-            _nft(f"delete table inet {table}\n")
+    table = f"edgesweep_{os.getpid()}"
+    rules = _rules(table, address, _interface(address), ports, lab_port)
+    nft = _nft()
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said,
+        _started([*nft, "-i"], said) as holder,
+    ):
+        assert holder.stdin is not None
+        try:
+            with suppress(BrokenPipeError):  # then it has ended, and says why
+                holder.stdin.write(rules)
+                holder.stdin.flush()
+            _await(holder, [*nft, "list", "table", "inet", table], said)
+            yield
+        finally:
+            with suppress(BrokenPipeError):
+                holder.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                holder.wait(_NFT_S)
+            holder.kill()
 
 
 def _rules(table: str, address: str, interface: str, ports: Ports, lab_port: int | None) -> str:
+    """One line: `nft -i` reads a command from each."""
     guarded = ", ".join(map(str, filter(None, (lab_port, ports))))
-    # An empty table first: a table that is not there cannot be deleted.
-    return f"""table inet {table} {{}}
-delete table inet {table}
-table inet {table} {{
-  chain input {{
-    type filter hook input priority filter; policy accept;
-    ct state established,related accept
-    tcp dport != {{ {guarded} }} accept
-    iif lo accept
-    iifname "{interface}" ip daddr {address} accept
-    reject with tcp reset
-  }}
-}}
-"""
+    return (
+        f"table inet {table} {{ flags owner; chain input {{ "
+        "type filter hook input priority filter; policy accept; "
+        "ct state established,related accept; "
+        f"tcp dport != {{ {guarded} }} accept; "
+        "iif lo accept; "
+        f'iifname "{interface}" ip daddr {address} accept; '
+        "reject with tcp reset; }; }\n"
+    )
 
 
 def _interface(address: str) -> str:
     for name, its in psutil.net_if_addrs().items():
         if any(one.family == socket.AF_INET and one.address == address for one in its):
+            name = name.partition(":")[0]  # an address may have a label, which is no interface
             if not re.fullmatch(r"[\w.@-]+", name):
                 raise ClusterError(f"the interface {name!r} has a name that no rule can have", "rename it")
             return name
     raise ClusterError(f"no interface of this computer has the address {address}", "give another --address")
 
 
-def _nft(rules: str) -> None:
+def _nft() -> list[str]:
     program = shutil.which("nft") or shutil.which("nft", path="/usr/sbin:/sbin")
     if program is None:
         raise ClusterError("nft is missing, which --firewall needs", "apt-get install -y nftables")
+    if os.geteuid() == 0:
+        return [program]
+    # Only nft: Ray and whatever a token lets others run stay this user's.
+    if (sudo := shutil.which("sudo")) is None:
+        raise ClusterError("--firewall needs sudo, for nft alone", "apt-get install -y sudo, or use your own firewall")
+    return [sudo, "-n", program]
+
+
+def _started(argv: Sequence[str], said: IO[str]) -> "subprocess.Popen[str]":
     try:
-        done = subprocess.run(  # noqa: S603  # an argument list; no shell
-            [program, "-f", "-"], input=rules, capture_output=True, text=True, errors="replace", timeout=_NFT_S
+        return subprocess.Popen(  # noqa: S603  # an argument list; no shell
+            argv,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            text=True,
+            # It keeps a history of what it reads in the home folder.
+            env=os.environ | {"HOME": os.devnull},
+            # Ctrl-C ends Ray first.
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise ClusterError(f"nft cannot be run: {error}") from error
-    if done.returncode != 0:
-        why = done.stderr.strip().splitlines()[:1] or ["it does not say why"]
-        raise ClusterError(f"the rules cannot be installed: {why[0]}", "run it as root, or without --firewall")
+
+
+def _await(holder: "subprocess.Popen[str]", look: Sequence[str], said: IO[str]) -> None:
+    """Until the table is there."""
+    deadline = time.monotonic() + _NFT_S
+    while subprocess.run(look, stdin=subprocess.DEVNULL, capture_output=True).returncode != 0:  # noqa: S603
+        said.seek(0)
+        words = said.read().split("\n")[0]
+        if words or holder.poll() is not None or time.monotonic() > deadline:
+            step = "run `sudo -v` first" if os.geteuid() else "leave --firewall out, and use your own"
+            raise ClusterError(f"the rules cannot be installed: {words or 'nft does not say why'}", step)
+        time.sleep(_LOOK_S)

@@ -15,7 +15,7 @@ from secrets import token_hex
 from typing import Any
 
 from sweeps.errors import ClusterError
-from workers.hosts.access import check_head, check_token, environment
+from workers.hosts.access import check_head, check_token, environment, split_address
 from workers.hosts.node import Node, NodeOptions
 from workers.hosts.this_machine import HostConfig
 
@@ -161,7 +161,13 @@ def _end_in_order(keeper: "subprocess.Popen[str]") -> None:
 def _joined(options: NodeOptions, config: HostConfig, devices: list[str], node: Node, *, again: bool) -> str:
     found = ", ".join(devices) or "no device yet: phones are noticed when they are plugged in"
     line = f"{config.name} is a host of the lab at {options.head}{' again' if again else ''}: {found}"
-    return line if again else f"{line}\nlistening: {', '.join(node.listening())}"
+    listening = node.listening()
+    if not again:
+        line += f"\nlistening: {', '.join(text for _, text in listening)}"
+    own = split_address(options.head)[1] if options.is_head else None
+    if options.ports and (beside := [text for port, text in listening if port not in options.ports and port != own]):
+        line += f"\nbeside --ports, so open to all interfaces: {', '.join(beside)}"
+    return line
 
 
 def _pid_file(state: Path) -> Path:
