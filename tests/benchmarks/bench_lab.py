@@ -23,7 +23,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from lab_case import DRIVER, HOSTS, PHONES, Lab, network
+from lab_case import DRIVER, HOSTS, PHONES, Lab, network, say
 from report import Figure, at_most, finish
 
 from tests.computers import missing
@@ -70,10 +70,6 @@ class Driver:
 
     def close(self) -> None:
         self._process.communicate()
-
-
-def say(message: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {message}", file=sys.stderr, flush=True)
 
 
 def call_figures(lab: Lab) -> list[Figure]:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab_case import DRIVER, HOSTS, PHONES, Lab, network
+from lab_case import DRIVER, HOSTS, PHONES, Lab, network, say
 from report import Figure, at_least, at_most, finish
 
 from tests.computers import Computer, Network, missing
@@ -77,10 +77,6 @@ def postgresql() -> Path | None:
     """The folder of Debian's newest server programs."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     return found[-1].parent if found else None
-
-
-def say(message: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {message}", file=sys.stderr, flush=True)
 
 
 @dataclass(slots=True)

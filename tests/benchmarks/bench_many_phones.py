@@ -173,10 +173,10 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     events: list[Event] = []
     with Journal.open(sweep.workspace.journal) as journal:
         journal.save_plan(sweep.plan)
-        for facts in sweep.plan.devices:  # what is timed is no accuracy pass
-            accuracy = {"executor": facts.fingerprint, "evaluation_id": sweep.plan.identities.evaluation_id}
-            journal.add_accuracy(records.accuracy(sweep.plan.jobs[0], **accuracy))
-            break  # all have one fingerprint
+        # What is timed is no accuracy pass. All phones have one fingerprint.
+        fingerprint = sweep.plan.devices[0].fingerprint
+        accuracy = {"executor": fingerprint, "evaluation_id": sweep.plan.identities.evaluation_id}
+        journal.add_accuracy(records.accuracy(sweep.plan.jobs[0], **accuracy))
         driver = Driver(
             sweep.plan,
             journal,

@@ -34,6 +34,10 @@ with VirtualPhone(Path(sys.argv[1]), sys.argv[2]) as phone:
 _TOKEN = ".local/state/edgesweep/host/token"
 
 
+def say(message: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {message}", file=sys.stderr, flush=True)
+
+
 @dataclass(slots=True)
 class Lab:
     """Started host by host; everything on its computers ends with the network."""

@@ -96,16 +96,6 @@ def test_what_is_only_of_the_moment_and_what_failed_is_not_kept(host: TestHost) 
     assert host.agent.hello().stored == 0
 
 
-def test_a_worker_that_was_lost_is_replaced_for_the_next_block(host: TestHost) -> None:
-    epoch = granted(host)
-    host.agent.run("one", epoch, Ask(JOB, 1))
-    host.workers[0].fails = True
-    assert kind_of(host.agent.run("one", epoch, Ask(JOB, 2))) == "worker_lost"
-    assert host.workers[0].ended == "killed"
-    assert host.agent.run("one", epoch, Ask(JOB, 2)) == "answer 0 to 2"
-    assert len(host.workers) == 2
-
-
 def test_who_comes_back_after_an_outage_waits_for_its_block_and_has_the_result(
     host: TestHost, pool: ThreadPoolExecutor
 ) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import psutil
 import pytest
 
@@ -39,6 +40,19 @@ class WhoAmI(Request[int]):
 
     def answer(self, bench: Bench) -> int:
         return os.getpid()
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(Request[Failed]):
+    """Of large arrays, as the images of an evaluation are."""
+
+    arrays: tuple[np.ndarray, ...]
+    stage: ClassVar[Stage] = "run"
+
+    def answer(self, bench: Bench) -> Failed:
+        writable = all(one.flags.writeable for one in self.arrays)
+        message = f"{[float(one.sum()) for one in self.arrays]}, writable: {writable}"
+        return Failed(stage="run", kind="sum", message=message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,23 @@ def test_it_answers_until_it_is_closed(process: DeviceProcess) -> None:
     process.close()
     assert not psutil.pid_exists(its)
     process.close()
+
+
+def test_one_that_has_died_between_two_requests_is_replaced_for_the_next(process: DeviceProcess) -> None:
+    first = process.ask(WhoAmI(job=job()))
+    assert isinstance(first, int)
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)  # it can be reaped now: all its threads have ended
+    second = process.ask(WhoAmI(job=job()))
+    assert second not in (first, os.getpid())
+    assert isinstance(second, int)
+
+
+def test_large_arrays_arrive_as_they_are(process: DeviceProcess) -> None:
+    arrays = (np.ones((3, 1_000_000)), np.zeros(0), np.arange(5.0))
+    answer = process.ask(Sum(job=job(), arrays=arrays))
+    assert isinstance(answer, Failed)
+    assert answer.message == "[3000000.0, 0.0, 10.0], writable: True"
 
 
 def test_who_waits_for_a_process_that_is_killed_is_told(process: DeviceProcess, tmp_path: Path) -> None:

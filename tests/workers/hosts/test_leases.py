@@ -87,6 +87,11 @@ def test_who_waits_is_told_for_how_long_as_far_as_the_holder_knows(leases: Lease
     leases.end(PHONE)
     clock.pass_(4)
     assert queued(leases, "bob").left_s == 0.0, "it was wrong: nothing is known"
+    leases.begin(PHONE, epoch, "mobilenet int8", 7.0)
+    leases.end(PHONE)
+    leases.begin(PHONE, epoch, "recover", 0.0)
+    leases.end(PHONE)
+    assert queued(leases, "bob").left_s == 7.0, "who does not know takes nothing back"
     leases.release(PHONE, epoch)
     leases.begin(PHONE, granted(leases, "bob"), "mobilenet int8", 9.0)
     assert queued(leases, "cid").left_s == 9.0

@@ -2,10 +2,12 @@
 
 import re
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,6 +35,14 @@ for port in map(int, sys.argv[2:]):
         pass
 """
 
+_KEEP = """
+import sys, time
+from workers.hosts.ports import Ports, kept_to
+with kept_to(sys.argv[1], Ports(24000, 24099), None):
+    print("kept", flush=True)
+    time.sleep(1000)
+"""
+
 
 @pytest.mark.parametrize("text", ["24000", "24000-", "a-b", "80-5000", "24999-24000", "24000-24005", "24000-70000"])
 def test_what_is_no_range_of_ports_is_refused(text: str) -> None:
@@ -40,18 +50,27 @@ def test_what_is_no_range_of_ports_is_refused(text: str) -> None:
         Ports.parse(text)
 
 
-def test_every_port_of_a_node_is_in_its_range_and_none_is_given_twice() -> None:
+@pytest.mark.parametrize(("head", "grpc"), [(True, True), (True, False), (False, True)])
+def test_every_port_of_a_node_is_in_its_range_and_none_is_given_twice(
+    head: bool, grpc: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports.importlib.util, "find_spec", lambda name: name if grpc else None)
     one = Ports.parse("24000-24099")
     assert str(one) == "24000-24099"
-    given = dict(word.split("=") for word in one.words())
+    given = dict(word.split("=") for word in one.words(head=head))
+    # Ray opens it on a head where grpcio is, and takes it for an error where it is not.
+    assert ("--ray-client-server-port" in given) == (head and grpc)
     last = given.pop("--max-worker-port")
     assert len(set(given.values())) == len(given)
     assert max(map(int, given.values())) == int(given["--min-worker-port"]) < int(last) == 24099
+    assert all(int(port) in one for port in given.values())
+    assert 23999 not in one
+    assert 24100 not in one
 
 
 def test_an_address_that_is_no_own_one_is_refused_before_anything_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(ports, "_nft", asked.append)
+    asked: list[object] = []
+    monkeypatch.setattr(ports.subprocess, "Popen", lambda *words, **_: asked.append(words))
     with pytest.raises(ClusterError, match=r"no interface .* 192\.0\.2\.1"), kept_to("192.0.2.1", Ports(1, 2), None):
         pass
     assert asked == []
@@ -62,6 +81,41 @@ def test_the_next_step_is_named_where_there_is_no_nft(monkeypatch: pytest.Monkey
     with pytest.raises(ClusterError) as raised, kept_to("127.0.0.1", Ports(24000, 24099), None):
         pass
     assert raised.value.next_step == "apt-get install -y nftables"
+
+
+def test_only_nft_becomes_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports.os, "geteuid", lambda: 1000)
+    programs = {"nft": "/usr/sbin/nft"}
+    monkeypatch.setattr(ports.shutil, "which", lambda name, **_: programs.get(name))
+    with pytest.raises(ClusterError, match="needs sudo"), kept_to("127.0.0.1", Ports(24000, 24099), None):
+        pass
+    programs["sudo"] = "/usr/bin/sudo"
+    ran: list[list[str]] = []
+
+    def refuse(argv: list[str], **_: object) -> None:
+        ran.append(argv)
+        raise OSError("not here")
+
+    monkeypatch.setattr(ports.subprocess, "Popen", refuse)
+    with pytest.raises(ClusterError, match="not here"), kept_to("127.0.0.1", Ports(24000, 24099), None):
+        pass
+    assert ran == [["/usr/bin/sudo", "-n", "/usr/sbin/nft", "-i"]], "it cannot ask for a password"
+
+
+def test_what_nft_says_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nft = tmp_path / "nft"
+    nft.write_text("#!/bin/sh\necho 'Error: not permitted' >&2\nexit 1\n")
+    nft.chmod(0o755)
+    monkeypatch.setattr(ports.shutil, "which", lambda name, **_: str(nft) if name == "nft" else None)
+    monkeypatch.setattr(ports.os, "geteuid", lambda: 0)
+    with pytest.raises(ClusterError, match="Error: not permitted"), kept_to("127.0.0.1", Ports(24000, 24099), None):
+        pass
+
+
+def test_a_label_of_an_address_is_no_interface(monkeypatch: pytest.MonkeyPatch) -> None:
+    its = [SimpleNamespace(family=socket.AF_INET, address="192.0.2.1")]
+    monkeypatch.setattr(ports.psutil, "net_if_addrs", lambda: {"eth0:1": its})
+    assert ports._interface("192.0.2.1") == "eth0"
 
 
 @pytest.mark.system
@@ -88,11 +142,38 @@ def test_with_a_firewall_a_lab_is_reached_over_its_own_interface_only(tmp_path: 
         assert {port for port in listening if not 24000 <= port <= 24999} == {_PORT}
         assert _reached(other, own, listening) == listening
         assert _reached(other, beside, {*listening, 5000}) == {5000}, "only what is no port of the lab"
+        another = head.run(["nft", "delete", "table", "inet", _tables(head)[0]])
+        assert another.returncode != 0, "only its owner can"
         # The address of the one interface over the other one.
         assert other.run(["ip", "route", "add", f"{own}/32", "via", beside]).returncode == 0
         assert _reached(other, own, {_PORT, 5000}) == {5000}
         assert head.run([EDGESWEEP, "host", "leave"]).returncode == 0
-        assert head.run(["nft", "list", "tables"]).stdout == ""
+        assert _tables(head) == []
+
+
+@pytest.mark.system
+@pytest.mark.skipif(bool(missing()), reason=missing())
+@pytest.mark.skipif(
+    shutil.which("nft", path="/usr/sbin:/usr/bin") is None,
+    reason="nft is missing; enable with: apt-get install -y nftables",
+)
+def test_rules_end_with_whoever_asked_for_them_also_if_it_is_killed(tmp_path: Path) -> None:
+    with Network(tmp_path / "net") as network:
+        head = network.add("head")
+        words = [sys.executable, "-c", _KEEP, network.address("head")]
+        with head.start(words) as one, head.start(words) as other:
+            for process in (one, other):
+                assert process.stdout is not None
+                assert process.stdout.readline() == "kept\n"
+            assert len(_tables(head)) == 2, "each has its own"
+            assert head.run(["pkill", "-KILL", "-o", "-f", "kept_to"]).returncode == 0
+            _wait(lambda: len(_tables(head)) == 1)
+            assert head.run(["pkill", "-KILL", "-f", "kept_to"]).returncode == 0
+        _wait(lambda: _tables(head) == [])
+
+
+def _tables(computer: Computer) -> list[str]:
+    return re.findall(r"^table inet (\w+)$", computer.run(["nft", "list", "tables"]).stdout, re.MULTILINE)
 
 
 def _wait(until: Callable[[], bool]) -> None:

@@ -1,0 +1,67 @@
+"""What crosses between drivers and hosts."""
+
+import dataclasses
+import hashlib
+import typing
+from collections.abc import Iterator
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.records import Failed
+from workers.artifacts import PackedArtifact
+from workers.hosts.interface import HOST_PROTOCOL, Granted, Hello, Queued
+from workers.measure import batch_request, recovery, requests
+from workers.measure.bench import Request
+
+_DIGESTS = {2: "11c46232362f6d83"}
+"""Of the fields of all that crosses, by protocol."""
+
+
+def test_a_protocol_has_its_fields() -> None:
+    """Values are restored by the order of their fields: another EdgeSweep with other fields and the same number would
+    take one for another. Raise `HOST_PROTOCOL`, and add its digest, if you change them."""
+    assert list(_DIGESTS) == [HOST_PROTOCOL]
+    assert _digest() == _DIGESTS[HOST_PROTOCOL], _digest()
+
+
+def test_the_digest_sees_the_requests_and_what_they_hold() -> None:
+    names = {one.__name__ for one in _crossing()}
+    assert {"BlockRequest", "BatchRequest", "RecoverRequest", "LogitsRequest", "ReadyRequest"} <= names
+    assert {"Block", "Job", "Variant", "Use", "HostDevice", "DeviceFacts", "Failed", "Queued"} <= names
+
+
+def _digest() -> str:
+    lines = sorted(
+        f"{one.__name__}: {', '.join(field.name for field in dataclasses.fields(one))}" for one in _crossing()
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _crossing() -> set[type]:
+    modules = (requests, batch_request, recovery)
+    asked = [
+        one
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Request) and one is not Request
+    ]
+    found: set[type] = set()
+    for root in (Hello, Granted, Queued, PackedArtifact, DeviceFacts, Failed, *asked):
+        _visit(root, found)
+    return found
+
+
+def _visit(hint: object, found: set[type]) -> None:
+    """Each dataclass that a type names, also as an argument of another one."""
+    for argument in typing.get_args(hint):
+        _visit(argument, found)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint) and hint not in found:
+        found.add(hint)
+        for one in _named(hint):
+            _visit(one, found)
+
+
+def _named(one: type) -> Iterator[object]:
+    hints = typing.get_type_hints(one)
+    yield from (hints[field.name] for field in dataclasses.fields(one))
+    for base in getattr(one, "__orig_bases__", ()):  # `Request[Block]` names its answer
+        yield from typing.get_args(base)
