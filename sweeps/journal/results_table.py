@@ -9,7 +9,7 @@ import math
 import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweeps.device_facts import pool_id
 from sweeps.errors import StoreError
@@ -32,8 +32,7 @@ class DamagedResultsError(StoreError):
     """The table of results is not what the attempts make of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """One device (or pool of units that share the work) and model of a sweep."""
 
     sweep: str
@@ -71,14 +70,23 @@ class ResultTables(TimeTables):
     def changed_places(self, since: int) -> list[Place]:
         """Those with changes after a `seq`."""
         rows = self._rows("SELECT DISTINCT sweep, place_id, model FROM results WHERE seq > ?", since)
-        return [Place(sweep=sweep, place_id=place, model=model) for sweep, place, model in rows]
+        return [Place._make(row) for row in rows]
+
+    def result_places(self, sweep: str) -> dict[Place, str]:
+        """The places of a sweep with rows that are not stale, each with its device for people."""
+        rows = self._rows("SELECT DISTINCT place_id, model, device FROM results WHERE sweep = ? AND stale = 0", sweep)
+        return {Place(sweep, place_id, model): device for place_id, model, device in rows}
+
+    def plan_ids(self) -> dict[str, int]:
+        """The current plan of each sweep."""
+        return dict(self._rows("SELECT name, plan_id FROM sweeps"))
 
     def planned_places(self, sweep: str | None = None) -> dict[Place, tuple[str, int]]:
         """Of the current plans (of one sweep): the device for people, and the number of jobs."""
         rows = self._rows(
             "SELECT sweep, place_id, model, device, jobs FROM places WHERE ?1 = '' OR sweep = ?1", sweep or ""
         )
-        return {Place(sweep=name, place_id=one, model=model): (device, jobs) for name, one, model, device, jobs in rows}
+        return {Place(name, one, model): (device, jobs) for name, one, model, device, jobs in rows}
 
     def result_rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
         """The rows of a sweep, or of one of its places, that are not stale, in order of their names.

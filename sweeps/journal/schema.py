@@ -36,7 +36,7 @@ RESULTS: tuple[str, ...] = (
         accuracy_drop_low_points REAL, accuracy_drop_high_points REAL, temp_start_c REAL, temp_end_c REAL,
         UNIQUE (sweep, job_key)
     )""",
-    "CREATE INDEX results_by_place ON results (sweep, place_id, model)",
+    "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",
     """CREATE TABLE places (
         sweep TEXT NOT NULL, place_id TEXT NOT NULL, model TEXT NOT NULL, device TEXT NOT NULL,
         jobs INTEGER NOT NULL,

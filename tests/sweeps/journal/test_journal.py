@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal, build_failure_keys, verified_key
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS, build_failure_keys, verified_key
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import document, from_json, to_json
 from sweeps.manifest import Manifest
