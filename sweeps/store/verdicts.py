@@ -64,7 +64,7 @@ class Verdicts:
         """
         self._bring_up_to_date(journal, sweep)
         planned = journal.planned_places(sweep)
-        query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE ?1 = '' OR sweep = ?1"  # noqa: S608  # names of ours
+        query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE ?1 = '' OR sweep = ?1 ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
         found = []
         there = set()
         for row in self._db.execute(query, (sweep or "",)):
@@ -73,10 +73,11 @@ class Verdicts:
             there.add(place)
             known = planned.get(place)
             found.append(verdict if known is None or known[1] <= verdict.finished else verdict.among(known[1]))
+        stored = len(found)
         found += [
             waiting_place(*place, device, jobs) for place, (device, jobs) in planned.items() if place not in there
         ]
-        return sorted(found, key=lambda one: one[:4])
+        return found if len(found) == stored else sorted(found, key=lambda one: one[:4])
 
     def _bring_up_to_date(self, journal: Journal, sweep: str | None) -> None:
         mark = journal.watermark()
