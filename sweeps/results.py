@@ -5,7 +5,7 @@
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -236,15 +236,21 @@ def read_rows(frame: "pd.DataFrame", sweep: str) -> list[ResultRow]:
 
 def of_device(rows: list[ResultRow], device: str) -> list[ResultRow]:
     """The rows of the device with this id or text for people, or a part of them. Raises `EdgeSweepError` for none."""
-    exact = [row for row in rows if device in (row.device_id, row.device)]
+    called = devices_called({(row.device_id, row.device) for row in rows}, device)
+    return [row for row in rows if (row.device_id, row.device) in called]
+
+
+def devices_called(known: Collection[tuple[str, str]], device: str) -> set[tuple[str, str]]:
+    """Those of the `known` devices (id, text for people) that `of_device` means. Raises `EdgeSweepError` for none."""
+    exact = {pair for pair in known if device in pair}
     part = device.casefold()
-    found = exact or [row for row in rows if part in row.device.casefold() or part in row.device_id.casefold()]
+    found = exact or {pair for pair in known if any(part in name.casefold() for name in pair)}
     if not found:
-        known = sorted({name for row in rows for name in (row.device, row.device_id)})
-        close = difflib.get_close_matches(device, known, n=1)
+        names = sorted({name for pair in known for name in pair})
+        close = difflib.get_close_matches(device, names, n=1)
         raise EdgeSweepError(
             f"there are no results for a device {device!r}",
-            f"did you mean {close[0]!r}?" if close else f"there are results for: {', '.join(known) or 'no device yet'}",
+            f"did you mean {close[0]!r}?" if close else f"there are results for: {', '.join(names) or 'no device yet'}",
         )
     return found
 

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-# numpy and scipy are imported inside the functions: it takes half a second, which commands without figures avoid.
+from sweeps.distributions import student_t_quantile
+
+# numpy is imported inside the functions: commands without figures need not wait for it.
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
@@ -150,13 +152,6 @@ def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") 
     half = _NORMAL_975 * ((share_lost + share_gained - centre**2) / (images + 2)) ** 0.5
     low, high = 100.0 * max(-1.0, centre - half), 100.0 * min(1.0, centre + half)
     return Estimate(value, min(low, value), max(high, value))
-
-
-def student_t_quantile(degrees: float, probability: float) -> float:
-    """The quantile of Student's t distribution with `degrees` degrees of freedom at `probability` (0 to 1)."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))
 
 
 def _logs(values: Sequence[float]) -> "NDArray[np.float64]":

@@ -55,6 +55,11 @@ class Workspace:
         return self.root / "published.sqlite"
 
     @property
+    def verdicts(self) -> Path:
+        """Who won where, for overviews: made from the journal by whoever reads, and may be deleted."""
+        return self.root / "verdicts.sqlite"
+
+    @property
     def artifacts(self) -> Path:
         return self.root / "artifacts"
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from sweeps import manifest as manifests
 from sweeps.device_facts import canonical_key
 from sweeps.errors import DeviceError, EdgeSweepError, StoreError
+from sweeps.journal.result_row import fixed_performance_of, gate_of
 from sweeps.journal.sentinels import sentinel_series
 from sweeps.protocol.blocks import summarize
 from sweeps.protocol.presets import Protocol
@@ -26,7 +27,6 @@ from sweeps.ranking.sessions import Spread, ratio
 from sweeps.records import Block, Failed, Job
 from sweeps.spec import catalog
 from sweeps.stats import median
-from sweeps.store.run_content import fixed_performance_of, gate_of
 from sweeps.trust import disqualified
 from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace

@@ -21,7 +21,7 @@ from sweeps.journal.calibrations import (
     read_blocks,
     read_rounds,
 )
-from sweeps.journal.journal import MAX_ATTEMPTS
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.planning.plan import Plan
 from sweeps.protocol import sentinel
 from sweeps.protocol.batch_noise import BLOCKS, FEWEST_VARIANTS, PairedRound, batch_key

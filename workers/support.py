@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sweeps.errors import DataError, ModelError
-from sweeps.journal.journal import Journal, build_failure_keys
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import build_failure_keys
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job

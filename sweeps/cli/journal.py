@@ -11,6 +11,7 @@ from sweeps.cli.which_sweep import open_journal, sweep_name
 from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal.backup import back_up, restore
 from sweeps.journal.lines import json_lines
+from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import verify as verify_journal
 from sweeps.report.progress import RunProgress
 from sweeps.store.outbox import Outbox
@@ -116,6 +117,21 @@ def restore_command(file: Path, root: Path) -> None:
     click.echo(f"{root}: {found.files} files, {found.bytes / 1e6:.1f} MB")
     if found.root != str(root):
         click.echo(plain(f"It was saved from {found.root}: MLflow's database still names that folder's artifacts."))
+
+
+@journal.command("rebuild")
+@workspace_option
+def rebuild_command(root: Path) -> None:
+    """Make the table of results again from the attempts, which `rank` does by itself where it finds it damaged.
+
+    \b
+    Example: edgesweep journal rebuild
+    """
+    workspace = Workspace(root)
+    open_journal(workspace).close()
+    with RunProgress() as progress:
+        count = rebuild(workspace.journal, lambda done, of: progress.step("Results", done, of, ""))
+    click.echo(f"{count} results", err=True)
 
 
 @journal.command()

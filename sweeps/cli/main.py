@@ -52,7 +52,7 @@ COMMANDS = {
     "plan": ("sweeps.cli.plan:plan", "Print every job and every skipped combination; run nothing."),
     "rank": (
         "sweeps.cli.rank:rank",
-        "Rank the variants of a sweep (by default the latest) per device.",
+        "Rank the variants of a sweep (by default the latest) per device: the winners, or whole tables.",
     ),
     "recipe": (
         "sweeps.cli.recipe:recipe",

@@ -21,7 +21,8 @@ from sweeps.cli.options import (
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import RETRIED_KINDS, StoreError
-from sweeps.journal.journal import Complete, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import Complete
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
 from sweeps.planning.programs import programs_of

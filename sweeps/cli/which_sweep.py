@@ -1,5 +1,7 @@
 """Selects the sweep of a command: the named one, otherwise the latest of the workspace."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sweeps.errors import NoResultsError, StoreError, WorkspaceError
@@ -37,10 +39,21 @@ def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
     # The latest sweep of this workspace, also if other workspaces use the same MLflow.
     with open_journal(workspace) as journal:
         latest = journal.latest_sweep()
-        others = [info.name for info in journal.sweeps() if info.name != latest]
-    try:
+    with of_latest(workspace, None):
         return load(workspace.tracking_uri, latest)
+
+
+@contextmanager
+def of_latest(workspace: Workspace, sweep: str | None) -> Iterator[None]:
+    """If the latest sweep (`sweep` is `None`) has no results yet, say which others there are."""
+    try:
+        yield
     except NoResultsError as error:
+        if sweep is not None:
+            raise
+        with open_journal(workspace) as journal:
+            latest = journal.latest_sweep()
+            others = [info.name for info in journal.sweeps() if info.name != latest]
         if not others:
             raise
         raise StoreError(

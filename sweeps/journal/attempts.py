@@ -31,6 +31,7 @@ class AttemptTables(ChangeTables):
                 "INSERT INTO artifacts (build_key, manifest, created) VALUES (?, ?, ?)",
                 (manifest.build_key, text, now()),
             )
+            self._touched.add(manifest.build_key)
 
     def artifact(self, build_key: str) -> Manifest | None:
         """The manifest of the last build under this key."""
@@ -63,6 +64,7 @@ class AttemptTables(ChangeTables):
                 " ON CONFLICT (key, round) WHERE kind = 'block' DO NOTHING",
                 (block.job_key, block.round, to_json(block), now()),
             )
+            self._touched.add(block.job_key)
             return cursor.rowcount == 1
 
     def blocks(self, job_key: str, sentinel: str = "") -> tuple[Block, ...]:
@@ -178,6 +180,7 @@ class AttemptTables(ChangeTables):
                 "INSERT INTO attempts (key, kind, created) VALUES (?, 'retry', ?)",
                 [(key, now()) for key in sorted({key for _, key in keys})],
             )
+            self._touched.update(job_key for job_key, _ in keys)
         return len({job_key for job_key, _ in keys})
 
     def _accuracy(self, build_key: str, evaluation_id: str, executor: str) -> list[Accuracy]:
@@ -197,6 +200,8 @@ class AttemptTables(ChangeTables):
             self._db.execute(
                 "INSERT INTO attempts (key, kind, record, created) VALUES (?, ?, ?, ?)", (key, kind, record, now())
             )
+            # A failure on one evaluation set has its own key: the build key, `@`, and what it holds for.
+            self._touched.add(key.partition("@")[0])
 
 
 def incomplete(block: Block) -> str | None:

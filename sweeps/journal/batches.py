@@ -34,6 +34,7 @@ class BatchTables(AttemptTables):
                 "INSERT INTO batch_failures (batch_id, job_key, record) VALUES (?, ?, ?)",
                 [(row, key, to_json(failed)) for key, failed in batch.failed.items()],
             )
+            self._touched.update(batch.items, batch.failed)
 
     def batches(self, job_keys: Iterable[str]) -> list[StoredBatch]:
         """The processes that timed any of these jobs, or in which one failed, in the order of measuring.

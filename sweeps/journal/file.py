@@ -19,6 +19,8 @@ class JournalFile:
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._db = db
         self.path = path
+        self._touched: set[str] = set()
+        """Job keys and build keys with news in the open transaction."""
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False, busy_timeout_s: float = 60.0) -> Self:
@@ -86,12 +88,18 @@ class JournalFile:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
+                self._before_commit()
                 self._db.execute("COMMIT")
             except BaseException:
                 # If the disk is full, sqlite has rolled back already.
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
                 raise
+            finally:
+                self._touched.clear()
+
+    def _before_commit(self) -> None:
+        """What follows from the writes of the transaction is written with them."""
 
 
 def _switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:

@@ -30,6 +30,9 @@ class SweepRow:
 class PlanTables(JournalFile):
     """Plans in the journal. Staleness is not stored: a job is stale if its plan is not its sweep's current plan."""
 
+    _replanned = ""
+    """The sweep with a new plan in the open transaction."""
+
     def save_plan(self, plan: Plan) -> None:
         """Make `plan` the sweep's current plan. Jobs that are not in it are kept and become stale."""
         spec = plan.sweep.model_dump_json()
@@ -50,6 +53,7 @@ class PlanTables(JournalFile):
             if present == (content_key,):
                 self._db.execute("UPDATE sweeps SET updated = ? WHERE name = ?", (time, name))
                 return
+            self._replanned = name
             plan_id = self._db.execute(
                 "INSERT INTO plans (sweep, content_key, spec, protocol, evaluation_id, created)"
                 " VALUES (?, ?, ?, ?, ?, ?)",

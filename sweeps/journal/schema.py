@@ -7,6 +7,50 @@ from pathlib import Path
 
 from sweeps.errors import StoreError
 
+RESULTS: tuple[str, ...] = (
+    """CREATE TABLE results (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        attempt INTEGER NOT NULL, place_id TEXT NOT NULL, evaluation_id TEXT NOT NULL,
+        sweep TEXT NOT NULL, job_key TEXT NOT NULL, build_key TEXT NOT NULL, name TEXT NOT NULL,
+        model TEXT NOT NULL, grid TEXT NOT NULL, device_id TEXT NOT NULL, device TEXT NOT NULL,
+        fingerprint TEXT NOT NULL, variant TEXT NOT NULL, runtime TEXT NOT NULL, backend TEXT NOT NULL,
+        precision TEXT NOT NULL, quantization TEXT NOT NULL, qengine TEXT NOT NULL, interface TEXT NOT NULL,
+        layout TEXT NOT NULL, capture TEXT NOT NULL, format TEXT NOT NULL, fuse INTEGER NOT NULL,
+        optimize INTEGER NOT NULL, granularity TEXT NOT NULL, calibration_images INTEGER NOT NULL,
+        preference TEXT NOT NULL, relaxed_fp16 INTEGER NOT NULL, flexible_batch INTEGER NOT NULL,
+        reduced_range INTEGER NOT NULL, threads INTEGER NOT NULL, cpus TEXT NOT NULL,
+        reuse_input INTEGER NOT NULL, outcome TEXT NOT NULL, stage TEXT NOT NULL, kind TEXT NOT NULL,
+        reason TEXT NOT NULL, preset TEXT NOT NULL, exec_context TEXT NOT NULL, runtime_version TEXT NOT NULL,
+        gate TEXT NOT NULL, fixed_performance TEXT NOT NULL, protocol TEXT NOT NULL, runner TEXT NOT NULL,
+        engine_ran TEXT NOT NULL, backend_ran TEXT NOT NULL, executor TEXT NOT NULL, emulated INTEGER NOT NULL,
+        coverage TEXT NOT NULL, trust TEXT NOT NULL, block_medians_ms TEXT NOT NULL,
+        confirmed_medians_ms TEXT NOT NULL, check_medians_ms TEXT NOT NULL, sessions TEXT NOT NULL,
+        rounds INTEGER NOT NULL, samples INTEGER NOT NULL, device_seconds REAL NOT NULL,
+        batch_seconds REAL NOT NULL, timed_seconds REAL NOT NULL, full_seconds REAL NOT NULL,
+        waited_seconds REAL NOT NULL, push_seconds REAL NOT NULL, accuracy_seconds REAL NOT NULL,
+        settled TEXT NOT NULL, images INTEGER NOT NULL, link TEXT NOT NULL, stale INTEGER NOT NULL,
+        extra_metrics TEXT NOT NULL, latency_p50_ms REAL, latency_ci_low_ms REAL, latency_ci_high_ms REAL,
+        latency_p90_ms REAL, latency_p99_ms REAL, spread_within REAL, spread_between REAL,
+        first_inference_ms REAL, load_ms REAL, model_rss_mb REAL, artifact_mb REAL, top1_percent REAL,
+        top5_percent REAL, agreement_percent REAL, sqnr_db REAL, accuracy_drop_points REAL,
+        accuracy_drop_low_points REAL, accuracy_drop_high_points REAL, temp_start_c REAL, temp_end_c REAL,
+        UNIQUE (sweep, job_key)
+    )""",
+    "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",
+    """CREATE TABLE places (
+        sweep TEXT NOT NULL, place_id TEXT NOT NULL, model TEXT NOT NULL, device TEXT NOT NULL,
+        jobs INTEGER NOT NULL,
+        PRIMARY KEY (sweep, place_id, model)
+    )""",
+    """CREATE TABLE results_state (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        is_whole INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL
+    )""",
+    "INSERT INTO results_state SELECT 1, NOT EXISTS (SELECT 1 FROM jobs), abs(random()), 0",
+)
+"""Version 7: the results themselves, a row for each finished job and skipped combination of each sweep. All of it
+follows from the other tables, and can be made again (`sweeps.journal.rebuild`). `seq` grows with each change."""
+
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         # One row per distinct content of a sweep file with its devices. A job has the facts and protocol of its last
@@ -165,6 +209,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (sweep, link_key)
         )""",
     ),
+    RESULTS,
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

@@ -2,7 +2,8 @@
 
 from dataclasses import asdict, dataclass
 
-from sweeps.journal.journal import Complete, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import Complete
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.ended import settles
 from sweeps.protocol.spent import Spent, spent

@@ -16,7 +16,8 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.attempts import incomplete
-from sweeps.journal.journal import Complete, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import Complete
 from sweeps.json_records import from_json
 from sweeps.manifest import Manifest
 from sweeps.protocol.presets import Protocol

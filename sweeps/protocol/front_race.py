@@ -35,11 +35,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from sweeps.distributions import student_t_quantile
 from sweeps.protocol.effects import additive, robust_effects
 from sweeps.protocol.evidence import Evidence, candidates
 from sweeps.protocol.presets import DECISION_ROUNDS
 from sweeps.protocol.racing import ERROR, Elimination
-from sweeps.stats import NEGLIGIBLE, student_t_quantile
+from sweeps.stats import NEGLIGIBLE
 
 _OWN_SPREAD_FROM = 6
 """The standard deviation of fewer differences is too uncertain by itself."""

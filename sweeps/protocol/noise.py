@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from sweeps.distributions import student_t_quantile
 from sweeps.errors import EdgeSweepError
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.presets import Protocol
 from sweeps.protocol.sessions import PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.records import Block
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, median, student_t_quantile
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, median
 from sweeps.trust import disqualified, in_order
 
 # numpy and scipy are imported inside the functions: `plan --help` needs neither.

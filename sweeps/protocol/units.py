@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median, variance
 
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate, student_t_quantile
+from sweeps.distributions import student_t_quantile
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, Estimate
 
 
 def differing(units: Mapping[str, Sequence[float]]) -> dict[str, Estimate]:

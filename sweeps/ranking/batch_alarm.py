@@ -13,9 +13,10 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 
+from sweeps.distributions import student_t_quantile
 from sweeps.protocol.sessions import run_of
 from sweeps.results import ResultRow
-from sweeps.stats import CONFIDENCE, TAIL, Estimate, student_t_quantile
+from sweeps.stats import CONFIDENCE, TAIL, Estimate
 
 MOST = 0.05
 """What a shared process may do to a ratio without an alarm."""

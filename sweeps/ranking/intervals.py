@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from scipy.special import ndtri
-
+from sweeps.distributions import normal_quantile
 from sweeps.ranking.moderated import FEWEST_VARIANTS, moderated
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.two_speeds import TwoSpeeds, two_speeds
@@ -101,9 +100,9 @@ def _ends(speeds: TwoSpeeds) -> tuple[float, float]:
     """Where the median of the mixture lies at least and at most, as factors on the level of the fast speed."""
     below, above = 1.0, speeds.slower
     if speeds.share_high < 0.5:
-        above = min(above, math.exp(speeds.spread * float(ndtri(0.5 / (1 - speeds.share_high)))))
+        above = min(above, math.exp(speeds.spread * normal_quantile(0.5 / (1 - speeds.share_high))))
     if speeds.share_low > 0.5:
-        below = max(below, speeds.slower * math.exp(-speeds.spread * float(ndtri(0.5 / speeds.share_low))))
+        below = max(below, speeds.slower * math.exp(-speeds.spread * normal_quantile(0.5 / speeds.share_low)))
     return below, above
 
 

@@ -9,13 +9,13 @@ assessing differential expression in microarray experiments, Statistical Applica
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, polygamma, stdtrit
 
+from sweeps.distributions import digamma, student_t_quantile, tetragamma, trigamma
 from sweeps.stats import TAIL, Estimate, p50_estimate
 
 FEWEST_VARIANTS = 4
@@ -55,8 +55,8 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
             shrunk = (prior_degrees * prior + float(freedom) * float(variance)) / total
         # No more degrees than all variants have together.
         total = min(total, float(degrees.sum()))
-        quantiles = stdtrit(total, [1 - TAIL, 1 - above.get(number, TAIL)])
-        below_mean, above_mean = (math.sqrt(shrunk / one.size) * float(quantile) for quantile in quantiles)
+        quantiles = [student_t_quantile(total, 1 - tail) for tail in (TAIL, above.get(number, TAIL))]
+        below_mean, above_mean = (math.sqrt(shrunk / one.size) * quantile for quantile in quantiles)
         low, high = (math.exp(float(one.mean()) + end) for end in (-below_mean, above_mean))
         value = own[number].value
         found[number] = Estimate(value, min(low, value), max(high, value))
@@ -66,21 +66,27 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
 def _prior(variances: NDArray[np.float64], degrees: NDArray[np.float64]) -> tuple[float, float]:
     """Degrees of freedom (infinite: all spreads are one) and variance of the prior, by the moments of log variances."""
     variances = np.maximum(variances, _SMALLEST_SHARE * float(np.median(variances[variances > 0])))
-    logs = np.log(variances) - digamma(degrees / 2) + np.log(degrees / 2)
+    logs = np.log(variances) - _of_halves(digamma, degrees) + np.log(degrees / 2)
     mean = float(logs.mean())
-    excess = float(logs.var(ddof=1)) - float(polygamma(1, degrees / 2).mean())
+    excess = float(logs.var(ddof=1)) - float(_of_halves(trigamma, degrees).mean())
     if excess <= 0:
         return math.inf, math.exp(mean)
     half = _trigamma_inverse(excess)
-    return 2 * half, math.exp(mean + float(digamma(half)) - math.log(half))
+    return 2 * half, math.exp(mean + digamma(half) - math.log(half))
+
+
+def _of_halves(function: Callable[[float], float], degrees: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The function at half of each number of degrees: hundreds of variants have a few different ones."""
+    found = {one: function(one / 2) for one in set(degrees.tolist())}
+    return np.array([found[one] for one in degrees.tolist()])
 
 
 def _trigamma_inverse(value: float) -> float:
     """The x with trigamma(x) = `value` > 0, by Newton's method on 1 / trigamma, which is convex (Smyth, appendix)."""
     x = 0.5 + 1 / value
     for _ in range(_NEWTON_STEPS):
-        trigamma = float(polygamma(1, x))
-        step = trigamma * (1 - trigamma / value) / float(polygamma(2, x))
+        slope = trigamma(x)
+        step = slope * (1 - slope / value) / tetragamma(x)
         x += step
         if abs(step) < 1e-8 * x:
             break

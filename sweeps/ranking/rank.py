@@ -61,12 +61,24 @@ def rank(
     device: str | None = None,
     imported: Sequence[Imported] = (),
 ) -> Ranking:
-    """Rank the jobs of `sweep`, one row of `frame` each; rows that are `stale` do not count.
+    """As `rank_rows`, of a data frame with one row per job; rows that are `stale` do not count."""
+    return rank_rows(read_rows(frame, sweep), objective, sweep, device, imported)
 
-    `device` is a device's id or (part of) its text for people. `imported` figures are attached to their device and
-    model, and not ranked. Raises `EdgeSweepError` if no device matches `device`.
+
+def rank_rows(
+    rows: Sequence[ResultRow],
+    objective: ObjectiveSpec,
+    sweep: str,
+    device: str | None = None,
+    imported: Sequence[Imported] = (),
+) -> Ranking:
+    """Rank the jobs of `sweep`, or those of some of its places: an entry depends on the rows of its place alone.
+
+    `rows` are not stale, in order of their names. `device` is a device's id or (part of) its text for people.
+    `imported` figures are attached to their device and model, and not ranked. Raises `EdgeSweepError` if no device
+    matches `device`.
     """
-    rows = as_of_one_unit(read_rows(frame, sweep))
+    rows = as_of_one_unit(rows)
     places = {row.place for row in rows}
     apart = [one for one in in_order(imported) if one.place not in places]
     if device is not None:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from sweeps.distributions import student_t_quantile
 from sweeps.protocol.sessions import PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking.comparable import Result
 from sweeps.stats import CONFIDENCE, Estimate
@@ -238,7 +238,7 @@ def _students(parts: Sequence[tuple[float, float]], confidence: float) -> float:
     if variance == 0.0:
         return 0.0
     degrees = variance**2 / sum(part**2 / freedom for part, freedom in parts)
-    return float(stdtrit(degrees, 0.5 + confidence / 2)) * math.sqrt(variance)
+    return student_t_quantile(degrees, 0.5 + confidence / 2) * math.sqrt(variance)
 
 
 def _ratio(logarithm: float) -> float:

@@ -15,18 +15,19 @@ Two results that are not told apart may still differ. To be equal is shown separ
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from sweeps.distributions import student_t_quantile
 from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import INTERVALS, interval
 from sweeps.settled import Settled
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, ratio_by_rounds, student_t_quantile
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, ratio_by_rounds
 
 UNREPEATED_SPREAD = 1.5
 """One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
@@ -171,12 +172,17 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     logs = np.log([medians_ms[round_] / others_ms[round_] for round_ in rounds])
     mean, spread = float(logs.mean()), float(logs.std(ddof=1))
     # From one more round on: the two are not settled now, be it only because of the median of the ratios.
-    counts = len(rounds) + 1 + np.arange(MOST_ROUNDS)
-    half = stdtrit(counts - 1, 0.5 + CONFIDENCE / 2) * spread / np.sqrt(counts)
     limit = math.log1p(NEGLIGIBLE)
     apart = abs(mean) >= limit
-    enough = np.flatnonzero(half < abs(mean) if apart else mean + half <= limit)
-    return Settling(rounds=int(enough[0]) + 1 if enough.size else None, outcome="told apart" if apart else "equal")
+
+    def enough(more: int) -> bool:
+        count = len(rounds) + more
+        half = student_t_quantile(count - 1, 0.5 + CONFIDENCE / 2) * spread / math.sqrt(count)
+        return half < abs(mean) if apart else mean + half <= limit
+
+    # The interval narrows with each round, so what is enough once stays so.
+    found = bisect_left(range(1, MOST_ROUNDS + 1), True, key=enough) + 1
+    return Settling(rounds=found if found <= MOST_ROUNDS else None, outcome="told apart" if apart else "equal")
 
 
 def _outdone_in_rounds(logs: NDArray[np.float64], figures: NDArray[np.float64]) -> list[bool]:

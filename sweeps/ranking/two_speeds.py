@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri, expit
 
-from sweeps.stats import CONFIDENCE, student_t_quantile
+from sweeps.distributions import chi_square_quantile, student_t_quantile
+from sweeps.stats import CONFIDENCE
 
 LEAST_STEP = math.log(1.05)
 SEPARATION = 4.0
@@ -78,7 +78,7 @@ def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None
     beside = np.concatenate([(one - rest.mean()) / step for one, rest in zip(logs, at_fast, strict=True)])
     half_way = int(((beside > 1 / 3) & (beside < 2 / 3)).sum())
     # Few degrees of freedom often show too little noise by chance.
-    most_spread = math.sqrt(left / float(chdtri(degrees, CONFIDENCE)))
+    most_spread = math.sqrt(left / chi_square_quantile(degrees, CONFIDENCE))
     if step < SEPARATION * most_spread or half_way > MOST_HALF_WAY * blocks:
         return None
     slow = _slow(every, step)
@@ -154,7 +154,9 @@ def _shares(visits: Sequence[Sequence[int]], slow: Sequence[NDArray[np.bool_]]) 
         share = float(slow_now.sum() / blocks_now.sum())
         by_visit = (slow_now + _LIKE_THE_OTHERS * share) / (blocks_now + _LIKE_THE_OTHERS)
         odds = np.bincount(variant, np.log(by_visit / (1 - by_visit))[seen])
-        slow_now = slow_known + np.bincount(seen, np.where(known, 0.0, expit(odds)[variant]), len(places))
+        slow_now = slow_known + np.bincount(
+            seen, np.where(known, 0.0, (0.5 + 0.5 * np.tanh(odds / 2))[variant]), len(places)
+        )
         blocks_now = blocks
     share = float(slow_now.sum() / blocks.sum())
     if len(places) < 2:

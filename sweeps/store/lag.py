@@ -159,10 +159,11 @@ def _open(path: Path | None, mode: str = "rwc") -> sqlite3.Connection:
 def _server(workspace: Workspace) -> str:
     """The tracking server's name, without secrets. The workspace's own database keeps its name where it is moved."""
     uri = workspace.tracking_uri
-    return "workspace" if _is_own(workspace) else redact(uri, uri)
+    return "workspace" if is_own(workspace) else redact(uri, uri)
 
 
-def _is_own(workspace: Workspace) -> bool:
+def is_own(workspace: Workspace) -> bool:
+    """Whether the tracking server is the workspace's own database, which nobody else writes to."""
     uri = workspace.tracking_uri
     return dialect(uri) == "sqlite" and sqlite_path(uri).parent == workspace.root
 

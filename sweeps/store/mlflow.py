@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
-from sweeps.journal.journal import Journal, build_failure_keys
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import build_failure_keys
 from sweeps.journal.times import Span
 from sweeps.json_records import to_json
 from sweeps.manifest import Manifest

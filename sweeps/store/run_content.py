@@ -2,28 +2,22 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from sweeps.batches import BatchShare
 from sweeps.device_facts import canonical_key
-from sweeps.journal.plans import skipped_key
+from sweeps.journal.result_row import row_of_job, row_of_skipped
 from sweeps.journal.times import Span
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS, is_extra_name
 from sweeps.planning.planned import PlannedJob, PlannedSkip, PlannedUnder
-from sweeps.protocol.clock import figure_ns
-from sweeps.protocol.sentinel import in_race
-from sweeps.protocol.spent import spent
-from sweeps.protocol.stopping import full_seconds
-from sweeps.records import Accuracy, Block, Failed, Job, Measured, Skipped, Timing
+from sweeps.records import Block, Failed, Measured
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.spec import places
-from sweeps.spec.label import label_of
 from sweeps.store.tag_text import cut, parsed, text_of
-from sweeps.trust import disqualified
 from sweeps.variant import RunAxes, Variant
 
 TAG = "edgesweep."
@@ -93,27 +87,13 @@ def of_job(
     sessions: tuple[int, ...] = (),
     batches: BatchShare | None = None,
 ) -> RunContent:
-    """The run of a finished job. `blocks`: its own, also those that only check batches. `settled`: why its rounds
-    ended. `sessions`: the starts of those that they are from. `batches`: its part of processes that timed others, too.
-    """
-    job = planned.job
-    metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
-    about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
-    if isinstance(outcome, Measured):
-        metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)
-        metrics |= {} if outcome.timing is None else outcome.timing.extra_metrics
-        about |= _about_measured(outcome.timing, outcome.accuracy, blocks)
-        about |= _with_batches(about, batches or BatchShare())
-    else:
-        about |= {"outcome": "failed", "stage": outcome.stage, "kind": outcome.kind, "reason": outcome.message}
-    row = _row(sweep, job.key, job.build_key, job, planned, metrics, about)
-    return _content(row, planned, manifest)
+    """The run of a finished job; the arguments are those of `sweeps.journal.result_row.row_of_job`."""
+    row = row_of_job(sweep, planned, outcome, blocks, manifest, settled, sessions, batches)
+    return of_row(row, planned, manifest)
 
 
 def of_skipped(sweep: str, planned: PlannedSkip) -> RunContent:
-    skipped = planned.skipped
-    about = {"outcome": "skipped", "reason": skipped.reason}
-    return _content(_row(sweep, skipped_key(skipped), "", skipped, planned, {}, about), planned, None)
+    return of_row(row_of_skipped(sweep, planned), planned, None)
 
 
 def to_row(
@@ -137,106 +117,8 @@ def to_row(
     return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
 
 
-def gate_of(blocks: Iterable[Block]) -> str:
-    """`gated` if each of the blocks waited for a ready device, otherwise `none`."""
-    return "none" if any(block.conditions.gate == "none" for block in blocks) else "gated"
-
-
-def fixed_performance_of(blocks: Iterable[Block]) -> str:
-    """`on`, `off`, or empty where the device has no such mode. Blocks of several modes give a value of their own."""
-    modes = {block.conditions.fixed_performance for block in blocks}
-    words = {True: "on", False: "off", None: "none"}
-    return "" if modes <= {None} else " and ".join(sorted(words[mode] for mode in modes))
-
-
-def _about_measured(timing: Timing | None, accuracy: Accuracy | None, blocks: Sequence[Block]) -> dict[str, Any]:
-    about: dict[str, Any] = {"outcome": "measured", "trust": ()}
-    checks = [block for block in blocks if block.checks]
-    if blocks:
-        cost = spent(blocks)
-        about |= {
-            "device_seconds": round(sum(block.device_seconds for block in blocks), 3),
-            "timed_seconds": round(cost.timed_s, 3),
-            "waited_seconds": round(cost.waiting_s, 3),
-            "push_seconds": round(cost.pushing_s, 3),
-            "check_medians_ms": tuple(
-                (one.visit, figure_ns(one.samples_ns) / 1e6) for one in checks if not disqualified(in_race(one.labels))
-            ),
-        }
-    if timing is not None and (own := [block for block in blocks if not block.checks]):
-        last = own[-1]
-        about |= {
-            "exec_context": last.conditions.exec_context,
-            "runtime_version": last.runtime_version,
-            "runner": last.runner,
-            "engine_ran": last.engine_ran,
-            "backend_ran": last.backend_ran,
-            "trust": timing.labels,
-            "block_medians_ms": timing.block_medians_ms,
-            "confirmed_medians_ms": timing.confirmed_medians_ms,
-            "gate": gate_of(own),
-            "fixed_performance": fixed_performance_of(own),
-            "full_seconds": round(full_seconds(own), 3),
-            "rounds": timing.rounds,
-            "samples": timing.samples,
-        }
-    if accuracy is not None:
-        about |= {
-            "executor": accuracy.executor,
-            "emulated": accuracy.emulated,
-            "images": accuracy.images,
-            "accuracy_seconds": round(spent((), [accuracy]).measuring_s, 3),
-            "trust": tuple(dict.fromkeys((*about["trust"], *accuracy.labels))),
-        }
-    return about
-
-
-def _with_batches(about: Mapping[str, Any], share: BatchShare) -> dict[str, Any]:
-    """The times of `about` with those of batches."""
-    return {
-        "batch_seconds": round(share.device_seconds, 3),
-        "timed_seconds": round(about.get("timed_seconds", 0.0) + share.timed_seconds, 3),
-        "waited_seconds": round(about.get("waited_seconds", 0.0) + share.waited_seconds, 3),
-    }
-
-
-def _row(
-    sweep: str,
-    key: str,
-    build_key: str,
-    entry: Job | Skipped,
-    planned: PlannedUnder,
-    metrics: Mapping[str, float],
-    about: Mapping[str, Any],
-) -> ResultRow:
-    facts = planned.facts
-    values: dict[str, Any] = {
-        "exec_context": facts.exec_context,
-        "runtime_version": dict(facts.runtime_versions).get(entry.variant.runtime, ""),
-        **asdict(entry.variant),
-        **asdict(entry.run),
-        **about,
-    }
-    return ResultRow(
-        sweep=sweep,
-        job_key=key,
-        build_key=build_key,
-        name=entry.name,
-        model=entry.model,
-        grid=entry.grid,
-        device_id=facts.device_id,
-        device=facts.device_class,
-        fingerprint=facts.fingerprint,
-        variant=label_of(entry.variant),
-        preset=planned.protocol.preset,
-        protocol=json.dumps(planned.protocol.comparable(), sort_keys=True),
-        stale=planned.stale,
-        metrics={name: value for name, value in metrics.items() if math.isfinite(value)},
-        **values,
-    )
-
-
-def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
+def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
+    """The run of a row as the journal makes it."""
     versions = {} if manifest is None else manifest.versions
     # As in build keys: runs without a reduced range are equal to those from before this axis.
     names = [name for name in _PARAMS if name != "reduced_range" or row.reduced_range]
@@ -263,13 +145,6 @@ def _content(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -
         tags=tags,
         host=places.host_of(planned.facts.name) or "",
     )
-
-
-def _figures(record: Timing | Accuracy | None) -> dict[str, float]:
-    if record is None:
-        return {}
-    values = {name: getattr(record, name, None) for name in METRICS}
-    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 def _as_many_as_fit(medians: Sequence[tuple[int, float]]) -> str:

@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from sweeps.journal.journal import Complete, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import Complete
 from sweeps.journal.plans import skipped_key
 from sweeps.journal.verify import Checked, Finding
 from sweeps.records import Failed

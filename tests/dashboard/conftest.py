@@ -11,7 +11,8 @@ from streamlit.testing.v1 import AppTest
 from dashboard.launch import APP
 from sweeps.device_facts import DeviceFacts
 from sweeps.imported import Imported
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.manifest import Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand

@@ -22,7 +22,8 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from sweeps.errors import FINAL_KINDS, StoreError
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.planning.keys import job_key
 from sweeps.planning.planned import PlannedJob
 from sweeps.records import Block, Failed, Measured

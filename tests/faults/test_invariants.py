@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.planning.keys import job_key
 from sweeps.records import Job
 from sweeps.store.mlflow import Store

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sweeps.batches import Batch, BatchItem, NotReached, StoredBatch, group_of
-from sweeps.journal.journal import MAX_ATTEMPTS
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Failed, Job
 from workers.driver.contact import Contact

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from sweeps.journal.journal import Journal, build_failure_keys
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import build_failure_keys
 from sweeps.manifest import Manifest
 from sweeps.planning.plan import Plan
 from sweeps.records import Failed, Job

@@ -7,7 +7,7 @@ from functools import partial
 from sweeps.batches import Batch
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ABSENT_KINDS, HOST_KINDS, QUEUED_KIND
-from sweeps.journal.journal import MAX_ATTEMPTS
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Block, Failed, Job
 from workers.driver.context import RunContext

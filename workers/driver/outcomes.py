@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from sweeps.errors import FINAL_KINDS
-from sweeps.journal.journal import MAX_ATTEMPTS, Complete, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS, Complete
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob, planned_job
 from sweeps.records import Failed, Job

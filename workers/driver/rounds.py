@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from sweeps.errors import FINAL_KINDS
-from sweeps.journal.journal import MAX_ATTEMPTS
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Job
 from workers.driver.batches import Batches

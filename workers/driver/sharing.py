@@ -7,7 +7,8 @@ that are alike. Both are recorded before anything is measured by them, so that a
 from collections.abc import Iterator
 
 from sweeps.journal.assignments import EVERY_UNIT
-from sweeps.journal.journal import Complete, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import Complete
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
 from sweeps.planning.pools import Pool, assigned, place_of, pools_of, shared_plan

@@ -79,7 +79,7 @@ def test_an_imported_figure_is_shown_by_rank_beneath_its_device(command, log, wo
     assert (one["tool"], one["log"]) == ("speed_benchmark_torch", "my run.txt")
     assert one["log_sha256"] == hashlib.sha256(WITH_SAMPLES.encode()).hexdigest()
     assert [entry["name"] for entry in found["devices"][0]["ranking"]] == ["net job 0"]
-    assert "584.558" in command("rank").stdout
+    assert "584.558" in command("rank", "--all").stdout
 
 
 def test_a_phone_that_is_not_in_the_sweep_stands_apart(command, log) -> None:
@@ -170,7 +170,7 @@ def test_a_hostile_name_of_a_file_is_shown_as_text(command, log) -> None:
     name = "<script>alert(1)<\u2044script>\x1b[31m\n**b**.txt"
     done = command(*importing(log(ANDROID, name)))
     assert done.exit_code == 0, done.output
-    shown = command("rank").stdout
+    shown = command("rank", "--all").stdout
     assert "\x1b" not in shown
     assert "<script>alert(1)" in shown
 

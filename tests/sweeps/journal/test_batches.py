@@ -88,6 +88,7 @@ def test_a_process_in_which_all_failed_is_kept_with_its_time_and_who_failed(path
 def test_a_journal_of_the_version_before_failures_in_batches_takes_them(path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:4])
+        patch.setattr(Journal, "_before_commit", lambda self: None)  # it had no table of results
         with Journal.open(path) as journal:
             journal._db.execute("INSERT INTO batches VALUES (1, 100, 0, 3.5, '2026-01-01T00:00:00')")
             record = to_json(item("a"))
@@ -102,6 +103,7 @@ def test_a_journal_of_the_version_before_batches_takes_them(path, records, monke
     job = records.job(0)
     with monkeypatch.context() as patch:
         patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:3])
+        patch.setattr(Journal, "_before_commit", lambda self: None)  # it had no table of results
         with Journal.open(path) as journal:
             journal.save_plan(records.plan(job))
             journal.add_block(records.block(job, 0))

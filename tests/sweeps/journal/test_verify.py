@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import StoreError
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import Journal
 from sweeps.journal.lines import json_lines
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.verify import verify
 from tests.sweeps.conftest import Records
 

@@ -26,7 +26,8 @@ from sqlalchemy import Engine, event
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.manifest import Coverage
 from sweeps.metrics import METRICS
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of

@@ -17,7 +17,8 @@ from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 
 from sweeps.errors import StoreError
-from sweeps.journal.journal import Journal, verified_key
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import verified_key
 from sweeps.records import Job
 from sweeps.store import publishing
 from sweeps.store.lag import Lag, Marks, read_lag

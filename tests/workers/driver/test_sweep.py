@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from sweeps.errors import StoreError
-from sweeps.journal.journal import MAX_ATTEMPTS, Journal
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, FolderData, ModelSpec, SyntheticData

@@ -1,0 +1,117 @@
+"""How the jobs of the journal ended, computed from their attempts when it is asked for."""
+
+from dataclasses import dataclass
+
+from sweeps.errors import FINAL_KINDS
+from sweeps.journal.results_table import ResultTables
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import PlannedJob
+from sweeps.protocol.blocks import summarize
+from sweeps.protocol.ended import settles
+from sweeps.protocol.presets import Protocol, protocol_of
+from sweeps.records import Accuracy, Failed, Job, Measured
+
+MAX_ATTEMPTS = 3
+"""The first attempt and two retries: after this many failures, an unfinished job has failed."""
+
+
+def verified_key(build_key: str, evaluation_id: str | None) -> str:
+    """The key of a failure that holds only for one evaluation set: with other images, the build is tried again."""
+    return f"{build_key}@{evaluation_id}"
+
+
+def build_failure_keys(job: Job, evaluation_id: str | None) -> tuple[str, str]:
+    """The keys of failures of the job's build: failures that always hold, and failures on one evaluation set.
+
+    A build that a reference implementation verifies is tried again with the next version of that reference.
+    """
+    always = verified_key(job.build_key, job.reference) if job.emulated else job.build_key
+    return always, verified_key(always, evaluation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """A finished job, without a summary of its blocks."""
+
+    accuracy: Accuracy | None
+
+
+class Outcomes(ResultTables):
+    """How the jobs of an open journal ended."""
+
+    def save_plan(self, plan: Plan) -> None:
+        """As `PlanTables.save_plan`; then `reopen` the jobs whose elimination is no longer valid."""
+        super().save_plan(plan)
+        self.reopen(plan)
+
+    def reopen(self, plan: Plan) -> None:
+        """Reopen each job if the job that eliminated it, or led a race that batches decided, has failed or is no longer
+        in the sweep."""
+        protocol = protocol_of(plan.sweep)
+        if protocol.budget != "race":
+            return
+        jobs = {job.key: job for job in plan.jobs}
+        for key in jobs:
+            settled = self.settled(key, protocol)
+            if settled is None or not (settled.eliminated or settled.by_key):
+                continue
+            eliminator = jobs.get(settled.by_key)
+            if eliminator is None or isinstance(self.sweep_outcome(plan.sweep.name, eliminator), Failed):
+                self.add_settled(settled.reopened())
+
+    def outcome(self, planned: PlannedJob) -> Measured | Failed | None:
+        """As `ending`, but with the summary of all accepted blocks if the job is complete."""
+        ended = self.ending(planned)
+        if not isinstance(ended, Complete):
+            return ended
+        job = planned.job
+        if job.emulated:
+            return Measured(timing=None, accuracy=ended.accuracy)
+        # What only checks batches makes no figure. A job without another block of its own has none.
+        blocks = [block for block in self.blocks(job.key, job.sentinel) if not block.checks]
+        timing = summarize(job.key, blocks, planned.protocol) if blocks else None
+        return Measured(timing=timing, accuracy=ended.accuracy)
+
+    def ending(self, planned: PlannedJob) -> Complete | Failed | None:
+        """How the job ended; `None` while it is pending.
+
+        Complete: its rounds ended (the maximum was reached, or they were settled earlier), or it is only checked by a
+        reference implementation; and it has an accuracy by `planned.executor`, unless none is needed. Failed: its build
+        failed once, or the job failed `MAX_ATTEMPTS` times; the last failure is returned.
+        """
+        job, protocol, evaluation_id = planned.job, planned.protocol, planned.evaluation_id
+        accuracy = None
+        if evaluation_id is not None:
+            accuracy = next(iter(self._accuracy(job.build_key, evaluation_id, planned.executor)), None)
+        judged = evaluation_id is None or accuracy is not None
+        if judged and (job.emulated or self.rounds_ended(job, protocol)):
+            return Complete(accuracy)
+        for key in build_failure_keys(job, evaluation_id):
+            if build_failures := self.failures(key):
+                return build_failures[-1]
+        failures = self.failures(job.key)
+        if failures and (len(failures) >= MAX_ATTEMPTS or failures[-1].kind in FINAL_KINDS):
+            return failures[-1]
+        return None
+
+    def rounds_ended(self, job: Job, protocol: Protocol) -> bool:
+        """Whether the job needs no more blocks under this protocol."""
+        settled = self.settled(job.key, protocol)
+        if settled is not None and (
+            settled.confirmations > self.confirmation_count(job.key) or settled.checks > self.check_count(job.key)
+        ):
+            return False
+        rounds = self.round_count(job.key, added=protocol.budget == "full")
+        if rounds >= protocol.last_round:
+            return True
+        if settled is None or not settles(settled, protocol):
+            return False
+        return self.block_count(job.key) > 0 or settled.batches > 0 or settled.reason == "same_program"
+
+    def sweep_outcome(self, sweep: str, job: Job) -> Measured | Failed | None:
+        """`outcome` of the job as it was last planned in this sweep."""
+        return self.outcome(self.planned_job(sweep, job.key))
+
+    def sweep_ending(self, sweep: str, job: Job) -> Complete | Failed | None:
+        """`ending` of the job as it was last planned in this sweep."""
+        return self.ending(self.planned_job(sweep, job.key))

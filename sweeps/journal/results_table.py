@@ -1,0 +1,173 @@
+"""The journal's table of results: a row for each finished job and skipped combination of a sweep, as rankings need it.
+
+It is made from the attempts, in the same transaction as each of them, and can be made again. `seq` is its watermark:
+each change of a row gives it a number that is larger than all before.
+"""
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from sweeps.device_facts import pool_id
+from sweeps.errors import StoreError
+from sweeps.journal.times import TimeTables
+from sweeps.json_records import from_json, to_json
+from sweeps.metrics import METRICS
+from sweeps.results import ResultRow
+from sweeps.settled import Settled
+
+_FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
+COLUMNS = ("attempt", "place_id", "evaluation_id", *_FIELDS, "extra_metrics", *METRICS)
+"""Those of the table, without `seq`."""
+_PAIRS = ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms")
+_READ = f"SELECT {', '.join((*_FIELDS, 'extra_metrics', *METRICS))} FROM results"  # noqa: S608  # names of ours
+_PLACES = ", ".join("?" * len(COLUMNS))
+_PUT = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) VALUES ({_PLACES})"  # noqa: S608  # names of ours
+
+
+class DamagedResultsError(StoreError):
+    """The table of results is not what the attempts make of it."""
+
+
+class Place(NamedTuple):
+    """One device (or pool of units that share the work) and model of a sweep."""
+
+    sweep: str
+    place_id: str
+    """As `sweeps.results.ResultRow.place`: a unit's id, or that of its pool."""
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """How far a reader has read. The epoch changes when the table was made again."""
+
+    epoch: int
+    seq: int
+
+
+class ResultTables(TimeTables):
+    """Results in the journal."""
+
+    def watermark(self) -> Watermark:
+        """As of now. Raises `DamagedResultsError` if the table is not whole, or lacks attempts of the journal."""
+        try:
+            state = self._row(
+                "SELECT is_whole, epoch, attempt, (SELECT coalesce(max(id), 0) FROM attempts),"
+                " (SELECT coalesce(max(seq), 0) FROM results) FROM results_state"
+            )
+        except sqlite3.Error as error:
+            raise _damaged(f"{error}") from error
+        if state is None or not state[0]:
+            raise _damaged("it was not made yet, or not to its end")
+        if state[2] != state[3]:
+            raise _damaged("it does not have the last attempts")
+        return Watermark(epoch=state[1], seq=state[4])
+
+    def changed_places(self, since: int) -> list[Place]:
+        """Those with changes after a `seq`."""
+        rows = self._rows("SELECT DISTINCT sweep, place_id, model FROM results WHERE seq > ?", since)
+        return [Place._make(row) for row in rows]
+
+    def result_places(self, sweep: str) -> dict[Place, str]:
+        """The places of a sweep with rows that are not stale, each with its device for people."""
+        rows = self._rows("SELECT DISTINCT place_id, model, device FROM results WHERE sweep = ? AND stale = 0", sweep)
+        return {Place(sweep, place_id, model): device for place_id, model, device in rows}
+
+    def plan_ids(self) -> dict[str, int]:
+        """The current plan of each sweep."""
+        return dict(self._rows("SELECT name, plan_id FROM sweeps"))
+
+    def planned_places(self, sweep: str | None = None) -> dict[Place, tuple[str, int]]:
+        """Of the current plans (of one sweep): the device for people, and the number of jobs."""
+        rows = self._rows(
+            "SELECT sweep, place_id, model, device, jobs FROM places WHERE ?1 = '' OR sweep = ?1", sweep or ""
+        )
+        return {Place(name, one, model): (device, jobs) for name, one, model, device, jobs in rows}
+
+    def result_rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
+        """The rows of a sweep, or of one of its places, that are not stale, in order of their names.
+
+        Raises `DamagedResultsError` if a row cannot be read.
+        """
+        where, values = " WHERE sweep = ?", [sweep]
+        if place is not None:
+            where, values = f"{where} AND place_id = ? AND model = ?", [sweep, place.place_id, place.model]
+        try:
+            found = self._rows(f"{_READ}{where} AND stale = 0", *values)
+            rows = [_row(one) for one in found]
+        except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
+            raise _damaged(getattr(error, "message", str(error))) from error
+        return sorted(rows, key=lambda row: (row.name, row.job_key))
+
+    def stored_result(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
+        """One row, also a stale one, with the id of its evaluation set."""
+        found = self._rows(f"{_READ} WHERE sweep = ? AND job_key = ?", sweep, job_key)
+        if not found:
+            return None
+        [evaluation_id] = self._row("SELECT evaluation_id FROM results WHERE sweep = ? AND job_key = ?", sweep, job_key)
+        return _row(found[0]), str(evaluation_id)
+
+    def _put_results(self, rows: Iterable[tuple[ResultRow, str, int]]) -> None:
+        """Write rows, each with the id of its evaluation set and its newest attempt."""
+        self._db.executemany(_PUT, [_values(row, evaluation_id, attempt) for row, evaluation_id, attempt in rows])
+
+
+def _damaged(why: str) -> DamagedResultsError:
+    return DamagedResultsError(
+        f"the journal's table of results must be made again: {why}", "run `edgesweep journal rebuild`"
+    )
+
+
+def _values(row: ResultRow, evaluation_id: str, attempt: int) -> list[Any]:
+    place_id = pool_id(row.fingerprint) if row.link else row.device_id
+    extra = {name: value for name, value in row.metrics.items() if name not in METRICS}
+    return [
+        *(attempt, place_id, evaluation_id),
+        *(_stored(getattr(row, name)) for name in _FIELDS),
+        json.dumps(extra),
+        *(row.metrics.get(name) for name in METRICS),
+    ]
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, Settled):
+        return to_json(value)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        # As in records: a lone surrogate from a device's output is in no database.
+        return value.encode("utf-8", "replace").decode("utf-8")
+    return json.dumps(value) if isinstance(value, tuple) else value
+
+
+def _row(record: tuple[Any, ...]) -> ResultRow:
+    """Raises `ValueError`, `TypeError` or `StoreError` if it is damaged."""
+    stored = dict(zip((*_FIELDS, "extra_metrics", *METRICS), record, strict=True))
+    values = {name: _read(name, kind, stored[name]) for name, kind in _FIELDS.items()}
+    metrics: dict[str, float] = {name: stored[name] for name in METRICS if stored[name] is not None}
+    extra: Mapping[str, float] = json.loads(stored["extra_metrics"])
+    metrics |= extra
+    if not all(isinstance(value, float | int) and math.isfinite(value) for value in metrics.values()):
+        raise ValueError("a figure that is no number")
+    return ResultRow(**values, metrics=metrics)
+
+
+def _read(name: str, kind: Any, value: Any) -> Any:
+    if name == "settled":
+        return from_json(Settled, value) if value else None
+    if name in _PAIRS:
+        medians = tuple((int(round_), float(ms)) for round_, ms in json.loads(value))
+        if not all(0.0 < ms < math.inf for _, ms in medians):
+            raise ValueError("block medians that are not positive")
+        return medians
+    if name in ("trust", "sessions"):
+        return tuple(json.loads(value))
+    if kind is bool:
+        return bool(value)
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is no {kind.__name__}")
+    return value

@@ -1,0 +1,106 @@
+"""A ranking in short: one verdict for each device and model, with which an overview does without the ranking. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from sweeps.ranking.values import DeviceRanking
+
+State = Literal["winner", "tied", "provisional", "waiting", "none"]
+"""`tied`: others are not told apart from the winner. `provisional`: it leads, and jobs are still waiting. `waiting`:
+nothing may win yet, and jobs are waiting. `none`: nothing may win."""
+
+
+class PlaceVerdict(NamedTuple):
+    """What a ranking says of one device and model, under one set of conditions."""
+
+    sweep: str
+    device_id: str
+    model: str
+    part: int
+    """From 0 on: results under other conditions are not compared, and have a verdict of their own."""
+    device: str
+    fingerprint: str
+    preset: str
+    state: State
+    winner: str
+    """The job's name; empty without a winner, as are the next three."""
+    variant: str
+    job_key: str
+    build_key: str
+    metric: str
+    """The metric that the objective minimizes or maximizes."""
+    value: float | None
+    """The winner's."""
+    latency_p50_ms: float | None
+    latency_ci_low_ms: float | None
+    latency_ci_high_ms: float | None
+    equal: int
+    """How many are shown to be equal to the winner."""
+    unresolved: int
+    """How many are not told apart from it."""
+    reason: str
+    """Why nothing won; otherwise empty."""
+    ranked: int
+    not_ranked: int
+    finished: int
+    """Jobs of the place that have ended, under any conditions; skipped combinations do not count."""
+    waiting: int
+    """Jobs of the place that have not."""
+
+    def among(self, jobs: int) -> "PlaceVerdict":
+        """The verdict where the place has so many jobs in all."""
+        waiting = max(0, jobs - self.finished)
+        if not waiting:
+            return self
+        return self._replace(waiting=waiting, state="provisional" if self.winner else "waiting")
+
+
+def verdicts_of(sweep: str, entries: Sequence[DeviceRanking], finished: int) -> list[PlaceVerdict]:
+    """The verdicts of the entries of one place, in their order."""
+    return [_verdict(sweep, number, entry, finished) for number, entry in enumerate(entries)]
+
+
+def waiting_place(sweep: str, device_id: str, model: str, device: str, jobs: int) -> PlaceVerdict:
+    """The verdict of a place without any result."""
+    reason = "nothing was measured yet"
+    return PlaceVerdict(
+        *(sweep, device_id, model, 0, device, "", "", "waiting", "", "", "", "", ""),
+        *(None, None, None, None, 0, 0, reason, 0, 0, 0, jobs),
+    )
+
+
+def overview_document(verdicts: Iterable[PlaceVerdict]) -> list[dict[str, object]]:
+    """`summary` of `edgesweep rank --json`."""
+    return [one._asdict() for one in verdicts]
+
+
+def _verdict(sweep: str, part: int, entry: DeviceRanking, finished: int) -> PlaceVerdict:
+    winner = entry.winner
+    figures = winner.figures if winner else {}
+    state: State = "none" if winner is None else "tied" if entry.unresolved else "winner"
+    return PlaceVerdict(
+        sweep=sweep,
+        device_id=entry.device_id,
+        model=entry.model,
+        part=part,
+        device=entry.device,
+        fingerprint=entry.fingerprint,
+        preset=entry.conditions.preset,
+        state=state,
+        winner=winner.name if winner else "",
+        variant=winner.variant if winner else "",
+        job_key=winner.job_key if winner else "",
+        build_key=winner.build_key if winner else "",
+        metric=entry.metric,
+        value=figures.get(entry.metric),
+        latency_p50_ms=figures.get("latency_p50_ms"),
+        latency_ci_low_ms=figures.get("latency_ci_low_ms"),
+        latency_ci_high_ms=figures.get("latency_ci_high_ms"),
+        equal=len(entry.equal),
+        unresolved=len(entry.unresolved),
+        reason=entry.no_winner_reason,
+        ranked=len(entry.ranking),
+        not_ranked=len(entry.not_ranked),
+        finished=finished,
+        waiting=0,
+    )

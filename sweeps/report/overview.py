@@ -1,0 +1,53 @@
+"""Prints who won where, a line for each device and model. Decides nothing."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+from sweeps.ranking.overview import PlaceVerdict
+from sweeps.ranking.verdict import in_words
+from sweeps.report.tables import cells, new_table, open_console
+from sweeps.text import plain
+
+_STYLES = {"winner": "green", "tied": "yellow", "provisional": "yellow", "waiting": "dim", "none": "red"}
+MORE = "one device's table: --device NAME; everything: --all"
+
+
+def print_overview(sweep: str, verdicts: Sequence[PlaceVerdict]) -> None:
+    console = open_console()
+    console.print(Text(plain(f"\n{sweep}: what to ship on which device"), style="bold"))
+    table = new_table("", "device", "model", "ship", ">figure", "state")
+    for one in verdicts:
+        name = one.winner.removeprefix(f"{one.model} · ") if one.winner else f"– {one.reason}"
+        table.add_row(
+            *cells(f"{one.device} {one.device_id}", one.model, name, _figure(one)),
+            Text(plain(_state(one)), style=_STYLES[one.state]),
+        )
+    console.print(table)
+    console.print(Text(MORE, style="dim"))
+
+
+def _figure(one: PlaceVerdict) -> str:
+    if not one.winner:
+        return ""
+    figures = {
+        one.metric: one.value,
+        "latency_p50_ms": one.latency_p50_ms,
+        "latency_ci_low_ms": one.latency_ci_low_ms,
+        "latency_ci_high_ms": one.latency_ci_high_ms,
+    }
+    metric = one.metric if one.latency_p50_ms is None else "latency_p50_ms"
+    if metric.startswith("accuracy_drop"):
+        return "" if one.value is None else f"{one.value:.2f} points"
+    return in_words(figures, metric)
+
+
+def _state(one: PlaceVerdict) -> str:
+    words: list[str] = [one.state]
+    if one.unresolved:
+        words.append(f"{one.unresolved} not told apart")
+    if one.equal:
+        words.append(f"{one.equal} equal")
+    if one.waiting:
+        words.append(f"{one.waiting} waiting")
+    return ", ".join(words)

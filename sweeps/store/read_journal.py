@@ -1,0 +1,58 @@
+"""Rankings of the workspace's own journal, by its table of results: without MLflow, and only what is asked for."""
+
+from pathlib import Path
+
+from sweeps.errors import NoResultsError
+from sweeps.journal.journal import Journal
+from sweeps.journal.rebuild import rebuild, whole_results
+from sweeps.journal.results_table import DamagedResultsError, Place
+from sweeps.ranking.rank import rank_rows
+from sweeps.ranking.values import Ranking
+from sweeps.results import devices_called
+from sweeps.store.lag import is_own
+from sweeps.workspace import Workspace
+
+
+def has_sweep(workspace: Workspace, sweep: str | None) -> bool:
+    """Whether the results of a sweep (`None`: the latest) are in the workspace's own journal, and nobody else writes to
+    its store. Raises `StoreError` if the journal cannot be used."""
+    if not is_own(workspace) or not workspace.journal.exists():
+        return False
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        plans = journal.plan_ids()
+    return sweep in plans if sweep else bool(plans)
+
+
+def rank_sweep(path: Path, sweep: str, device: str | None = None) -> Ranking:
+    """As `sweeps.ranking.rank.rank` of all that the journal at `path` has of a sweep.
+
+    A damaged table of results is made again. Raises `NoResultsError` if the sweep has no results yet, `EdgeSweepError`
+    if no device matches `device`.
+    """
+    whole_results(path)
+    try:
+        return _rank(path, sweep, device)
+    except DamagedResultsError:
+        rebuild(path)
+        return _rank(path, sweep, device)
+
+
+def _rank(path: Path, sweep: str, device: str | None) -> Ranking:
+    with Journal.open(path, read_only=True) as journal:
+        places = journal.result_places(sweep)
+        if not places:
+            raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+        spec, imported = journal.spec(sweep), journal.imported(sweep)
+        if device is None:
+            return rank_rows(journal.result_rows(sweep), spec.objective, sweep, imported=imported)
+        called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
+        mine = {place for place, name in places.items() if (place.place_id, name) in called}
+        rows = [row for place in sorted(mine) for row in journal.result_rows(sweep, place)]
+    others = {(place.place_id, place.model) for place in places.keys() - mine}
+    beside = [one for one in imported if one.place not in others]
+    return rank_rows(sorted(rows, key=lambda row: (row.name, row.job_key)), spec.objective, sweep, device, beside)
+
+
+def rank_place(journal: Journal, place: Place) -> Ranking:
+    """The ranking of one device and model. Raises `DamagedResultsError`."""
+    return rank_rows(journal.result_rows(place.sweep, place), journal.spec(place.sweep).objective, place.sweep)

@@ -1,0 +1,163 @@
+"""The verdicts of all places, stored: an overview of thousands is one query, and only places with news are ranked.
+
+They are a file of the workspace that follows from the journal's table of results: whoever reads brings it up to date,
+and it may be lost. Where it cannot be written, it is kept in memory.
+"""
+
+import sqlite3
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from sweeps.journal.journal import Journal
+from sweeps.journal.rebuild import whole_results
+from sweeps.journal.results_table import Place, Watermark
+from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
+from sweeps.ranking.rank import rank_rows
+from sweeps.workspace import Workspace
+
+_COLUMNS = PlaceVerdict._fields
+_TABLES = f"""
+CREATE TABLE IF NOT EXISTS verdicts (
+    sweep TEXT, device_id TEXT, model TEXT, part INTEGER,
+    {", ".join(name for name in _COLUMNS if name not in ("sweep", "device_id", "model", "part"))},
+    PRIMARY KEY (sweep, device_id, model, part)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS seen (
+    sweep TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, plan_id INTEGER NOT NULL,
+    objective TEXT NOT NULL
+);
+"""
+_VERSION = 1
+"""Files of another version are made anew. To be raised with each change of what a ranking decides."""
+_BUSY_S = 5.0
+
+
+class Verdicts:
+    """An open file of verdicts. Use it as a context manager."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """A damaged file, or one of another version, is made anew."""
+        for name in (path, path, None):
+            try:
+                return cls(_open(name))
+            except sqlite3.Error:
+                with suppress(OSError):
+                    path.unlink()
+        raise AssertionError("sqlite opens no database in memory")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._db.close()
+
+    def overview(self, journal: Journal, sweep: str | None = None) -> list[PlaceVerdict]:
+        """The verdicts of all sweeps (or one) as of now, with the places that wait for their first result.
+
+        Raises `DamagedResultsError` as `Journal.watermark` does.
+        """
+        self._bring_up_to_date(journal, sweep)
+        planned = journal.planned_places(sweep)
+        query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE ?1 = '' OR sweep = ?1 ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
+        found = []
+        there = set()
+        for row in self._db.execute(query, (sweep or "",)):
+            verdict = PlaceVerdict._make(row)
+            place = row[:3]
+            there.add(place)
+            known = planned.get(place)
+            found.append(verdict if known is None or known[1] <= verdict.finished else verdict.among(known[1]))
+        stored = len(found)
+        found += [
+            waiting_place(*place, device, jobs) for place, (device, jobs) in planned.items() if place not in there
+        ]
+        return found if len(found) == stored else sorted(found, key=lambda one: one[:4])
+
+    def _bring_up_to_date(self, journal: Journal, sweep: str | None) -> None:
+        mark = journal.watermark()
+        plans = journal.plan_ids()
+        wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
+        seen = {row[0]: row[1:] for row in self._db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
+        late = {
+            name: plan_id
+            for name, plan_id in wanted.items()
+            if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan_id)
+        }
+        if not late:
+            return
+        oldest = min((seen[name][1] for name in late if name in seen), default=0)
+        changed: dict[str, set[Place]] = defaultdict(set)
+        for place in journal.changed_places(oldest):
+            changed[place.sweep].add(place)
+        for name, plan_id in late.items():
+            if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan_id and not changed[name]:
+                self._db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
+            else:
+                self._judge(journal, name, plan_id, mark, seen.get(name), changed[name])
+
+    def _judge(
+        self,
+        journal: Journal,
+        sweep: str,
+        plan_id: int,
+        mark: Watermark,
+        seen: tuple[int, int, int, str] | None,
+        changed: set[Place],
+    ) -> None:
+        """Rank the places of a sweep that have changed, or all of them under a new objective."""
+        spec = journal.spec(sweep)
+        objective = spec.objective.model_dump_json()
+        everything = seen is None or (seen[0], seen[3]) != (mark.epoch, objective)
+        verdicts: list[PlaceVerdict] = []
+        places = set(journal.result_places(sweep)) if everything else changed
+        for place in places:
+            rows = journal.result_rows(sweep, place)
+            finished = sum(row.outcome != "skipped" for row in rows)
+            verdicts += verdicts_of(sweep, rank_rows(rows, spec.objective, sweep).devices, finished)
+        self._db.execute("BEGIN IMMEDIATE")
+        if everything:
+            self._db.execute("DELETE FROM verdicts WHERE sweep = ?", (sweep,))
+        gone = [(place.sweep, place.place_id, place.model) for place in places]
+        self._db.executemany("DELETE FROM verdicts WHERE sweep = ? AND device_id = ? AND model = ?", gone)
+        put = f"INSERT OR REPLACE INTO verdicts ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  # names of ours
+        self._db.executemany(put, verdicts)
+        self._db.execute(
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?)", (sweep, mark.epoch, mark.seq, plan_id, objective)
+        )
+        self._db.execute("COMMIT")
+
+
+def overview(workspace: Workspace, sweep: str | None = None) -> list[PlaceVerdict]:
+    """The verdicts of the workspace's journal; a damaged table of results is made again first. Raises `StoreError`."""
+    whole_results(workspace.journal)
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        try:
+            with Verdicts.open(workspace.verdicts) as verdicts:
+                return verdicts.overview(journal, sweep)
+        except sqlite3.Error:  # a disk that is full, or a file that another process has locked
+            with Verdicts(_open(None)) as verdicts:
+                return verdicts.overview(journal, sweep)
+
+
+def _open(path: Path | None) -> sqlite3.Connection:
+    """`None`: in memory. Raises `sqlite3.Error` if it is not as this version writes it."""
+    name = ":memory:" if path is None else str(path)
+    db = sqlite3.connect(name, isolation_level=None, timeout=_BUSY_S)
+    try:
+        [version] = db.execute("PRAGMA user_version").fetchone()
+        if version == _VERSION:
+            return db
+        [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if tables:
+            raise sqlite3.DatabaseError(f"it has version {version}")
+        db.executescript(f"PRAGMA journal_mode = WAL; {_TABLES} PRAGMA user_version = {_VERSION};")
+    except BaseException:
+        db.close()
+        raise
+    return db

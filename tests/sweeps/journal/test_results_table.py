@@ -1,0 +1,235 @@
+"""The table of results: what ranking needs of each finished job, written with its attempts, made again from them."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import fields, replace
+
+import pytest
+
+from sweeps.errors import StoreError
+from sweeps.journal import schema as journal_schema
+from sweeps.journal.journal import Journal
+from sweeps.journal.rebuild import rebuild, whole_results
+from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place
+from sweeps.results import ResultRow
+from sweeps.settled import Settled
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal.sqlite"
+
+
+def measure(journal, records, job, ms=5.0, rounds=2):
+    for round_ in range(rounds):
+        journal.add_block(records.block(job, round_, ms=ms + round_ / 10))
+    journal.add_accuracy(records.accuracy(job))
+
+
+def change(path, statement):
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(statement)
+
+
+def test_the_table_has_the_fields_of_a_row(path):
+    with Journal.open(path) as journal:
+        there = [name for (name,) in journal._rows("SELECT name FROM pragma_table_info('results')")]
+    assert there == ["seq", *COLUMNS]
+    assert {entry.name for entry in fields(ResultRow)} - {"metrics", "run_id"} <= set(COLUMNS)
+
+
+def test_a_result_is_there_with_the_attempt_that_finishes_it(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job, skipped=(records.skipped(),)))
+        journal.add_artifact(records.manifest(job))
+        measure(journal, records, job, rounds=1)
+        assert [row.outcome for row in journal.result_rows("phones")] == ["skipped"]
+        before = journal.watermark()
+        journal.add_block(records.block(job, 1))
+        row, skipped = journal.result_rows("phones")
+        assert (row.job_key, row.outcome, row.rounds) == (job.key, "measured", 2)
+        assert row.metrics["artifact_mb"] == 3.5
+        assert skipped.reason == "no effect"
+        assert journal.watermark().seq > before.seq
+        assert journal.changed_places(before.seq) == [Place(sweep="phones", place_id="local-1", model="net")]
+        assert journal.planned_places("phones")[Place(sweep="phones", place_id="local-1", model="net")][1] == 1
+
+
+def test_a_transaction_that_fails_leaves_no_result(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+
+        def killed():
+            with journal.together():
+                measure(journal, records, job)
+                raise RuntimeError("killed")
+
+        with pytest.raises(RuntimeError, match="killed"):
+            killed()
+        assert journal.result_rows("phones") == []
+        assert journal.outcome(journal.planned_job("phones", job.key)) is None
+
+
+def test_a_failed_job_keeps_its_row_until_a_retry_ends(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        for _ in range(3):
+            journal.add_failure(job.key, records.failed())
+        assert journal.result_rows("phones")[0].reason == "signal 11"
+        journal.retry_failures("phones")
+        assert journal.result_rows("phones")[0].outcome == "failed"
+        measure(journal, records, job)
+        assert journal.result_rows("phones")[0].outcome == "measured"
+
+
+def test_jobs_that_leave_the_sweep_are_stale_and_come_back(path, records):
+    jobs = [records.job(number) for number in range(2)]
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(*jobs))
+        for job in jobs:
+            measure(journal, records, job)
+        journal.save_plan(records.plan(jobs[0]))
+        assert [row.job_key for row in journal.result_rows("phones")] == [jobs[0].key]
+        journal.save_plan(records.plan(*jobs))
+        assert len(journal.result_rows("phones")) == 2
+
+
+def test_an_accuracy_on_other_images_is_not_ranked_with_the_new_ones(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        measure(journal, records, job)
+        journal.save_plan(records.plan(job, evaluation_id="f" * 64))
+        assert journal.result_rows("phones") == []
+        journal.add_accuracy(records.accuracy(job, evaluation_id="f" * 64))
+        assert len(journal.result_rows("phones")) == 1
+
+
+def test_a_sweep_that_shares_jobs_with_another_has_their_results_at_once(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        measure(journal, records, job)
+        journal.save_plan(records.plan(job, name="others"))
+        assert [row.sweep for row in journal.result_rows("others")] == ["others"]
+
+
+def test_what_is_made_again_is_what_was_written(path, records):
+    jobs = [records.job(number) for number in range(4)]
+    settled = Settled(job_key=jobs[1].key, budget="full", rounds=2, reason="stable", message="its rounds agree")
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
+        for number, job in enumerate(jobs[:2]):
+            journal.add_artifact(records.manifest(job))
+            measure(journal, records, job, ms=5.0 + number)
+        journal.add_settled(settled)
+        for _ in range(3):
+            journal.add_failure(jobs[2].key, records.failed(message="hostile \x1b[31m' OR 1=1 --"))
+        written, places = journal.result_rows("phones"), journal.planned_places()
+        before = journal.watermark()
+    assert rebuild(path) == 4
+    with Journal.open(path) as journal:
+        assert journal.result_rows("phones") == written
+        assert journal.planned_places() == places
+        assert journal.watermark().epoch != before.epoch
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE results_state SET is_whole = 0",
+        "DELETE FROM results_state",
+        "DROP TABLE results",
+        "INSERT INTO attempts (key, kind, created) VALUES ('k', 'retry', '2026-11-24T00:00:00+00:00')",
+    ],
+)
+def test_a_damaged_table_is_found_and_made_again(path, records, damage):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        measure(journal, records, job)
+        written = journal.result_rows("phones")
+    change(path, damage)
+    with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
+        journal.watermark()
+    whole_results(path)
+    with Journal.open(path) as journal:
+        assert journal.result_rows("phones") == written
+
+
+@pytest.mark.parametrize(
+    "value", ["block_medians_ms = 'x'", "extra_metrics = '[]x'", "rounds = 'many'", "settled = '{'"]
+)
+def test_a_row_that_cannot_be_read_is_told_of(path, records, value):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        measure(journal, records, job)
+    change(path, f"UPDATE results SET {value}")
+    with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
+        journal.result_rows("phones")
+
+
+def test_a_journal_of_the_version_before_gets_its_results(path, records, monkeypatch):
+    job = records.job(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_schema, "MIGRATIONS", journal_schema.MIGRATIONS[:6])
+        patch.setattr(Journal, "_before_commit", lambda self: None)
+        with Journal.open(path) as journal:
+            journal.save_plan(records.plan(job))
+            measure(journal, records, job)
+    said = []
+    whole_results(path, lambda done, of: said.append((done, of)))
+    assert said == [(1, 1)]
+    with Journal.open(path, read_only=True) as journal:
+        assert [row.job_key for row in journal.result_rows("phones")] == [job.key]
+
+
+def test_what_the_driver_writes_while_the_table_is_made_is_in_it(path, records):
+    jobs = [records.job(number) for number in range(2)]
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(*jobs))
+        measure(journal, records, jobs[0])
+        rebuild(path, lambda done, of: measure(journal, records, jobs[1]))
+        assert len(journal.result_rows("phones")) == 2
+        journal.watermark()
+
+
+def test_a_sweep_without_results_has_no_rows(path, records):
+    with Journal.open(path) as journal:
+        assert journal.watermark().seq == 0
+        journal.save_plan(records.plan(records.job(0)))
+        assert journal.result_rows("phones") == []
+        assert journal.result_rows("no such sweep") == []
+
+
+def test_a_rebuild_needs_a_journal(path):
+    with pytest.raises(StoreError, match="no journal"):
+        whole_results(path)
+
+
+def test_units_that_share_the_work_are_one_place(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(replace(job, link=job.key)))
+        measure(journal, records, job)
+        [place] = journal.planned_places("phones")
+        assert place.place_id == f"class:{records.facts.fingerprint}"
+        assert len(journal.result_rows("phones", place)) == 1
+
+
+@pytest.mark.parametrize("damage", ["DROP TABLE results", "DELETE FROM results_state", "DROP TABLE results_state"])
+def test_a_damaged_table_stops_no_measurement(path, records, damage):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+    change(path, damage)
+    with Journal.open(path) as journal:
+        measure(journal, records, job)
+        assert len(journal.blocks(job.key)) == 2
+    whole_results(path)
+    with Journal.open(path) as journal:
+        assert len(journal.result_rows("phones")) == 1

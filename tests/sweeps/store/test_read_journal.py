@@ -1,0 +1,212 @@
+"""Rankings by the journal's table of results are those by MLflow, and overviews rank only what has changed."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from sweeps.cli.main import main
+from sweeps.errors import EdgeSweepError, NoResultsError
+from sweeps.imported import Imported
+from sweeps.journal.journal import Journal
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.rank import rank
+from sweeps.store import verdicts as verdicts_module
+from sweeps.store.mlflow import Store
+from sweeps.store.read_journal import rank_sweep
+from sweeps.store.reading import load, load_imported
+from sweeps.store.verdicts import overview
+from sweeps.workspace import Workspace
+
+HOSTILE = "net \x1b[31m' OR 1=1 -- <b>"
+
+
+@pytest.fixture
+def workspace(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    return Workspace.open(tmp_path / "workspace")
+
+
+def devices(records, count):
+    return tuple(replace(records.facts, device_id=f"phone-{number}") for number in range(count))
+
+
+def fill(workspace, records, outcomes, phones=2):
+    """A sweep on some phones; `outcomes`: by job, its block medians (ms), or none for a failure."""
+    facts = devices(records, phones)
+    jobs = [
+        replace(records.job(number), device_id=facts[number % phones].device_id, name=f"net · {number} {HOSTILE}")
+        for number in range(len(outcomes))
+    ]
+    plan = records.plan(*jobs, skipped=(replace(records.skipped(), device_id="phone-0"),), facts=facts, rounds=3)
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(plan)
+        for job, medians in zip(jobs, outcomes, strict=True):
+            journal.add_artifact(records.manifest(job))
+            if medians:
+                measure(journal, records, job, medians)
+            else:
+                for _ in range(3):
+                    journal.add_failure(job.key, records.failed())
+    return jobs
+
+
+def measure(journal, records, job, medians):
+    for round_, ms in enumerate(medians):
+        journal.add_block(records.block(job, round_, ms=ms))
+    journal.add_accuracy(records.accuracy(job, accuracy_drop_high_points=0.9))
+
+
+def by_mlflow(workspace, device=None):
+    with Journal.open(workspace.journal) as journal:
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, "phones")
+    results = load(workspace.tracking_uri, "phones")
+    imported = load_imported(workspace.tracking_uri, "phones")
+    return rank(results.frame, results.spec.objective, results.name, device, imported)
+
+
+medians_ms = st.one_of(
+    st.just(()), st.tuples(*[st.floats(4.0, 6.0).map(lambda value: round(value, 3))] * 3), st.just((5.0, 5.01, 5.02))
+)
+
+
+@given(outcomes=st.lists(medians_ms, min_size=1, max_size=9), phones=st.integers(1, 3))
+@hypothesis_settings(max_examples=6)
+def test_the_ranking_is_the_one_by_mlflow(tmp_path_factory, records, outcomes, phones):
+    workspace = Workspace.open(tmp_path_factory.mktemp("workspace"))
+    fill(workspace, records, outcomes, phones)
+    assert ranking_document(rank_sweep(workspace.journal, "phones")) == ranking_document(by_mlflow(workspace))
+    phone = "phone-0"
+    assert rank_sweep(workspace.journal, "phones", phone) == by_mlflow(workspace, phone)
+
+
+def test_imported_figures_are_beside_the_same_devices(workspace, records):
+    fill(workspace, records, [(5.0, 5.1, 5.2)] * 4)
+    with Journal.open(workspace.journal) as journal:
+        for device_id in ("phone-0", "phone-1", "elsewhere"):
+            journal.add_imported("phones", imported(device_id))
+    for device in (None, "phone-0", "phone"):
+        assert rank_sweep(workspace.journal, "phones", device) == by_mlflow(workspace, device)
+
+
+def imported(device_id):
+    return Imported(
+        model="net",
+        variant="by hand",
+        device="Maker Board's 3 (SoC <b>)",
+        device_id=device_id,
+        tool="speed_benchmark_torch",
+        mean_ms=7.0,
+        iterations=10,
+        p50_ms=None,
+        log="log.txt",
+        log_sha256="0" * 64,
+        imported="2026-11-24T00:00:00+00:00",
+    )
+
+
+def test_an_unknown_device_is_told_of(workspace, records):
+    fill(workspace, records, [(5.0, 5.1, 5.2)] * 2)
+    with pytest.raises(EdgeSweepError, match="no results for a device 'nokia'"):
+        rank_sweep(workspace.journal, "phones", "nokia")
+
+
+def test_a_sweep_without_results_is_told_of(workspace, records):
+    fill(workspace, records, [])
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(records.job(0), name="empty"))
+    with pytest.raises(NoResultsError, match="no results yet"):
+        rank_sweep(workspace.journal, "empty")
+
+
+def test_verdicts_are_those_of_the_ranking(workspace, records):
+    fill(workspace, records, [(5.0, 5.01, 5.02), (), (9.0, 9.1, 9.2), (5.5, 5.6, 5.7)])
+    ranked = rank_sweep(workspace.journal, "phones")
+    for _ in range(2):  # made, then read
+        found = overview(workspace)
+        assert [(one.device_id, one.winner, one.state) for one in found] == [
+            (entry.device_id, entry.winner.name, "tied" if entry.unresolved else "winner") for entry in ranked.devices
+        ]
+        assert [one.finished for one in found] == [2, 2]
+
+
+def test_only_places_with_news_are_ranked(workspace, records, monkeypatch):
+    jobs = fill(workspace, records, [(5.0, 5.01, 5.02)] * 4)
+    judged = []
+    real = verdicts_module.rank_rows
+    monkeypatch.setattr(
+        verdicts_module, "rank_rows", lambda rows, *rest: (judged.append(rows[0].device_id), real(rows, *rest))[1]
+    )
+    overview(workspace)
+    assert sorted(judged) == ["phone-0", "phone-1"]
+    judged.clear()
+    overview(workspace)
+    assert judged == []
+    with Journal.open(workspace.journal) as journal:
+        for _ in range(3):
+            journal.add_failure(jobs[1].key, records.failed())
+        assert journal.outcome(journal.planned_job("phones", jobs[1].key)) is not None
+        journal.add_artifact(records.manifest(jobs[1]).model_copy(update={"file_bytes": 9_000_000}))
+    overview(workspace)
+    assert judged == ["phone-1"]
+
+
+def test_jobs_that_wait_make_a_verdict_provisional(workspace, records):
+    facts = devices(records, 2)
+    jobs = [replace(records.job(number), device_id=facts[number // 2].device_id) for number in range(4)]
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(*jobs, facts=facts, rounds=2))
+        measure(journal, records, jobs[0], (5.0, 5.01))
+    assert [(one.device_id, one.state, one.waiting) for one in overview(workspace)] == [
+        ("phone-0", "provisional", 1),
+        ("phone-1", "waiting", 2),
+    ]
+
+
+def test_stored_verdicts_may_be_lost_damaged_or_of_another_version(workspace, records):
+    fill(workspace, records, [(5.0, 5.01, 5.02)] * 4)
+    expected = overview(workspace)
+    for content in (None, b"no database", b"SQLite format 3\x00" + b"\xff" * 200):
+        workspace.verdicts.unlink()
+        if content is not None:
+            workspace.verdicts.write_bytes(content)
+        assert overview(workspace) == expected
+
+
+def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):
+    fill(workspace, records, [(5.0, 5.01, 5.02)] * 4)
+    code = (
+        "import sys; from sweeps.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "finally: print('LOADED', sorted({'pandas', 'scipy', 'mlflow', 'torch', 'ray'} & set(sys.modules)))"
+    )
+    for words in ([], ["--device", "phone-0"], ["--all"], ["--json"]):
+        command = [sys.executable, "-c", code, "rank", "--workspace", str(workspace.root), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert "LOADED []" in done.stdout, words
+
+
+def test_rank_shows_the_winners_and_tables_when_they_are_asked_for(workspace, records):
+    fill(workspace, records, [(5.0, 5.01, 5.02), (7.0, 7.01, 7.02), (6.0, 6.01, 6.02), ()])
+
+    def shown(*words):
+        done = CliRunner().invoke(main, ["rank", "--workspace", str(workspace.root), *words])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "Not ranked" not in shown()
+    assert "phone-0" in shown()
+    assert "--all" in shown()
+    assert "Not ranked" in shown("--all")
+    assert "signal 11" not in shown("--device", "phone-0")
+    document = json.loads(shown("--json"))
+    assert [one["device_id"] for one in document["devices"]] == ["phone-0", "phone-1"]
+    assert [one["state"] for one in document["summary"]] == ["winner", "winner"]
+    assert [one["device_id"] for one in json.loads(shown("--json", "--device", "phone-1"))["summary"]] == ["phone-1"]
+    assert "\x1b" not in shown("--all")
