@@ -120,12 +120,18 @@ class Board:
     def stop(self) -> None:
         """No new connections, and the present ones break."""
         if self._process is not None:
+            # It must serve no more while they are looked for: a late one would write its log into a folder that goes.
+            self._process.send_signal(signal.SIGSTOP)
             found = self._servers()
-            self._process.send_signal(signal.SIGTERM)
-            self._process.wait(60)
             for one in found:
                 with suppress(psutil.Error):
                     one.kill()
+            self._process.kill()
+            self._process.wait(60)
+            deadline = time.monotonic() + _START_S
+            while any(map(_runs, found)):
+                assert time.monotonic() < deadline, "a connection's server does not end"
+                time.sleep(0.01)
             self._process = None
 
     def _servers(self) -> list[psutil.Process]:
@@ -148,6 +154,12 @@ class Board:
 
     def log(self) -> str:
         return (self.root / "log").read_text()
+
+
+def _runs(process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 @contextmanager
