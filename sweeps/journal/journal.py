@@ -18,6 +18,7 @@ from sweeps.device_facts import pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.outcomes import Outcomes
 from sweeps.journal.result_row import row_of_job, row_of_skipped
+from sweeps.journal.results_table import damaged
 from sweeps.journal.schema import RESULTS
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob
@@ -33,14 +34,19 @@ class Journal(Outcomes):
         super().__init__(db, path)
         self._starts: dict[tuple[str, int], int | None] = {}
 
-    def empty_results(self) -> None:
-        """Begin to make the table of results again: until `finish_results`, it counts as damaged."""
+    def empty_results(self) -> int:
+        """Begin to make the table of results again: until `finish_results`, it counts as damaged.
+
+        Returns the number of this beginning, its epoch.
+        """
         with self._writing():
             for table in ("results", "places", "results_state"):
                 self._db.execute(f"DROP TABLE IF EXISTS {table}")
             for statement in RESULTS:
                 self._db.execute(statement)
             self._db.execute("UPDATE results_state SET is_whole = 0")
+            [epoch] = self._db.execute("SELECT epoch FROM results_state").fetchone()
+        return int(epoch)
 
     def refresh_results(self, keys: Iterable[tuple[str, str]]) -> None:
         """Write the rows of jobs (sweep, job key) again."""
@@ -52,12 +58,19 @@ class Journal(Outcomes):
         with self._writing():
             self._refresh_plan(sweep)
 
-    def finish_results(self) -> int:
-        """The table of results is whole now. Returns the number of its rows."""
+    def finish_results(self, epoch: int) -> int:
+        """The table of results is whole now. Returns the number of its rows.
+
+        Raises `DamagedResultsError` if it was emptied or damaged since `empty_results` returned this epoch.
+        """
         with self._writing():
-            self._db.execute(
+            changed = self._db.execute(
                 "UPDATE results_state SET is_whole = 1, attempt = (SELECT coalesce(max(id), 0) FROM attempts)"
+                " WHERE epoch = ?",
+                (epoch,),
             )
+            if not changed.rowcount:
+                raise damaged("another process has begun to make it, or has damaged it, meanwhile")
             [count] = self._db.execute("SELECT count(*) FROM results").fetchone()
         return int(count)
 
@@ -77,7 +90,8 @@ class Journal(Outcomes):
                 raise
             self._db.execute("ROLLBACK TO results")
             with suppress(sqlite3.OperationalError):  # the table may be gone
-                self._db.execute("UPDATE results_state SET is_whole = 0")
+                # Also for whoever makes it again just now: a new epoch.
+                self._db.execute("UPDATE results_state SET is_whole = 0, epoch = abs(random())")
         self._db.execute("RELEASE results")
 
     def _refresh_after(self, replanned: str) -> None:

@@ -28,10 +28,10 @@ def whole_results(path: Path, each: Callable[[int, int], object] | None = None) 
 def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int:
     """Make the table again. Returns the number of its rows. `each` is called with how many jobs are done, of how many.
 
-    Raises `StoreError` if the journal itself cannot be read.
+    Raises `StoreError` if the journal itself cannot be read, `DamagedResultsError` if another process makes it, too.
     """
     with Journal.open(path) as journal, journal_schema.translated(path):
-        journal.empty_results()
+        epoch = journal.empty_results()
         keys = [(info.name, key) for info in journal.sweeps() for key in journal.job_keys(info.name)]
         for start in range(0, len(keys), _PART):
             journal.refresh_results(keys[start : start + _PART])
@@ -39,4 +39,4 @@ def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int
                 each(min(len(keys), start + _PART), len(keys))
         for info in journal.sweeps():
             journal.refresh_places(info.name)
-        return journal.finish_results()
+        return journal.finish_results(epoch)

@@ -60,11 +60,11 @@ class ResultTables(TimeTables):
                 " (SELECT coalesce(max(seq), 0) FROM results) FROM results_state"
             )
         except sqlite3.Error as error:
-            raise _damaged(f"{error}") from error
+            raise damaged(f"{error}") from error
         if state is None or not state[0]:
-            raise _damaged("it was not made yet, or not to its end")
+            raise damaged("it was not made yet, or not to its end")
         if state[2] != state[3]:
-            raise _damaged("it does not have the last attempts")
+            raise damaged("it does not have the last attempts")
         return Watermark(epoch=state[1], seq=state[4])
 
     def changed_places(self, since: int) -> list[Place]:
@@ -100,7 +100,7 @@ class ResultTables(TimeTables):
             found = self._rows(f"{_READ}{where} AND stale = 0", *values)
             rows = [_row(one) for one in found]
         except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
-            raise _damaged(getattr(error, "message", str(error))) from error
+            raise damaged(getattr(error, "message", str(error))) from error
         return sorted(rows, key=lambda row: (row.name, row.job_key))
 
     def stored_result(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
@@ -116,7 +116,7 @@ class ResultTables(TimeTables):
         self._db.executemany(_PUT, [_values(row, evaluation_id, attempt) for row, evaluation_id, attempt in rows])
 
 
-def _damaged(why: str) -> DamagedResultsError:
+def damaged(why: str) -> DamagedResultsError:
     return DamagedResultsError(
         f"the journal's table of results must be made again: {why}", "run `edgesweep journal rebuild`"
     )

@@ -198,6 +198,20 @@ def test_what_the_driver_writes_while_the_table_is_made_is_in_it(path, records):
         journal.watermark()
 
 
+def test_a_table_that_another_process_has_emptied_meanwhile_does_not_count_as_whole(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal, Journal.open(path) as other:
+        journal.save_plan(records.plan(job))
+        journal.add_artifact(records.manifest(job))
+        measure(journal, records, job)
+        with pytest.raises(DamagedResultsError, match="meanwhile"):
+            rebuild(path, lambda *_: other.empty_results())
+        with pytest.raises(DamagedResultsError, match="not to its end"):
+            journal.watermark()
+        assert rebuild(path) == 1
+        assert [row.job_key for row in journal.result_rows("phones")] == [job.key]
+
+
 def test_a_sweep_without_results_has_no_rows(path, records):
     with Journal.open(path) as journal:
         assert journal.watermark().seq == 0
