@@ -1,5 +1,6 @@
 """What the cells of Fleet say. Pure: verdicts and costs in, cells out."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from dashboard.charts.heat import HeatCell, HeatRow
@@ -33,12 +34,15 @@ def winners(
     verdicts: Mapping[tuple[str, str], PlaceVerdict],
     names: Mapping[str, str],
 ) -> list[HeatRow]:
-    """A cell for each device and model with the winner's build. `devices`: names by id; `names`: of builds by job."""
+    """A cell for each device and model with the winner's build. `devices`: names by id; `names`: of builds by job. One
+    build has one colour, the one that wins most often the first."""
+    wins = Counter(names[one.job_key] for one in verdicts.values() if one.job_key in names)
+    tints = {name: number for number, (name, _) in enumerate(wins.most_common())}
     return [
         HeatRow(
             name,
             tuple(
-                _winner(number, found, names) if (found := verdicts.get((device, model))) else _nothing(number)
+                _winner(number, found, names, tints) if (found := verdicts.get((device, model))) else _nothing(number)
                 for number, model in enumerate(models)
             ),
         )
@@ -49,7 +53,7 @@ def winners(
 def figure(one: PlaceVerdict) -> str:
     """The winner's figure, with its unit."""
     if one.latency_p50_ms is not None:
-        return f"{one.latency_p50_ms:.3g} ms"
+        return f"{one.latency_p50_ms:#.3g} ms".replace(". ", " ")
     return "" if one.value is None else catalog.metric(one.metric).format(one.value)
 
 
@@ -92,14 +96,13 @@ def shown_setups(cells: Cells, winning: Sequence[str], most: int) -> list[Setup]
     return sorted(ranks, key=lambda setup: (*ranks[setup], setup))[:most]
 
 
-def _winner(column: int, one: PlaceVerdict, names: Mapping[str, str]) -> HeatCell:
+def _winner(column: int, one: PlaceVerdict, names: Mapping[str, str], tints: Mapping[str, int]) -> HeatCell:
     state = state_text(one)
     name = names.get(one.job_key, line(one.variant)) if one.winner else ""
     reason = "" if one.winner else plain_words(one.reason)
     lines = tuple(filter(None, (name, figure(one), state)))
-    cost = {"winner": 1.0, "tied": 1.5, "provisional": 2.2}.get(one.state)
     tip = " · ".join(filter(None, (line(one.device), line(one.model), name, figure(one), state, reason)))
-    return HeatCell(column, one.device_id, one.model, one.job_key, lines or ("–",), cost, tip)
+    return HeatCell(column, one.device_id, one.model, one.job_key, lines or ("–",), None, tip, tint=tints.get(name))
 
 
 def _nothing(column: int) -> HeatCell:

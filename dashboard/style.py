@@ -76,6 +76,14 @@ STYLE = """<style>
 [class*="st-key-now-"] [data-stale="true"], [data-stale="true"] [class*="st-key-now-"] { visibility: hidden; }
 [class*="st-key-now-"] h2 { font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere; }
 [class*="st-key-eyebrow"] p { letter-spacing: 0.06em; text-transform: none; overflow-wrap: anywhere; }
+/* Side by side where there is room for it, otherwise one below the other. */
+.st-key-charts, .st-key-attention, .st-key-choices { flex-flow: row wrap !important; }
+.st-key-charts > * { flex: 1 1 26rem !important; min-width: min(100%, 26rem) !important; }
+.st-key-attention > * { flex: 1 1 20rem !important; min-width: min(100%, 20rem) !important; }
+.st-key-choices > * { flex: 1 1 13rem !important; min-width: min(100%, 13rem) !important; }
+.st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
+.st-key-figures > * { width: auto !important; }
+.st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }
 @media (max-width: 640px) { .st-key-fleet-wide { display: none; } }
 @media (min-width: 641px) { .st-key-fleet-narrow { display: none; } }
 </style>"""

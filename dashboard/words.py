@@ -5,7 +5,7 @@ What it returns is one line of plain text, for elements without Markdown.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from dashboard.inert import line
 from sweeps.metrics import METRICS
@@ -159,21 +159,18 @@ TRUST_WORDS = {
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters, broken between words where that is possible: nothing is left out."""
+    """Lines of at most `width` characters: nothing is left out, and what stands between two dots stays together as far
+    as it fits."""
+    parts = text.split(" · ")
+    units = [f"{part} ·" for part in parts[:-1]] + parts[-1:]
+    words = [word for unit in units for word in ([unit] if len(unit) <= width else unit.split(" "))]
     lines: list[str] = []
-    for word in text.split(" "):
+    for word in words:
         if lines and len(lines[-1]) + 1 + len(word) <= width:
             lines[-1] += f" {word}"
         else:
             lines += [word[start : start + width] for start in range(0, len(word), width)] or [""]
     return lines
-
-
-def listed(names: Sequence[str], most: int = 5) -> str:
-    """`a, b and 3 more`."""
-    if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def setup_names(rows: Iterable[ResultRow]) -> dict[tuple[str, ...], str]:

@@ -33,7 +33,8 @@ def wait_until_drawn(page: Page) -> None:
             const charts = [...document.querySelectorAll('[data-testid="stVegaLiteChart"]')];
             const pending = document.querySelector('[data-testid="stSkeleton"], [data-stale="true"]');
             const drawn = document.querySelector('h1, h2, h3, [data-testid="stAlert"]');
-            return idle && drawn && !pending && charts.every((chart) => !chart.offsetParent || chart.querySelector('canvas, svg'));
+            const isDrawn = (chart) => !chart.offsetParent || chart.querySelector('canvas, svg');
+            return idle && drawn && !pending && charts.every(isDrawn);
         }""",
         timeout=TIMEOUT_MS,
     )

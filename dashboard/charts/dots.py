@@ -13,6 +13,9 @@ BACKENDS = ("CPU", "NNAPI")
 """The backends that `backends` compares, in the order of its dots."""
 
 
+_DIRECT: Spec = {"field": "shade", "type": "nominal", "scale": None}
+
+
 def latency(rows: pd.DataFrame, look: Palette) -> Spec:
     """A dot for each p50 latency (ms) with its 95 % interval, best rank on top, the name above it."""
     shown = rows[rows["latency_p50_ms"].notna()]
@@ -26,7 +29,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
             "low": draw.known(row.latency_ci_low_ms),
             "high": draw.known(row.latency_ci_high_ms),
             "figure": row.latency_short,
-            "status": row.status,
+            "shade": draw.shade(row.status, look),
             **draw.tip(row),
         }
         for row, (text, top, dot) in zip(shown.itertuples(), places, strict=True)
@@ -37,7 +40,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
         "field": "p50",
         "type": "quantitative",
         "scale": {"zero": True, "nice": True},
-        "axis": draw.axis("ms", look),
+        "axis": draw.axis("p50 latency (ms)", look),
     }
     dots = {
         "mark": {"type": "point", "filled": True, "opacity": 1},
@@ -61,7 +64,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
                     "x": {"field": "low", "type": "quantitative"},
                     "x2": {"field": "high"},
                     "y": draw.pixel("dot"),
-                    "color": draw.colour(shown, look),
+                    "color": _DIRECT,
                 },
             },
             dots,
@@ -139,6 +142,7 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
             "top": where[row.label][1],
             "dot": where[row.label][2],
             "backend": row.backend,
+            "shade": GREY if row.backend == BACKENDS[0] else look.winner,
             "variant": row.variant,
             "p50": row.p50_ms,
             "low": draw.known(row.low_ms),
@@ -169,7 +173,7 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
                     "x": {"field": "low", "type": "quantitative"},
                     "x2": {"field": "high"},
                     "y": draw.pixel("dot"),
-                    "color": colour,
+                    "color": _DIRECT,
                 },
             },
             {

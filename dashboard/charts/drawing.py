@@ -18,7 +18,7 @@ NAME_WIDTH = 40
 
 _SHAPES = ("diamond", "diamond", "circle", "square", "triangle-up")
 _SIZES = (260, 150, 110, 110, 100)
-_LINE_PX, _DOT_PX, _AXIS_PX, _LEGEND_PX = 16, 24, 46, 44
+_LINE_PX, _DOT_PX = 16, 24
 
 LEGEND: Spec = {
     "title": None,
@@ -49,7 +49,7 @@ def chart(data: Sequence[Spec], layers: list[Spec], height: int) -> Spec:
     """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
     return {
         "height": height,
-        "autosize": {"type": "fit", "contains": "padding"},
+        "autosize": {"type": "fit-x", "contains": "padding"},
         "layer": [{"data": {"values": list(data)}, "layer": layers}],
         "config": {"view": {"stroke": None}},
     }
@@ -63,7 +63,7 @@ def lines_of(names: Sequence[str]) -> tuple[list[tuple[str, int, int]], int]:
         dot = top + _LINE_PX * len(lines) + _DOT_PX // 2 - 3
         found.append(("\n".join(lines), top, dot))
         top = dot + _DOT_PX // 2 + 3
-    return found, top + _AXIS_PX + _LEGEND_PX
+    return found, top + 6
 
 
 def pixel(field: str) -> Spec:
@@ -99,8 +99,8 @@ def looks(rows: pd.DataFrame, look: Palette) -> Spec:
 
 
 def colour(rows: pd.DataFrame, look: Palette) -> Spec:
-    colours = (look.winner, GREEN, look.ships, ORANGE, GREY)
-    return {"field": "status", "type": "nominal", "scale": present(rows, STATUS, colours), "legend": LEGEND}
+    scale = present(rows, STATUS, _colours(look))
+    return {"field": "status", "type": "nominal", "scale": scale, "legend": LEGEND}
 
 
 def present(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> Spec:
@@ -108,6 +108,15 @@ def present(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ..
     found = set(rows["status"])
     present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in found]
     return {"domain": [status for status, _ in present], "range": [value for _, value in present]}
+
+
+def shade(status: str, look: Palette) -> str:
+    """The colour of a status."""
+    return dict(zip(STATUS, _colours(look), strict=True))[status]
+
+
+def _colours(look: Palette) -> tuple[str, ...]:
+    return look.winner, GREEN, look.ships, ORANGE, GREY
 
 
 def known(value: Any) -> float | None:

@@ -15,6 +15,18 @@ _PALEST = 1.6
 """So much above 1 a cost has the palest shade."""
 
 
+TINTS = (
+    ("#0B5CAD", "#FFFFFF"),
+    ("#8CCBF0", "#10161E"),
+    ("#007A5A", "#FFFFFF"),
+    ("#F0C766", "#10161E"),
+    ("#D99BBF", "#10161E"),
+    ("#C9501B", "#FFFFFF"),
+    ("#A9B2BC", "#10161E"),
+)
+"""Colours of builds and of what is written on them, the last one for all others: they differ in brightness too."""
+
+
 @dataclass(frozen=True, slots=True)
 class HeatCell:
     """One cell: its text in lines, and how it looks."""
@@ -30,6 +42,8 @@ class HeatCell:
     """1 is the darkest shade; `None`: no shade."""
     tip: str
     has_ring: bool = False
+    tint: int | None = None
+    """In place of a shade: the number of a colour that says which build it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +58,7 @@ class HeatRow:
 
 def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, characters: int = 18) -> Spec:
     """`heads`: what the columns are. `characters`: so many fit beside each other in a cell."""
-    columns = list(range(len(heads)))
+    columns = list(range(max(1, len(heads))))
     head_lines = ["\n".join(wrapped(head, characters)) for head in heads]
     top = _PAD_PX + _LINE_PX * max((text.count("\n") + 1 for text in head_lines), default=0)
     names: list[Spec] = []
@@ -59,7 +73,7 @@ def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, ch
         ]
         height = max((len(lines) for _, lines in shown), default=1) * _LINE_PX + 2 * _PAD_PX
         for cell, lines in shown:
-            fill, ink = _shade(cell.cost, look)
+            fill, ink = _shade(cell.cost, look) if cell.tint is None else TINTS[min(cell.tint, len(TINTS) - 1)]
             cells.append(
                 {
                     "column": cell.column,
@@ -89,7 +103,7 @@ def heat_map(heads: Sequence[str], rows: Sequence[HeatRow], look: Palette, *, ch
     write = {"y": _raw("y"), "color": {"field": "ink", "type": "nominal", "scale": None}, "text": {"field": "text"}}
     return {
         "height": max(40, top),
-        "autosize": {"type": "fit", "contains": "padding"},
+        "autosize": {"type": "fit-x", "contains": "padding"},
         "padding": {"left": 2, "right": 2, "top": 2, "bottom": 2},
         "config": {"view": {"stroke": None}},
         "params": [{"name": "cell", "select": picked, "views": ["cells"]}],

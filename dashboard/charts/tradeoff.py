@@ -178,7 +178,15 @@ def _lines(axis: AccuracyAxis, look: Palette) -> list[Spec]:
         if value is None:
             continue
         y = {"field": "accuracy", "type": "quantitative"}
-        words = {"type": "text", "align": "right", "dy": -6, "color": look.quiet, "fontSize": 11, "limit": 0}
+        words = {
+            "type": "text",
+            "align": "right",
+            "dy": 4,
+            "baseline": "top",
+            "color": look.quiet,
+            "fontSize": 11,
+            "limit": 0,
+        }
         layers: list[Spec] = [
             {"mark": {"type": "rule", "color": look.quiet, "strokeDash": dash, "opacity": 0.6}, "encoding": {"y": y}},
             {"mark": words, "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}},

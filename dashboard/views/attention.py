@@ -15,7 +15,9 @@ from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
 MOST = 6
-"""So many lines of each kind are shown."""
+"""So many lines are shown."""
+SWEEPS = 3
+"""So many of the latest sweeps are looked at."""
 
 
 def running(root: Path) -> str:
@@ -74,7 +76,7 @@ def _needs(now: Source, root: Path) -> Iterator[tuple[str, str, dict[str, str]]]
     for device in live.devices if live else ():
         if device.away:
             yield f"{words(device.name)} is away: {words(device.away)}", ":material/link_off:", {}
-    for sweep in data.sweeps(now)[:1]:
+    for sweep in data.sweeps(now)[:SWEEPS]:
         for one in data.troubles(now, sweep.name):
             wanted = {"sweep": sweep.name, "device": one.place.place_id, "model": one.place.model}
             counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(

@@ -26,14 +26,15 @@ def show(root: Path) -> None:
     if now is None or not now.plans:
         empty.show(root)
         return
-    places = st.container(horizontal=True, gap="medium", key="choices")
-    with places:
+    choices = st.container(horizontal=True, gap="medium", key="choices")
+    with choices:
         sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
         there = data.places(now, root, sweep)
         if not there.devices:
             st.info("This sweep has no jobs.", icon=":material/inbox:")
             return
-        names = device_names(there.devices)
+    names = device_names(there.devices)
+    with choices:
         device_id = state.chosen("device", "Device", list(names), lambda key: names.get(key, line(key)))
         model = state.chosen("model", "Model", list(there.models[device_id]))
     place = Place(sweep, device_id, model)
@@ -42,15 +43,14 @@ def show(root: Path) -> None:
     entries = found.ranking.devices
     part = 0
     if len(entries) > 1:
-        with places:
-            part = int(
-                state.chosen(
-                    "part",
-                    "Conditions (only comparable results are ranked together)",
-                    [str(number) for number in range(len(entries))],
-                    lambda number: _conditions(entries[int(number)]),
-                )
+        part = int(
+            state.chosen(
+                "part",
+                "Conditions (only comparable results are ranked together)",
+                [str(number) for number in range(len(entries))],
+                lambda number: _conditions(entries[int(number)]),
             )
+        )
     # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another place.
     selected = hashlib.sha256(repr((place, part, asked)).encode()).hexdigest()[:12]
     with st.container(key=f"now-{selected}", gap="medium"):

@@ -22,6 +22,8 @@ ALL = "*"
 """Of the parameter `model`: an overview of all models."""
 PHONES, MODELS, BUILDS, SWEEPS = 20, 6, 8, 12
 """So many of each are drawn at a time: a page is as quick with thousands."""
+CHARACTERS = 86
+"""What a line of cells holds where it is narrowest."""
 
 
 def show(root: Path) -> None:
@@ -108,11 +110,9 @@ def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]
     keys = tuple(sorted({one.job_key for one in verdicts.values() if one.job_key}))
     rows = fleet_cells.winners(devices, columns, verdicts, data.winner_names(now, sweep, keys))
     st.subheader("Who wins where", anchor=False)
-    _heat(columns, rows, sweep, 20)
+    _heat(columns, rows, sweep)
     more = f" {len(models) - MODELS} more models: choose one above." if len(models) > MODELS else ""
-    st.caption(
-        f"Dark: a winner that stands alone. Paler: tied, or jobs are to come. Click a cell for the evidence.{more}"
-    )
+    st.caption(f"One colour for each build. Click a cell for the evidence.{more}")
 
 
 def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, there: data.Places) -> None:
@@ -124,7 +124,7 @@ def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, there:
     setups = fleet_cells.shown_setups(known.cells, [one.job_key for one in verdicts.values()], BUILDS)
     rows = fleet_cells.builds(here, setups, known.cells, verdicts, model)
     st.subheader("What each build costs on each phone", anchor=False)
-    _heat([known.names[setup] for setup in setups], rows, sweep, 16)
+    _heat([known.names[setup] for setup in setups], rows, sweep)
     more = f" {len(known.names) - BUILDS} more builds stand in Decide." if len(known.names) > BUILDS else ""
     st.caption(
         "Latency (p50) as a multiple of the phone's best build that may ship. Ring: the winner. "
@@ -132,12 +132,12 @@ def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, there:
     )
 
 
-def _heat(heads: list[str], rows: list[HeatRow], sweep: str, characters: int) -> None:
+def _heat(heads: list[str], rows: list[HeatRow], sweep: str) -> None:
     """A map; and on a narrow screen, where it would be cut, a list per phone."""
     look = palette()
     with st.container(key="fleet-wide"):
         wide = st.vega_lite_chart(
-            spec=heat_map(heads, rows, look, characters=characters),
+            spec=heat_map(heads, rows, look, characters=max(9, CHARACTERS // len(heads))),
             key="fleet-map",
             on_select="rerun",
             selection_mode="cell",

@@ -15,6 +15,7 @@ from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
+from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.trust import TRUST
 
@@ -44,7 +45,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
         with st.container(key="eyebrow"):
             st.caption(f"{lead} {words(device.device)}")
         st.header(words(row["variant"]), anchor=False)
-        for sentence in _beats(device, winner, row, table):
+        for sentence in _beats(ranked, winner, row, table):
             st.markdown(sentence)
         _figures(device, winner, row)
         _badges(winner, waiting)
@@ -56,24 +57,31 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
         _take_along(root, ranked, device, winner)
 
 
-def _beats(device: DeviceRanking, winner: Candidate, row: pd.Series, table: pd.DataFrame) -> list[str]:
+def _beats(ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFrame) -> list[str]:
     """What it beats, and which quicker builds may not ship, and why."""
     if not winner.timed:
         return []
     found = []
     others = table[(table["job_key"] != winner.job_key) & table["latency_p50_ms"].notna()]
-    here = [one for one in device.ranking if one.timed and one.job_key != winner.job_key]
-    plain = next((one for one in sorted(here, key=lambda one: len(one.variant.split())) if "fp32" in one.variant), None)
-    if plain is not None:
-        against = others[others["job_key"] == plain.job_key].iloc[0]
+    # The plainest build: as the model was, before anything was done to it.
+    plain = others[others["job_key"].isin(plainest(ranked.rows))]
+    if not plain.empty:
+        against = plain.sort_values("latency_p50_ms").iloc[-1]
         ratio = against["latency_p50_ms"] / row["latency_p50_ms"]
-        if ratio >= 1.005:
-            found.append(f"**{ratio:.2g}× as fast** as {words(against['variant'])} ({against['latency_short']}).")
+        if ratio >= 1.05:
+            found.append(f"**{ratio:.1f}× as fast** as {words(against['variant'])} ({against['latency_short']}).")
     quicker = others[(others["latency_p50_ms"] < row["latency_p50_ms"]) & (others["verdict"] != "pass")]
     for one in quicker.sort_values("latency_p50_ms").head(2).itertuples():
         may = "may not ship" if one.status == "may not ship" else "nobody knows yet if it may ship"
-        found.append(f"{words(one.variant)} is quicker ({one.latency_short}), but {may}: {inert(one.why)}.")
+        found.append(f"{words(one.variant)} is quicker ({one.latency_short}), but {may}: {words(str(one.why))}.")
     return found
+
+
+def plainest(there: Sequence[ResultRow]) -> set[str]:
+    """Job keys of the builds with nothing done to them: fp32, NCHW, on the CPU; and of these the least optimized."""
+    plain = [row for row in there if (row.precision, row.layout, row.backend) == ("fp32", "nchw", "cpu")]
+    least = min(((row.optimize, row.fuse, row.threads) for row in plain), default=None)
+    return {row.job_key for row in plain if (row.optimize, row.fuse, row.threads) == least}
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame, ranked: Ranked) -> None:
