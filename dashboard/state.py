@@ -28,7 +28,7 @@ def chosen(
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
     """As `chosen`, as a row of buttons: for a few options. `shown` makes Markdown."""
     value = _begin(name, options, None)
-    st.pills(label, options, key=_key(name), format_func=shown, required=True)
+    st.pills(label, options, key=_key(name), format_func=shown, required=True, wrap=True)
     return _end(name, st.session_state.get(_key(name)) or value, options, value)
 
 
