@@ -1,6 +1,8 @@
 """The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.launch` binds it to this machine alone)."""
 
 import argparse
+import gc
+import importlib
 import os
 import sys
 from functools import partial
@@ -18,6 +20,7 @@ from sweeps.errors import EdgeSweepError
 def main(argv: list[str]) -> None:
     st.set_page_config(page_title="EdgeSweep", layout="wide")
     st.html(STYLE)
+    _freeze()
     root = _workspace(argv)
     pages = [
         st.Page(
@@ -26,6 +29,15 @@ def main(argv: list[str]) -> None:
         for number, entry in enumerate(registry.PAGES)
     ]
     st.navigation(pages, position="top" if len(pages) > 1 else "hidden").run()
+
+
+@st.cache_resource(show_spinner=False)
+def _freeze() -> None:
+    """Once in the server's process: Streamlit collects garbage after each run, and need not look at the libraries."""
+    for entry in registry.PAGES:
+        importlib.import_module(f"dashboard.views.{entry.name}")
+    gc.collect()
+    gc.freeze()
 
 
 def _draw(entry: PageEntry, root: Path) -> None:

@@ -17,9 +17,11 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import Place, Trouble
+from sweeps.ranking.backends import BackendFigure, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
+from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.results import ResultRow
@@ -32,6 +34,8 @@ from sweeps.workspace import Workspace
 LIST_TTL_S = 5
 MOST_UNITS = 6
 """So many units of a class are ranked together; more take too long for a page."""
+MOST_COMPARED = 24
+"""Of so many devices NNAPI is compared with the CPU; of more only that of the one that is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +182,14 @@ def device_class(now: Source, sweep: str, units: tuple[Place, ...]) -> tuple[Cla
     rows = [row for unit in units for row in place_rows(now, unit)]
     ordered = sorted(rows, key=lambda row: (row.name, row.job_key))
     return rank_rows(ordered, spec(now, sweep).objective, sweep).classes
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> BackendFigure | None:
+    """NNAPI against the CPU on several devices of a sweep."""
+    chosen = spec(now, places[0].sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
+    rows = [row for place in places for row in place_rows(now, place)]
+    return backend_figure(as_of_one_unit(sorted(rows, key=lambda row: (row.name, row.job_key))), chosen)
 
 
 @st.cache_data(ttl=LIST_TTL_S, show_spinner=False)

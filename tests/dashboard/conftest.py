@@ -1,5 +1,6 @@
 """Workspaces with made-up measurements, recorded through the real plan and journal."""
 
+import hashlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
-from sweeps.manifest import Manifest, TensorSpec, Verification
+from sweeps.manifest import FILE_NAME, Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
@@ -218,6 +219,9 @@ def _record(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         made = Recorder(Workspace.open(folder))
+        shipped = made.record("shipped", by_axes, devices=(replace(BOARD, device_id="board-5"),), grid=WIDE)
+        for job in shipped.jobs:
+            _keep(made.workspace, job)
         made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),))
         evil = (by_hand(HARMFUL, variant=EVIL, log=f"{EVIL}.txt"), by_hand(None, device=EVIL, log_sha256="b" * 64))
         made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL, imported=evil)
@@ -357,6 +361,18 @@ def _accuracy(job: Job, executor: str, drop: float) -> Accuracy:
     )
 
 
+MODEL = b"the model"
+"""The content of every build's file."""
+
+
+def _keep(workspace: Workspace, job: Job) -> None:
+    """The build's files, as a sweep leaves them in the workspace."""
+    folder = workspace.artifact(job.build_key)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE_NAME).write_text(_manifest(job).model_dump_json())
+    (folder / _manifest(job).file).write_bytes(MODEL)
+
+
 def _manifest(job: Job) -> Manifest:
     tensor = TensorSpec(shape=(1, 3, 64, 64), dtype="float32")
     return Manifest(
@@ -369,7 +385,7 @@ def _manifest(job: Job) -> Manifest:
         variant=job.variant.axes(),
         file="model.pt",
         file_bytes=700_000 if job.variant.precision == "int8" else 1_900_000,
-        file_sha256="f" * 64,
+        file_sha256=hashlib.sha256(MODEL).hexdigest(),
         memory_format="contiguous_format",
         input=tensor,
         output=tensor,
