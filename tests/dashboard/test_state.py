@@ -33,7 +33,10 @@ def test_what_is_chosen_is_in_the_address_and_another_browser_sees_the_same(page
     assert "drop" not in again.query_params
 
 
-def test_a_constraint_of_one_sweep_is_not_kept_for_another(page: Page, workspace: Path) -> None:
+def test_what_counts_in_one_sweep_is_not_kept_for_another(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace, sweep="phones"), "Sweep", "by-accuracy")
+    assert "Asked for: highest top-1 accuracy." in texts(shown)
+    assert "goal" not in shown.query_params
     shown = page(workspace, sweep="phones")
     assert shown.number_input[0].value == 1.0
     assert choose(shown, "Sweep", "raced").number_input[0].value is None
