@@ -10,11 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import Place, Watermark
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
 _COLUMNS = PlaceVerdict._fields
@@ -63,12 +66,14 @@ class Verdicts:
         Raises `DamagedResultsError` as `Journal.watermark` does.
         """
         self._bring_up_to_date(journal, sweep)
-        planned = journal.planned_places(sweep)
+        planned, plans = journal.planned_places(sweep), journal.plan_ids()
         query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE ?1 = '' OR sweep = ?1 ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
         found = []
         there = set()
         for row in self._db.execute(query, (sweep or "",)):
             verdict = PlaceVerdict._make(row)
+            if verdict.sweep not in plans:  # the copied server has it no longer
+                continue
             place = row[:3]
             there.add(place)
             known = planned.get(place)
@@ -98,20 +103,26 @@ class Verdicts:
         for name, plan_id in late.items():
             if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan_id and not changed[name]:
                 self._db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
-            else:
-                self._judge(journal, name, plan_id, mark, seen.get(name), changed[name])
+                continue
+            try:
+                spec = journal.spec(name)
+            except StoreError:
+                if sweep is not None:
+                    raise
+                continue  # another version has saved it: the others are shown
+            self._judge(journal, name, spec, plan_id, mark, seen.get(name), changed[name])
 
     def _judge(
         self,
         journal: Journal,
         sweep: str,
+        spec: SweepSpec,
         plan_id: int,
         mark: Watermark,
         seen: tuple[int, int, int, str] | None,
         changed: set[Place],
     ) -> None:
         """Rank the places of a sweep that have changed, or all of them under a new objective."""
-        spec = journal.spec(sweep)
         objective = spec.objective.model_dump_json()
         everything = seen is None or (seen[0], seen[3]) != (mark.epoch, objective)
         verdicts: list[PlaceVerdict] = []
@@ -133,12 +144,12 @@ class Verdicts:
         self._db.execute("COMMIT")
 
 
-def overview(workspace: Workspace, sweep: str | None = None) -> list[PlaceVerdict]:
-    """The verdicts of the workspace's journal; a damaged table of results is made again first. Raises `StoreError`."""
-    whole_results(workspace.journal)
-    with Journal.open(workspace.journal, read_only=True) as journal:
+def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
+    """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
+    whole_results(files.journal)
+    with Journal.open(files.journal, read_only=True) as journal:
         try:
-            with Verdicts.open(workspace.verdicts) as verdicts:
+            with Verdicts.open(files.verdicts) as verdicts:
                 return verdicts.overview(journal, sweep)
         except sqlite3.Error:  # a disk that is full, or a file that another process has locked
             with Verdicts(_open(None)) as verdicts:
