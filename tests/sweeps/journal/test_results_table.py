@@ -247,3 +247,32 @@ def test_a_damaged_table_stops_no_measurement(path, records, damage):
     whole_results(path)
     with Journal.open(path) as journal:
         assert len(journal.result_rows("phones")) == 1
+
+
+def test_results_are_chosen_by_their_axes_over_all_places(path, records):
+    jobs = [records.job(number) for number in range(4)]  # odd ones are int8, each has its number of threads
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
+        for job, ms in zip(jobs, (4.0, 3.0, 2.0, 1.0), strict=True):
+            measure(journal, records, job, ms=ms)
+
+        def chosen(wanted, **options):
+            return [row.job_key for row in journal.matching_results(wanted, **options)]
+
+        measured = {"outcome": ["measured"]}
+        assert chosen(measured) == [job.key for job in reversed(jobs)]  # the fastest first
+        assert chosen(measured, most=1) == [jobs[3].key]
+        assert chosen({"precision": ["int8"]}) == [jobs[3].key, jobs[1].key]
+        assert chosen({"precision": ["int8"], "threads": [1, 2]}) == [jobs[1].key]
+        assert chosen({"fuse": [True]}, sweep="phones") == [jobs[3].key, jobs[1].key]
+        assert chosen({}, sweep="' OR 1=1 --") == []
+        assert len(chosen({})) == 5
+        place = Place("phones", "local-1", "net")
+        assert journal.matching_places({"precision": ["int8", "fp32"]}) == {place: 5}
+        assert journal.matching_places({"qengine": ["x86"]}, "phones") == {place: 2}
+        for nothing in ({"threads": [10**30]}, {"precision": []}, {"layout": ["\udcff"]}, {"device": ["' OR 1=1 --"]}):
+            assert (chosen(nothing), journal.matching_places(nothing)) == ([], {})
+        with pytest.raises(ValueError, match="not filtered by protocol"):
+            chosen({"protocol": ["{}"]})
+        journal.save_plan(records.plan(jobs[0]))
+        assert chosen({}) == [jobs[0].key]  # the others are stale

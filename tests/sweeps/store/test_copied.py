@@ -203,7 +203,7 @@ def test_a_copy_comes_to_have_what_a_server_has_and_stays_when_that_is_away(
     files = mates.copy()
     assert files.complete
     assert "cannot be reached" in files.error
-    shown = rank(mates)
+    shown = rank(mates, "phones")
     assert (shown.exit_code, "phones: what to ship" in shown.stdout) == (0, True)
     assert "seconds ago; MLflow at http://127.0.0.1" in shown.stderr
     assert "Traceback" not in shown.stderr
