@@ -7,7 +7,7 @@ each change of a row gives it a number that is larger than all before.
 import json
 import math
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -18,24 +18,12 @@ from sweeps.json_records import from_json, to_json
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
-from sweeps.variant import RunAxes, Variant
 
 _FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
 COLUMNS = ("attempt", "place_id", "evaluation_id", *_FIELDS, "extra_metrics", *METRICS)
 """Those of the table, without `seq`."""
-FILTERS = frozenset(
-    (
-        "model",
-        "device_id",
-        "device",
-        "outcome",
-        "preset",
-        *(axis.name for kind in (Variant, RunAxes) for axis in fields(kind)),
-    )
-)
-"""Columns by which results are chosen (`ResultTables.matching_results`): every axis, and what people ask for."""
 _PAIRS = ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms")
-_READ = f"SELECT {', '.join((*_FIELDS, 'extra_metrics', *METRICS))} FROM results"  # noqa: S608  # names of ours
+READ = f"SELECT {', '.join((*_FIELDS, 'extra_metrics', *METRICS))} FROM results"  # noqa: S608  # names of ours
 _PLACES = ", ".join("?" * len(COLUMNS))
 _PUT = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) VALUES ({_PLACES})"  # noqa: S608  # names of ours
 
@@ -108,34 +96,12 @@ class ResultTables(TimeTables):
         where, values = " WHERE sweep = ?", [sweep]
         if place is not None:
             where, values = f"{where} AND place_id = ? AND model = ?", [sweep, place.place_id, place.model]
-        rows = self._read_results(f"{_READ}{where} AND stale = 0", *values)
+        rows = self._read_results(f"{READ}{where} AND stale = 0", *values)
         return sorted(rows, key=lambda row: (row.name, row.job_key))
-
-    def matching_results(
-        self, wanted: Mapping[str, Collection[str | int]], sweep: str | None = None, *, most: int = 1_000
-    ) -> list[ResultRow]:
-        """Over all places: rows that have one of the wanted values in each of these columns (`FILTERS`) and are not
-        stale, the fastest first, at most so many.
-
-        Raises `ValueError` for another column, `DamagedResultsError` if a row cannot be read.
-        """
-        where, values = _matching(wanted, sweep)
-        # First which ones, and only then their long texts.
-        chosen = f"SELECT seq FROM results{where} ORDER BY latency_p50_ms IS NULL, latency_p50_ms, seq LIMIT ?"  # noqa: S608
-        order = "ORDER BY latency_p50_ms IS NULL, latency_p50_ms, seq"
-        return self._read_results(f"{_READ} WHERE seq IN ({chosen}) {order}", *values, most)
-
-    def matching_places(
-        self, wanted: Mapping[str, Collection[str | int]], sweep: str | None = None
-    ) -> dict[Place, int]:
-        """How many rows of each place `matching_results` would find; places without any are left out."""
-        where, values = _matching(wanted, sweep)
-        query = f"SELECT sweep, place_id, model, count(*) FROM results{where} GROUP BY 1, 2, 3"  # noqa: S608
-        return {Place(*place): count for *place, count in self._rows(query, *values)}
 
     def stored_result(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
         """One row, also a stale one, with the id of its evaluation set."""
-        found = self._rows(f"{_READ} WHERE sweep = ? AND job_key = ?", sweep, job_key)
+        found = self._rows(f"{READ} WHERE sweep = ? AND job_key = ?", sweep, job_key)
         if not found:
             return None
         [evaluation_id] = self._row("SELECT evaluation_id FROM results WHERE sweep = ? AND job_key = ?", sweep, job_key)
@@ -152,20 +118,6 @@ class ResultTables(TimeTables):
         self._db.executemany(_PUT, [_values(row, evaluation_id, attempt) for row, evaluation_id, attempt in rows])
 
 
-def _matching(wanted: Mapping[str, Collection[str | int]], sweep: str | None) -> tuple[str, list[str | int]]:
-    """A condition of SQL and its values."""
-    if unknown := wanted.keys() - FILTERS:
-        raise ValueError(f"results are not filtered by {', '.join(sorted(unknown))}")
-    given = {**wanted, **({} if sweep is None else {"sweep": [sweep]})}
-    # As rows are stored; a number that no column has chooses nothing.
-    asked = {
-        name: [_stored(value) for value in values if isinstance(value, str) or abs(value) < 2**63]
-        for name, values in given.items()
-    }
-    parts = ["stale = 0", *(f"{name} IN ({', '.join('?' * len(one))})" for name, one in asked.items())]
-    return f" WHERE {' AND '.join(parts)}", [value for one in asked.values() for value in one]
-
-
 def damaged(why: str) -> DamagedResultsError:
     return DamagedResultsError(
         f"the journal's table of results must be made again: {why}", "run `edgesweep journal rebuild`"
@@ -177,13 +129,13 @@ def _values(row: ResultRow, evaluation_id: str, attempt: int) -> list[Any]:
     extra = {name: value for name, value in row.metrics.items() if name not in METRICS}
     return [
         *(attempt, place_id, evaluation_id),
-        *(_stored(getattr(row, name)) for name in _FIELDS),
+        *(stored(getattr(row, name)) for name in _FIELDS),
         json.dumps(extra),
         *(row.metrics.get(name) for name in METRICS),
     ]
 
 
-def _stored(value: Any) -> Any:
+def stored(value: Any) -> Any:
     if isinstance(value, Settled):
         return to_json(value)
     if value is None:

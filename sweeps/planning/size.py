@@ -2,8 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Collection
-from dataclasses import fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 
 from sweeps.errors import SpecError
 from sweeps.planning.axes import free_axes
@@ -54,8 +54,22 @@ def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
         )
 
 
-def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> float:
-    """A rough estimate of the remaining time: builds one after the other, then all devices in parallel.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A rough estimate of what is left of a plan."""
+
+    builds_s: float
+    devices_s: Mapping[str, float]
+    """By device id: its blocks and accuracy passes."""
+
+    @property
+    def seconds(self) -> float:
+        """Builds one after the other, then all devices in parallel."""
+        return self.builds_s + max(self.devices_s.values(), default=0.0)
+
+
+def estimate(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> Estimate:
+    """A rough estimate of the remaining time.
 
     `done` has job keys, `builds_done` build keys. Training, downloads and waiting for a cool device are not included,
     because the plan does not know them.
@@ -70,7 +84,7 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
             evaluated.add((job.build_key, job.device_id))
             seconds += evaluation_seconds(plan, job)
         on_device[job.device_id] += seconds
-    return len(builds) * BUILD_S + max(on_device.values(), default=0.0)
+    return Estimate(len(builds) * BUILD_S, on_device)
 
 
 def block_seconds(plan: Plan, protocol: Protocol, job: Job) -> float:
