@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
+from sweeps.journal.chosen_results import FILTERS
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild, whole_results
 from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place
@@ -276,3 +277,26 @@ def test_results_are_chosen_by_their_axes_over_all_places(path, records):
             chosen({"protocol": ["{}"]})
         journal.save_plan(records.plan(jobs[0]))
         assert chosen({}) == [jobs[0].key]  # the others are stale
+
+
+def test_results_are_chosen_without_reading_their_long_texts(path):
+    with Journal.open(path) as journal:
+        indexed = {name for (name,) in journal._rows("SELECT name FROM pragma_index_info('results_by_axes')")}
+    assert indexed >= FILTERS
+
+
+def test_a_table_of_version_7_gets_the_index(path, records):
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(records.job(0)))
+        measure(journal, records, records.job(0))
+        expected = journal.result_rows("phones")
+    for statement in (
+        "DROP INDEX results_by_axes",
+        "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",
+        "PRAGMA user_version = 7",
+    ):
+        change(path, statement)
+    with Journal.open(path, read_only=True) as journal:
+        names = {name for (name,) in journal._rows("SELECT name FROM sqlite_master WHERE type = 'index'")}
+        assert ("results_by_axes" in names, "results_by_place" in names) == (True, False)
+        assert journal.result_rows("phones") == expected
