@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from sweeps.errors import StoreError
+from sweeps.errors import NoResultsError, StoreError
 from sweeps.quarantine import state_folder
-from sweeps.store.client import connect, experiments, run_pages, translated
+from sweeps.store.client import FIRST_STEP, connect, experiments, run_pages, translated
 from sweeps.store.copy_file import CopiedExperiment, CopyFile, is_copy
+from sweeps.store.lag import is_own
 from sweeps.store.read_journal import has_sweep
 from sweeps.store.reading import digest_of, read_run
 from sweeps.store.run_content import PUBLISHED
@@ -45,6 +46,7 @@ class Look(NamedTuple):
 LOOKS = (Look("news", 60.0, 1.0), Look("hour", 3600.0, 60.0), Look("all", None, 600.0))
 _SHARE = 20
 """A look comes no more often than this many times what the last one took."""
+THREAD = "edgesweep-copy"
 _RETRY_S = 30.0
 """Until readers that do not wait ask a server again that was away."""
 
@@ -104,12 +106,24 @@ def result_files(
     if has_sweep(workspace, sweep):
         return ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
     uri = workspace.tracking_uri
+    if sweep is not None and is_own(workspace) and workspace.journal.exists():
+        _check_known(uri, sweep)
     path = copy_path(uri)
     if wait or not is_copy(path):
         _bring_up_to_date(uri, path, compare=compare, patient=not is_complete(path), each=each or _unheard)
     elif compare or _is_due(path):
-        threading.Thread(target=_beside, args=(uri, path, compare), daemon=True).start()
+        threading.Thread(target=_beside, args=(uri, path, compare), name=THREAD, daemon=True).start()
     return _state(uri, path)
+
+
+def _check_known(uri: str, sweep: str) -> None:
+    """A sweep's name that is misspelt is no reason to copy a workspace's own store. Raises `NoResultsError`."""
+    with translated(uri):
+        known = sorted(str(one.name) for one in experiments(connect(uri, make=False)))
+    if sweep not in known:
+        raise NoResultsError(
+            f"there is no sweep {sweep!r} in MLflow", f"it has: {', '.join(known)}" if known else FIRST_STEP
+        )
 
 
 def copy_path(uri: str) -> Path:
