@@ -55,22 +55,35 @@ def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
 
 
 def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> float:
-    """A rough estimate of the remaining time: builds one after the other, then all devices in parallel.
+    """A rough estimate of the remaining time, as a run is scheduled: one build after the other, those of the device
+    with the most work first; a device measures once its own are there, or all where it is a part of this computer, and
+    this computer itself after all others.
 
     `done` has job keys, `builds_done` build keys. Training, downloads and waiting for a cool device are not included,
     because the plan does not know them.
     """
     pending = [job for job in plan.jobs if job.key not in done]
     evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
-    builds = {job.build_key for job in pending} - set(builds_done)
     on_device: dict[str, float] = dict.fromkeys((facts.device_id for facts in plan.devices), 0.0)
+    builds: dict[str, set[str]] = {device_id: set() for device_id in on_device}
     for job in pending:
         seconds = 0.0 if job.emulated else protocol.on(job.device_id).rounds * block_seconds(plan, protocol, job)
         if (job.build_key, job.device_id) not in evaluated:
             evaluated.add((job.build_key, job.device_id))
             seconds += evaluation_seconds(plan, job)
         on_device[job.device_id] += seconds
-    return len(builds) * BUILD_S + max(on_device.values(), default=0.0)
+        if job.build_key not in builds_done:
+            builds[job.device_id].add(job.build_key)
+    last = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
+    late = {facts.device_id for facts in plan.devices if catalog.is_here(facts)}
+    built: set[str] = set()
+    end_s = 0.0
+    for device_id in sorted(on_device.keys() - late, key=lambda device_id: -on_device[device_id]):
+        built |= builds[device_id]
+        end_s = max(end_s, len(built) * BUILD_S + on_device[device_id])
+    built = built.union(*builds.values())
+    end_s = max(end_s, len(built) * BUILD_S + max((on_device[device_id] for device_id in late - last), default=0.0))
+    return end_s + max((on_device[device_id] for device_id in last), default=0.0)
 
 
 def block_seconds(plan: Plan, protocol: Protocol, job: Job) -> float:
