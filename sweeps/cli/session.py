@@ -103,6 +103,8 @@ def show(event: Event, progress: RunProgress) -> None:
             progress.note(f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}")
         case events.Waiting(device, lacking, waited):
             progress.note(f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}")
+        case events.Back(device, host, seconds):
+            progress.note(f"back after {seconds:.0f} s without {host}: {device} answers again")
         case events.Left(name, settled):
             progress.note(f"{name}: {settled.message}")
         case events.DeviceChanged(device):

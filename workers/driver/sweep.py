@@ -20,7 +20,6 @@ from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
 from workers.artifacts import ArtifactStore
 from workers.driver.builds import RunBuilds
-from workers.driver.contact import merge_host_events
 from workers.driver.context import RunContext
 from workers.driver.device import DeviceRun
 from workers.driver.events import AttemptFailed, Away, Event, Preparing, Published, TrackingDown
@@ -29,7 +28,7 @@ from workers.driver.health import Health
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.outcomes import Outcomes
 from workers.driver.publishing import Publishing
-from workers.driver.recovery import quarantined
+from workers.driver.recovery import merge_host_events, quarantined
 from workers.driver.schedule import Schedule
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import DeviceLane, Executor
