@@ -7,12 +7,18 @@ import streamlit as st
 
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
-from sweeps.ranking.rank import rank
+from sweeps.journal.rebuild import whole_results
+from sweeps.journal.results_table import Place
+from sweeps.ranking.overview import PlaceVerdict
+from sweeps.ranking.rank import rank, rank_rows
 from sweeps.ranking.values import Ranking
-from sweeps.results import SweepInfo, SweepResults
+from sweeps.results import ResultRow, SweepInfo, SweepResults
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.spec.sweep import SweepSpec
 from sweeps.store import reading as store
 from sweeps.store.lag import Lag, read_lag
 from sweeps.store.uri import dialect, sqlite_path
+from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 LIST_TTL_S = 5
@@ -61,3 +67,52 @@ def forget() -> None:
     sweeps.clear()
     lag.clear()
     ranked.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A journal's table of results, as it is now: a key for caches, equal as long as nothing has changed."""
+
+    path: Path
+    epoch: int
+    seq: int
+    plans: tuple[tuple[str, int], ...]
+    """The current plan of each sweep."""
+
+
+def source(root: Path) -> Source | None:
+    """The results of a workspace as of now, in about a millisecond; `None` if it has none yet. Raises `StoreError`."""
+    path = Workspace(root).journal
+    if not path.exists():
+        return None
+    mark = whole_results(path)
+    with Journal.open(path, read_only=True) as journal:
+        plans = tuple(sorted(journal.plan_ids().items()))
+    return Source(path, mark.epoch, mark.seq, plans)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
+    """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
+    return tuple(overview(Workspace(root)))
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
+    """All rows of one device and model of a sweep. Shared by all sessions: never change them."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return tuple(journal.result_rows(place.sweep, place))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def spec(now: Source, sweep: str) -> SweepSpec:
+    """The sweep file of a sweep."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return journal.spec(sweep)
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ranking:
+    """The ranking of one device and model. `objective`: JSON of an `ObjectiveSpec` in place of the sweep file's."""
+    chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
+    return rank_rows(list(place_rows(now, place)), chosen, place.sweep)

@@ -3,12 +3,16 @@
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from sweeps.errors import WorkspaceError
+
+_LOOKS, _LOOK_S = 10, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,32 +89,76 @@ class Workspace:
     def logs(self) -> Path:
         return self.root / "logs"
 
+    @property
+    def live(self) -> Path:
+        """What the driver does now: only the driver writes it."""
+        return self.root / "live.json"
+
+    @property
+    def launches(self) -> Path:
+        """The sweep files that were started from the browser, and who started them."""
+        return self.root / "launches"
+
+    @property
+    def driver_lock(self) -> Path:
+        return self.root / "driver.lock"
+
+    def holder(self) -> int | None:
+        """The process id of the driver that has the lock; 0 if it is not known, `None` if there is no driver."""
+        found = look(self.driver_lock)
+        if found is None:
+            return None
+        return int(found) if found.isdecimal() else 0
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the workspace for one driver. The kernel releases the lock when its process dies.
 
         Raises `WorkspaceError` with the process id of the holder if it is locked already.
         """
-        path = self.root / "driver.lock"
         try:
-            handle = path.open("a+", encoding="utf-8")
+            handle = self.driver_lock.open("a+", encoding="utf-8")
         except OSError as error:
             raise WorkspaceError(
                 f"the workspace {self.root} cannot be written: {error.strerror}",
                 "give another folder with --workspace",
             ) from error
         with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not take(handle):
                 handle.seek(0)
                 holder = handle.read(20).strip() or "unknown"
                 raise WorkspaceError(
                     f"the workspace {self.root} is locked by process {holder}",
                     "wait until it has finished, or give another folder with --workspace",
-                ) from None
+                )
             handle.seek(0)
             handle.truncate()
             handle.write(f"{os.getpid()}\n")
             handle.flush()
             yield
+
+
+def take(lock: IO[str] | int) -> bool:
+    """Whether an open file's lock is this process's now. Whoever only looks has it for a moment (`look`)."""
+    for _ in range(_LOOKS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOOK_S)
+        else:
+            return True
+    return False
+
+
+def look(file: Path) -> str | None:
+    """The content of a lock that a process has now; `None` if none has it. `take` waits for whoever looks."""
+    try:
+        handle = file.open(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    with handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return handle.read(20).strip()
+    return None

@@ -1,21 +1,45 @@
-"""The views of the page, one line each, then the views of other packages. They are imported when they are drawn."""
+"""The pages of the dashboard, one line each, and the views that other packages add to Decide.
+
+A page is a module with `show(root)`, which draws it; `root` is the workspace's folder. Modules are imported when they
+are drawn.
+"""
 
 import importlib
+from dataclasses import dataclass
+from pathlib import Path
 
 from dashboard.data import Ranked
 from sweeps.ranking.values import DeviceRanking
 from sweeps.spec import catalog
 from sweeps.spec.entries import ViewEntry
 
+
+@dataclass(frozen=True, slots=True)
+class PageEntry:
+    """A page. `name` is its place in the URL, and that of its module."""
+
+    name: str
+    title: str
+    icon: str
+
+
+PAGES = (PageEntry("decide", "Decide", ":material/verified:"),)
+"""In the order of the menu; the first one is shown first."""
+
 BUILT_IN = (ViewEntry(name="ranking", title="Ranking", target="dashboard.views.ranking:show"),)
 
 
+def draw(entry: PageEntry, root: Path) -> None:
+    """Draw a page."""
+    importlib.import_module(f"dashboard.views.{entry.name}").show(root)
+
+
 def every() -> tuple[ViewEntry, ...]:
-    """All views, in the order of the menu."""
+    """All views of Decide, in the order of their menu."""
     return (*BUILT_IN, *catalog.views().values())
 
 
-def draw(view: ViewEntry, ranked: Ranked, device: DeviceRanking) -> None:
+def draw_view(view: ViewEntry, ranked: Ranked, device: DeviceRanking) -> None:
     """Draw a view of one model on one device."""
     module, _, function = view.target.partition(":")
     getattr(importlib.import_module(module), function)(ranked, device)

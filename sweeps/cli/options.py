@@ -29,6 +29,14 @@ executor_option = click.option(
     show_default=True,
     help="Where builds and measurements run; inline needs no Ray.",
 )
+models_option = click.option(
+    "--models",
+    type=click.Path(file_okay=False, path_type=Path),
+    multiple=True,
+    envvar="EDGESWEEP_MODELS",
+    metavar="DIR",
+    help="Search this folder too for a model's own code, after that of the sweep file.",
+)
 sweep_argument = click.argument("sweep", required=False)
 
 

@@ -8,13 +8,20 @@ import click
 
 from sweeps.cli.known import batch_spreads, known
 from sweeps.cli.lab import lab_options, lab_or_none
-from sweeps.cli.options import json_option, print_json, sweep_file_argument, workspace_option, yes_option
+from sweeps.cli.options import (
+    json_option,
+    models_option,
+    print_json,
+    sweep_file_argument,
+    workspace_option,
+    yes_option,
+)
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
 from sweeps.planning.programs import programs_of
-from sweeps.planning.size import estimate_seconds
+from sweeps.planning.size import estimate
 from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
 from sweeps.text import plain
@@ -24,10 +31,19 @@ from sweeps.workspace import Workspace
 @click.command()
 @sweep_file_argument
 @workspace_option
+@models_option
 @lab_options
 @yes_option
 @json_option
-def plan(sweep_file: Path, root: Path, lab: str | None, token_file: Path | None, yes: bool, as_json: bool) -> None:
+def plan(
+    sweep_file: Path,
+    root: Path,
+    models: tuple[Path, ...],
+    lab: str | None,
+    token_file: Path | None,
+    yes: bool,
+    as_json: bool,
+) -> None:
     """Print every job and every skipped combination; run nothing.
 
     \b
@@ -41,7 +57,7 @@ def plan(sweep_file: Path, root: Path, lab: str | None, token_file: Path | None,
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
     with lab_or_none(lab, token_file, "plan") as hosts:
-        planned = make_plan(spec, roots_of(sweep_file), workspace, hosts)
+        planned = make_plan(spec, roots_of(sweep_file, models), workspace, hosts)
     with Journal.open(workspace.journal, read_only=True) if workspace.journal.exists() else nullcontext() as before:
         sharing = Sharing(planned, before, record=False)
         sharing_lines = list(sharing.lines())
@@ -57,13 +73,13 @@ def plan(sweep_file: Path, root: Path, lab: str | None, token_file: Path | None,
             ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
         states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
     finished = {key for key, state in states.items() if state in ("done", "failed")}
-    seconds = estimate_seconds(planned, planned.protocol, finished, built)
+    left = estimate(planned, planned.protocol, finished, built)
     noise, _ = known(planned, workspace, known_noise)
     spreads = batch_spreads(planned, workspace)
     kept_out = quarantines_of(planned.devices)
     if as_json:
-        print_json(plan_document(planned, states, seconds, noise, spreads, kept_out))
+        print_json(plan_document(planned, states, left, noise, spreads, kept_out))
     else:
-        print_plan(planned, states, seconds, noise, spreads, kept_out, programs)
+        print_plan(planned, states, left.seconds, noise, spreads, kept_out, programs)
         for line in sharing_lines:
             click.echo(plain(line), err=True)

@@ -13,6 +13,7 @@ from sweeps.cli.options import (
     EXIT_INTERRUPTED,
     executor_option,
     json_option,
+    models_option,
     print_json,
     sweep_file_argument,
     workspace_option,
@@ -23,6 +24,7 @@ from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import RETRIED_KINDS, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
+from sweeps.launching.live import LiveFile
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
 from sweeps.planning.programs import programs_of
@@ -53,6 +55,7 @@ from workers.hosts.lab import Lab
 @sweep_file_argument
 @workspace_option
 @executor_option
+@models_option
 @lab_options
 @yes_option
 @click.option(
@@ -69,6 +72,7 @@ def run(
     sweep_file: Path,
     root: Path,
     executor: str,
+    models: tuple[Path, ...],
     lab: str | None,
     token_file: Path | None,
     yes: bool,
@@ -86,7 +90,7 @@ def run(
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
     with lab_or_none(lab, token_file, spec.name) as hosts:
-        results = run_spec(spec, roots_of(sweep_file), workspace, executor, retry_failed, settle or 0, hosts)
+        results = run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts)
     ranked = rank_results(
         results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
     )
@@ -113,7 +117,7 @@ def run_spec(
     `settle`: more rounds for the jobs that are then tied for the first place. `roots`: folders that are searched first
     for the user's own modules. `lab`: its hosts have the phones.
     """
-    with workspace.lock():
+    with workspace.lock(), LiveFile(workspace.live, spec.name) as live:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
         whole = make_plan(spec, roots, workspace, lab)
         with Journal.open(workspace.journal) as journal:
@@ -146,13 +150,13 @@ def run_spec(
                 if isinstance(ended, Complete)
             )
             away: dict[str, int] = {}
-            interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away, lab=lab)
+            interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away, live, lab=lab)
             while not interrupted and sharing.advance(wait=False):
                 planned, complete = sharing.plan, False
                 journal.save_plan(planned)
                 for line in sharing.lines():
                     click.echo(plain(line), err=True)
-                interrupted = _drive(planned, roots, workspace, journal, executor, away, lab=lab)
+                interrupted = _drive(planned, roots, workspace, journal, executor, away, live, lab=lab)
             if complete:
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
@@ -160,16 +164,18 @@ def run_spec(
             if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
                 click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
                 interrupted = _drive(
-                    planned, roots, workspace, journal, executor, late, with_links(planned, again), lab
+                    planned, roots, workspace, journal, executor, late, live, with_links(planned, again), lab
                 )
             if settle and not interrupted:
                 more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
                 interrupted = bool(more) and _drive(
-                    planned, roots, workspace, journal, executor, late, with_links(planned, more), lab
+                    planned, roots, workspace, journal, executor, late, live, with_links(planned, more), lab
                 )
             pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
             lag = read_lag(workspace, journal, spec.name)
+        if interrupted:
+            live.end("stopped")
     if lag is not None and lag.jobs:
         click.echo(f"{lag.text}: the next run sends them, or edgesweep journal publish", err=True)
     if interrupted:
@@ -237,6 +243,7 @@ def _drive(
     journal: Journal,
     executor_name: str,
     away: dict[str, int],
+    live: LiveFile,
     more: Mapping[str, int] | None = None,
     lab: Lab | None = None,
 ) -> bool:
@@ -280,7 +287,7 @@ def _drive(
             batches_decide={device_id: spread.noise for device_id, spread in spreads.items() if spread.decide},
         )
         for event in driver.run():
-            show(event, progress)
+            show(event, progress, live)
             if isinstance(event, Away):
                 away[event.device] = max(event.pending, away.get(event.device, 0))
         return stop()

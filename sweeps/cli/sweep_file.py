@@ -31,9 +31,9 @@ def load_sweep(sweep_file: Path, yes: bool) -> SweepSpec:
     return spec
 
 
-def roots_of(sweep_file: Path) -> tuple[Path, ...]:
+def roots_of(sweep_file: Path, models: Sequence[Path] = ()) -> tuple[Path, ...]:
     """The folders to search first for the user's own modules."""
-    return (sweep_file.resolve().parent,)
+    return (sweep_file.resolve().parent, *(folder.resolve() for folder in models))
 
 
 def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab: "Lab | None" = None) -> Plan:

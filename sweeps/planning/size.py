@@ -2,8 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Collection
-from dataclasses import fields
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
 
 from sweeps.errors import SpecError
 from sweeps.planning.axes import free_axes
@@ -54,10 +54,19 @@ def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
         )
 
 
-def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> float:
-    """A rough estimate of the remaining time, as a run is scheduled: one build after the other, those of the device
-    with the most work first; a device measures once its own are there, or all where it is a part of this computer, and
-    this computer itself after all others.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A rough estimate of what is left of a plan."""
+
+    builds_s: float
+    devices_s: Mapping[str, float]
+    """By device id: its blocks and accuracy passes."""
+    seconds: float
+    """Until all is done, as a run is scheduled."""
+
+
+def estimate(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> Estimate:
+    """A rough estimate of the remaining time.
 
     `done` has job keys, `builds_done` build keys. Training, downloads and waiting for a cool device are not included,
     because the plan does not know them.
@@ -74,15 +83,22 @@ def estimate_seconds(plan: Plan, protocol: Protocol, done: Collection[str], buil
         on_device[job.device_id] += seconds
         if job.build_key not in builds_done:
             builds[job.device_id].add(job.build_key)
+    builds_s = len(set().union(*builds.values())) * BUILD_S
+    return Estimate(builds_s, on_device, _until_the_end(plan, on_device, builds, builds_s))
+
+
+def _until_the_end(
+    plan: Plan, on_device: Mapping[str, float], builds: Mapping[str, set[str]], builds_s: float
+) -> float:
+    """One build after the other, those of the device with the most work first. A device measures once its own are
+    there, or all of them where it is a part of this computer; and this computer itself after all others."""
     last = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
     late = {facts.device_id for facts in plan.devices if catalog.is_here(facts)}
+    end_s = builds_s + max((on_device[device_id] for device_id in late - last), default=0.0)
     built: set[str] = set()
-    end_s = 0.0
     for device_id in sorted(on_device.keys() - late, key=lambda device_id: -on_device[device_id]):
         built |= builds[device_id]
         end_s = max(end_s, len(built) * BUILD_S + on_device[device_id])
-    built = built.union(*builds.values())
-    end_s = max(end_s, len(built) * BUILD_S + max((on_device[device_id] for device_id in late - last), default=0.0))
     return end_s + max((on_device[device_id] for device_id in last), default=0.0)
 
 

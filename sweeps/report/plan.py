@@ -8,6 +8,7 @@ from rich.text import Text
 
 from sweeps.batches import FEWEST, group_of, one_process
 from sweeps.planning.plan import Plan
+from sweeps.planning.size import Estimate
 from sweeps.protocol.batch_noise import BatchSpread
 from sweeps.protocol.noise import Calibration
 from sweeps.protocol.racing import ERROR
@@ -29,7 +30,7 @@ _NOT_BUILT: Mapping[str, Hashable] = MappingProxyType({})
 def plan_document(
     plan: Plan,
     states: Mapping[str, str],
-    seconds: float,
+    left: Estimate,
     noise: Mapping[str, Calibration] = _NOT_KNOWN,
     spreads: Mapping[str, BatchSpread] = _NOT_SHOWN,
     quarantined: Mapping[str, Quarantine] = _NONE,
@@ -64,7 +65,17 @@ def plan_document(
             {"name": skip.name, "device_id": skip.device_id, "variant": skip.variant.axes(), "reason": skip.reason}
             for skip in plan.skipped
         ],
-        "estimate_s": round(seconds, 1),
+        "estimate_s": round(left.seconds, 1),
+        "estimate_builds_s": round(left.builds_s, 1),
+        "devices": [
+            {
+                "device_id": facts.device_id,
+                "name": facts.name,
+                "device": facts.device_class,
+                "estimate_s": round(left.devices_s[facts.device_id], 1),
+            }
+            for facts in plan.devices
+        ],
         "noise": {device_id: advice(found, plan.protocol.on(device_id)) for device_id, found in noise.items()},
         "batches": {device_id: batch_document(found) for device_id, found in spreads.items()},
         "quarantined": {device_id: found.document for device_id, found in quarantined.items()},

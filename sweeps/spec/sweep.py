@@ -18,7 +18,7 @@ from sweeps.spec.messages import sentences
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.recovery import RecoverySpec
-from sweeps.spec.yaml_source import read_yaml
+from sweeps.spec.yaml_source import Document, read_yaml
 
 
 def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"] | None:
@@ -83,12 +83,16 @@ def load(path: Path) -> SweepSpec:
 
     Raises `SpecError` with one line per problem: file, line, what is wrong, what is allowed.
     """
-    document = read_yaml(path)
+    return validated(read_yaml(path))
+
+
+def validated(document: Document) -> SweepSpec:
+    """As `load`, of a document that was read."""
     error = None
     try:
         # As JSON, because pydantic's strict mode then accepts a list for a tuple and text for a path.
         text = json.dumps(document.data)
-        sweep = SweepSpec.model_validate_json(text, context={"folder": path.absolute().parent})
+        sweep = SweepSpec.model_validate_json(text, context={"folder": document.path.absolute().parent})
     except ValidationError as caught:
         error = caught
     problems = sentences(document, error, json_schema())

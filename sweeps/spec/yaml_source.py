@@ -55,7 +55,11 @@ class Document:
 
 def read_yaml(path: Path) -> Document:
     """Read one YAML file. Raises `SpecError` with file and line if it is not valid YAML."""
-    text = _read(path)
+    return parsed(_read(path), path)
+
+
+def parsed(text: str, path: Path) -> Document:
+    """`text`, which is or will be the content of `path`. Raises as `read_yaml`."""
     document = Document(path, None)
     try:
         node = _Loader(text).get_single_node()

@@ -18,6 +18,7 @@ import psutil
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import DeviceError
 from workers.cores import clusters
+from workers.devices.engines import torch_and_engines
 from workers.devices.interface import Completed, Sensors, program_name
 from workers.devices.linux.sensors import read_sensors
 
@@ -146,29 +147,24 @@ def host_abi() -> str:
 
 @functools.cache
 def local_facts() -> DeviceFacts:
-    """Facts of this machine. Imports torch (1.5 s) for the list of quantized engines."""
-    flags = set(_cpuinfo("flags", "Features").split())
-    runtimes: tuple[tuple[str, str], ...] = ()
-    engines: tuple[str, ...] = ()
-    with suppress(ImportError):
-        import torch
-
-        runtimes = (("torchscript", torch.__version__),)
-        engines = tuple(sorted(set(torch.backends.quantized.supported_engines) - {"none"}))
+    """Facts of this machine. The first call in an installation of torch imports it, for its quantized engines."""
+    flags = _cpuinfo("flags", "Features").split()
     machine = platform.machine().lower()
+    soc = _cpuinfo("model name", "Hardware") or platform.processor() or machine
+    torch = torch_and_engines(f"{soc} {' '.join(sorted(flags))}")
     return DeviceFacts(
         device_id=f"local-{_unit()}",
         name="local",
         maker=_first_line("/sys/class/dmi/id/sys_vendor") or platform.system(),
         model=_first_line("/sys/class/dmi/id/product_name") or machine,
-        soc=_cpuinfo("model name", "Hardware") or platform.processor() or machine,
+        soc=soc,
         os_build=f"{platform.system()} {platform.release()}",
         abi=host_abi(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         ram_bytes=psutil.virtual_memory().total,
         cpu_features=tuple(name for name in _FEATURES if name in flags),
-        runtime_versions=runtimes,
-        qengines=engines,
+        runtime_versions=() if torch is None else (("torchscript", torch[0]),),
+        qengines=() if torch is None else torch[1],
         core_clusters=clusters(),
     )
 

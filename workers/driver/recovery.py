@@ -162,12 +162,12 @@ def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
     away: dict[str, Away] = {}
     for event in events:
         match event:
-            case Away(whose, failed, pending) if _has_devices(whose):
+            case Away(whose, failed, pending) if has_devices(whose):
                 before = away.get(whose)
                 away[whose] = Away(whose, failed, pending + (before.pending if before else 0))
                 told_s.pop(whose, None)
                 continue
-            case Waiting(whose, _, seconds) if _has_devices(whose):
+            case Waiting(whose, _, seconds) if has_devices(whose):
                 if seconds - told_s.get(whose, -math.inf) < REMIND_S:
                     continue
                 told_s[whose] = seconds
@@ -178,7 +178,7 @@ def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
     yield from away.values()
 
 
-def _has_devices(whose: str) -> bool:
+def has_devices(whose: str) -> bool:
     """Whether it is a host, in words, and no device."""
     return whose.startswith("the ")
 

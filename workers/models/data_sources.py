@@ -1,6 +1,8 @@
 """Sources of images: scikit-learn's digits, generated images, folders, torchvision's data sets."""
 
+import gzip
 import hashlib
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,12 +30,29 @@ CALIBRATION_IMAGES = 100
 """The maximum, if calibration gives no number."""
 
 
-@cache
-def _split_digits() -> tuple[NDArray[np.float32], NDArray[np.int64], tuple[list[int], list[int]]]:
-    from sklearn.datasets import load_digits  # takes a second, and other sources do not need it
+def _digits_table() -> NDArray[np.float64]:
+    """One image in each row: 64 pixels from 0 to 16, then its digit. Raises `DataError` without scikit-learn.
+
+    Read from scikit-learn's file, because importing scikit-learn takes over a second, and a plan needs the digits too.
+    """
+    found = importlib.util.find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise DataError("scikit-learn, which has the digits, is not installed", "pip install 'edgesweep[workers]'")
+    file = Path(found.origin).with_name("datasets") / "data" / "digits.csv.gz"
+    if file.is_file():
+        with gzip.open(file, "rt", encoding="ascii") as lines:
+            return np.loadtxt(lines, delimiter=",")
+    from sklearn.datasets import load_digits
 
     bunch = load_digits()
-    pixels, labels = bunch.images.astype(np.float32), bunch.target.astype(np.int64)
+    return np.column_stack([bunch.data, bunch.target])
+
+
+@cache
+def _split_digits() -> tuple[NDArray[np.float32], NDArray[np.int64], tuple[list[int], list[int]]]:
+    table = _digits_table()
+    pixels = np.ascontiguousarray(table[:, :-1].reshape(-1, 8, 8), np.float32)
+    labels = table[:, -1].astype(np.int64)
     order = balanced_order([int(label) for label in labels], [f"digit {i}" for i in range(len(labels))])
     return pixels, labels, (order[:DIGITS_TRAINING], order[DIGITS_TRAINING:])
 

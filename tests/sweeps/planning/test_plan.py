@@ -22,7 +22,7 @@ from sweeps.errors import SpecError
 from sweeps.planning import size
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
-from sweeps.planning.size import check_size, count, estimate_seconds
+from sweeps.planning.size import check_size, count, estimate
 from sweeps.protocol.presets import protocol_of, resolve
 from sweeps.records import SCHEMA_VERSION, Job
 from sweeps.spec import catalog
@@ -724,7 +724,7 @@ def test_a_protocol_that_contradicts_itself_is_refused_before_anything_is_planne
 
 
 def seconds(plan: Plan, done: set[str] | None = None, builds_done: set[str] | None = None) -> float:
-    return estimate_seconds(plan, protocol_of(plan.sweep), done or set(), builds_done or set())
+    return estimate(plan, protocol_of(plan.sweep), done or set(), builds_done or set()).seconds
 
 
 def test_the_estimate_adds_builds_rounds_and_accuracy() -> None:

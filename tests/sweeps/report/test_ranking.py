@@ -8,6 +8,7 @@ import pytest
 from sweeps.cli.session import show
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
+from sweeps.planning.size import estimate
 from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.rank import rank
 from sweeps.report.plan import plan_document, print_plan
@@ -129,7 +130,9 @@ def test_a_plan_says_what_is_only_checked(records, capsys: pytest.CaptureFixture
     assert any(line.startswith("2 jobs (1 only checked) of 2 artifacts") for line in lines)
     assert any(line.startswith("only checked: NNAPI model run on this host") for line in lines)
 
-    document = plan_document(plan, states, 60.0)
+    left = estimate(plan, plan.protocol, {checked.key}, set())
+    document = plan_document(plan, states, left)
+    assert document["estimate_s"] == round(document["estimate_builds_s"] + document["devices"][0]["estimate_s"], 1) > 0
     assert [(job["emulated"], job["reference"]) for job in document["jobs"]] == [
         (False, ""),
         (True, "reference:nnapi@1"),

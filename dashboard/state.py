@@ -1,0 +1,73 @@
+"""The state of a page, which is in its URL: a view can be sent, and what a URL asks for is never trusted."""
+
+from collections.abc import Callable, Sequence
+
+import streamlit as st
+
+from dashboard.inert import line
+
+
+def chosen(
+    name: str,
+    label: str,
+    options: Sequence[str],
+    shown: Callable[[str], str] = line,
+    *,
+    default: str | None = None,
+) -> str:
+    """A select box whose value is the parameter `name` of the URL, and stays chosen on other pages.
+
+    `options` (at least one) are what the URL has; `shown` makes their text for people. A URL that asks for anything
+    else gets a line that says so, and the `default`, or the first option.
+    """
+    value = _begin(name, options, default)
+    st.selectbox(label, options, key=_key(name), format_func=shown, disabled=len(options) == 1)
+    return _end(name, st.session_state.get(_key(name), value), options, value)
+
+
+def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = line) -> str:
+    """As `chosen`, as a row of buttons: for a few options."""
+    value = _begin(name, options, None)
+    st.segmented_control(label, options, key=_key(name), format_func=shown, required=True)
+    return _end(name, st.session_state.get(_key(name)) or value, options, value)
+
+
+def asked(name: str) -> str | None:
+    """What the URL has, unchecked."""
+    return st.query_params.get(name)
+
+
+def put(name: str, value: str | None) -> None:
+    """Write a parameter into the URL, or take it out."""
+    if value is None:
+        st.query_params.pop(name, None)
+    elif st.query_params.get(name) != value:
+        st.query_params[name] = value
+    st.session_state[_seen(name)] = value
+
+
+def _begin(name: str, options: Sequence[str], default: str | None) -> str:
+    """Let the URL decide where it is new, then what was chosen, then what was chosen on another page."""
+    wanted, seen, key = asked(name), st.session_state.get(_seen(name)), _key(name)
+    if wanted is not None and wanted not in options:
+        st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
+        st.text(f"{line(name)}: {line(wanted[:200])}")
+    if wanted in options and (wanted != seen or key not in st.session_state):
+        st.session_state[key] = wanted
+    elif st.session_state.get(key) not in options:
+        st.session_state[key] = next(one for one in (seen, default, options[0]) if one in options)
+    return str(st.session_state[key])
+
+
+def _end(name: str, value: str, options: Sequence[str], before: str) -> str:
+    value = value if value in options else before
+    put(name, value)
+    return value
+
+
+def _key(name: str) -> str:
+    return f"chosen {name}"
+
+
+def _seen(name: str) -> str:
+    return f"in the URL {name}"

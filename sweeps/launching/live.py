@@ -1,0 +1,190 @@
+"""What a driver does now: a file in the workspace, which the driver alone writes."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.json_records import from_json, to_json
+from sweeps.text import plain
+
+WRITE_EVERY_S = 1.0
+NOTES = 20
+WAITS_S = 15.0
+
+End = Literal["", "finished", "stopped", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveDevice:
+    """One device. Blocks and accuracy passes are its steps."""
+
+    name: str
+    running: str = ""
+    """The job and its round; empty while nothing runs."""
+    done: int = 0
+    total: int = 0
+    """As far as it is known; races end earlier."""
+    began_s: float | None = None
+    """When its first step began, in seconds since 1970."""
+    waiting: tuple[str, ...] = ()
+    """What it lacks to be ready for its next step, in words."""
+    waited_s: float = 0.0
+    waiting_at_s: float = 0.0
+    """When that was told: every 10 s, as long as it waits."""
+    away: str = ""
+    """Why it is gone for the rest of this run."""
+    pending: int = 0
+    """Jobs that wait for it, if it is away."""
+
+    def lacks(self, now_s: float) -> tuple[str, ...]:
+        """What it waits for now."""
+        return self.waiting if now_s - self.waiting_at_s < WAITS_S else ()
+
+    def seconds_left(self, now_s: float) -> float | None:
+        """At its pace so far; `None` before its first step has ended."""
+        if self.began_s is None or not self.done or self.total <= self.done or self.away:
+            return None
+        return (now_s - self.began_s) / self.done * (self.total - self.done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What happened, in words."""
+
+    at_s: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """One run of one sweep. Times are in seconds since 1970."""
+
+    sweep: str
+    pid: int
+    started_s: float
+    step: str = "planning"
+    """What the whole run does, in words; empty while it builds or measures."""
+    builds_done: int = 0
+    builds_total: int = 0
+    building: tuple[str, ...] = ()
+    devices: tuple[LiveDevice, ...] = ()
+    notes: tuple[Note, ...] = ()
+    """The latest last."""
+    ended: End = ""
+    """Empty while it runs; also if it was killed."""
+    problem: str = ""
+    """Why it failed."""
+    next_step: str = ""
+
+    def device(self, name: str) -> LiveDevice:
+        return next((one for one in self.devices if one.name == name), LiveDevice(name=name))
+
+
+def read_live(path: Path) -> Live | None:
+    """`None` if there is none, or none that this EdgeSweep can read."""
+    try:
+        return from_json(Live, path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, StoreError):
+        return None
+
+
+class LiveFile:
+    """Keeps one run's `Live` in a file while the block runs: at most one write a second, the last one always.
+
+    A file that cannot be written stops no measurement.
+    """
+
+    def __init__(self, path: Path, sweep: str, now_s: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        self._later: threading.Timer | None = None
+        self._written_s = float("-inf")
+        self.live = Live(sweep=sweep, pid=os.getpid(), started_s=now_s())
+
+    def __enter__(self) -> Self:
+        self._write()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if error is None:
+            self.end("finished")
+        elif isinstance(error, EdgeSweepError):
+            self.end("failed", error.message, error.next_step)
+        elif isinstance(error, KeyboardInterrupt | SystemExit):
+            self.end("stopped")
+        else:
+            self.end("failed", f"{type(error).__name__}: {error}"[:500], "this is a bug in EdgeSweep: please report it")
+
+    def end(self, how: End, problem: str = "", next_step: str = "") -> None:
+        """Only the first end counts."""
+        with self._lock:
+            if self._later is not None:
+                self._later.cancel()
+            if not self.live.ended:
+                devices = tuple(replace(one, running="", waiting=()) for one in self.live.devices)
+                self.live = replace(
+                    self.live, ended=how, problem=problem, next_step=next_step, step="", building=(), devices=devices
+                )
+            self._write()
+
+    def step(self, text: str) -> None:
+        self._change(replace(self.live, step=text))
+
+    def builds(self, done: int, total: int, running: tuple[str, ...]) -> None:
+        self._change(replace(self.live, step="", builds_done=done, builds_total=total, building=running))
+
+    def measuring(self, device: str, done: int, total: int, running: str) -> None:
+        known = self.live.device(device)
+        began_s = known.began_s or (self._now_s() if running else None)
+        self._put(replace(known, running=running, done=done, total=total, began_s=began_s, waiting=(), away=""))
+
+    def waiting(self, device: str, lacking: tuple[str, ...], waited_s: float) -> None:
+        known = self.live.device(device)
+        self._put(replace(known, waiting=lacking, waited_s=waited_s, waiting_at_s=self._now_s()))
+
+    def away(self, device: str, reason: str, pending: int) -> None:
+        known = self.live.device(device)
+        self._put(replace(known, running="", waiting=(), away=reason, pending=pending))
+
+    def note(self, text: str) -> None:
+        notes = (*self.live.notes, Note(at_s=self._now_s(), text=plain(text)[:2000]))
+        self._change(replace(self.live, notes=notes[-NOTES:]))
+
+    def _put(self, device: LiveDevice) -> None:
+        devices = [device if one.name == device.name else one for one in self.live.devices]
+        devices += [] if device in devices else [device]
+        self._change(replace(self.live, step="", devices=tuple(devices)))
+
+    def _change(self, live: Live) -> None:
+        with self._lock:
+            self.live = live
+            if self._later is not None:
+                return
+            left_s = self._written_s + WRITE_EVERY_S - time.monotonic()
+            if left_s <= 0:
+                self._write()
+                return
+            self._later = threading.Timer(left_s, self._write_later)
+            self._later.daemon = True
+            self._later.start()
+
+    def _write_later(self) -> None:
+        with self._lock:
+            self._later = None
+            if not self.live.ended:
+                self._write()
+
+    def _write(self) -> None:
+        self._written_s = time.monotonic()
+        part = self._path.with_name(f"{self._path.name}.part")
+        with suppress(OSError, StoreError):
+            part.write_text(to_json(self.live), encoding="utf-8")
+            part.replace(self._path)

@@ -1,0 +1,136 @@
+"""The plan of a sweep file that is not started yet: `edgesweep plan --json` as a process with limits."""
+
+import json
+import resource
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from sweeps.errors import EdgeSweepError, WorkspaceError
+from sweeps.launching.record import write
+from sweeps.launching.start import command, environment, unwritable
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+LIMIT_S = 180.0
+"""A phone that does not answer is waited for; the first plan for phones compiles their runner."""
+CPU_LIMIT_S = 120
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedDevice:
+    """One device of a plan."""
+
+    name: str
+    device: str
+    """For people: maker, model and chip."""
+    jobs: int
+    done: int
+    """Measured already, or failed: not measured again."""
+    builds_there: int
+    """Jobs whose artifact is there already."""
+    seconds: float
+    """A rough estimate of its own work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What would run."""
+
+    sweep: str
+    devices: tuple[PlannedDevice, ...]
+    skipped: tuple[tuple[str, str, str], ...]
+    """Combination, device, reason."""
+    jobs: tuple[tuple[str, str, str], ...]
+    """Job, device, state: done, failed, built, to build."""
+    builds_s: float
+    seconds: float
+    """A rough estimate of the whole."""
+    notes: tuple[str, ...]
+    """What the plan said beside."""
+
+
+def preview(workspace: Workspace, text: str, models: Sequence[Path] = (), limit_s: float = LIMIT_S) -> Preview:
+    """Plan a sweep file with this text. Trains, downloads and builds nothing.
+
+    Raises `EdgeSweepError` with what the plan said if it fails or takes longer than `limit_s`.
+    """
+    file = workspace.launches / f".preview-{token_hex(8)}.yaml"
+    try:
+        workspace.launches.mkdir(parents=True, exist_ok=True)
+        write(file, text)
+        argv = command("plan", "--json", "--workspace", str(workspace.root), str(file))
+        done = _run(argv, workspace, models, limit_s)
+    except OSError as error:
+        raise unwritable(workspace, error) from error
+    finally:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
+    told = plain(done.stderr.decode("utf-8", "replace").replace(str(file), "the file")).strip().splitlines()
+    if done.returncode:
+        raise _failed(told, done.returncode)
+    try:
+        return _read(json.loads(done.stdout), tuple(told))
+    except (ValueError, KeyError, TypeError) as error:
+        raise EdgeSweepError("the plan cannot be read", "run `edgesweep plan` on the file") from error
+
+
+def _run(
+    argv: Sequence[str], workspace: Workspace, models: Sequence[Path], limit_s: float
+) -> "subprocess.CompletedProcess[bytes]":
+    with subprocess.Popen(  # noqa: S603  # our own argument list
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=workspace.launches,
+        env=environment(models),
+    ) as process:
+        with suppress(OSError):
+            resource.prlimit(process.pid, resource.RLIMIT_CPU, (CPU_LIMIT_S, CPU_LIMIT_S))
+        try:
+            out, told = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise WorkspaceError(
+                f"the plan was not ready after {limit_s:.0f} s", "look whether its devices answer: edgesweep devices"
+            ) from error
+    return subprocess.CompletedProcess(argv, process.returncode, out, told)
+
+
+def _failed(told: Sequence[str], code: int) -> EdgeSweepError:
+    """From the two lines that the command line prints of an error."""
+    errors = [line.removeprefix("edgesweep: ") for line in told if line.startswith("edgesweep: ")]
+    steps = [line.strip().removeprefix("next: ") for line in told if line.startswith("  next: ")]
+    message = errors[-1] if errors else (told[-1] if told else f"the plan ended with code {code} and said nothing")
+    return EdgeSweepError(message, steps[-1] if steps else "")
+
+
+def _read(document: dict[str, Any], notes: tuple[str, ...]) -> Preview:
+    names = {one["device_id"]: one["name"] for one in document["devices"]}
+    devices = []
+    for one in document["devices"]:
+        states = [job["state"] for job in document["jobs"] if job["device_id"] == one["device_id"]]
+        devices.append(
+            PlannedDevice(
+                name=one["name"],
+                device=one["device"],
+                jobs=len(states),
+                done=sum(state in ("done", "failed") for state in states),
+                builds_there=sum(state == "built" for state in states),
+                seconds=float(one["estimate_s"]),
+            )
+        )
+    return Preview(
+        sweep=document["sweep"],
+        devices=tuple(devices),
+        skipped=tuple((one["name"], names.get(one["device_id"], ""), one["reason"]) for one in document["skipped"]),
+        jobs=tuple((job["name"], names[job["device_id"]], job["state"]) for job in document["jobs"]),
+        builds_s=float(document["estimate_builds_s"]),
+        seconds=float(document["estimate_s"]),
+        notes=notes,
+    )

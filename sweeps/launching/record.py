@@ -1,0 +1,92 @@
+"""The last start from the browser, in the workspace's folder `launches`: what was started, by whom, what was asked."""
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal, TypeVar
+
+from sweeps.errors import StoreError
+from sweeps.json_records import from_json, to_json
+from sweeps.workspace import Workspace, take
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """Somebody asked a driver to end."""
+
+    what: Literal["pause", "stop"]
+    by: str
+    """The person's address, or words for this computer's user."""
+    at_s: float
+    """Seconds since 1970."""
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One start."""
+
+    sweep: str
+    file: str
+    """Path of the sweep file, which is kept in the workspace."""
+    options: tuple[str, ...] = ()
+    """Arguments of `edgesweep run` besides the file and the workspace."""
+    by: str
+    started_s: float
+    """Seconds since 1970."""
+    pid: int
+    log: str
+    """Path of its output."""
+
+
+RecordT = TypeVar("RecordT", Launch, Ask)
+_FILES: Mapping[type, str] = MappingProxyType({Launch: "started.json", Ask: "asked.json"})
+
+
+def last(workspace: Workspace, kind: type[RecordT]) -> RecordT | None:
+    """`None` if there is none, or none that this EdgeSweep can read."""
+    try:
+        return from_json(kind, (workspace.launches / _FILES[kind]).read_text(encoding="utf-8"))
+    except (OSError, ValueError, StoreError):
+        return None
+
+
+def keep(workspace: Workspace, record: Launch | Ask) -> None:
+    """Raises `OSError`."""
+    workspace.launches.mkdir(parents=True, exist_ok=True)
+    write(workspace.launches / _FILES[type(record)], to_json(record))
+
+
+def write(file: Path, text: str) -> None:
+    """All of it or nothing. Raises `OSError`."""
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def lock_of(workspace: Workspace) -> Path:
+    """Every process that was started from the browser has it: also before it has the workspace's lock, and after."""
+    return workspace.launches / "lock"
+
+
+@contextmanager
+def alone(workspace: Workspace) -> Iterator[int]:
+    """The open `lock_of` the workspace: held until the block and every process that it was handed to have ended.
+
+    Raises `BlockingIOError` if another one has it, other `OSError`s if the folder cannot be written.
+    """
+    workspace.launches.mkdir(parents=True, exist_ok=True)
+    lock = os.open(lock_of(workspace), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        if not take(lock):
+            raise BlockingIOError(errno.EWOULDBLOCK, "another process has the lock")
+        yield lock
+    finally:
+        os.close(lock)

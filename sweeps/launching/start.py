@@ -1,0 +1,129 @@
+"""Starts a sweep as a process of its own, which outlives the browser and the dashboard."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from sweeps.errors import SpecError, WorkspaceError
+from sweeps.launching.checked import check
+from sweeps.launching.driver import find
+from sweeps.launching.record import Launch, alone, keep, last, write
+from sweeps.workspace import Workspace
+
+MODELS_VARIABLE = "EDGESWEEP_MODELS"
+"""Folders to search for models' own code, beside the sweep file's, joined as in PATH."""
+
+DETACH = Path(__file__).with_name("detach.py")
+DETACH_LIMIT_S = 60.0
+TAIL_BYTES = 8_000
+
+
+def command(*arguments: str) -> list[str]:
+    """The argv of `edgesweep` in this environment. No code of the folder that it runs in is imported."""
+    return [sys.executable, "-P", "-c", "from sweeps.cli.main import main; main()", *arguments]
+
+
+def environment(models: Sequence[Path]) -> dict[str, str]:
+    return {**os.environ, MODELS_VARIABLE: os.pathsep.join(map(str, models)), "PYTHONUNBUFFERED": "1"}
+
+
+def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (), options: Sequence[str] = ()) -> Launch:
+    """Start `edgesweep run` on a sweep file with this text, which is kept in the workspace.
+
+    `by`: who starts it. `models`: the folders that models' own code may come from. `options`: more arguments of `run`.
+    Raises `SpecError` if the file is wrong, `WorkspaceError` if a sweep runs here already, or nothing can be written.
+    """
+    checked = check(workspace, text, models)
+    if checked.spec is None:
+        raise SpecError("\n".join(problem.text for problem in checked.problems), "correct the sweep file")
+    name = checked.spec.name
+    try:
+        with alone(workspace) as lock:
+            if workspace.holder() is not None:
+                raise _in_use(workspace)
+            file = workspace.launches / f"{name}.yaml"
+            write(file, text)
+            log = log_of(workspace, name)
+            log.parent.mkdir(parents=True, exist_ok=True)
+            argv = command("run", str(file), "--workspace", str(workspace.root), *options)
+            with log.open("wb") as output:
+                pid = _detached(argv, output.fileno(), lock, workspace.launches, models)
+            launch = Launch(
+                sweep=name,
+                file=str(file),
+                options=tuple(options),
+                by=by,
+                started_s=time.time(),
+                pid=pid,
+                log=str(log),
+            )
+            keep(workspace, launch)
+    except BlockingIOError as error:
+        raise _in_use(workspace) from error
+    except OSError as error:
+        raise unwritable(workspace, error) from error
+    return launch
+
+
+def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch:
+    """The last start again: what was measured is kept, and what is left is measured. Raises as `start`."""
+    launch = last(workspace, Launch)
+    try:
+        text = None if launch is None else Path(launch.file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        text = None
+    if launch is None or text is None:
+        raise WorkspaceError("the sweep file of the last start is gone", "start it again from its text")
+    return start(workspace, text, by, models, launch.options)
+
+
+def log_of(workspace: Workspace, sweep: str) -> Path:
+    return workspace.logs / f"{sweep}.log"
+
+
+def last_lines(log: Path, count: int = 20) -> list[str]:
+    """The end of a log, for people; empty if it cannot be read. It is text from outside."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL_BYTES))
+            text = file.read(TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return []
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-count:]
+
+
+def unwritable(workspace: Workspace, error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"the workspace {workspace.root} cannot be written: {error.strerror}",
+        "free some space or give write permission, or serve another folder with --workspace",
+    )
+
+
+def _in_use(workspace: Workspace) -> WorkspaceError:
+    found = find(workspace)
+    what = f"the sweep {found.sweep}" if found.sweep else "a sweep"
+    whose = f"started by {found.launch.by}" if found.launched and found.launch is not None else "started in a terminal"
+    return WorkspaceError(
+        f"the workspace {workspace.root} runs {what}, {whose} (process {found.pid or 'unknown'})",
+        "wait until it has ended, or stop it on the page Live",
+    )
+
+
+def _detached(argv: Sequence[str], output: int, lock: int, folder: Path, models: Sequence[Path]) -> int:
+    """The process id of `argv`, which belongs to init. Raises `OSError`."""
+    with subprocess.Popen(  # noqa: S603  # our own argument list
+        [sys.executable, "-I", "-S", str(DETACH), *argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=output,
+        pass_fds=(lock,),
+        cwd=folder,
+        env=environment(models),
+    ) as process:
+        told, _ = process.communicate(timeout=DETACH_LIMIT_S)
+    if process.returncode or not told.strip().isdigit():
+        raise OSError(process.returncode, "no process could be started")
+    return int(told)

@@ -1,0 +1,221 @@
+"""Sweeps as processes of their own: started, found again, stopped; and what is not started, or not stopped."""
+
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
+from sweeps.journal.journal import Journal
+from sweeps.journal.status import read_status
+from sweeps.launching import driver
+from sweeps.launching.checked import Problem, check
+from sweeps.launching.preview import preview
+from sweeps.launching.record import Ask
+from sweeps.launching.start import last_lines, resume, start
+from sweeps.workspace import Workspace
+from tests.fresh_mlflow import fresh_mlflow
+
+LIMIT_S = 300.0
+INLINE = ("--executor", "inline")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    root = tmp_path / "it's a $HOME"
+    root.mkdir()
+    fresh_mlflow(root)
+    workspace = Workspace.open(root)
+    yield workspace
+    found = driver.find(workspace)
+    if found.pid:
+        psutil.Process(found.pid).kill()
+        until(lambda: driver.find(workspace).state == "idle")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def ask(pid: int, what: str = "stop") -> Ask:
+    return Ask(what=what, by="a test", at_s=time.time(), pid=pid)
+
+
+def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(
+    workspace: Workspace, small: str
+) -> None:
+    launch = start(workspace, small.replace("steady", "nobody"), "ann@example.org", options=INLINE)
+    assert launch.pid not in [child.pid for child in psutil.Process().children(recursive=True)]
+    assert Path(launch.file).read_text() == small.replace("steady", "nobody")
+    until(lambda: driver.find(workspace).state == "idle")
+    found = driver.find(workspace)
+    assert (found.launched, found.sweep, found.launch) == (True, "small", launch)
+    assert found.told is not None
+    assert found.told.ended == "failed"
+    assert found.told.problem == "there is no simulated phone 'nobody'"
+    assert last_lines(Path(launch.log))[-2] == "edgesweep: there is no simulated phone 'nobody'"
+
+
+@pytest.mark.system
+@pytest.mark.long
+def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice(workspace: Workspace, small: str) -> None:
+    launch = start(workspace, small, "ann@example.org", options=INLINE)
+    assert driver.find(workspace).state in ("starting", "running")
+    with pytest.raises(WorkspaceError, match=r"started by ann@example\.org") as refused:
+        start(workspace, small.replace("name: small", "name: other"), "bob@example.org")
+    assert str(launch.pid) in refused.value.message
+    assert not (workspace.launches / "other.yaml").exists()
+
+    until(lambda: _done(workspace) > 0)
+    driver.stop(workspace, ask(launch.pid, "pause"))
+    until(lambda: driver.find(workspace).state == "idle")
+    paused = driver.find(workspace)
+    assert paused.asked is not None
+    assert paused.asked.what == "pause"
+    assert paused.told is not None
+    assert paused.told.ended == "stopped"
+    with pytest.raises(WorkspaceError, match="runs no sweep in this workspace now"):
+        driver.stop(workspace, ask(launch.pid))
+
+    before = _blocks(workspace)
+    again = resume(workspace, "ann@example.org")
+    assert (again.sweep, again.options) == ("small", INLINE)
+    until(lambda: driver.find(workspace).state == "idle")
+    ended = driver.find(workspace)
+    assert ended.told is not None
+    assert ended.told.ended == "finished"
+    assert ended.asked is None
+    after = _blocks(workspace)
+    assert {key: after[key][: len(blocks)] for key, blocks in before.items()} == before
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        assert read_status(journal, "small").count("measured") == 2
+
+
+def _done(workspace: Workspace) -> int:
+    told = driver.find(workspace).told
+    return 0 if told is None else told.device("fake:steady").done
+
+
+def _blocks(workspace: Workspace) -> dict[str, list[object]]:
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        return {job.key: list(journal.blocks(job.key)) for job, _ in journal.jobs("small")}
+
+
+def test_a_sweep_that_is_starting_can_be_stopped(workspace: Workspace, small: str) -> None:
+    launch = start(workspace, small, "ann@example.org", options=INLINE)
+    until(lambda: driver.find(workspace).told is not None)  # Python itself has begun by then
+    driver.stop(workspace, ask(launch.pid))
+    driver.stop(workspace, ask(launch.pid))
+    until(lambda: driver.find(workspace).state == "idle")
+    found = driver.find(workspace)
+    assert found.told is not None
+    assert found.told.ended == "stopped"
+
+
+def test_no_other_process_gets_a_signal(workspace: Workspace) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stranger:
+        try:
+            (workspace.root / "driver.lock").write_text(f"{stranger.pid}\n")
+            with pytest.raises(WorkspaceError, match="runs no sweep"):
+                driver.stop(workspace, ask(stranger.pid))  # the lock is nobody's
+            with (workspace.root / "driver.lock").open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                assert driver.find(workspace).pid == stranger.pid
+                with pytest.raises(WorkspaceError, match="runs no sweep"):
+                    driver.stop(workspace, ask(stranger.pid))  # the lock is this process's
+            with pytest.raises(WorkspaceError, match="cannot name"):
+                driver.stop(workspace, ask(0))
+            assert stranger.poll() is None
+            assert not (workspace.launches / "asked.json").exists()
+        finally:
+            stranger.kill()
+
+
+def test_whoever_looks_does_not_keep_a_driver_from_its_lock(workspace: Workspace) -> None:
+    file = workspace.root / "driver.lock"
+    file.touch()
+    looked = os.open(file, os.O_RDONLY)
+    fcntl.flock(looked, fcntl.LOCK_SH)
+    program = (
+        "import sys; from pathlib import Path; from sweeps.workspace import Workspace\n"
+        "print('begun', flush=True)\n"
+        "import sweeps.workspace as w; w._LOOKS = 100_000\n"
+        "with Workspace(Path(sys.argv[1])).lock(): print('mine', flush=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(workspace.root)], stdout=subprocess.PIPE, text=True
+    ) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "begun\n"
+        os.close(looked)
+        assert waiting.stdout.readline() == "mine\n"
+
+
+def test_a_workspace_that_cannot_be_written_is_named(workspace: Workspace, small: str) -> None:
+    (workspace.root / "launches").write_text("a file")
+    with pytest.raises(WorkspaceError, match=r"it's a \$HOME cannot be written"):
+        start(workspace, small, "ann@example.org")
+    with pytest.raises(WorkspaceError, match=r"it's a \$HOME cannot be written"):
+        preview(workspace, small)
+
+
+def test_every_problem_of_a_file_has_its_line(workspace: Workspace) -> None:
+    found = check(workspace, "name: x\nmodels: 3\ngrids: []\n").problems
+    assert [problem.line for problem in found] == [2, 3]
+    assert found[0].message.startswith("models: must be a list")
+    [unread] = check(workspace, "name: x\nmodels: [").problems
+    assert (unread.line, unread.message[:20]) == (2, "this is not YAML: ex")
+    [large] = check(workspace, "#" * 2**21).problems
+    assert large == Problem(None, "larger than 1 MiB: a sweep file has only a few lines")
+    with pytest.raises(SpecError, match="line 2: models"):
+        start(workspace, "name: x\nmodels: 3\ngrids: []\n", "ann@example.org")
+
+
+def test_a_model_s_own_code_comes_from_the_listed_folders_only(
+    workspace: Workspace, small: str, tmp_path: Path
+) -> None:
+    own = small.replace("source: mobilenet_v2", "source: my_nets.small:make_net")
+    listed, elsewhere = tmp_path / "listed", tmp_path / "elsewhere"
+    for folder in (listed, elsewhere):
+        (folder / "my_nets").mkdir(parents=True)
+    (elsewhere / "my_nets/small.py").write_text("def make_net(): ...\n")
+    [problem] = check(workspace, own, ()).problems
+    assert problem.line == 4
+    assert "no folder of models is listed" in problem.message
+    (listed / "my_nets/small.py").symlink_to(elsewhere / "my_nets/small.py")
+    [problem] = check(workspace, own, (listed,)).problems
+    assert f"it is in none of the folders {listed}" in problem.message
+    (listed / "my_nets/small.py").unlink()
+    (listed / "my_nets/small.py").write_text("def make_net(**given): ...\n")
+    assert check(workspace, own, (listed,)).problems == ()
+    assert preview(workspace, own, (listed,)).jobs[0][0].startswith("net")
+
+
+def test_a_preview_is_the_plan(workspace: Workspace, small: str) -> None:
+    found = preview(workspace, small.replace("precision: [fp32]", "precision: [fp32], backend: [cpu, nnapi]"))
+    [phone] = found.devices
+    assert (found.sweep, phone.name, phone.done) == ("small", "fake:steady", 0)
+    assert phone.jobs == len(found.jobs) >= 2
+    assert found.seconds == found.builds_s + phone.seconds > 0
+    assert {device for _, device, _ in found.jobs} == {"fake:steady"}
+    assert all(reason for _, _, reason in found.skipped)
+    assert [entry.name for entry in workspace.launches.iterdir()] == []
+
+
+def test_a_preview_that_fails_says_why(workspace: Workspace, small: str) -> None:
+    with pytest.raises(EdgeSweepError, match="there is no simulated phone 'nobody'") as caught:
+        preview(workspace, small.replace("steady", "nobody"))
+    assert caught.value.message == "there is no simulated phone 'nobody'"
+    assert caught.value.next_step.startswith("use one of: fake:")
+    with pytest.raises(WorkspaceError, match="was not ready after 0 s"):
+        preview(workspace, small, limit_s=0.0)
