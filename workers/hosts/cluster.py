@@ -38,7 +38,7 @@ _RESULT_S = 60.0
 _START_S = 120.0
 _FIND_S = 5.0
 _POLL_S = 0.5
-_NODE_DIED = "has been marked dead"
+_NODE_ENDED = ("has been marked dead", "Raylet is terminated")
 _SHARED = 8
 """Artifacts and image sets that stay in this node's object store, so that each crosses once to each host."""
 
@@ -61,7 +61,7 @@ def pass_on_what_ray_says() -> None:
 
     def pass_on(said: Mapping[str, Any], ignore_prefix: bool) -> None:
         for line in said["lines"]:
-            if _NODE_DIED not in line:
+            if not any(words in line for words in _NODE_ENDED):
                 sys.stderr.write(f"Ray: {line}\n")
 
     worker.print_to_stdstream = pass_on

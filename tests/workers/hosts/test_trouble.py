@@ -83,7 +83,7 @@ def test_what_ray_tells_a_driver_is_no_output_and_the_end_of_a_node_is_told_by_t
     died = (
         "The node with node id: 1 and address: 10.0.0.5 has been marked dead because the detector has missed too many"
     )
-    said = iter([died, "A worker died."])
+    said = iter([died, "Raylet is terminated. Last lines:\n (raylet) a.cc:1", "A worker died."])
 
     def poll() -> tuple[None, dict[str, object]]:
         try:
