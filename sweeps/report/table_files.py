@@ -1,0 +1,143 @@
+"""Results and verdicts as files to download: CSV for spreadsheets, Parquet for programs. Pure.
+
+Columns carry their units in their names. Neither pandas nor pyarrow is imported before a Parquet file is asked for.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_type_hints
+
+from sweeps.metrics import METRICS
+from sweeps.ranking.overview import PlaceVerdict
+from sweeps.results import ResultRow
+from sweeps.text import plain
+
+Kind = Literal["text", "bool", "int", "float", "texts", "ints", "medians"]
+"""`texts`, `ints`: lists. `medians`: a list of (round, milliseconds)."""
+
+_KINDS: dict[Any, Kind] = {str: "text", bool: "bool", int: "int", float: "float"}
+_LISTS: dict[str, Kind] = {
+    "trust": "texts",
+    "sessions": "ints",
+    "block_medians_ms": "medians",
+    "confirmed_medians_ms": "medians",
+    "check_medians_ms": "medians",
+}
+_CALLED = {"sessions": "session_starts_s", "value": "metric_value"}
+"""Columns that have another name than their field."""
+_HOSTILE = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+"""A cell that begins so is a formula to a spreadsheet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns with the kind of their values, and rows with a value for each; `None` is unknown."""
+
+    columns: dict[str, Kind]
+    rows: Sequence[Sequence[Any]]
+
+
+def results_table(results: Iterable[ResultRow]) -> Table:
+    """One row per result in the given order: its fields, every metric, and `extra_NAME` for each extra metric."""
+    there = list(results)
+    extra = sorted({name for row in there for name in row.metrics if name not in METRICS})
+    names = [entry.name for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")]
+    columns: dict[str, Kind] = {
+        **{_CALLED.get(name, name): _LISTS.get(name) or _KINDS.get(_RESULT[name], "text") for name in names},
+        **dict.fromkeys(METRICS, "float"),
+        **{f"extra_{name}": "float" for name in extra},
+    }
+    figures = (*METRICS, *extra)
+    return Table(
+        columns,
+        [[*(_field(row, name) for name in names), *(row.metrics.get(name) for name in figures)] for row in there],
+    )
+
+
+def overview_table(verdicts: Iterable[PlaceVerdict]) -> Table:
+    """One row per verdict in the given order. The unit of `metric_value` is in the name that `metric` has."""
+    kinds = get_type_hints(PlaceVerdict)
+    columns = {
+        _CALLED.get(name, name): _KINDS.get(kinds[name], "float" if kinds[name] == float | None else "text")
+        for name in PlaceVerdict._fields
+    }
+    return Table(columns, list(verdicts))
+
+
+def csv_text(table: Table) -> str:
+    """As in RFC 4180, with a line of names; unknown values are empty. Encode it as `utf-8-sig`, as Excel needs it.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
+    out = io.StringIO()
+    lines = csv.writer(out, quoting=csv.QUOTE_NONNUMERIC)
+    lines.writerow([_safe(name) for name in table.columns])
+    for row in table.rows:
+        lines.writerow([_cell(value, kind) for value, kind in zip(row, table.columns.values(), strict=True)])
+    return out.getvalue()
+
+
+def parquet_bytes(table: Table) -> bytes:
+    """A Parquet file with typed columns, also where the table is empty; unknown values are null."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    median = pa.struct([("round", pa.int64()), ("ms", pa.float64())])
+    types = {
+        **{"text": pa.string(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()},
+        **{"texts": pa.list_(pa.string()), "ints": pa.list_(pa.int64()), "medians": pa.list_(median)},
+    }
+    columns = list(zip(*table.rows, strict=True)) or [() for _ in table.columns]
+    arrays = [
+        pa.array([_typed(value, kind) for value in values], type=types[kind])
+        for values, kind in zip(columns, table.columns.values(), strict=True)
+    ]
+    sink = pa.BufferOutputStream()
+    parquet.write_table(pa.table(arrays, names=list(table.columns)), sink, compression="zstd")
+    return bytes(sink.getvalue().to_pybytes())
+
+
+_RESULT = get_type_hints(ResultRow)
+
+
+def _field(row: ResultRow, name: str) -> Any:
+    if name == "settled":
+        return "" if row.settled is None else row.settled.message
+    return getattr(row, name)
+
+
+def _cell(value: Any, kind: Kind) -> Any:
+    if value is None:
+        return ""
+    match kind:
+        case "text":
+            return _safe(value)
+        case "texts" | "ints":
+            return _safe("; ".join(str(one) for one in value))
+        case "medians":
+            return json.dumps(value) if value else ""
+        case "bool":
+            return "true" if value else "false"
+        case _:
+            return value
+
+
+def _safe(text: str) -> str:
+    shown = plain(text)
+    return f"'{shown}" if shown.lstrip().startswith(_HOSTILE) else shown
+
+
+def _typed(value: Any, kind: Kind) -> Any:
+    match kind:
+        case "text" if value is not None:
+            # A lone surrogate from a device's output is no UTF-8.
+            return value.encode("utf-8", "replace").decode("utf-8")
+        case "medians":
+            return [{"round": round_, "ms": ms} for round_, ms in value]
+        case "texts" | "ints":
+            return list(value)
+        case _:
+            return value
