@@ -53,9 +53,9 @@ class Gate:
             self._browsers.add(_digest(cookie))
             return cookie
 
-    def knows(self, cookie: str | None) -> bool:
+    def knows(self, cookie: str) -> bool:
         with self._lock:
-            return cookie is not None and _digest(cookie) in self._browsers
+            return _digest(cookie) in self._browsers
 
 
 GATE = Gate()

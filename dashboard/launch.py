@@ -92,7 +92,11 @@ def _own_names(host: str, names: Sequence[str]) -> list[str]:
 
 @contextmanager
 def serving(
-    workspace: Path, app: Path = SERVER, token: str = "", options: Options | None = None, auth_secrets: Path | None = None
+    workspace: Path,
+    app: Path = SERVER,
+    token: str = "",
+    options: Options | None = None,
+    auth_secrets: Path | None = None,
 ) -> Iterator[int]:
     """Serve `workspace` on 127.0.0.1 and a free port, which is yielded, while the block runs.
 

@@ -92,7 +92,8 @@ def _roles(file: Path, changed_ns: int, size: int) -> Mapping[str, Role]:
 
 def _by_link() -> bool:
     name = gate.cookie_name(int(config.get_option("server.port")))
-    return gate.GATE.knows(st.context.cookies.get(name))
+    cookie = st.context.cookies.get(name)
+    return isinstance(cookie, str) and gate.GATE.knows(cookie)
 
 
 def _address() -> str | None:
