@@ -97,13 +97,14 @@ def serving(
     token: str = "",
     options: Options | None = None,
     auth_secrets: Path | None = None,
+    port: int | None = None,
 ) -> Iterator[int]:
-    """Serve `workspace` on 127.0.0.1 and a free port, which is yielded, while the block runs.
+    """Serve `workspace` on 127.0.0.1 and `port`, or a free one, which is yielded, while the block runs.
 
     `token`: of the link for one entry with all rights. `options`: in place of the workspace alone. Raises
     `EdgeSweepError` with the end of the server's output if it does not answer within 60 s.
     """
-    port = _free_port()
+    port = port or _free_port()
     with (
         tempfile.TemporaryFile("w+") as output,
         subprocess.Popen(  # noqa: S603  # our own argument list

@@ -13,6 +13,8 @@ from dashboard.launch import serving
 from dashboard.options import Options
 from sweeps.launching.driver import find
 from sweeps.workspace import Workspace
+from tests.dashboard.issuer import CLIENT, issuing
+from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
 
 pytestmark = [pytest.mark.system, pytest.mark.browser, pytest.mark.long]
@@ -67,7 +69,7 @@ def test_a_person_with_the_link_launches_a_sweep_and_sees_it_end_and_others_only
         person.goto(f"{home}/enter?token={TOKEN}")
         assert TOKEN not in person.url
         person.goto(f"{home}/launch")
-        file = person.get_by_label("Sweep file")
+        file = person.get_by_role("textbox", name="Sweep file")
         start = person.get_by_role("button", name="Start")
         expect(start).to_be_enabled()
 
@@ -110,3 +112,48 @@ def test_a_person_with_the_link_launches_a_sweep_and_sees_it_end_and_others_only
     while find(Workspace(root)).state != "idle":
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+SECRETS = """\
+[auth]
+redirect_uri = "http://127.0.0.1:{port}/oauth2callback"
+cookie_secret = "of this test only"
+client_id = "{client}"
+client_secret = "none"
+server_metadata_url = "{url}/.well-known/openid-configuration"
+"""
+
+
+def test_people_who_log_in_have_the_role_of_their_address_if_it_was_checked(browser: Browser, root: Path) -> None:
+    port, secrets, roles = free_port(), root.with_name("secrets.toml"), root.with_name("roles.yaml")
+    roles.write_text("ann@example.org: launch\n")
+    options = Options(root, roles=roles, login=True)
+    with issuing() as issuer:
+        secrets.write_text(SECRETS.format(port=port, client=CLIENT, url=issuer.url))
+        with serving(root, token=TOKEN, options=options, auth_secrets=secrets, port=port):
+            for claims, may in (
+                ({"email": "Ann@example.org", "email_verified": True}, True),
+                ({"email": "ann@example.org", "email_verified": False}, False),
+                ({"email": "ann@example.org"}, False),
+                ({"email": "bob@example.org", "email_verified": True}, False),
+            ):
+                issuer.claims = claims
+                context = browser.new_context()
+                page = context.new_page()
+                page.set_default_timeout(LIMIT_MS)
+                expect.set_options(timeout=LIMIT_MS)
+                page.goto(f"http://127.0.0.1:{port}/launch")
+                expect(page.get_by_text("Log in to see the results of this workspace.")).to_be_visible()
+                assert page.get_by_role("button", name="Start").count() == 0
+                page.get_by_role("button", name="Log in").click()
+                page.wait_for_url(f"http://127.0.0.1:{port}/")
+                expect(page.get_by_text("Log in to see the results of this workspace.")).to_have_count(0)
+                page.goto(f"http://127.0.0.1:{port}/launch")
+                start = page.get_by_role("button", name="Start")
+                expect(start).to_be_visible()
+                if may:
+                    expect(start).to_be_enabled()
+                else:
+                    expect(page.get_by_text("You may look")).to_be_visible()
+                    expect(start).to_be_disabled()
+                context.close()
