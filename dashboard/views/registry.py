@@ -26,6 +26,8 @@ class PageEntry:
 PAGES = (
     PageEntry("fleet", "Fleet", ":material/grid_view:"),
     PageEntry("decide", "Decide", ":material/verified:"),
+    PageEntry("launch", "Launch", ":material/rocket_launch:"),
+    PageEntry("live", "Live", ":material/monitoring:"),
 )
 """In the order of the menu; the first one is shown first."""
 
