@@ -91,7 +91,7 @@ def test_a_person_goes_from_the_fleet_to_a_decision_sends_it_and_takes_the_build
     other = opened.page(page.url.removeprefix(f"{opened.address}/"))
     theirs = other.locator(".st-key-recommendation")
     expect(theirs.get_by_role("heading")).to_have_text(BEST)
-    assert theirs.inner_text() == card.inner_text()
+    expect(theirs).to_have_text(card.inner_text(), use_inner_text=True)
 
     with other.expect_download() as downloading:
         other.get_by_role("button", name="Download this build").click()
