@@ -23,7 +23,11 @@ class PageEntry:
     icon: str
 
 
-PAGES = (PageEntry("decide", "Decide", ":material/verified:"),)
+PAGES = (
+    PageEntry("decide", "Decide", ":material/verified:"),
+    PageEntry("launch", "Launch", ":material/rocket_launch:"),
+    PageEntry("live", "Live", ":material/monitoring:"),
+)
 """In the order of the menu; the first one is shown first."""
 
 BUILT_IN = (ViewEntry(name="ranking", title="Ranking", target="dashboard.views.ranking:show"),)

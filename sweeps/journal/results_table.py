@@ -16,6 +16,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.times import TimeTables
 from sweeps.json_records import from_json, to_json
 from sweeps.metrics import METRICS
+from sweeps.records import Conditions
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 
@@ -98,6 +99,37 @@ class ResultTables(TimeTables):
             where, values = f"{where} AND place_id = ? AND model = ?", [sweep, place.place_id, place.model]
         rows = self._read_results(f"{READ}{where} AND stale = 0", *values)
         return sorted(rows, key=lambda row: (row.name, row.job_key))
+
+    def ended_counts(self, sweep: str) -> dict[str, dict[str, int]]:
+        """By the id of each place's device (or pool): its jobs that are `measured` and `failed`."""
+        rows = self._rows(
+            "SELECT place_id, outcome, count(*) FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
+            " GROUP BY place_id, outcome",
+            sweep,
+        )
+        found: dict[str, dict[str, int]] = {}
+        for place_id, outcome, count in rows:
+            found.setdefault(place_id, {})[outcome] = count
+        return found
+
+    def last_results(self, sweep: str, count: int) -> list[ResultRow]:
+        """The jobs that ended last, the latest first. Raises as `result_rows`."""
+        where = " WHERE sweep = ? AND stale = 0 AND outcome != 'skipped' ORDER BY seq DESC LIMIT ?"
+        try:
+            return [_row(one) for one in self._rows(f"{_READ}{where}", sweep, count)]
+        except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
+            raise damaged(getattr(error, "message", str(error))) from error
+
+    def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
+        """By device id: of the last block, for the devices of the last `blocks` of a sweep."""
+        rows = self._rows(
+            "SELECT json_extract(jobs.record, '$.device_id'), json_extract(attempts.record, '$.conditions')"
+            " FROM attempts JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
+            " json_valid(attempts.record) ORDER BY attempts.id DESC LIMIT ?",
+            sweep,
+            blocks,
+        )
+        return {device_id: from_json(Conditions, text) for device_id, text in reversed(rows)}
 
     def stored_result(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
         """One row, also a stale one, with the id of its evaluation set."""
