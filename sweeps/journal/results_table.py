@@ -115,10 +115,7 @@ class ResultTables(TimeTables):
     def last_results(self, sweep: str, count: int) -> list[ResultRow]:
         """The jobs that ended last, the latest first. Raises as `result_rows`."""
         where = " WHERE sweep = ? AND stale = 0 AND outcome != 'skipped' ORDER BY seq DESC LIMIT ?"
-        try:
-            return [_row(one) for one in self._rows(f"{_READ}{where}", sweep, count)]
-        except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
-            raise damaged(getattr(error, "message", str(error))) from error
+        return self._read_results(f"{READ}{where}", sweep, count)
 
     def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
         """By device id: of the last block, for the devices of the last `blocks` of a sweep."""
