@@ -1,5 +1,7 @@
 """The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.launch` binds it to this machine alone)."""
 
+import gc
+import importlib
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from sweeps.errors import EdgeSweepError
 def main() -> None:
     st.set_page_config(page_title="EdgeSweep", layout="wide")
     st.html(STYLE)
+    _freeze()
     if not rights.admitted():
         rights.ask_to_log_in()
         return
@@ -28,6 +31,15 @@ def main() -> None:
         for number, entry in enumerate(registry.PAGES)
     ]
     st.navigation(pages, position="top" if len(pages) > 1 else "hidden").run()
+
+
+@st.cache_resource(show_spinner=False)
+def _freeze() -> None:
+    """Once in the server's process: Streamlit collects garbage after each run, and need not look at the libraries."""
+    for entry in registry.PAGES:
+        importlib.import_module(f"dashboard.views.{entry.name}")
+    gc.collect()
+    gc.freeze()
 
 
 def _draw(entry: PageEntry, root: Path) -> None:
