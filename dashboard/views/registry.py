@@ -23,7 +23,12 @@ class PageEntry:
     icon: str
 
 
-PAGES = (PageEntry("decide", "Decide", ":material/verified:"),)
+PAGES = (
+    PageEntry("decide", "Decide", ":material/verified:"),
+    PageEntry("compare", "Compare", ":material/compare_arrows:"),
+    PageEntry("result", "Result", ":material/science:"),
+    PageEntry("devices", "Devices", ":material/smartphone:"),
+)
 """In the order of the menu; the first one is shown first."""
 
 BUILT_IN = (ViewEntry(name="ranking", title="Ranking", target="dashboard.views.ranking:show"),)

@@ -94,9 +94,7 @@ def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
             one.placed.position for one in blocks if any(span.holds(one.placed) for span in sentinel.spans)
         ),
         failures=tuple(
-            failed
-            for key in (*build_failure_keys(job, evaluation_id), job.key)
-            for failed in journal.failures(key)
+            failed for key in (*build_failure_keys(job, evaluation_id), job.key) for failed in journal.failures(key)
         ),
         settled=journal.settled(job_key, planned.protocol),
         manifest=journal.artifact(job.build_key),
@@ -119,9 +117,7 @@ def known_devices(journal: Journal) -> list[KnownDevice]:
 def read_sentinels(journal: Journal, device: KnownDevice) -> tuple[Sentinel, ...]:
     """The sentinels that jobs with a result on this device had, each with all its looks."""
     keys = dict.fromkeys(
-        key
-        for sweep in device.sweeps
-        for key in journal.sentinels_of(sweep, device.facts.device_id, device.place_ids)
+        key for sweep in device.sweeps for key in journal.sentinels_of(sweep, device.facts.device_id, device.place_ids)
     )
     found = [_sentinel(journal.dated_blocks(key)) for key in keys]
     return tuple(one for one in found if one.looks)

@@ -25,7 +25,9 @@ def test_where_nothing_is_locked_or_linux_does_not_say_nobody_holds_it(tmp_path:
     locks = tmp_path / "locks"
     locks.write_text(f"1: FLOCK  ADVISORY  WRITE 77 {where} 0 EOF\n")
     assert holder(path, locks) == 77
-    locks.write_text(f"1: -> FLOCK ADVISORY  WRITE 77 {where} 0 EOF\n2: FLOCK\n3: POSIX ADVISORY WRITE 9 {where} 0 EOF\n")
+    locks.write_text(
+        f"1: -> FLOCK ADVISORY  WRITE 77 {where} 0 EOF\n2: FLOCK\n3: POSIX ADVISORY WRITE 9 {where} 0 EOF\n"
+    )
     assert holder(path, locks) is None
     assert holder(path, tmp_path / "absent") is None
 
