@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sweeps.protocol.clock import figure_ns
 from sweeps.records import Block
 from sweeps.results import ResultRow
 from sweeps.stats import Estimate, ratio_by_rounds
 
-BINS = 70
-_TAIL = 0.99
-"""The chart ends where this share of the samples of each side does: a few outliers would make the rest a line."""
+BINS = 120
 _BASES = {"A": 1.2, "B": 0.0}
 
 
@@ -26,7 +25,7 @@ def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, A
     if not sides:
         return [], 0
     low = min(float(one.min()) for one in sides.values())
-    high = max(float(np.quantile(one, _TAIL)) for one in sides.values())
+    high = max(_end_of(one) for one in sides.values())
     high = high if high > low else low * 1.01
     rows: list[dict[str, Any]] = []
     for side, values in sides.items():
@@ -45,6 +44,12 @@ def histograms(a: Sequence[Block], b: Sequence[Block]) -> tuple[list[dict[str, A
             if count
         ]
     return rows, sum(int((values > high).sum()) for values in sides.values())
+
+
+def _end_of(values: NDArray[np.float64]) -> float:
+    """Where a chart ends, so that a few outliers do not make the rest a line: far beyond most samples."""
+    tenth, nine_tenths = np.quantile(values, [0.1, 0.9])
+    return min(float(values.max()), float(nine_tenths + 2 * (nine_tenths - tenth)))
 
 
 def block_points(a: Sequence[Block], b: Sequence[Block]) -> list[dict[str, Any]]:

@@ -18,37 +18,37 @@ A, B = ORANGE, BLUE
 
 def samples(columns: Rows, spans: Rows) -> Spec:
     """`columns`: `job_rows.sample_columns`; `spans`: `job_rows.block_spans`."""
-    return _layers(
-        [
-            {
-                "data": {"values": list(columns)},
-                "mark": {"type": "rule", "color": BLUE, "strokeWidth": 2, "strokeCap": "round", "opacity": 0.75},
-                "encoding": {
-                    "x": _x("at_s", "Seconds of timed iterations; blocks side by side"),
-                    "y": _y("low_ms", "Latency (ms)"),
-                    "y2": {"field": "high_ms"},
-                    "tooltip": _tips(block="Block", low_ms="Lowest (ms)", high_ms="Highest (ms)", samples="Samples"),
-                },
-            },
-            {
-                "data": {"values": list(spans)},
-                "mark": {"type": "rule", "color": ORANGE, "strokeWidth": 3},
-                "encoding": {
-                    "x": _x("from_s", "Seconds of timed iterations; blocks side by side"),
-                    "x2": {"field": "to_s"},
-                    "y": _y("figure_ms", "Latency (ms)"),
-                    "tooltip": _tips(block="Block", figure_ms="Its figure (ms)"),
-                },
-            },
-        ]
-    )
+    across = _x("at_s", "Seconds of timed iterations; blocks side by side")
+    tips = _tips(block="Block", low_ms="Lowest (ms)", high_ms="Highest (ms)", samples="Samples")
+    ends = [
+        {
+            "mark": {"type": "point", "filled": True, "color": BLUE, "size": 9, "opacity": 0.8},
+            "encoding": {"x": across, "y": _y(end, "Latency (ms)"), "tooltip": tips},
+        }
+        for end in ("low_ms", "high_ms")
+    ]
+    between = {
+        "mark": {"type": "rule", "color": BLUE, "strokeWidth": 1.5, "opacity": 0.5},
+        "encoding": {"x": across, "y": _y("low_ms", "Latency (ms)"), "y2": {"field": "high_ms"}, "tooltip": tips},
+    }
+    figures = {
+        "data": {"values": list(spans)},
+        "mark": {"type": "rule", "color": ORANGE, "strokeWidth": 3},
+        "encoding": {
+            "x": {**across, "field": "from_s"},
+            "x2": {"field": "to_s"},
+            "y": _y("figure_ms", "Latency (ms)"),
+            "tooltip": _tips(block="Block", figure_ms="Its figure (ms)"),
+        },
+    }
+    return _layers([{"data": {"values": list(columns)}, "layer": [between, *ends]}, figures])
 
 
 def warmups(rows: Rows) -> Spec:
     """`rows`: `job_rows.warmup_rows`."""
     encoding = {
         "x": {**_x("iteration", "Iteration of the process; 0 is the first inference"), "axis": _whole_axis(rows)},
-        "y": {**_y("ms", "Latency (ms), logarithmic"), "scale": {"type": "log", "nice": True}},
+        "y": {**_y("ms", "ms, logarithmic"), "scale": {"type": "log", "nice": True}},
         "detail": {"field": "block", "type": "nominal"},
         "tooltip": _tips(block="Block", iteration="Iteration", ms="ms"),
     }

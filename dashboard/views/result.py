@@ -45,8 +45,8 @@ def show(root: Path) -> None:
     _card(row, found, place)
     if row is not None and row.outcome == "failed":
         _failed(row, found)
-    result_measured.show(now, place.sweep, job_key, found)
     _trust(row, found)
+    result_measured.show(now, place.sweep, job_key, found)
     result_build.show(root, row, found)
 
 

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from sweeps.manifest import Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
+from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job
 from sweeps.settled import Settled
 from sweeps.spec.grid import GridSpec
@@ -57,6 +59,8 @@ class Recorder:
     """Writes sweeps into one workspace."""
 
     workspace: Workspace
+    publishes: bool = True
+    """Into MLflow, too, which takes most of the time."""
 
     def record(
         self,
@@ -70,6 +74,8 @@ class Recorder:
         settle: Callable[[Job], Settled | None] = lambda job: None,
         pace: Callable[[Job, int], float] = lambda job, round_: (1.0, 1.004, 0.996)[round_ % 3],
         imported: tuple[Imported, ...] = (),
+        edit_block: Callable[[Block, Job], Block] = lambda block, job: block,
+        sentinel_ms: Callable[[int, int], float] | None = None,
     ) -> Plan:
         """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device."""
         plan = edit(expand(_spec(name, grid), devices, _supports, _IDENTITIES))
@@ -77,6 +83,10 @@ class Recorder:
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
+            for sentinel in plan.sentinels if sentinel_ms else ():
+                for check, number in product(range(4), range(CHECK_BLOCKS)):
+                    block = _block(sentinel, round_of(check, number), sentinel_ms(check, number))
+                    journal.add_block(edit_block(block, sentinel))
             for job in plan.jobs:
                 journal.add_artifact(_manifest(job))
                 ms = latency_ms(job)
@@ -85,12 +95,14 @@ class Recorder:
                         journal.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
                     continue
                 for round_ in range(0 if job.emulated else protocol.rounds):
-                    journal.add_block(_block(job, round_, ms * pace(job, round_)))
+                    journal.add_block(edit_block(_block(job, round_, ms * pace(job, round_)), job))
                 if (settled := settle(job)) is not None:
                     journal.add_settled(replace(settled, question=protocol.question))
                 journal.add_accuracy(_accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job)))
             for one in imported:
                 journal.add_imported(name, one)
+            if not self.publishes:
+                return plan
             Store(self.workspace.tracking_uri, self.workspace.mlflow_artifacts).publish(journal, name)
         return plan
 
@@ -230,6 +242,58 @@ def _record(folder: Path) -> None:
         made.record("open", by_axes, devices=(replace(BOARD, device_id="board-4"),), grid=WIDE, pace=uneven)
         hand_run = (by_hand(PHONE), by_hand(PHONE, log_sha256="b" * 64, mean_ms=0.5, p50_ms=0.4, iterations=20))
         made.record("phones", by_axes, devices=(BOARD, PHONE), grid=WIDE, imported=(*hand_run, by_hand(None)))
+
+
+@pytest.fixture(scope="session")
+def evidence_store() -> Path:
+    """A workspace without MLflow, whose blocks have conditions and whose devices have sentinels: `before` and `after`
+    a day later with the same builds, `hostile`, and `broken` on a device of its own."""
+    return shared.made_once("evidence of jobs", _record_evidence)
+
+
+def _record_evidence(folder: Path) -> None:
+    made = Recorder(Workspace.open(folder), publishes=False)
+    day = {"sentinel_ms": lambda check, number: (4.0 if check < 2 else 4.6) + 0.01 * number, "grid": WIDE}
+    units = (BOARD, PHONE)
+    made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),), message=EVIL)
+    made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
+    made.record("before", by_axes, devices=units, edit_block=observed(1_800_000_000), **day)
+    made.record("after", later, devices=units, edit=the_next_day, edit_block=observed(1_800_086_400), **day)
+
+
+def the_next_day(plan: Plan) -> Plan:
+    """The same jobs, each under a key of its own: another record of the same builds."""
+    keys = {job.key: f"{int(job.key[:8], 16) ^ 1:08x}{job.key[8:]}" for job in (*plan.jobs, *plan.sentinels)}
+    jobs = tuple(replace(job, key=keys[job.key], sentinel=keys.get(job.sentinel, "")) for job in plan.jobs)
+    return replace(plan, jobs=jobs, sentinels=tuple(replace(job, key=keys[job.key]) for job in plan.sentinels))
+
+
+def later(job: Job) -> float | None:
+    """As `by_axes`, what is traced 30 % slower."""
+    ms = by_axes(job)
+    return None if ms is None else ms * (1.3 if job.variant.capture == "trace" else 1.0)
+
+
+def observed(run: int) -> Callable[[Block, Job], Block]:
+    """A phone that warms up, in a run of the driver with this start; samples and warm-ups are not all alike."""
+
+    def edit(block: Block, job: Job) -> Block:
+        warm = 30.0 + block.round % 7
+        seen = replace(block.conditions, temp_start_c=warm, temp_end_c=warm + 1.5, gate="ready", battery_percent=81.0)
+        phone = job.device_id == PHONE.device_id
+        ms = block.samples_ns[0] / 1e6
+        return replace(
+            block,
+            session=run,
+            samples_ns=tuple(
+                ns + (ns // 5 if index % 37 == 0 else 97 * (index % 11)) for index, ns in enumerate(block.samples_ns)
+            ),
+            warmup_ns=tuple(int(1e6 * ms * (1 + 2 / (1 + index))) for index in range(8)),
+            conditions=seen if phone else block.conditions,
+            labels=() if phone else block.labels,
+        )
+
+    return edit
 
 
 @pytest.fixture(scope="session")
