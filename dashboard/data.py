@@ -1,72 +1,37 @@
-"""The only cache of the dashboard: data from the store, until the store has changed."""
+"""The only reader and cache of the dashboard: data from the journal's table of results, until that has changed.
+
+What it returns is shared by all sessions: never change it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import streamlit as st
 
+from dashboard import rows as tables
+from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
+from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
+from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
-from sweeps.journal.results_table import Place
+from sweeps.journal.results_table import Place, Trouble
+from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
-from sweeps.ranking.rank import rank, rank_rows
-from sweeps.ranking.values import Ranking
-from sweeps.results import ResultRow, SweepInfo, SweepResults
+from sweeps.ranking.rank import rank_rows
+from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
+from sweeps.ranking.values import DeviceRanking, Ranking
+from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store import reading as store
 from sweeps.store.lag import Lag, read_lag
-from sweeps.store.uri import dialect, sqlite_path
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 LIST_TTL_S = 5
-RESULTS_TTL_S = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One sweep from the store, and its ranking."""
-
-    results: SweepResults
-    ranking: Ranking
-
-
-@st.cache_data(ttl=LIST_TTL_S, show_spinner=False)
-def sweeps(tracking_uri: str) -> list[SweepInfo]:
-    """Every sweep in the store, at most 5 s old; empty if there is no store yet. Raises `StoreError`."""
-    if dialect(tracking_uri) == "sqlite" and not sqlite_path(tracking_uri).exists():
-        return []
-    return store.list_sweeps(tracking_uri)
-
-
-@st.cache_data(ttl=RESULTS_TTL_S, max_entries=8, show_spinner="Reading the sweep")
-def ranked(tracking_uri: str, sweep: str, updated: object) -> Ranked:
-    """The sweep and its ranking. A new `updated` (`SweepInfo.updated`) reads them again. Raises `StoreError`."""
-    results = store.load(tracking_uri, sweep)
-    imported = store.load_imported(tracking_uri, sweep)
-    return Ranked(results, rank(results.frame, results.spec.objective, results.name, imported=imported))
-
-
-@st.cache_data(ttl=LIST_TTL_S, show_spinner=False)
-def lag(root: str, sweep: str) -> Lag | None:
-    """The finished jobs of a workspace that the store lacks, as of at most 5 s ago; `None` if that is not known."""
-    workspace = Workspace(Path(root))
-    if not workspace.journal.exists():
-        return None
-    try:
-        with Journal.open(workspace.journal, read_only=True) as journal:
-            return read_lag(workspace, journal, sweep)
-    except StoreError:  # the store may have sweeps of other workspaces; `edgesweep status` says what a journal lacks
-        return None
-
-
-def forget() -> None:
-    """Clear the cache: the next run of the page reads everything again."""
-    sweeps.clear()
-    lag.clear()
-    ranked.clear()
+MOST_UNITS = 6
+"""So many units of a class are ranked together; more take too long for a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +45,26 @@ class Source:
     """The current plan of each sweep."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One device and model of a sweep, and its ranking, for the views of Decide."""
+
+    place: Place
+    rows: tuple[ResultRow, ...]
+    names: dict[str, str]
+    """What the builds are called on pages, by job key."""
+    objective: ObjectiveSpec
+    ranking: Ranking
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The devices of a sweep with their text for people, and the models and parts of each."""
+
+    devices: dict[str, str]
+    models: dict[str, dict[str, list[PlaceVerdict]]]
+
+
 def source(root: Path) -> Source | None:
     """The results of a workspace as of now, in about a millisecond; `None` if it has none yet. Raises `StoreError`."""
     path = Workspace(root).journal
@@ -91,10 +76,29 @@ def source(root: Path) -> Source | None:
     return Source(path, mark.epoch, mark.seq, plans)
 
 
+@st.cache_resource(max_entries=8, show_spinner=False)
+def sweeps(now: Source) -> tuple[SweepRow, ...]:
+    """All sweeps, the last updated first."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return tuple(journal.sweeps())
+
+
 @st.cache_resource(max_entries=64, show_spinner=False)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
     return tuple(overview(Workspace(root)))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def places(now: Source, root: Path, sweep: str) -> Places:
+    """What a sweep has results of, or waits for."""
+    devices: dict[str, str] = {}
+    models: dict[str, dict[str, list[PlaceVerdict]]] = {}
+    for one in verdicts(now, root):
+        if one.sweep == sweep:
+            devices[one.device_id] = one.device
+            models.setdefault(one.device_id, {}).setdefault(one.model, []).append(one)
+    return Places(devices, models)
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)
@@ -105,14 +109,109 @@ def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
+def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, ResultRow]:
+    """Single rows of a sweep, by job key; those that it does not have are left out."""
+    with Journal.open(now.path, read_only=True) as journal:
+        found = {key: journal.stored_result(sweep, key) for key in job_keys}
+    return {key: one[0] for key, one in found.items() if one is not None}
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
 def spec(now: Source, sweep: str) -> SweepSpec:
     """The sweep file of a sweep."""
     with Journal.open(now.path, read_only=True) as journal:
         return journal.spec(sweep)
 
 
+@st.cache_resource(max_entries=64, show_spinner=False)
+def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
+    """The figures of hand-run tools of a sweep."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return tuple(journal.imported(sweep))
+
+
 @st.cache_resource(max_entries=256, show_spinner=False)
 def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ranking:
     """The ranking of one device and model. `objective`: JSON of an `ObjectiveSpec` in place of the sweep file's."""
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
-    return rank_rows(list(place_rows(now, place)), chosen, place.sweep)
+    with Journal.open(now.path, read_only=True) as journal:
+        others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
+    beside = [one for one in imported(now, place.sweep) if one.place not in others]
+    return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside)
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def ranked(now: Source, place: Place, objective: str | None = None) -> Ranked:
+    """As `place_ranking`, with what it is made from."""
+    chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
+    rows = place_rows(now, place)
+    return Ranked(place, rows, build_names(rows), chosen, place_ranking(now, place, objective))
+
+
+@st.cache_resource(max_entries=256, show_spinner=False)
+def ranking_tables(
+    now: Source, place: Place, objective: str | None, part: int
+) -> tuple[DeviceRanking, pd.DataFrame, pd.DataFrame]:
+    """One set of conditions: its ranking, `dashboard.rows.ranked` and `dashboard.rows.checked` of it."""
+    found = ranked(now, place, objective)
+    device = found.ranking.devices[part]
+    return device, tables.ranked(device, found.names), tables.checked(device, found.names)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def waiting(now: Source, place: Place) -> tuple[str, ...]:
+    """The names of the jobs of a place that have not ended."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return tuple(journal.waiting_jobs(place))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def troubles(now: Source, sweep: str) -> tuple[Trouble, ...]:
+    """The places of a sweep where jobs failed or are not trusted."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return tuple(journal.troubles(sweep))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def device_class(now: Source, sweep: str, units: tuple[Place, ...]) -> tuple[ClassRanking, ...]:
+    """The rankings of several units of one class, as one."""
+    rows = [row for unit in units for row in place_rows(now, unit)]
+    ordered = sorted(rows, key=lambda row: (row.name, row.job_key))
+    return rank_rows(ordered, spec(now, sweep).objective, sweep).classes
+
+
+@st.cache_data(ttl=LIST_TTL_S, show_spinner=False)
+def lag(root: str, sweep: str) -> Lag | None:
+    """The finished jobs of a workspace that MLflow lacks, as of at most 5 s ago; `None` if that is not known."""
+    workspace = Workspace(Path(root))
+    try:
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            return read_lag(workspace, journal, sweep)
+    except StoreError:  # the store may have sweeps of other workspaces; `edgesweep status` says what a journal lacks
+        return None
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, str]:
+    """What builds are called that win on some devices, by job key."""
+    rows = some_rows(now, sweep, job_keys)
+    names = setup_names(rows.values())
+    return {key: names[row.setup] for key, row in rows.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What each build of a model costs on some devices, and what the builds are called."""
+
+    cells: Cells
+    names: dict[Setup, str]
+    shipping: Shipping | None
+
+
+@st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone")
+def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
+    """Reads all rows of these devices: about 2 ms of CPU for each."""
+    rows = {device: place_rows(now, Place(sweep, device, model)) for device in devices}
+    cells = cells_of(rows, spec(now, sweep).objective)
+    names = setup_names(row for here in rows.values() for row in here)
+    return Costs(cells, names, shipping(cells))

@@ -1,8 +1,12 @@
 """Escapes text from the store, which is not trusted, so that Markdown shows it literally."""
 
+import re
+
 from sweeps.text import plain
 
 NOTHING = "–"
+_HARMLESS = re.compile(r"[^\W_](?:[^\W_]|[ ·,;()/≈×%–]|:(?= )|(?<=[^\W_])[-_.](?=[^\W_]))*")
+_ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 
 def line(text: str) -> str:
@@ -26,3 +30,9 @@ def inert(text: str) -> str:
     fence = "`" * (longest + 1)
     pad = " " if longest else ""
     return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def words(text: str) -> str:
+    """Text for Markdown that shows literally: as it is if nothing in it can mean anything else, otherwise `inert`."""
+    shown = line(text)
+    return shown if _HARMLESS.fullmatch(shown) and not _ADDRESS.search(shown) and "__" not in shown else inert(text)

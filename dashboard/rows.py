@@ -1,11 +1,12 @@
 """Tables of a ranking, for charts and for the page. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from dashboard.inert import NOTHING, line
+from dashboard.words import plain_words
 from sweeps.imported import Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.backends import BackendFigure
@@ -14,7 +15,7 @@ from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Tie
 from sweeps.ranking.verdict import Verdict
 
 _FLOATS = (
-    *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "latency_end_ms", "ratio"),
+    *("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms", "ratio"),
     *("accuracy", "drop_points", "drop_low_points", "drop_high_points", "artifact_mb"),
 )
 _CHECKED_FLOATS = (
@@ -27,12 +28,17 @@ _CHECKED_FLOATS = (
     "artifact_mb",
 )
 _STATUS_OF_VERDICT: dict[Verdict, str] = {
+    "fail": "may not ship",
+    "unresolved": "unresolved",
+    "disqualified": "may not ship",
+}
+_STATUS_OF_TIE: dict[Tie | None, str] = {"equal": "tied with it", "unresolved": "tied with it", None: "may ship"}
+_STATUS_OF_CHECK: dict[Verdict, str] = {
+    "pass": "constraints kept",
     "fail": "constraint missed",
     "unresolved": "unresolved",
     "disqualified": "disqualified",
 }
-_STATUS_OF_TIE: dict[Tie | None, str] = {"equal": "equal to it", "unresolved": "not told apart", None: "ranked behind"}
-_STATUS_OF_CHECK: dict[Verdict, str] = {"pass": "constraints kept", **_STATUS_OF_VERDICT}
 
 
 def accuracy_metric(ranking: DeviceRanking) -> str:
@@ -42,8 +48,12 @@ def accuracy_metric(ranking: DeviceRanking) -> str:
     return "top1_percent" if labelled else "agreement_percent"
 
 
-def shown_names(entries: Sequence[Candidate | NotRanked]) -> list[str]:
-    """A name for each entry: its variant, or the job's full name if several entries share the variant."""
+def shown_names(
+    entries: Sequence[Candidate] | Sequence[NotRanked], names: Mapping[str, str] | None = None
+) -> list[str]:
+    """A name for each entry: that in `names`; else its variant, or the job's name if several share the variant."""
+    if names is not None and all(isinstance(entry, Candidate) and entry.job_key in names for entry in entries):
+        return [names[entry.job_key] for entry in entries if isinstance(entry, Candidate)]
     counts = Counter(entry.variant for entry in entries)
     return [line(entry.variant if counts[entry.variant] == 1 else entry.name) for entry in entries]
 
@@ -54,45 +64,47 @@ def names_in(table: pd.DataFrame, candidates: Iterable[Candidate]) -> list[str]:
     return [names.get(candidate.job_key, candidate.name) for candidate in candidates]
 
 
-def ranked(ranking: DeviceRanking) -> pd.DataFrame:
-    """One row per ranked candidate, in order of rank. Columns:
+def ranked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
+    """One row per ranked candidate, in order of rank. `names`: what they are called, by job key. Columns:
 
-    job_key, place (of passing candidates), variant (unique here), label (place and variant), status (one of
-    `dashboard.charts.STATUS`), verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if
-    it is on the Pareto front), trust (a tuple); latency_p50_ms with latency_ci_low_ms and latency_ci_high_ms,
-    latency_end_ms (upper bound of the interval), ratio (to the winner), accuracy with accuracy_low and accuracy_high
-    (percent), drop_points with drop_low_points and drop_high_points, artifact_mb: floats, NaN is unknown; emulated_by
-    ("" if the device computed the outputs itself); and as text with units: latency_short, latency_text,
-    interval_text, accuracy_text, drop_text, drop_interval_text, size_text, trust_text. No candidates: no columns.
+    job_key, place (of passing candidates), variant (unique here), status (one of `dashboard.charts.drawing.STATUS`),
+    verdict (or `eliminated`), why, settling (what would settle its tie), front ("front" if it is on the Pareto front),
+    trust (a tuple); latency_p50_ms with latency_ci_low_ms and latency_ci_high_ms, ratio (of the two times that are
+    shown; without them the one of batches), accuracy with accuracy_low and accuracy_high (percent), drop_points with
+    drop_low_points and drop_high_points, artifact_mb: floats, NaN is unknown; emulated_by ("" if the device computed
+    the outputs itself); and as text with units: latency_short, latency_text, interval_text, accuracy_text, drop_text,
+    drop_interval_text, size_text, trust_text. No candidates: no columns.
     """
     metric = accuracy_metric(ranking)
     rows = []
-    for number, (candidate, shown) in enumerate(zip(ranking.ranking, shown_names(ranking.ranking), strict=True), 1):
+    called = shown_names(ranking.ranking, names)
+    best = ranking.winner.figures["latency_p50_ms"] if ranking.winner else None
+    for number, (candidate, shown) in enumerate(zip(ranking.ranking, called, strict=True), 1):
         figures = candidate.figures
         winner = ranking.winner is not None and candidate.job_key == ranking.winner.job_key
         place = _place(number, candidate)
         p50, low, high = (figures[name] for name in ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms"))
         accuracy, drop = figures[metric], figures["accuracy_drop_points"]
         drop_low, drop_high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
-        ratio = candidate.ratio_to_winner
+        paired = candidate.ratio_to_winner
+        # Of the two times that are shown; what left a race in batches has only the paired one.
+        ratio = p50 / best if p50 is not None and best else paired.value if paired else None
         emulated_by = candidate.executor if candidate.emulated else ""
         rows.append(
             {
                 "job_key": candidate.job_key,
                 "place": place,
                 "variant": shown,
-                "label": f"{place}  {shown}" if place else shown,
                 "status": _status(candidate, winner),
                 "verdict": candidate.state,
-                "why": line("; ".join(filter(None, (candidate.why, candidate.eliminated)))),
+                "why": plain_words("; ".join(filter(None, (candidate.why, candidate.eliminated)))),
                 "settling": line(candidate.settling.text if candidate.settling else ""),
                 "front": line("front" if candidate.on_front else ""),
                 "trust": candidate.trust,
                 "latency_p50_ms": p50,
                 "latency_ci_low_ms": low,
                 "latency_ci_high_ms": high,
-                "latency_end_ms": p50 if high is None else high,
-                "ratio": None if ratio is None else ratio.value,
+                "ratio": ratio,
                 "accuracy": accuracy,
                 "drop_points": drop,
                 "drop_low_points": drop_low,
@@ -138,16 +150,16 @@ def pooled(ranking: ClassRanking) -> pd.DataFrame:
     )
 
 
-def checked(ranking: DeviceRanking) -> pd.DataFrame:
+def checked(ranking: DeviceRanking, names: Mapping[str, str] | None = None) -> pd.DataFrame:
     """One row per candidate that was only checked, in the ranking's order. Columns:
 
-    job_key, variant (unique here), executor, status (one of `dashboard.charts.CHECKS`), why, trust (a tuple); accuracy
-    (percent), drop_points with drop_low_points and drop_high_points, agreement (percent), sqnr_db, artifact_mb: floats,
-    NaN unknown; and as text: sqnr_text, accuracy_text, drop_text, drop_interval_text, trust_text. No candidates: no
-    columns.
+    job_key, variant (unique here), executor, status (one of `dashboard.charts.dots.CHECKS`), why, trust (a tuple);
+    accuracy (percent), drop_points with drop_low_points and drop_high_points, agreement (percent), sqnr_db,
+    artifact_mb: floats, NaN unknown; and as text: sqnr_text, accuracy_text, drop_text, drop_interval_text, trust_text.
+    No candidates: no columns.
     """
     rows = []
-    for candidate, shown in zip(ranking.checked, shown_names(ranking.checked), strict=True):
+    for candidate, shown in zip(ranking.checked, shown_names(ranking.checked, names), strict=True):
         figures = candidate.figures
         low, high = figures["accuracy_drop_low_points"], figures["accuracy_drop_high_points"]
         # The SQNR of bit-identical outputs is infinite.
@@ -158,7 +170,7 @@ def checked(ranking: DeviceRanking) -> pd.DataFrame:
                 "variant": shown,
                 "executor": line(candidate.executor),
                 "status": _STATUS_OF_CHECK[candidate.verdict],
-                "why": line(candidate.why),
+                "why": plain_words(candidate.why),
                 "trust": candidate.trust,
                 "accuracy": figures["top1_percent"],
                 "drop_points": figures["accuracy_drop_points"],
@@ -219,7 +231,7 @@ def backends(figure: BackendFigure) -> pd.DataFrame:
 
 
 def backend_bars(figure: BackendFigure) -> pd.DataFrame:
-    """The data of `dashboard.charts.backends`: one row per timed side of a pair, in order: label (device, model,
+    """The data of `dashboard.charts.dots.backends`: one row per timed side of a pair, in order: label (device, model,
     precision), backend (`CPU` or `NNAPI`), variant, p50_ms, low_ms, high_ms (NaN is unknown). Has all columns even
     without rows."""
     columns = ["label", "backend", "variant", "p50_ms", "low_ms", "high_ms"]
@@ -260,8 +272,6 @@ def _class_place(number: int, entry: ClassEntry, ranking: ClassRanking) -> str:
 
 
 def _status(candidate: Candidate, winner: bool) -> str:
-    if candidate.state == "eliminated":
-        return "eliminated"
     if candidate.verdict == "pass":
-        return "recommended" if winner else _STATUS_OF_TIE[candidate.tie]
+        return "winner" if winner else _STATUS_OF_TIE[candidate.tie]
     return _STATUS_OF_VERDICT[candidate.verdict]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import streamlit as st
 
-from dashboard.inert import line
+from dashboard.inert import line, words
 
 
 def chosen(
@@ -25,10 +25,10 @@ def chosen(
     return _end(name, st.session_state.get(_key(name), value), options, value)
 
 
-def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = line) -> str:
-    """As `chosen`, as a row of buttons: for a few options."""
+def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
+    """As `chosen`, as a row of buttons: for a few options. `shown` makes Markdown."""
     value = _begin(name, options, None)
-    st.segmented_control(label, options, key=_key(name), format_func=shown, required=True)
+    st.pills(label, options, key=_key(name), format_func=shown, required=True)
     return _end(name, st.session_state.get(_key(name)) or value, options, value)
 
 
@@ -71,3 +71,50 @@ def _key(name: str) -> str:
 
 def _seen(name: str) -> str:
     return f"in the URL {name}"
+
+
+def number(name: str, label: str, default: float | None, *, step: float, help: str | None = None) -> float | None:
+    """A field for a number of at least 0 whose value is the parameter `name` of the URL; `None` is no number.
+
+    Only what is not the `default` is in the URL; there `none` is no number.
+    """
+    wanted, key = asked(name), _key(name)
+    value = default if wanted is None else _number(wanted)
+    if wanted is not None and value is None and wanted != NO_NUMBER:
+        st.warning("The address of this page asks for something that is no number.", icon=":material/link_off:")
+        st.text(f"{line(name)}: {line(wanted[:200])}")
+        value = default
+    if wanted != st.session_state.get(_seen(name)) or key not in st.session_state:
+        st.session_state[key] = value
+    # The default of another place.
+    elif wanted is None and st.session_state.get(_default(name)) != default:
+        st.session_state[key] = default
+    st.session_state[_default(name)] = default
+    st.number_input(label, min_value=0.0, max_value=MOST_NUMBER, step=step, key=key, help=help, placeholder="no limit")
+    value = None if st.session_state[key] is None else float(st.session_state[key])
+    put(name, None if value == default else NO_NUMBER if value is None else f"{value:g}")
+    return value
+
+
+def forget(*names: str) -> None:
+    """Take parameters out of the URL, and what was chosen with them."""
+    for name in names:
+        put(name, None)
+        st.session_state.pop(_key(name), None)
+
+
+MOST_NUMBER = 1e9
+NO_NUMBER = "none"
+
+
+def _number(text: str) -> float | None:
+    """`None` if it is no number that a field takes."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value <= MOST_NUMBER else None
+
+
+def _default(name: str) -> str:
+    return f"default of {name}"

@@ -1,5 +1,9 @@
 """What all pages share of their looks: width, spacing, and colours that are safe for colour-blind eyes."""
 
+from dataclasses import dataclass
+
+import streamlit as st
+
 WIDTH_PX = 1280
 
 BLUE = "#0072B2"
@@ -13,4 +17,74 @@ GREY = "#8A94A0"
 INK = "#6B7785"
 """Intervals, lines and small print: readable on the light and on the dark background."""
 
-STYLE = "<style>.stMainBlockContainer { padding-top: 3.5rem; }</style>"
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Colours of one theme, for charts."""
+
+    text: str
+    quiet: str
+    faint: str
+    """Lines of a grid."""
+    empty: str
+    """Cells without a figure."""
+    winner: str
+    ships: str
+    best: str
+    """Cells of a heat map: the best, ..."""
+    worst: str
+    """... and the worst of those that may ship; between them the colours are mixed."""
+    on_best: str
+    on_worst: str
+
+
+LIGHT = Palette(
+    text="#17212E",
+    quiet="#5B6774",
+    faint="#E3E8EE",
+    empty="#EEF0F2",
+    winner="#0B5CAD",
+    ships="#5E9BD3",
+    best="#0B5CAD",
+    worst="#E4EDF7",
+    on_best="#FFFFFF",
+    on_worst="#17212E",
+)
+DARK = Palette(
+    text="#E6EDF5",
+    quiet="#9AA7B5",
+    faint="#2A3542",
+    empty="#1B232C",
+    winner="#7CC0FF",
+    ships="#3D87CC",
+    best="#7CC0FF",
+    worst="#1C3147",
+    on_best="#0B1A2A",
+    on_worst="#E6EDF5",
+)
+
+
+def palette() -> Palette:
+    """That of the theme in which this page is shown."""
+    return DARK if st.context.theme.type == "dark" else LIGHT
+
+
+STYLE = """<style>
+.stMainBlockContainer { padding-top: 3.5rem; }
+/* What is of another selection is not to be seen under the new one, not even for a moment. */
+.stApp[data-test-script-state="rerunRequested"] [class*="st-key-now-"],
+[class*="st-key-now-"] [data-stale="true"], [data-stale="true"] [class*="st-key-now-"] { visibility: hidden; }
+[class*="st-key-now-"] h2 { font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere; }
+[class*="st-key-eyebrow"] p { letter-spacing: 0.06em; text-transform: none; overflow-wrap: anywhere; }
+/* Side by side where there is room for it, otherwise one below the other. */
+.st-key-charts, .st-key-attention, .st-key-choices { flex-flow: row wrap !important; }
+.st-key-charts > * { flex: 1 1 26rem !important; min-width: min(100%, 26rem) !important; }
+.st-key-attention > * { flex: 1 1 20rem !important; min-width: min(100%, 20rem) !important; }
+.st-key-choices > * { flex: 1 1 13rem !important; min-width: min(100%, 13rem) !important; }
+.st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
+.st-key-figures > * { width: auto !important; }
+.st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }
+@media (max-width: 640px) { .st-key-fleet-wide { display: none; } }
+@media (min-width: 641px) { .st-key-fleet-narrow { display: none; } }
+</style>"""
+"""`st-key-now-...` is a container whose content belongs to what is selected."""

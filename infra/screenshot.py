@@ -1,64 +1,97 @@
-"""Take the README's picture of the dashboard from a workspace.
+"""Take pictures of the dashboard: every page, in both themes and three widths.
 
-    python infra/screenshot.py --workspace edgesweep-data --out dashboard.png
+    python infra/screenshot.py --out pictures                             of made-up sweeps
+    python infra/screenshot.py --out pictures --workspace edgesweep-data  of a workspace
 
 Needs Debian's chromium (`apt-get install -y chromium`) and playwright (`pip install -e .[dev]`).
 """
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
+from urllib.parse import urlencode
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from dashboard.launch import serving
+from dashboard.views.registry import PAGES
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-WIDTH = 1400
+WIDTHS = (420, 900, 1400)
+THEMES = ("light", "dark")
 TIMEOUT_MS = 60_000
 
 
 def wait_until_drawn(page: Page) -> None:
     """The script has ended, and every chart that it put on the page is drawn."""
-    page.get_by_role("heading", name="EdgeSweep").wait_for(timeout=TIMEOUT_MS)
+    page.get_by_test_id("stAppViewContainer").wait_for(timeout=TIMEOUT_MS)
     page.wait_for_function(
         """() => {
             const idle = document.querySelector('[data-testid="stApp"]').dataset.testScriptState === 'notRunning';
             const charts = [...document.querySelectorAll('[data-testid="stVegaLiteChart"]')];
             const pending = document.querySelector('[data-testid="stSkeleton"], [data-stale="true"]');
-            return idle && !pending && charts.every((chart) => chart.querySelector('canvas, svg'));
+            const drawn = document.querySelector('h1, h2, h3, [data-testid="stAlert"]');
+            const isDrawn = (chart) => !chart.offsetParent || chart.querySelector('canvas, svg');
+            return idle && drawn && !pending && charts.every(isDrawn);
         }""",
         timeout=TIMEOUT_MS,
     )
     page.evaluate("document.fonts.ready")
 
 
-def take(workspace: Path, out: Path) -> None:
-    """Write a PNG of the whole page, 1400 pixels wide, two pixels per point."""
+def picture(browser: Browser, url: str, out: Path, width: int, theme: str, scale: float = 1) -> None:
+    """Write a PNG of a whole page."""
+    page = browser.new_page(
+        viewport={"width": width, "height": 1000},
+        device_scale_factor=scale,
+        color_scheme="light" if theme == "light" else "dark",
+    )
+    page.set_default_timeout(TIMEOUT_MS)
+    page.goto(url)
+    wait_until_drawn(page)
+    # Streamlit scrolls inside the page, so that the window itself has to become as tall as what is in it.
+    height = page.evaluate("document.querySelector('[data-testid=\"stMain\"]').scrollHeight")
+    page.set_viewport_size({"width": width, "height": int(height)})
+    wait_until_drawn(page)
+    page.screenshot(path=out)
+    page.close()
+
+
+def take(workspace: Path, out: Path, query: dict[str, str], widths: tuple[int, ...], themes: tuple[str, ...]) -> None:
+    """Write `PAGE-THEME-WIDTH.png` for every page of the registry."""
+    out.mkdir(parents=True, exist_ok=True)
     with serving(workspace) as port, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS, timeout=TIMEOUT_MS)
-        page = browser.new_page(viewport={"width": WIDTH, "height": 1000}, device_scale_factor=2, color_scheme="light")
-        page.set_default_timeout(TIMEOUT_MS)
-        page.goto(f"http://127.0.0.1:{port}")
-        wait_until_drawn(page)
-        # Streamlit scrolls inside the page, so that the window itself has to become as tall as what is in it.
-        height = page.evaluate("document.querySelector('[data-testid=\"stMain\"]').scrollHeight")
-        page.set_viewport_size({"width": WIDTH, "height": int(height)})
-        wait_until_drawn(page)
-        page.screenshot(path=out)
+        for number, entry in enumerate(PAGES):
+            url = f"http://127.0.0.1:{port}/{entry.name if number else ''}?{urlencode(query)}"
+            for theme in themes:
+                for width in widths:
+                    picture(browser, url, out / f"{entry.name}-{theme}-{width}.png", width, theme)
         browser.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--workspace", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    arguments = parser.parse_args()
+    parser.add_argument("--workspace", type=Path, help="made-up sweeps without it")
+    parser.add_argument("--out", type=Path, required=True, help="a folder")
+    parser.add_argument("--width", type=int, action="append", help=f"pixels; {', '.join(map(str, WIDTHS))} without it")
+    parser.add_argument("--theme", choices=THEMES, action="append")
+    asked = parser.parse_args()
     if not CHROMIUM.exists():
         sys.exit(f"{CHROMIUM} is missing: apt-get install -y chromium")
-    take(arguments.workspace, arguments.out)
-    print(arguments.out)  # noqa: T201  # a script's one line
+    widths, themes = tuple(asked.width or WIDTHS), tuple(asked.theme or THEMES)
+    if asked.workspace is not None:
+        take(asked.workspace, asked.out, {}, widths, themes)
+    else:
+        sys.path.insert(0, str(Path(__file__).parents[1]))
+        import made_up
+
+        with tempfile.TemporaryDirectory(prefix="edgesweep-pictures-") as folder:
+            made_up.make(Path(folder))
+            take(Path(folder), asked.out, {"sweep": "release-candidate"}, widths, themes)
+    print(asked.out)  # noqa: T201  # a script's one line
 
 
 if __name__ == "__main__":

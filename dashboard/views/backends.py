@@ -1,10 +1,12 @@
-"""NNAPI against the CPU, for every device of a sweep that has both."""
+"""NNAPI against the CPU, for a device that has both."""
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, rows
+from dashboard import rows
+from dashboard.charts import dots
 from dashboard.inert import NOTHING
+from dashboard.style import palette
 from sweeps.ranking.backends import TITLE, BackendFigure
 
 
@@ -15,7 +17,7 @@ def show(figure: BackendFigure) -> None:
         st.text(f"{figure.headline[0].upper()}{figure.headline[1:]}.")
     else:
         with st.container(border=True, key="backends-chart"):
-            st.altair_chart(charts.backends(rows.backend_bars(figure)), key="backends")
+            st.vega_lite_chart(spec=dots.backends(rows.backend_bars(figure), palette()), key="backends")
         st.caption("The fastest build of each, paired by rounds. Below 1×, NNAPI is faster.")
     table = rows.backends(figure)
     shown = pd.DataFrame(

@@ -1,115 +1,102 @@
 """Decide: what to ship on one device, and how sure that is."""
 
-from collections import Counter
+import hashlib
 from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
 
-from dashboard import data
-from dashboard.data import Ranked
-from dashboard.inert import inert, line
-from dashboard.views import registry as views
+from dashboard import data, state
+from dashboard.data import Source
+from dashboard.inert import line, words
+from dashboard.views import empty, objective, ranking, registry
+from dashboard.words import device_names
 from sweeps.errors import EdgeSweepError
+from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.values import DeviceRanking
-from sweeps.results import ComparisonConditions, SweepInfo
-from sweeps.spec.entries import ViewEntry
-from sweeps.workspace import Workspace
+from sweeps.results import ComparisonConditions
+
+RANKING = "Ranking"
 
 
 def show(root: Path) -> None:
     """Draw the page."""
-    _header()
-    _page(Workspace(root).tracking_uri, root)
-
-
-def _header() -> None:
-    title, refresh = st.columns([6, 1], vertical_alignment="bottom")
-    with title:
-        st.title("EdgeSweep", anchor=False)
-        st.caption("Which build of my model do I ship on which phone, and how sure are we?")
-    with refresh:
-        if st.button("Refresh", icon=":material/refresh:", help="Read the store again.", width="stretch"):
-            data.forget()
-
-
-def _page(tracking_uri: str, root: Path) -> None:
-    found = data.sweeps(tracking_uri)
-    if not found:
-        st.info("No sweep has been recorded in this workspace yet.", icon=":material/inbox:")
-        st.text(f"Workspace: {line(str(root))}")
-        st.text("Next step: run `edgesweep demo`, or `edgesweep run sweep.yaml`, then refresh this page.")
+    now = data.source(root)
+    if now is None or not now.plans:
+        empty.show(root)
         return
-    choices = st.columns([2, 2, 2], gap="medium")
-    with choices[0]:
-        info = _choose_sweep(found)
-    if (lag := data.lag(str(root), info.name)) is not None and lag.jobs:
-        st.caption(f":material/schedule: {lag.text}.")
-    ranked = data.ranked(tracking_uri, info.name, info.updated)
-    device = _choose_device(ranked, choices[1:])
-    if device is None:
-        st.info("This sweep has no finished job yet.", icon=":material/hourglass_empty:")
-        st.text("Next step: wait for its first results, then refresh this page.")
-        return
-    st.caption(
-        f"Preset {inert(device.conditions.preset)} · runtime {inert(device.conditions.runtime_version)} · "
-        f"{inert(_readiness(device.conditions))} · "
-        f"device fingerprint {inert(device.fingerprint)} · updated {info.updated:%Y-%m-%d %H:%M} UTC"
-    )
-    _warn_of_quarantine(device)
-    views.draw_view(_choose_view(), ranked, device)
+    choices = st.container(horizontal=True, gap="medium", key="choices")
+    with choices:
+        sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
+        there = data.places(now, root, sweep)
+        if not there.devices:
+            st.info("This sweep has no jobs.", icon=":material/inbox:")
+            return
+    names = device_names(there.devices)
+    with choices:
+        device_id = state.chosen("device", "Device", list(names), lambda key: names.get(key, line(key)))
+        model = state.chosen("model", "Model", list(there.models[device_id]))
+    place = Place(sweep, device_id, model)
+    asked = objective.choose(data.spec(now, sweep).objective)
+    found = data.ranked(now, place, asked)
+    entries = found.ranking.devices
+    part = 0
+    if len(entries) > 1:
+        part = int(
+            state.chosen(
+                "part",
+                "Conditions (only comparable results are ranked together)",
+                [str(number) for number in range(len(entries))],
+                lambda number: _conditions(entries[int(number)]),
+            )
+        )
+    # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another place.
+    selected = hashlib.sha256(repr((place, part, asked)).encode()).hexdigest()[:12]
+    with st.container(key=f"now-{selected}", gap="medium"):
+        _warn_of_quarantine(device_id)
+        if not entries:
+            _nothing_yet(now, place, names[device_id])
+            return
+        view = _choose_view()
+        if view == RANKING:
+            ranking.show(root, now, found, asked, part)
+        else:
+            registry.draw_view(next(one for one in registry.views() if one.title == view), found, entries[part])
+        _measured(entries[part])
 
 
-def _warn_of_quarantine(device: DeviceRanking) -> None:
+def _nothing_yet(now: Source, place: Place, device: str) -> None:
+    waiting = data.waiting(now, place)
+    with st.container(border=True, key="recommendation"):
+        st.caption(f"Nothing is known yet of {words(device)}")
+        st.header("Waiting", anchor=False)
+        st.text(f"None of its {len(waiting)} jobs has a result. The first one is shown here as soon as it ends.")
+        for name in waiting[:5]:
+            st.text(line(name))
+
+
+def _warn_of_quarantine(device_id: str) -> None:
     """Of the user whose dashboard this is: sweeps that others run may use the device."""
     with suppress(EdgeSweepError):
-        kept_out = QuarantineBook().quarantine(device.device_id)
+        kept_out = QuarantineBook().quarantine(device_id)
         if kept_out is not None:
             st.warning("This device is quarantined: sweeps leave it alone.", icon=":material/block:")
             st.text(line(f"{kept_out.text}; {kept_out.way_out}"))
 
 
-def _choose_sweep(found: list[SweepInfo]) -> SweepInfo:
-    names = [info.name for info in found]
-    chosen = st.selectbox("Sweep", names, format_func=line, key="sweep")
-    return found[names.index(chosen) if chosen in names else 0]
-
-
-def _choose_device(ranked: Ranked, places: list[st.delta_generator.DeltaGenerator]) -> DeviceRanking | None:
-    """Choose one ranking: by device, then by model, then by conditions if there are several."""
-    rankings, sweep = ranked.ranking.devices, ranked.results.name
-    if not rankings:
-        return None
-    classes = {ranking.device_id: ranking.device for ranking in rankings}
-    units = Counter(classes.values())
-    names = {key: name if units[name] == 1 else f"{name} · {key}" for key, name in classes.items()}
-    with places[0]:
-        device_id = st.selectbox(
-            "Device", list(names), format_func=lambda key: line(names[key]), key=f"device of {sweep}"
-        )
-    here = [ranking for ranking in rankings if ranking.device_id == device_id]
-    models = list(dict.fromkeys(ranking.model for ranking in here))
-    with places[1]:
-        model = st.selectbox("Model", models, format_func=line, key=f"model of {sweep}", disabled=len(models) == 1)
-    here = [ranking for ranking in here if ranking.model == model]
-    if len(here) == 1:
-        return here[0]
-    conditions = [_conditions(ranking) for ranking in here]
-    chosen = st.selectbox(
-        "Conditions (only comparable results are ranked together)", conditions, key=f"conditions of {sweep}"
-    )
-    return here[conditions.index(chosen) if chosen in conditions else 0]
-
-
-def _choose_view() -> ViewEntry:
+def _choose_view() -> str:
     """Choose a view. There is only one, unless another package adds more."""
-    offered = views.every()
-    if len(offered) == 1:
-        return offered[0]
-    titles = [view.title for view in offered]
+    titles = [RANKING, *(view.title for view in registry.views())]
+    if len(titles) == 1:
+        return RANKING
     chosen = st.radio("View", titles, format_func=line, key="view", horizontal=True)
-    return offered[titles.index(chosen) if chosen in titles else 0]
+    return chosen if chosen in titles else RANKING
+
+
+def _measured(device: DeviceRanking) -> None:
+    with st.expander("How it was measured"):
+        st.text(_conditions(device))
 
 
 def _conditions(ranking: DeviceRanking) -> str:

@@ -1,12 +1,35 @@
 """One winner for all units of a device class."""
 
+from pathlib import Path
+
 import pandas as pd
 import streamlit as st
 
-from dashboard import rows
+from dashboard import data, rows
+from dashboard.data import Source
 from dashboard.inert import NOTHING, inert
 from dashboard.views.tables import table_height
+from sweeps.journal.results_table import Place
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.values import DeviceRanking
+
+
+def show_all(now: Source, root: Path, place: Place, device: DeviceRanking) -> None:
+    """The class of a device, if several of its units were measured; of many units only when that is asked for."""
+    there = data.places(now, root, place.sweep).models
+    units = tuple(
+        Place(place.sweep, unit, place.model)
+        for unit, models in sorted(there.items())
+        if any(one.fingerprint == device.fingerprint for one in models.get(place.model, ()))
+    )
+    if len(units) < 2 or place not in units:
+        return
+    if len(units) > data.MOST_UNITS and not st.toggle(
+        f"Rank all {len(units)} units of this class", key="class-of-many"
+    ):
+        return
+    for number, pooled in enumerate(data.device_class(now, place.sweep, units)):
+        show(pooled, number)
 
 
 def show(pooled: ClassRanking, number: int) -> None:

@@ -1,102 +1,109 @@
-"""The first view: what to ship on one device, why, and what else was tried."""
+"""The first view of Decide: what to ship on one device, why, and what else was tried."""
+
+from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, rows
-from dashboard.data import Ranked
+from dashboard import data, rows
+from dashboard.charts.dots import latency
+from dashboard.charts.tradeoff import AccuracyAxis
+from dashboard.data import Ranked, Source
 from dashboard.inert import NOTHING, inert, line
-from dashboard.views import backends, details, device_class, recommendation, unranked
+from dashboard.style import palette
+from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import table_height
-from sweeps.device_facts import pool_id
+from dashboard.words import TRUST_WORDS, plain_words
 from sweeps.imported import NOTE
+from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.ranking.verdict import reference_text
+from sweeps.spec.objective import ObjectiveSpec
 from sweeps.trust import TRUST
 
-_AXES_PX = 60
-"""Extra height for axis and legend, so that both charts have about the same height."""
+MOST_DOTS = 20
+"""So many variants the chart of latencies shows; the table has all."""
 
 
-def show(ranked: Ranked, device: DeviceRanking) -> None:
-    """Draw all results of one model on one device."""
-    frame = ranked.results.frame
-    place = frame["device_id"] == device.device_id
-    if device.device_id == pool_id(device.fingerprint):
-        place = (frame["link"] != "") & (frame["fingerprint"] == device.fingerprint)
-    here = frame[place & (frame["model"] == device.model) & ~frame["stale"]]
-    table, checked = rows.ranked(device), rows.checked(device)
-
-    recommendation.show(device, ranked.ranking.objective, table)
+def show(root: Path, now: Source, found: Ranked, objective: str | None, part: int) -> None:
+    """Draw all results of one model on one device. `objective`: as in `data.place_ranking`."""
+    place = found.place
+    device, table, checked = data.ranking_tables(now, place, objective, part)
+    waiting = next((one.waiting for one in data.places(now, root, place.sweep).models[place.place_id][place.model]), 0)
+    recommendation.show(root, found, device, table, waiting)
     if not table.empty:
         metric = rows.accuracy_metric(device)
-        _charts(table, metric, _bounds(ranked, table, metric))
+        _charts(table, _bounds(found.objective, table, metric), place, device)
         _table(table, metric)
         _reasons(device, table)
     unranked.show_imported(device.imported, NOTE, "imported-table")
     if not checked.empty:
-        unranked.show_checked(checked, _most_drop(ranked))
-    for number, pooled in enumerate(ranked.ranking.classes):
-        if (pooled.model, pooled.fingerprint) == (device.model, device.fingerprint):
-            device_class.show(pooled, number)
-    if ranked.ranking.backends is not None:
-        backends.show(ranked.ranking.backends)
+        unranked.show_checked(checked, _most_drop(found.objective))
+    device_class.show_all(now, root, place, device)
+    if found.ranking.backends is not None:
+        backends.show(found.ranking.backends)
     unranked.show_imported(
-        ranked.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
+        found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )
     _explain_references((*device.ranking, *device.checked))
     _explain_trust(device)
-    unranked.show_not_ranked(device)
-    details.show(here, device.winner.name if device.winner else None)
+    unranked.show_not_ranked(found, data.waiting(now, place) if waiting else ())
 
 
-def _bounds(ranked: Ranked, table: pd.DataFrame, metric: str) -> charts.AccuracyAxis:
+def _bounds(objective: ObjectiveSpec, table: pd.DataFrame, metric: str) -> AccuracyAxis:
     """The eager model's accuracy and the lowest that the objective allows, if accuracy is top-1."""
     title = f"{METRICS[metric].title} (%)"
     known = table[table["accuracy"].notna() & table["drop_points"].notna()]
     if metric != "top1_percent" or known.empty:
-        return charts.AccuracyAxis(title)
+        return AccuracyAxis(title)
     eager = float(known["accuracy"].iloc[0] + known["drop_points"].iloc[0])
-    most = _most_drop(ranked)
-    return charts.AccuracyAxis(title, eager, None if most is None else eager - most)
+    most = _most_drop(objective)
+    return AccuracyAxis(title, eager, None if most is None else eager - most)
 
 
-def _most_drop(ranked: Ranked) -> float | None:
+def _most_drop(objective: ObjectiveSpec) -> float | None:
     """The largest accuracy drop that the objective allows (points)."""
-    bounds = ranked.results.spec.objective.constraints
     allowed = [
-        bound.at_most for bound in bounds if bound.metric == "accuracy_drop_points" and bound.at_most is not None
+        bound.at_most
+        for bound in objective.constraints
+        if bound.metric == "accuracy_drop_points" and bound.at_most is not None
     ]
     return min(allowed, default=None)
 
 
-def _charts(table: pd.DataFrame, metric: str, axis: charts.AccuracyAxis) -> None:
-    left, right = st.columns([11, 9], gap="medium")
+def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: DeviceRanking) -> None:
+    # Side by side where each has the width of a phone, otherwise one below the other.
+    with st.container(horizontal=True, gap="medium", key="charts"):
+        with st.container(border=True, key="latency-chart", width="stretch"):
+            _latency(table)
+        with st.container(border=True, key="tradeoff-chart", width="stretch"):
+            st.subheader("Speed against accuracy", anchor=False)
+            timed = table[table["latency_p50_ms"].notna()]
+            if timed["accuracy"].notna().any():
+                tradeoff.show(table, axis, place, device.winner.job_key if device.winner else "")
+                st.caption("Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop).")
+            else:
+                st.caption("No accuracy is known for any measured variant.")
+
+
+def _latency(table: pd.DataFrame) -> None:
+    st.subheader("Latency", anchor=False)
     timed = table[table["latency_p50_ms"].notna()]
-    with left, st.container(border=True, height="stretch", key="latency-chart"):
-        st.subheader("Latency", anchor=False)
-        if timed.empty:
-            st.caption("No latency was measured on this device.")
-        else:
-            st.altair_chart(charts.latency(table), key="latency")
-    with right, st.container(border=True, height="stretch", key="tradeoff-chart"):
-        st.subheader("Latency against accuracy", anchor=False)
-        if timed["accuracy"].notna().any():
-            height = max(340, charts.STEP_PX * len(timed) + _AXES_PX)
-            st.altair_chart(charts.tradeoff(table, axis, height=height), key="tradeoff")
-            st.caption(
-                "Left and up is better. Numbers are ranks; crosses are 95 % intervals (accuracy: of the paired drop)."
-            )
-        else:
-            st.caption(f"{METRICS[metric].title} is not known for any measured variant.")
+    if timed.empty:
+        st.caption("No latency was measured on this device.")
+        return
+    st.vega_lite_chart(spec=latency(timed.head(MOST_DOTS), palette()), key="latency")
+    st.caption("p50, with the 95 % interval as a bar behind the dot.")
+    if len(timed) > MOST_DOTS:
+        st.caption(f"The first {MOST_DOTS} of {len(timed)}; the table below has all.")
 
 
 def _table(table: pd.DataFrame, metric: str) -> None:
     st.subheader("Ranking", anchor=False)
     shown = pd.DataFrame(
         {
-            "Rank": table["place"].replace("", "–"),
+            "Rank": table["place"].replace("", NOTHING),
             "Variant": table["variant"],
             "p50 (ms)": table["latency_p50_ms"],
             "p50, 95 % interval": table["interval_text"],
@@ -106,7 +113,7 @@ def _table(table: pd.DataFrame, metric: str) -> None:
             "Drop, 95 % interval": table["drop_interval_text"],
             "Size (MB)": table["artifact_mb"],
             "Verdict": table["verdict"],
-            "Trust": table["trust_text"],
+            "Doubts": ["; ".join(TRUST_WORDS.get(name, line(name)) for name in trust) for trust in table["trust"]],
         }
     )
     for column, title in (("front", "Front"), ("settling", "To settle the tie"), ("why", "Why")):
@@ -141,7 +148,7 @@ def _reasons(device: DeviceRanking, table: pd.DataFrame) -> None:
     if device.reasons:
         with st.expander("Why not the others", expanded=True):
             for reason, candidates in device.reasons.items():
-                st.text(line(f"{', '.join(rows.names_in(table, candidates))}: {reason}"))
+                st.text(line(f"{', '.join(rows.names_in(table, candidates))}: {plain_words(reason)}"))
 
 
 def _explain_references(shown: tuple[Candidate, ...]) -> None:
@@ -152,10 +159,10 @@ def _explain_references(shown: tuple[Candidate, ...]) -> None:
 def _explain_trust(device: DeviceRanking) -> None:
     labels = {label for candidate in (*device.ranking, *device.checked) for label in candidate.trust}
     if labels:
-        with st.expander("What the trust labels mean"):
+        with st.expander("What the doubts mean, and what to do"):
             for name, label in TRUST.items():
                 if name in labels:
-                    kind = "disqualifying" if label.disqualifying else "advisory"
-                    st.markdown(f"**{name}** ({kind}): {label.advice}")
+                    kind = "it cannot win" if label.disqualifying else "it can win"
+                    st.markdown(f"**{TRUST_WORDS[name]}** ({kind}): {label.advice}")
             for name in sorted(labels - TRUST.keys()):
                 st.markdown(f"{inert(name)}: not a label of this version")

@@ -1,15 +1,21 @@
 """What to ship on one device, how sure that is, and what it is tied with."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import rows
-from dashboard.inert import inert, line
+from dashboard import downloads, links, rows
+from dashboard.data import Ranked
+from dashboard.inert import inert, line, words
+from dashboard.views import objective
+from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.report.table_files import results_table
+from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.trust import TRUST
 
@@ -19,32 +25,66 @@ _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
     "fail": ("constraint missed", "red", ":material/cancel:"),
     "disqualified": ("disqualified", "red", ":material/block:"),
 }
+_FIGURE_PX = 190
 
 
-def show(device: DeviceRanking, objective: str, table: pd.DataFrame) -> None:
-    """`table`: `dashboard.rows.ranked` of the device."""
+def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame, waiting: int) -> None:
+    """`table`: `dashboard.rows.ranked` of the device. `waiting`: how many jobs of it have no result yet."""
     winner = device.winner
     with st.container(border=True, key="recommendation"):
         if winner is None:
-            st.caption("NO RECOMMENDATION")
-            st.subheader("No winner", anchor=False)
-            st.text(line(device.no_winner_reason or "nothing has been measured yet"))
-            st.caption(f"Objective: {inert(objective)}")
+            st.caption(f"No build may ship on {words(device.device)} yet")
+            st.header("No winner", anchor=False)
+            st.text(plain_words(device.no_winner_reason or "nothing has been measured yet"))
+            if waiting:
+                st.caption(f":material/hourglass_empty: {_count(waiting, 'job')} still to come.")
+            st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
-        verdict = "SHIP THIS ON" if winner.timed else "BEST BY THE OBJECTIVE, ONLY CHECKED, NOT TIMED ON"
-        st.caption(f"{verdict} {inert(device.device)}")
-        st.subheader(inert(row["variant"]), anchor=False)
-        _headline(device, winner, row)
-        _badges(winner)
-        if device.tied:
-            _ties(device, table)
+        lead = "Ship this on" if winner.timed else "The best, but only checked and not timed, on"
+        with st.container(key="eyebrow"):
+            st.caption(f"{lead} {words(device.device)}")
+        st.header(words(row["variant"]), anchor=False)
+        for sentence in _beats(ranked, winner, row, table):
+            st.markdown(sentence)
+        _figures(device, winner, row)
+        _badges(winner, waiting)
+        _ties(device, table, ranked)
         if device.alarm:
             st.warning(f"Batches are contradicted: {inert(device.alarm)}")
-        st.caption(f"Objective: {inert(objective)}")
+        _trust(winner)
+        st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
+        _take_along(root, ranked, device, winner)
 
 
-def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
+def _beats(ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFrame) -> list[str]:
+    """What it beats, and which quicker builds may not ship, and why."""
+    if not winner.timed:
+        return []
+    found = []
+    others = table[(table["job_key"] != winner.job_key) & table["latency_p50_ms"].notna()]
+    # The plainest build: as the model was, before anything was done to it.
+    plain = others[others["job_key"].isin(plainest(ranked.rows))]
+    if not plain.empty:
+        against = plain.sort_values("latency_p50_ms").iloc[-1]
+        ratio = against["latency_p50_ms"] / row["latency_p50_ms"]
+        if ratio >= 1.05:
+            found.append(f"**{ratio:.1f}× as fast** as {words(against['variant'])} ({against['latency_short']}).")
+    quicker = others[(others["latency_p50_ms"] < row["latency_p50_ms"]) & (others["verdict"] != "pass")]
+    for one in quicker.sort_values("latency_p50_ms").head(2).itertuples():
+        may = "may not ship" if one.status == "may not ship" else "nobody knows yet if it may ship"
+        found.append(f"{words(one.variant)} is quicker ({one.latency_short}), but {may}: {words(str(one.why))}.")
+    return found
+
+
+def plainest(there: Sequence[ResultRow]) -> set[str]:
+    """Job keys of the builds with nothing done to them: fp32, NCHW, on the CPU; and of these the least optimized."""
+    plain = [row for row in there if (row.precision, row.layout, row.backend) == ("fp32", "nchw", "cpu")]
+    least = min(((row.optimize, row.fuse, row.threads) for row in plain), default=None)
+    return {row.job_key for row in plain if (row.optimize, row.fuse, row.threads) == least}
+
+
+def _ties(device: DeviceRanking, table: pd.DataFrame, ranked: Ranked) -> None:
     if device.equal:
         st.markdown(
             f"**Equal to {_count(len(device.equal), 'other')}:** {_named(device.equal, table)}. "
@@ -59,44 +99,98 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
     if device.settle_command:
         st.markdown("To measure just these until the tie is settled:")
         st.code(device.settle_command, language=None)
+        links.link("launch", "Settle it from here", icon=":material/play_arrow:", sweep=ranked.place.sweep)
 
 
 def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:
     return ", ".join(
-        inert(name) + (f" ({tie.settling.text})" if tie.settling and tie.tie == "unresolved" else "")
+        words(name) + (f" ({inert(tie.settling.text)})" if tie.settling and tie.tie == "unresolved" else "")
         for name, tie in zip(rows.names_in(table, ties), ties, strict=True)
     )
 
 
-def _headline(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
+def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
     """The recommended variant's figures, with the objective's metric if it is not among them."""
     accuracy = METRICS[rows.accuracy_metric(device)]
-    source = f"emulated by {inert(row['emulated_by'])}" if row["emulated_by"] else "from the device's outputs"
-    spread = f"95 % interval: {row['interval_text']}" if winner.timed else "only a phone can tell"
-    against = "Against your own fp32 eager model, on the same images."
+    source = f"emulated by {words(row['emulated_by'])}" if row["emulated_by"] else "from the device's outputs"
+    spread = f"95 %: {row['interval_text']}" if winner.timed else "only a phone can tell"
+    allowed = next((bound.bound for bound in winner.constraints if bound.metric == "accuracy_drop_points"), "")
+    bound = f"; allowed: {allowed}" if allowed else ""
     figures = [
-        ("Latency (p50)", row["latency_text"], spread, None),
-        (accuracy.title, accuracy.format(row["accuracy"]), source, None),
-        ("Accuracy drop", row["drop_text"], f"95 % interval: {row['drop_interval_text']}", against),
-        ("Size", row["size_text"], "the file to ship", None),
+        ("Latency (p50)", row["latency_text"], spread),
+        (accuracy.title, accuracy.format(row["accuracy"]), source),
+        ("Accuracy drop", row["drop_text"], f"95 %: {row['drop_interval_text']}{bound}"),
+        ("Size", row["size_text"], "the file to ship"),
     ]
     if device.metric not in ("latency_p50_ms", accuracy.name, "accuracy_drop_points", "artifact_mb"):
         metric = catalog.metric(device.metric)
-        figures.insert(0, (metric.title, metric.format(winner.figures.get(metric.name)), "the objective", None))
-    for column, (title, value, note, about) in zip(st.columns(len(figures), gap="large"), figures, strict=True):
-        with column, st.container(gap=None):
-            st.metric(title, value, help=about)
-            st.caption(note)
+        title = metric_title(metric.name)
+        figures.insert(0, (title[0].upper() + title[1:], metric.format(winner.figures.get(metric.name)), "asked for"))
+    # As many beside each other as there is room for.
+    with st.container(horizontal=True, gap="medium", key="figures"):
+        for title, value, note in figures:
+            with st.container(gap=None, width=_FIGURE_PX):
+                st.metric(words(title), value)
+                st.caption(note)
 
 
-def _badges(winner: Candidate) -> None:
+def _badges(winner: Candidate, waiting: int) -> None:
     text, colour, icon = _VERDICTS[winner.verdict]
     with st.container(horizontal=True, gap="small"):
         st.badge(text, color=colour, icon=icon)
-        for name in winner.trust:
-            # A winner has only labels of the closed list, which are safe as Markdown.
-            st.badge(name, color="gray", icon=":material/info:", help=TRUST[name].advice)
+        if waiting:
+            st.badge(
+                f"provisional: {_count(waiting, 'job')} to come", color="orange", icon=":material/hourglass_empty:"
+            )
+
+
+def _trust(winner: Candidate) -> None:
+    """In words, with what to do. A winner has only labels of the closed list."""
+    if winner.trust:
+        found = "\n".join(f"* {TRUST_WORDS[name]}: {inert(TRUST[name].advice)}" for name in winner.trust)
+        with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
+            st.markdown(found)
+
+
+def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, winner: Candidate) -> None:
+    name = downloads.file_name(ranked.place.model, winner.variant)
+    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="take-along"):
+        if downloads.has_build(root, winner.build_key):
+            st.download_button(
+                "Download this build",
+                lambda: downloads.build_zip(root, ranked, device, winner),
+                file_name=f"{name}.zip",
+                mime="application/zip",
+                on_click="ignore",
+                type="primary",
+                icon=":material/download:",
+                key="download-build",
+                help="The file to ship, and its manifest with the figures to expect of it.",
+            )
+        else:
+            st.caption(":material/download_off: Its file is not in this workspace: run the sweep again to build it.")
+        downloads.offer_tables(
+            lambda: results_table(ranked.rows), f"{ranked.place.sweep}-{ranked.place.model}", "place"
+        )
+        links.link(
+            "result",
+            "All about this result",
+            icon=":material/lab_profile:",
+            sweep=ranked.place.sweep,
+            device=ranked.place.place_id,
+            model=ranked.place.model,
+            job=winner.job_key,
+        )
+        links.link(
+            "compare",
+            "Compare it",
+            icon=":material/compare_arrows:",
+            sweep=ranked.place.sweep,
+            device=ranked.place.place_id,
+            model=ranked.place.model,
+            a=winner.job_key,
+        )
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return line(f"{number} {noun}" if number == 1 else f"{number} {noun}s")

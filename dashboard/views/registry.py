@@ -24,6 +24,7 @@ class PageEntry:
 
 
 PAGES = (
+    PageEntry("fleet", "Fleet", ":material/grid_view:"),
     PageEntry("decide", "Decide", ":material/verified:"),
     PageEntry("compare", "Compare", ":material/compare_arrows:"),
     PageEntry("result", "Result", ":material/science:"),
@@ -31,17 +32,15 @@ PAGES = (
 )
 """In the order of the menu; the first one is shown first."""
 
-BUILT_IN = (ViewEntry(name="ranking", title="Ranking", target="dashboard.views.ranking:show"),)
-
 
 def draw(entry: PageEntry, root: Path) -> None:
     """Draw a page."""
     importlib.import_module(f"dashboard.views.{entry.name}").show(root)
 
 
-def every() -> tuple[ViewEntry, ...]:
-    """All views of Decide, in the order of their menu."""
-    return (*BUILT_IN, *catalog.views().values())
+def views() -> tuple[ViewEntry, ...]:
+    """The views that other packages add to Decide, in the order of their menu."""
+    return tuple(catalog.views().values())
 
 
 def draw_view(view: ViewEntry, ranked: Ranked, device: DeviceRanking) -> None:

@@ -1,13 +1,20 @@
-"""Results outside the ranking of a device: checked, imported, failed and skipped ones."""
+"""Results outside the ranking of a device: checked, imported, failed, skipped and waiting ones."""
+
+from collections import Counter
+from collections.abc import Sequence
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import charts, rows
+from dashboard import rows
+from dashboard.charts.dots import drops
+from dashboard.data import Ranked
 from dashboard.inert import NOTHING, line
+from dashboard.style import palette
 from dashboard.views.tables import table_height
+from dashboard.words import plain_words
 from sweeps.imported import Imported
-from sweeps.ranking.values import DeviceRanking
+from sweeps.results import ResultRow
 
 CHECKED = "Checked on this host, not timed"
 
@@ -17,7 +24,7 @@ def show_checked(checked: pd.DataFrame, most_drop: float | None) -> None:
     st.subheader(CHECKED, anchor=False)
     if checked["drop_points"].notna().any():
         with st.container(border=True, key="checked-chart"):
-            st.altair_chart(charts.drops(checked, most_drop), key="checked")
+            st.vega_lite_chart(spec=drops(checked, most_drop, palette()), key="checked")
     shown = pd.DataFrame(
         {
             "Variant": checked["variant"],
@@ -76,20 +83,22 @@ def show_imported(figures: tuple[Imported, ...], title: str, key: str) -> None:
     )
 
 
-def show_not_ranked(device: DeviceRanking) -> None:
-    """Show failed and skipped jobs, with reasons."""
-    if not device.not_ranked:
-        st.caption("Nothing failed and nothing was skipped.")
+def show_not_ranked(found: Ranked, waiting: Sequence[str]) -> None:
+    """Show failed, skipped and waiting jobs, with reasons. `waiting`: names of jobs without a result yet."""
+    there = [row for row in found.rows if row.outcome in ("failed", "skipped")]
+    there.sort(key=lambda row: (row.outcome, row.name))
+    if not there and not waiting:
+        st.caption("Nothing failed, nothing was skipped, and nothing waits.")
         return
-    counts = pd.Series([row.outcome for row in device.not_ranked]).value_counts()
-    summary = ", ".join(f"{count} {line(str(outcome))}" for outcome, count in counts.items())
-    st.subheader("Failed and skipped", anchor=False)
-    st.text(summary)
+    outcomes = [*(row.outcome for row in there), *("waiting" for _ in waiting)]
+    counts = Counter(outcomes)
+    st.subheader("Failed, skipped and waiting" if waiting else "Failed and skipped", anchor=False)
+    st.text(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     shown = pd.DataFrame(
         {
-            "Outcome": [line(row.outcome) for row in device.not_ranked],
-            "Variant": rows.shown_names(device.not_ranked),
-            "Reason": [line(row.reason) for row in device.not_ranked],
+            "Outcome": outcomes,
+            "Variant": [*(found.names[row.job_key] for row in there), *map(line, waiting)],
+            "Reason": [*map(_reason, there), *(_WAITS for _ in waiting)],
         }
     )
     st.dataframe(
@@ -102,3 +111,11 @@ def show_not_ranked(device: DeviceRanking) -> None:
             "Variant": st.column_config.TextColumn(width=340),
         },
     )
+
+
+_WAITS = "not measured yet: edgesweep run goes on where it ended"
+
+
+def _reason(row: ResultRow) -> str:
+    where = ", ".join(filter(None, (row.stage, row.kind)))
+    return plain_words(": ".join(filter(None, (where, row.reason))) or "no reason recorded")

@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-from sweeps.device_facts import pool_id
+from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.times import TimeTables
 from sweeps.json_records import from_json, to_json
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
+from sweeps.trust import TRUST
 
 _FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
 COLUMNS = ("attempt", "place_id", "evaluation_id", *_FIELDS, "extra_metrics", *METRICS)
@@ -39,6 +40,16 @@ class Place(NamedTuple):
     place_id: str
     """As `sweeps.results.ResultRow.place`: a unit's id, or that of its pool."""
     model: str
+
+
+class Trouble(NamedTuple):
+    """What needs attention in one place."""
+
+    place: Place
+    device: str
+    failed: int
+    untrusted: int
+    """Measured, with a label that disqualifies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +98,38 @@ class ResultTables(TimeTables):
             "SELECT sweep, place_id, model, device, jobs FROM places WHERE ?1 = '' OR sweep = ?1", sweep or ""
         )
         return {Place(name, one, model): (device, jobs) for name, one, model, device, jobs in rows}
+
+    def waiting_jobs(self, place: Place) -> list[str]:
+        """The names of a place's jobs in the current plan that have no result yet, in order."""
+        rows = self._rows(
+            "SELECT json_extract(record, '$.name') AS name, json_extract(record, '$.device_id') AS unit,"
+            " (SELECT facts FROM devices WHERE devices.plan_id = jobs.plan_id AND devices.device_id ="
+            " json_extract(record, '$.device_id')) AS facts, json_extract(record, '$.link') FROM jobs"
+            " JOIN sweeps ON sweeps.name = jobs.sweep AND sweeps.plan_id = jobs.plan_id WHERE jobs.sweep = ?"
+            " AND NOT EXISTS (SELECT 1 FROM results WHERE results.sweep = jobs.sweep AND"
+            " results.job_key = jobs.job_key) AND json_extract(record, '$.model') = ? ORDER BY position",
+            place.sweep,
+            place.model,
+        )
+        return [
+            name
+            for name, unit, facts, link in rows
+            if place.place_id in (unit, pool_id(from_json(DeviceFacts, facts).fingerprint) if link else unit)
+        ]
+
+    def troubles(self, sweep: str) -> list[Trouble]:
+        """The places of a sweep where jobs failed or have a label that disqualifies them, in their order."""
+        labels = " OR ".join("trust LIKE ?" for label in TRUST.values() if label.disqualifying)
+        rows = self._rows(
+            "SELECT place_id, model, max(device), sum(outcome = 'failed'),"  # noqa: S608  # as many marks as labels
+            f" sum(outcome = 'measured' AND ({labels})) FROM results WHERE sweep = ? AND stale = 0"
+            " GROUP BY place_id, model",
+            *(f'%"{label.name}"%' for label in TRUST.values() if label.disqualifying),
+            sweep,
+        )
+        return [
+            Trouble(Place(sweep, one, model), device, *counts) for one, model, device, *counts in rows if any(counts)
+        ]
 
     def result_rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
         """The rows of a sweep, or of one of its places, that are not stale, in order of their names.

@@ -1,0 +1,185 @@
+"""Figures with their intervals as dots, one line each, the name above it. Pure."""
+
+import pandas as pd
+
+from dashboard.charts import drawing as draw
+from dashboard.charts.drawing import Spec
+from dashboard.style import GREEN, GREY, ORANGE, PINK, VERMILION, Palette
+
+CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
+"""The statuses of variants that were only checked, in the order of legends."""
+
+BACKENDS = ("CPU", "NNAPI")
+"""The backends that `backends` compares, in the order of its dots."""
+
+
+_DIRECT: Spec = {"field": "shade", "type": "nominal", "scale": None}
+
+
+def latency(rows: pd.DataFrame, look: Palette) -> Spec:
+    """A dot for each p50 latency (ms) with its 95 % interval, best rank on top, the name above it."""
+    shown = rows[rows["latency_p50_ms"].notna()]
+    places, height = draw.lines_of(list(shown["variant"]))
+    data = [
+        {
+            "name": text,
+            "top": top,
+            "dot": dot,
+            "p50": row.latency_p50_ms,
+            "low": draw.known(row.latency_ci_low_ms),
+            "high": draw.known(row.latency_ci_high_ms),
+            "figure": row.latency_short,
+            "shade": draw.shade(row.status, look),
+            **draw.tip(row),
+        }
+        for row, (text, top, dot) in zip(shown.itertuples(), places, strict=True)
+    ]
+    # Without an interval nothing is drawn: Vega would begin it at 0.
+    spread = {"filter": "isValid(datum.low) && isValid(datum.high)"}
+    across = {
+        "field": "p50",
+        "type": "quantitative",
+        "scale": {"zero": True, "nice": True},
+        "axis": draw.axis("p50 latency (ms)", look),
+    }
+    dots = {
+        "mark": {"type": "point", "filled": True, "opacity": 1},
+        "encoding": {
+            "x": across,
+            "y": draw.pixel("dot"),
+            **draw.looks(shown, look),
+            "tooltip": draw.TOOLTIP,
+        },
+    }
+    return draw.chart(
+        data,
+        [
+            {"mark": {"type": "rule", "color": look.faint}, "encoding": {"y": draw.pixel("dot")}},
+            draw.text("name", "top", look.text, {"x": {"value": 0}}, size=13),
+            draw.text("figure", "top", look.quiet, {"x": {"value": "width"}}, align="right", size=12),
+            {
+                "transform": [spread],
+                "mark": {"type": "rule", "strokeWidth": 5, "opacity": 0.45, "strokeCap": "round"},
+                "encoding": {
+                    "x": {"field": "low", "type": "quantitative"},
+                    "x2": {"field": "high"},
+                    "y": draw.pixel("dot"),
+                    "color": _DIRECT,
+                },
+            },
+            dots,
+        ],
+        height,
+    )
+
+
+def drops(rows: pd.DataFrame, most_points: float | None, look: Palette) -> Spec:
+    """The accuracy drop of each checked variant in percentage points, with its 95 % interval. `most_points`: draws a
+    line at the largest drop that the objective allows."""
+    shown = rows[rows["drop_points"].notna()]
+    places, height = draw.lines_of(list(shown["variant"]))
+    data = [
+        {
+            "name": text,
+            "top": top,
+            "dot": dot,
+            "drop": row.drop_points,
+            "low": draw.known(row.drop_low_points),
+            "high": draw.known(row.drop_high_points),
+            "status": row.status,
+        }
+        for row, (text, top, dot) in zip(shown.itertuples(), places, strict=True)
+    ]
+    colours = draw.present(shown, CHECKS, (GREEN, ORANGE, VERMILION, PINK))
+    shapes = draw.present(shown, CHECKS, ("circle", "square", "triangle-up", "cross"))
+    across = {"field": "drop", "type": "quantitative", "axis": draw.axis("accuracy drop (points of top-1)", look)}
+    spec = draw.chart(
+        data,
+        [
+            draw.text("name", "top", look.text, {"x": {"value": 0}}, size=13),
+            {
+                "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+                "mark": {"type": "rule", "color": look.quiet, "strokeWidth": 1.5},
+                "encoding": {
+                    "x": {"field": "low", "type": "quantitative"},
+                    "x2": {"field": "high"},
+                    "y": draw.pixel("dot"),
+                },
+            },
+            {
+                "mark": {"type": "point", "filled": True, "opacity": 1, "size": 110},
+                "encoding": {
+                    "x": across,
+                    "y": draw.pixel("dot"),
+                    "color": {"field": "status", "type": "nominal", "scale": colours, "legend": draw.LEGEND},
+                    "shape": {"field": "status", "type": "nominal", "scale": shapes, "legend": None},
+                },
+            },
+        ],
+        height,
+    )
+    if most_points is not None:
+        line = {"type": "rule", "color": look.quiet, "strokeDash": [5, 4]}
+        at = {"drop": most_points, "text": f"most allowed: {most_points:g} points"}
+        words = {"type": "text", "align": "right", "dx": -4, "dy": 6, "baseline": "top", "color": look.quiet}
+        x = {"field": "drop", "type": "quantitative"}
+        layers = [
+            {"mark": line, "encoding": {"x": x}},
+            {"mark": words, "encoding": {"x": x, "y": {"value": height - 18}, "text": {"field": "text"}}},
+        ]
+        spec["layer"].insert(0, {"data": {"values": [at]}, "layer": layers})
+    return spec
+
+
+def backends(rows: pd.DataFrame, look: Palette) -> Spec:
+    """p50 latency in milliseconds with 95 % intervals: for each label, NNAPI's dot beside the CPU's."""
+    labels = list(dict.fromkeys(rows["label"]))
+    places, height = draw.lines_of(labels)
+    where = dict(zip(labels, places, strict=True))
+    data = [
+        {
+            "name": where[row.label][0],
+            "top": where[row.label][1],
+            "dot": where[row.label][2],
+            "backend": row.backend,
+            "shade": GREY if row.backend == BACKENDS[0] else look.winner,
+            "variant": row.variant,
+            "p50": row.p50_ms,
+            "low": draw.known(row.low_ms),
+            "high": draw.known(row.high_ms),
+        }
+        for row in rows.itertuples()
+    ]
+    colour = {
+        "field": "backend",
+        "type": "nominal",
+        "scale": {"domain": list(BACKENDS), "range": [GREY, look.winner]},
+        "legend": draw.LEGEND,
+    }
+    x = {"field": "p50", "type": "quantitative", "scale": {"zero": True}, "axis": draw.axis("p50 latency (ms)", look)}
+    tips = [
+        {"field": "backend", "type": "nominal", "title": "Backend"},
+        {"field": "variant", "type": "nominal", "title": "Build"},
+        {"field": "p50", "type": "quantitative", "title": "p50 (ms)", "format": ".3f"},
+    ]
+    return draw.chart(
+        data,
+        [
+            draw.text("name", "top", look.text, {"x": {"value": 0}}, size=13),
+            {
+                "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
+                "mark": {"type": "rule", "strokeWidth": 5, "opacity": 0.45},
+                "encoding": {
+                    "x": {"field": "low", "type": "quantitative"},
+                    "x2": {"field": "high"},
+                    "y": draw.pixel("dot"),
+                    "color": _DIRECT,
+                },
+            },
+            {
+                "mark": {"type": "point", "filled": True, "size": 110, "opacity": 1},
+                "encoding": {"x": x, "y": draw.pixel("dot"), "color": colour, "tooltip": tips},
+            },
+        ],
+        height,
+    )

@@ -1,0 +1,123 @@
+"""What the charts of rankings share: marks, axes and looks as parts of Vega-Lite specifications."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from dashboard.style import GREEN, GREY, ORANGE, Palette
+from dashboard.words import wrapped
+
+Spec = dict[str, Any]
+
+STATUS = ("winner", "tied with it", "may ship", "unresolved", "may not ship")
+"""What colours and shapes say of a ranked build, in the order of legends."""
+
+NAME_WIDTH = 40
+"""Characters of a name on one line: what 300 pixels hold."""
+
+_SHAPES = ("diamond", "diamond", "circle", "square", "triangle-up")
+_SIZES = (260, 150, 110, 110, 100)
+_LINE_PX, _DOT_PX = 16, 24
+
+LEGEND: Spec = {
+    "title": None,
+    "orient": "top",
+    "direction": "horizontal",
+    "symbolSize": 100,
+    "offset": 8,
+    "columns": 3,
+    "labelLimit": 0,
+}
+_TIPS = {
+    "variant": "Build",
+    "latency_text": "p50",
+    "interval_text": "95 % interval",
+    "accuracy_text": "Accuracy",
+    "drop_text": "Accuracy drop",
+    "size_text": "Size",
+    "status": "Verdict",
+}
+TOOLTIP: list[Spec] = [{"field": name, "type": "nominal", "title": title} for name, title in _TIPS.items()]
+
+
+def tip(row: Any) -> dict[str, str]:
+    return {name: getattr(row, name) for name in _TIPS}
+
+
+def chart(data: Sequence[Spec], layers: list[Spec], height: int) -> Spec:
+    """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
+    return {
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "layer": [{"data": {"values": list(data)}, "layer": layers}],
+        "config": {"view": {"stroke": None}},
+    }
+
+
+def lines_of(names: Sequence[str]) -> tuple[list[tuple[str, int, int]], int]:
+    """For each name: its text in lines, and the pixels from the top to the text and to the dot; and the height."""
+    found, top = [], 4
+    for name in names:
+        lines = wrapped(name, NAME_WIDTH)
+        dot = top + _LINE_PX * len(lines) + _DOT_PX // 2 - 3
+        found.append(("\n".join(lines), top, dot))
+        top = dot + _DOT_PX // 2 + 3
+    return found, top + 6
+
+
+def pixel(field: str) -> Spec:
+    return {"field": field, "type": "quantitative", "scale": None, "axis": None}
+
+
+def text(field: str, at: str, colour: str, where: Spec, *, align: str = "left", size: int = 12) -> Spec:
+    mark = {
+        "type": "text",
+        "align": align,
+        "baseline": "top",
+        "color": colour,
+        "fontSize": size,
+        "limit": 0,
+        "lineBreak": "\n",
+    }
+    return {"mark": mark, "encoding": {**where, "y": pixel(at), "text": {"field": field}}}
+
+
+def axis(title: str, look: Palette, ticks: int = 5) -> Spec:
+    plain = {"title": title, "tickCount": ticks, "grid": True, "gridColor": look.faint, "domain": False, "ticks": False}
+    return {**plain, "labelColor": look.quiet, "titleColor": look.quiet, "titleFontWeight": "normal"}
+
+
+def looks(rows: pd.DataFrame, look: Palette) -> Spec:
+    """Colour, shape and size by status."""
+    sizes = {"domain": list(STATUS), "range": list(_SIZES)}
+    return {
+        "color": colour(rows, look),
+        "shape": {"field": "status", "type": "nominal", "scale": present(rows, STATUS, _SHAPES), "legend": None},
+        "size": {"field": "status", "type": "nominal", "scale": sizes, "legend": None},
+    }
+
+
+def colour(rows: pd.DataFrame, look: Palette) -> Spec:
+    scale = present(rows, STATUS, _colours(look))
+    return {"field": "status", "type": "nominal", "scale": scale, "legend": LEGEND}
+
+
+def present(rows: pd.DataFrame, statuses: tuple[str, ...], values: tuple[str, ...]) -> Spec:
+    """A scale on which each status always has the same value."""
+    found = set(rows["status"])
+    present = [(status, value) for status, value in zip(statuses, values, strict=True) if status in found]
+    return {"domain": [status for status, _ in present], "range": [value for _, value in present]}
+
+
+def shade(status: str, look: Palette) -> str:
+    """The colour of a status."""
+    return dict(zip(STATUS, _colours(look), strict=True))[status]
+
+
+def _colours(look: Palette) -> tuple[str, ...]:
+    return look.winner, GREEN, look.ships, ORANGE, GREY
+
+
+def known(value: Any) -> float | None:
+    return None if value != value else float(value)

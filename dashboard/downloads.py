@@ -1,0 +1,68 @@
+"""Files to download: a build with its manifest, and tables. Made only when they are asked for."""
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import streamlit as st
+
+from dashboard.data import Ranked
+from sweeps.manifest import FILE_NAME
+from sweeps.ranking.export import export_candidate
+from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.report.table_files import Table, csv_text, parquet_bytes
+from sweeps.results import to_frame
+from sweeps.workspace import Workspace
+
+
+def has_build(root: Path, build_key: str) -> bool:
+    """Whether the workspace has the files of a build. Whether they are whole is seen when they are sent."""
+    return (Workspace(root).artifact(build_key) / FILE_NAME).is_file()
+
+
+def build_zip(root: Path, ranked: Ranked, device: DeviceRanking, candidate: Candidate) -> bytes:
+    """What `edgesweep export` writes, as a zip file: the file to ship, and `manifest.json` with its figures.
+
+    Raises `EdgeSweepError` if the file is missing or damaged.
+    """
+    only = replace(device, ranking=(candidate,), checked=())
+    with TemporaryDirectory(prefix="edgesweep-") as folder:
+        export_candidate(
+            replace(ranked.ranking, devices=(only,)),
+            to_frame(ranked.rows),
+            Workspace(root),
+            model=None,
+            job=candidate.name,
+            output=Path(folder),
+        )
+        packed = io.BytesIO()
+        # Weights hardly become smaller, and that takes long.
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_STORED) as archive:
+            for file in sorted(Path(folder).iterdir()):
+                archive.write(file, file.name)
+    return packed.getvalue()
+
+
+def offer_tables(make: Callable[[], Table], name: str, key: str) -> None:
+    """Two buttons: a table as CSV and as Parquet."""
+    for kind, data in (
+        ("CSV", lambda: csv_text(make()).encode("utf-8-sig")),
+        ("Parquet", lambda: parquet_bytes(make())),
+    ):
+        st.download_button(
+            kind,
+            data,
+            file_name=f"{file_name(name)}.{kind.lower()}",
+            on_click="ignore",
+            key=f"{key}-{kind}",
+            icon=":material/table:",
+        )
+
+
+def file_name(*parts: str) -> str:
+    """A name for a file from text that is not trusted: letters, digits, dots and dashes, at most 100 characters."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", "-".join(parts)).strip("-.")[:100] or "edgesweep"

@@ -1,0 +1,120 @@
+"""What the cells of Fleet say. Pure: verdicts and costs in, cells out."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from dashboard.charts.heat import HeatCell, HeatRow
+from dashboard.inert import line
+from dashboard.words import plain_words
+from sweeps.ranking.overview import PlaceVerdict
+from sweeps.ranking.shipping import Cell, Cells, Setup
+from sweeps.spec import catalog
+
+STATES = {
+    "winner": "",
+    "tied": "≈ tied",
+    "provisional": "… provisional",
+    "waiting": "… waiting",
+    "none": "✕ none may ship",
+}
+"""The mark of each state of a verdict."""
+_CELL_STATES = {
+    "ships": "",
+    "unresolved": "? unresolved",
+    "may_not": "✕ may not",
+    "failed": "✕ failed",
+    "skipped": "– skipped",
+    "untimed": "– not timed",
+}
+
+
+def winners(
+    devices: Mapping[str, str],
+    models: Sequence[str],
+    verdicts: Mapping[tuple[str, str], PlaceVerdict],
+    names: Mapping[str, str],
+) -> list[HeatRow]:
+    """A cell for each device and model with the winner's build. `devices`: names by id; `names`: of builds by job. One
+    build has one colour, the one that wins most often the first."""
+    wins = Counter(names[one.job_key] for one in verdicts.values() if one.job_key in names)
+    tints = {name: number for number, (name, _) in enumerate(wins.most_common())}
+    return [
+        HeatRow(
+            name,
+            tuple(
+                _winner(number, found, names, tints) if (found := verdicts.get((device, model))) else _nothing(number)
+                for number, model in enumerate(models)
+            ),
+        )
+        for device, name in devices.items()
+    ]
+
+
+def figure(one: PlaceVerdict) -> str:
+    """The winner's figure, with its unit."""
+    if one.latency_p50_ms is not None:
+        return f"{one.latency_p50_ms:#.3g} ms".replace(". ", " ")
+    return "" if one.value is None else catalog.metric(one.metric).format(one.value)
+
+
+def state_text(one: PlaceVerdict) -> str:
+    """`≈ tied with 2`, `… 3 waiting`; empty for a winner that stands alone."""
+    if one.state == "tied":
+        return f"≈ tied with {one.unresolved}"
+    if one.state in ("provisional", "waiting"):
+        return f"{STATES[one.state]}, {one.waiting} to come" if one.winner else f"… {one.waiting} waiting"
+    return STATES[one.state]
+
+
+def builds(
+    devices: Mapping[str, str],
+    setups: Sequence[Setup],
+    cells: Cells,
+    verdicts: Mapping[str, PlaceVerdict],
+    model: str,
+) -> list[HeatRow]:
+    """A cell for each device and build with its cost; a ring for the winner. `verdicts`: of that model, by device."""
+    found = []
+    for device, name in devices.items():
+        here, verdict = cells.get(device, {}), verdicts.get(device)
+        winner = verdict.job_key if verdict else ""
+        row = tuple(_build(number, device, model, here.get(setup), winner) for number, setup in enumerate(setups))
+        notes = "" if verdict is None else f"{figure(verdict)}  {state_text(verdict)}".strip()
+        found.append(HeatRow(name, row, notes))
+    return found
+
+
+def shown_setups(cells: Cells, winning: Sequence[str], most: int) -> list[Setup]:
+    """The builds to show: those that win somewhere (`winning`: job keys) first, then those that cost least."""
+    wins = set(winning)
+    ranks: dict[Setup, tuple[int, int, float]] = {}
+    for here in cells.values():
+        for setup, cell in here.items():
+            won, ships, cost = ranks.get(setup, (0, 0, 0.0))
+            may = cell.state == "ships"
+            ranks[setup] = (won - (cell.job_key in wins), ships - may, cost + ((cell.ratio or 0.0) if may else 0.0))
+    return sorted(ranks, key=lambda setup: (*ranks[setup], setup))[:most]
+
+
+def _winner(column: int, one: PlaceVerdict, names: Mapping[str, str], tints: Mapping[str, int]) -> HeatCell:
+    state = state_text(one)
+    name = names.get(one.job_key, line(one.variant)) if one.winner else ""
+    reason = "" if one.winner else plain_words(one.reason)
+    lines = tuple(filter(None, (name, figure(one), state)))
+    tip = " · ".join(filter(None, (line(one.device), line(one.model), name, figure(one), state, reason)))
+    return HeatCell(column, one.device_id, one.model, one.job_key, lines or ("–",), None, tip, tint=tints.get(name))
+
+
+def _nothing(column: int) -> HeatCell:
+    return HeatCell(column, "", "", "", ("–",), None, "not in this sweep")
+
+
+def _build(column: int, device: str, model: str, cell: Cell | None, winner: str) -> HeatCell:
+    if cell is None:
+        return HeatCell(column, device, model, "", ("–",), None, "not in this sweep, or not finished yet")
+    state = _CELL_STATES[cell.state]
+    cost = "" if cell.ratio is None else f"{cell.ratio:.2f}×"
+    lines = tuple(filter(None, (cost, state))) or ("–",)
+    shade = cell.ratio if cell.state == "ships" else None
+    tip = f"{cost or state} of the best build that may ship here"
+    return HeatCell(column, device, model, cell.job_key, lines, shade, tip, cell.job_key == winner)

@@ -1,0 +1,88 @@
+"""What runs now, and what needs attention: from the journal, the quarantine book and the workspace's lock."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import data, links
+from dashboard.data import Source
+from dashboard.inert import line, words
+from sweeps.errors import EdgeSweepError
+from sweeps.launching.live import Live, read_live
+from sweeps.quarantine import QuarantineBook
+from sweeps.workspace import Workspace
+
+MOST = 6
+"""So many lines are shown."""
+SWEEPS = 3
+"""So many of the latest sweeps are looked at."""
+
+
+def running(root: Path) -> str:
+    """The sweep that runs in this workspace now; empty if none does."""
+    live = _live(root)
+    return live.sweep if live is not None else ""
+
+
+def show(now: Source, root: Path) -> None:
+    """Two boxes side by side, or one below the other."""
+    with st.container(horizontal=True, gap="medium", key="attention"):
+        with st.container(border=True, width="stretch", key="runs-now"):
+            st.caption("Runs now")
+            _runs(root)
+        with st.container(border=True, width="stretch", key="needs-attention"):
+            st.caption("Needs attention")
+            found = list(_needs(now, root))
+            for text, icon, wanted in found[:MOST]:
+                if not wanted or not links.link("decide", text, icon=icon, **wanted):
+                    st.markdown(f"{icon} {text}")
+            if len(found) > MOST:
+                st.caption(f"and {len(found) - MOST} more")
+            if not found:
+                st.markdown(":material/check_circle: Nothing: no job failed, every phone is trusted and present.")
+
+
+def _live(root: Path) -> Live | None:
+    workspace = Workspace(root)
+    live = read_live(workspace.live) if workspace.holder() is not None else None
+    return live if live is not None and not live.ended else None
+
+
+def _runs(root: Path) -> None:
+    live = _live(root)
+    if live is None:
+        busy = Workspace(root).holder() is not None
+        st.markdown("A run is beginning." if busy else "Nothing.")
+        links.link("launch", "Launch a sweep", icon=":material/rocket_launch:")
+        return
+    st.markdown(f"**{words(live.sweep)}**")
+    for device in live.devices[:MOST]:
+        doing = device.running or "; ".join(device.waiting) or ("away" if device.away else "waits for its turn")
+        st.text(line(f"{device.name}: {doing} ({device.done} of {device.total})"))
+    if not live.devices and live.step:
+        st.text(line(live.step))
+    links.link("live", "Watch it", icon=":material/monitoring:", sweep=live.sweep)
+
+
+def _needs(now: Source, root: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Text (Markdown), an icon, and where it is in Decide."""
+    with suppress(EdgeSweepError):
+        for record in QuarantineBook().records():
+            if record.quarantine is not None:
+                yield f"{words(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:", {}
+    live = _live(root)
+    for device in live.devices if live else ():
+        if device.away:
+            yield f"{words(device.name)} is away: {words(device.away)}", ":material/link_off:", {}
+    for sweep in data.sweeps(now)[:SWEEPS]:
+        for one in data.troubles(now, sweep.name):
+            wanted = {"sweep": sweep.name, "device": one.place.place_id, "model": one.place.model}
+            counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(
+                one.untrusted
+            )
+            yield f"{words(one.device)}, {words(one.place.model)}: {', '.join(counts)}", ":material/warning:", wanted
+        lag = data.lag(str(root), sweep.name)
+        if lag is not None and lag.jobs:
+            yield f"{words(lag.text)}", ":material/schedule:", {}

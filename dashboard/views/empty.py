@@ -1,0 +1,26 @@
+"""What a page shows where nothing has been measured: what to do first."""
+
+import shlex
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import links
+from dashboard.inert import line
+
+
+def show(root: Path) -> None:
+    """Draw it."""
+    with st.container(border=True, key="empty"):
+        st.caption(line("Which build of my model do I ship on which phone, and how sure are we?"))
+        st.header("No sweep has been recorded in this workspace yet", anchor=False)
+        st.text("EdgeSweep builds every variant of a model, measures each on every phone, and says what to ship.")
+        links.link("launch", "Launch a sweep", icon=":material/rocket_launch:")
+        st.text("Next step: run `edgesweep demo`, which needs no phone, or a sweep file of your own:")
+        st.code(f"edgesweep demo --workspace {_quoted(root)}", language=None)
+        st.code(f"edgesweep run sweep.yaml --workspace {_quoted(root)}", language=None)
+        st.text(f"Workspace: {line(str(root))}")
+
+
+def _quoted(root: Path) -> str:
+    return line(shlex.quote(str(root)))

@@ -1,0 +1,52 @@
+"""Latency against accuracy: a point that is picked shows its result beside it."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import links, state
+from dashboard.charts.tradeoff import AccuracyAxis, tradeoff
+from dashboard.inert import line, words
+from dashboard.style import palette
+from sweeps.journal.results_table import Place
+
+HEIGHT_PX = 400
+
+
+@st.fragment
+def show(table: pd.DataFrame, axis: AccuracyAxis, place: Place, winner: str) -> None:
+    """`table`: `dashboard.rows.ranked`, with an accuracy of a timed variant. `winner`: its job key, or empty."""
+    chart = tradeoff(table, axis, palette(), HEIGHT_PX)
+    event = st.vega_lite_chart(
+        spec=chart, key=f"tradeoff-{place}", on_select="rerun", selection_mode="picked", theme="streamlit"
+    )
+    clicked = [str(point.get("job_key", "")) for point in event["selection"].get("picked", [])]
+    asked = clicked[0] if clicked else state.asked("job") or ""
+    known = list(table["job_key"])
+    job_key = asked if asked in known else winner if winner in known else known[0]
+    if clicked and asked in known:
+        state.put("job", asked)
+    _result(table[table["job_key"] == job_key].iloc[0], place, picked=job_key != winner)
+
+
+def _result(row: pd.Series, place: Place, *, picked: bool) -> None:
+    with st.container(gap="small", key="picked"):
+        st.caption("Picked" if picked else "The winner. Click a point to see another.")
+        st.markdown(f"**{words(row['variant'])}**")
+        ratio = "" if row["ratio"] != row["ratio"] else f" · {row['ratio']:.2f}× the winner's"
+        st.text(
+            line(
+                f"{row['latency_text']} ({row['interval_text']}){ratio} · {row['accuracy_text']}"
+                f" · drop {row['drop_text']} ({row['drop_interval_text']}) · {row['size_text']} · {row['status']}"
+            )
+        )
+        if row["why"] != "–":
+            st.text(row["why"])
+        links.link(
+            "result",
+            "All about this result",
+            icon=":material/lab_profile:",
+            sweep=place.sweep,
+            device=place.place_id,
+            model=place.model,
+            job=row["job_key"],
+        )

@@ -1,0 +1,180 @@
+"""What builds, devices and figures are called on pages: in people's words, with all that tells two apart. Pure.
+
+What it returns is one line of plain text, for elements without Markdown.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from dashboard.inert import line
+from sweeps.metrics import METRICS
+from sweeps.results import ResultRow
+
+_CALLED = {
+    "cpu": "CPU",
+    "nnapi": "NNAPI",
+    "metal": "Metal",
+    "qnnpack": "QNNPACK",
+    "onednn": "oneDNN",
+    "nchw": "NCHW",
+    "nhwc": "NHWC",
+    "script": "scripted",
+    "trace": "traced",
+    "mixed": "partly traced",
+    "static_fx": "static",
+    "static_eager": "static, eager mode",
+    "qat": "trained quantized",
+    "per_tensor": "per tensor",
+    "per_channel": "per channel",
+    "pt": "full format",
+    "ptl": "lite format",
+}
+_USUALLY_UNSAID = {"cpu", "static_fx", "none", ""}
+
+
+def _called(value: str) -> str:
+    return line(_CALLED.get(value, value))
+
+
+def _numbers(row: ResultRow) -> str:
+    return _called(row.precision)
+
+
+def _threads(row: ResultRow) -> str:
+    return f"{row.threads} thread" + "s" * (row.threads != 1) if row.threads else ""
+
+
+def _text(name: str) -> Callable[[ResultRow], str]:
+    def word(row: ResultRow) -> str:
+        value = getattr(row, name)
+        return "" if value in ("none", "") else _called(value)
+
+    return word
+
+
+def _either(name: str, yes: str, no: str) -> Callable[[ResultRow], str]:
+    return lambda row: yes if getattr(row, name) else no
+
+
+_ALWAYS: tuple[Callable[[ResultRow], str], ...] = (
+    lambda row: "" if row.backend in _USUALLY_UNSAID else _called(row.backend),
+    _numbers,
+    lambda row: "" if row.quantization in _USUALLY_UNSAID else _called(row.quantization),
+    lambda row: _called(row.layout),
+    _text("qengine"),
+    _threads,
+)
+_IF_NEEDED: tuple[Callable[[ResultRow], str], ...] = (
+    _text("backend"),
+    _text("quantization"),
+    _text("runtime"),
+    _text("capture"),
+    _either("fuse", "fused", "not fused"),
+    _either("optimize", "optimized", "not optimized"),
+    _text("format"),
+    _text("granularity"),
+    lambda row: f"calibrated on {row.calibration_images}" if row.calibration_images else "calibrated on all",
+    _text("interface"),
+    _text("preference"),
+    _either("relaxed_fp16", "fp16 allowed", "fp32 only"),
+    _either("flexible_batch", "any batch", "one batch"),
+    _either("reduced_range", "7-bit weights", "8-bit weights"),
+    lambda row: f"cores {line(row.cpus)}",
+    _either("reuse_input", "input reused", "input fresh"),
+    _text("grid"),
+    _text("device_id"),
+    _text("outcome"),
+)
+
+
+def build_names(rows: Iterable[ResultRow]) -> dict[str, str]:
+    """A name for each row by its job key: `int8 · NHWC · QNNPACK · 4 threads`, and in all of them the further axes that
+    tell two of these rows apart. No two rows have the same name."""
+    there = list({row.job_key: row for row in rows}.values())
+    words = {row.job_key: [said for axis in _ALWAYS if (said := axis(row))] for row in there}
+    for axis in _IF_NEEDED:
+        groups: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for row in there:
+            groups[tuple(words[row.job_key])].add(axis(row))
+        if any(len(said) > 1 for said in groups.values()):
+            for row in there:
+                if (said := axis(row)) and said not in words[row.job_key]:
+                    words[row.job_key].append(said)
+    names = {key: " · ".join(found) for key, found in words.items()}
+    counts = Counter(names.values())
+    return {key: name if counts[name] == 1 else f"{name} · {key[:12]}" for key, name in names.items()}
+
+
+def device_names(devices: Mapping[str, str]) -> dict[str, str]:
+    """The text for people of each device by its id; with the id where several have the same text."""
+    counts = Counter(devices.values())
+    return {key: line(name if counts[name] == 1 else f"{name} · {key}") for key, name in devices.items()}
+
+
+def plain_words(text: str) -> str:
+    """A reason of the ranking without the names that metrics have in files: `Accuracy drop is 0.8 points`."""
+    return line(_METRIC.sub(lambda found: _SHORT.get(found[0], METRICS[found[0]].title.lower()), text))
+
+
+def metric_title(name: str) -> str:
+    """`latency (p50)`."""
+    return _SHORT.get(name) or (METRICS[name].title if name in METRICS else line(name.replace("_", " ")))
+
+
+_SHORT = {
+    "latency_p50_ms": "latency (p50)",
+    "accuracy_drop_points": "the accuracy drop",
+    "top1_percent": "top-1 accuracy",
+    "top5_percent": "top-5 accuracy",
+    "agreement_percent": "agreement with fp32 eager",
+    "artifact_mb": "the file's size",
+    "model_rss_mb": "memory",
+}
+_METRIC = re.compile(rf"\b(?:{'|'.join(sorted(METRICS, key=len, reverse=True))})\b")
+
+TRUST_WORDS = {
+    "throttled": "The device throttled",
+    "gate_timeout": "The device was never ready",
+    "backend_fell_back": "Another backend ran",
+    "engine_differs": "Another engine ran",
+    "device_changed": "The device changed its speed",
+    "invalid_output": "An output is no number",
+    "ungated": "Nobody knows if the device was cool",
+    "virtual_phone": "A virtual phone, not a real one",
+    "hot_start": "The device started warm",
+    "unstable": "The last rounds differ",
+    "device_moved": "The device changed its speed during the race",
+    "two_speeds": "The device has two speeds",
+    "few_samples": "Few samples",
+    "one_block": "Only one process, so no interval",
+    "coarse_clock": "The clock is coarse",
+    "bursts": "Load came in bursts",
+    "outliers": "Many outliers",
+    "part_of_images": "Accuracy of a part of the images",
+    "threads_unknown": "Nobody knows how many threads ran",
+    "busy_host": "Other programs ran on the machine",
+}
+"""Each trust label of `sweeps.trust.TRUST` in words."""
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of at most `width` characters: nothing is left out, and what stands between two dots stays together as far
+    as it fits."""
+    parts = text.split(" · ")
+    units = [f"{part} ·" for part in parts[:-1]] + parts[-1:]
+    words = [word for unit in units for word in ([unit] if len(unit) <= width else unit.split(" "))]
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines += [word[start : start + width] for start in range(0, len(word), width)] or [""]
+    return lines
+
+
+def setup_names(rows: Iterable[ResultRow]) -> dict[tuple[str, ...], str]:
+    """As `build_names`, for each build as it is run (`ResultRow.setup`): one on several devices has one name."""
+    there = {row.setup: row for row in rows}
+    names = build_names(there.values())
+    return {setup: names[row.job_key] for setup, row in there.items()}

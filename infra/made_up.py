@@ -1,0 +1,149 @@
+"""A workspace of made-up sweeps, for pictures: eight phones, three models, and a sweep that has not ended.
+
+No figure in it was measured.
+"""
+
+import hashlib
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from sweeps.device_facts import DeviceFacts, canonical_key
+from sweeps.journal.journal import Journal
+from sweeps.manifest import FILE_NAME
+from sweeps.records import Job
+from sweeps.spec.label import label_of
+from sweeps.variant import RunAxes, Variant
+from sweeps.workspace import Workspace
+from tests.sweeps.conftest import Records
+
+PHONES = (
+    ("Samsung", "Galaxy S24", "Snapdragon 8 Gen 3", 1.0),
+    ("Google", "Pixel 8", "Tensor G3", 1.45),
+    ("OnePlus", "12", "Snapdragon 8 Gen 3", 1.02),
+    ("Nothing", "Phone (2)", "Snapdragon 8+ Gen 1", 1.3),
+    ("Fairphone", "5", "QCM6490", 2.0),
+    ("Xiaomi", "Redmi Note 12", "Snapdragon 685", 3.6),
+    ("Motorola", "Moto G84", "Snapdragon 695", 2.9),
+    ("Samsung", "Galaxy A54", "Exynos 1380", 2.4),
+)
+"""Maker, model, chip, and how many times as slow as the first."""
+MODELS = {"mobilenet_v3_large": 4.0, "efficientnet_b0": 9.0, "resnet18": 21.0}
+"""Milliseconds of the fastest build on the first phone."""
+ROUNDS = 5
+
+records = Records()
+
+
+def make(root: Path) -> Workspace:
+    """Write it into a folder that is empty."""
+    workspace = Workspace.open(root)
+    facts = [_facts(number) for number in range(len(PHONES))]
+    with Journal.open(workspace.journal) as journal:
+        for sweep, models, phones, done in (
+            ("last-week", ["resnet18"], facts[:2], 1.0),
+            ("release-candidate", list(MODELS), facts, 1.0),
+            ("night", ["mobilenet_v3_large"], facts[:5], 0.55),
+        ):
+            rng = random.Random(sweep)  # noqa: S311  # made-up figures
+            jobs = [job for one in phones for model in models for job in _jobs(one, model, facts.index(one), sweep)]
+            plan = records.plan(*jobs, name=sweep, rounds=ROUNDS, facts=tuple(phones), models=len(models))
+            journal.save_plan(replace(plan, skipped=()))
+            with journal.together():
+                for job in jobs:
+                    if rng.random() < done:
+                        _finish(journal, workspace, job, rng)
+    return workspace
+
+
+def _facts(number: int) -> DeviceFacts:
+    maker, model, soc, _ = PHONES[number]
+    return replace(
+        records.facts,
+        device_id=f"R5CT{number:02}{model[:2].upper()}",
+        name=f"adb:R5CT{number:02}",
+        maker=maker,
+        model=model,
+        soc=soc,
+        abi="arm64-v8a",
+        qengines=("qnnpack",),
+    )
+
+
+def _jobs(phone: DeviceFacts, model: str, number: int, sweep: str) -> list[Job]:
+    int8 = {"precision": "int8", "quantization": "static_fx", "qengine": "qnnpack", "granularity": "per_tensor"}
+    found = []
+    for layout in ("nchw", "nhwc"):
+        for axes in ({}, {**int8, "interface": "core"}):
+            for threads in (1, 4):
+                variant = Variant(**axes, layout=layout, fuse=True, optimize=True)  # type: ignore[arg-type]
+                found.append((variant, threads))
+    nnapi = {"backend": "nnapi", "capture": "mixed", "fuse": True, "preference": "sustained_speed", "layout": "nhwc"}
+    found.append((Variant(**nnapi, **int8, interface="full"), 1))  # type: ignore[arg-type]
+    found.append((Variant(**nnapi, relaxed_fp16=True), 1))  # type: ignore[arg-type]
+    jobs = []
+    for variant, threads in found:
+        several = f"{threads} thread{'s' * (threads != 1)}"
+        key = canonical_key({"sweep": sweep, "phone": number, "model": model, "variant": variant.axes(), "n": threads})
+        build = canonical_key({"model": model, "variant": variant.axes()})
+        jobs.append(
+            records.job(
+                number,
+                key=key,
+                build_key=build,
+                name=f"{model} · {label_of(variant)} · {several} · {phone.name}",
+                model=model,
+                variant=variant,
+                run=RunAxes(threads=threads),
+                device_id=phone.device_id,
+            )
+        )
+    return jobs
+
+
+def _finish(journal: Journal, workspace: Workspace, job: Job, rng: random.Random) -> None:
+    number = next(number for number in range(len(PHONES)) if _facts(number).device_id == job.device_id)
+    _, _, soc, slowness = PHONES[number]
+    variant = job.variant
+    # An accelerator is of use to some phones only, and one driver crashes.
+    ms = MODELS[job.model] * slowness * {"fp32": 3.1, "int8": 1.25}[variant.precision]
+    ms *= 1.0 if variant.layout == "nhwc" else 1.0 + 0.16 * math.sin(len(soc) * 7 + len(job.model)) + 0.08
+    ms *= {1: 1.0, 4: 0.42}[job.run.threads]
+    if variant.backend == "nnapi":
+        ms *= {"Snapdragon 8 Gen 3": 0.16, "Tensor G3": 0.2, "Snapdragon 8+ Gen 1": 0.3}.get(soc, 0.9)
+        if soc == "Exynos 1380" and variant.precision == "fp32":
+            for _ in range(3):
+                journal.add_failure(job.key, records.failed(message="the driver ended the process by signal 11"))
+            return
+    drop = 0.05 if variant.precision == "fp32" else 0.45 if variant.backend == "cpu" else 0.9
+    _build(journal, workspace, job)
+    for round_ in range(ROUNDS):
+        journal.add_block(records.block(job, round_, ms=ms * rng.uniform(0.988, 1.012), samples=40))
+    journal.add_accuracy(
+        records.accuracy(
+            job,
+            executor=_facts(number).fingerprint,
+            top1_percent=74.0 - drop,
+            reference_top1_percent=74.0,
+            accuracy_drop_points=drop,
+            accuracy_drop_low_points=drop - 0.3,
+            accuracy_drop_high_points=drop + 0.3,
+        )
+    )
+
+
+def _build(journal: Journal, workspace: Workspace, job: Job) -> None:
+    folder = workspace.artifact(job.build_key)
+    content = job.build_key.encode() * 64
+    manifest = records.manifest(job).model_copy(
+        update={
+            "file_bytes": (21 if job.variant.precision == "fp32" else 6) * 1_000_000,
+            "file_sha256": hashlib.sha256(content).hexdigest(),
+        }
+    )
+    journal.add_artifact(manifest)
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        (folder / manifest.file).write_bytes(content)
+        (folder / FILE_NAME).write_text(manifest.model_dump_json())

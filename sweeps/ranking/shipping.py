@@ -1,0 +1,155 @@
+"""What it costs to ship one, two or three builds of a model to all devices of a sweep. Pure, from stored rows.
+
+The cost of a build on a device is its p50 latency divided by that of the device's best build that may ship there. The
+least-regret choice is the set of builds whose worst cost over all devices is smallest (the minimax relative regret);
+a device takes the best of the set that may ship on it. Intervals are not taken into account, and nothing is told apart:
+that is what a ranking does.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from sweeps.ranking.ties import LATENCY
+from sweeps.ranking.verdict import judge_all
+from sweeps.results import ResultRow
+from sweeps.spec.objective import ObjectiveSpec
+
+Setup = tuple[str, ...]
+"""As `ResultRow.setup`: one build, as it is run."""
+CellState = Literal["ships", "unresolved", "may_not", "failed", "skipped", "untimed"]
+
+MOST_BUILDS = 3
+MOST_CANDIDATES = 24
+"""So many builds are combined; 24 give 2,324 sets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One build on one device."""
+
+    job_key: str
+    state: CellState
+    ratio: float | None
+    """Its p50 latency divided by that of the device's best build that may ship; `None` if one of them is unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A set of builds, and what it costs."""
+
+    setups: tuple[Setup, ...]
+    covers: int
+    """Devices on which one of them may ship."""
+    worst: float
+    """The largest cost over these devices."""
+    worst_device: str
+    """Its id."""
+    mean: float
+    """The mean cost (geometric) over these devices."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipping:
+    """One model on several devices."""
+
+    devices: int
+    """On which any build may ship."""
+    choices: tuple[Choice, ...]
+    """The best sets of one, two and three builds, as long as one more build changes anything."""
+    is_exact: bool
+    """Whether all sets were looked at, and not only those of the most promising builds."""
+
+
+Cells = Mapping[str, Mapping[Setup, Cell]]
+"""By device (or pool) and build."""
+
+
+def cells_of(places: Mapping[str, Sequence[ResultRow]], objective: ObjectiveSpec) -> Cells:
+    """Each build on each device. `places`: the rows of one model, by device. Of a device with results under several
+    conditions those with most rows count, since only they can be compared."""
+    return {device: _cells(rows, objective) for device, rows in places.items()}
+
+
+def shipping(cells: Cells) -> Shipping | None:
+    """The least-regret choices; `None` if no build may ship anywhere."""
+    costs: dict[Setup, dict[str, float]] = defaultdict(dict)
+    for device, here in cells.items():
+        for setup, cell in here.items():
+            if cell.state == "ships" and cell.ratio is not None:
+                costs[setup][device] = cell.ratio
+    devices = {device for known in costs.values() for device in known}
+    if not devices:
+        return None
+    candidates = _undominated(costs)
+    is_exact = len(candidates) <= MOST_CANDIDATES
+    candidates = sorted(candidates, key=lambda setup: _promise(costs[setup]))[:MOST_CANDIDATES]
+    choices: list[Choice] = []
+    for number in range(1, min(MOST_BUILDS, len(candidates)) + 1):
+        best = min((_choice(setups, costs, devices) for setups in combinations(candidates, number)), key=_regret)
+        if choices and _regret(best)[:3] >= _regret(choices[-1])[:3]:
+            break
+        choices.append(best)
+    return Shipping(devices=len(devices), choices=tuple(choices), is_exact=is_exact)
+
+
+def _cells(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup, Cell]:
+    counts = Counter(row.comparable for row in rows if row.outcome == "measured" and row.timed)
+    group = [row for row in rows if counts and row.timed and row.comparable == max(counts, key=lambda key: counts[key])]
+    verdicts = judge_all(group, objective)
+    times = {row.job_key: row.metrics[LATENCY] for row in group}
+    best = min((times[row.job_key] for row in group if verdicts[row.job_key].verdict == "pass"), default=None)
+    found: dict[Setup, Cell] = {}
+    for row in rows:
+        state: CellState = "untimed"
+        if row.job_key in times:
+            verdict = verdicts[row.job_key].verdict
+            state = "ships" if verdict == "pass" else "unresolved" if verdict == "unresolved" else "may_not"
+        elif row.outcome == "failed":
+            state = "failed"
+        elif row.outcome == "skipped":
+            state = "skipped"
+        ratio = times[row.job_key] / best if row.job_key in times and best else None
+        known = found.get(row.setup)
+        # Units that share the work may have one build twice.
+        if known is None or (known.ratio or math.inf) > (ratio or math.inf):
+            found[row.setup] = Cell(job_key=row.job_key, state=state, ratio=ratio)
+    return found
+
+
+def _undominated(costs: Mapping[Setup, Mapping[str, float]]) -> list[Setup]:
+    """Without builds that another one replaces everywhere at no cost."""
+    kept: list[Setup] = []
+    for setup in sorted(costs, key=lambda one: _promise(costs[one])):
+        mine = costs[setup]
+        if not any(all(costs[other].get(device, math.inf) <= cost for device, cost in mine.items()) for other in kept):
+            kept.append(setup)
+    return kept
+
+
+def _promise(cost: Mapping[str, float]) -> tuple[int, float]:
+    return -len(cost), _geometric(cost.values())
+
+
+def _choice(setups: tuple[Setup, ...], costs: Mapping[Setup, Mapping[str, float]], devices: set[str]) -> Choice:
+    taken = {device: min(costs[setup].get(device, math.inf) for setup in setups) for device in devices}
+    covered = {device: cost for device, cost in taken.items() if cost < math.inf}
+    worst = max(sorted(covered), key=lambda device: covered[device])
+    return Choice(
+        setups=setups,
+        covers=len(covered),
+        worst=covered[worst],
+        worst_device=worst,
+        mean=_geometric(covered.values()),
+    )
+
+
+def _regret(choice: Choice) -> tuple[int, float, float, tuple[Setup, ...]]:
+    return -choice.covers, choice.worst, round(choice.mean, 12), choice.setups
+
+
+def _geometric(values: Collection[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
