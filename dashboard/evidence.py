@@ -3,12 +3,11 @@
 As in `dashboard.data`, a `Source` is the key: equal as long as nothing has changed.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 import streamlit as st
 
-from dashboard.data import Source, place_rows, verdicts
+from dashboard.data import Source, place_rows
 from sweeps.journal.evidence import JobEvidence, KnownDevice, Sentinel, known_devices, read_job, read_sentinels
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
@@ -36,13 +35,6 @@ def job(now: Source, sweep: str, job_key: str) -> JobEvidence | None:
         return read_job(journal, sweep, job_key)
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
-def sweeps(now: Source) -> tuple[str, ...]:
-    """The sweeps, the latest first."""
-    with Journal.open(now.path, read_only=True) as journal:
-        return tuple(info.name for info in journal.sweeps())
-
-
 @st.cache_resource(max_entries=8, show_spinner=False)
 def devices(now: Source) -> tuple[KnownDevice, ...]:
     """The devices of the current plans of all sweeps."""
@@ -66,11 +58,6 @@ def comparison(now: Source, a: Side, b: Side) -> Comparison:
     series = sentinel_series(now.path, sorted({left.device_id, right.device_id}))
     names = [f"{one.sweep}:{one.name}" for one in rows if one is not None]
     return compare((names[0], [left]), (names[1], [right]), MARGIN_PERCENT, named=True, sentinels=series)
-
-
-def places(now: Source, root: Path, sweep: str) -> dict[Place, str]:
-    """The places of a sweep that are planned or have a result, each with its device for people."""
-    return {Place(one.sweep, one.device_id, one.model): one.device for one in verdicts(now, root) if one.sweep == sweep}
 
 
 def row(now: Source, side: Side) -> ResultRow | None:

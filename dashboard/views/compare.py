@@ -6,13 +6,16 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from dashboard import compare_rows, data, evidence, evidence_charts, state
+from dashboard import compare_rows, data, evidence, state
+from dashboard.charts import evidence as drawing
+from dashboard.charts.drawing import Spec
 from dashboard.data import Source
 from dashboard.evidence import Side
-from dashboard.inert import inert, line
+from dashboard.inert import line, words
 from dashboard.links import link
-from dashboard.views import places
+from dashboard.views import empty, places
 from dashboard.views.tables import table_height
+from dashboard.words import build_names, device_names
 from sweeps.journal.results_table import Place
 from sweeps.ranking.compare import Compared, Finding
 from sweeps.results import ResultRow
@@ -41,7 +44,7 @@ def show(root: Path) -> None:
     places.head("Compare", "Is B slower than A? Two variants, two devices, two sweeps, or one build on two days.")
     now = data.source(root)
     if now is None or not now.plans:
-        places.nothing_yet(root)
+        empty.show(root)
         return
     suggested = _suggested(now, root)
     left, right = st.columns(2, gap="large")
@@ -57,7 +60,8 @@ def show(root: Path) -> None:
         return
     rows = [evidence.row(now, side) for side in (a, b)]
     if rows[0] is not None and rows[1] is not None:
-        _compared(now, (a, b), (rows[0], rows[1]))
+        with st.container(key=places.selected(a, b), gap="medium"):
+            _compared(now, (a, b), (rows[0], rows[1]))
 
 
 def _suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
@@ -93,23 +97,23 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None) -> Sid
         for key in keys:
             st.session_state.pop(key, None)
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
-    sweep = _box(f"{letter.upper()}: sweep", evidence.sweeps(now), keys[0], start.place.sweep, str)
-    there = evidence.places(now, root, sweep)
-    if not there:
+    sweep = _box(f"{letter.upper()}: sweep", [one.name for one in data.sweeps(now)], keys[0], start.place.sweep, str)
+    there = data.places(now, root, sweep)
+    if not there.devices:
         return None
-    names = places.device_names(there)
-    models = len({place.model for place in there})
+    names = device_names(there.devices)
+    every = [Place(sweep, device, model) for device, models in there.models.items() for model in models]
+    models = len({place.model for place in every})
     shown = {
         place: names[place.place_id] if models == 1 else f"{names[place.place_id]} · {line(place.model)}"
-        for place in sorted(there)
+        for place in every
     }
     place = _box("Device and model" if models > 1 else "Device", list(shown), keys[1], start.place, shown.get)
     timed = {row.job_key: row for row in _timed(now, place)}
     if not timed:
         st.text("Nothing is timed there yet.")
         return None
-    units = {row.device_id for row in timed.values()}
-    called = {key: row.name if len(units) == 1 else f"{row.name} · {row.device_id}" for key, row in timed.items()}
+    called = build_names(data.place_rows(now, place))
     job_key = _box("Variant", list(timed), keys[2], start.job_key, called.get)
     text = compare_rows.side_text(sweep, job_key)
     state.put(letter, text)
@@ -125,14 +129,13 @@ def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
 
 def _of_url(now: Source, root: Path, text: str) -> Side | None:
     sweep, job_key = compare_rows.side_of(text)
-    if sweep not in evidence.sweeps(now):
-        return None
     found = evidence.job(now, sweep, job_key)
     if found is None:
         return None
     job = found.planned.job
-    for place in evidence.places(now, root, sweep):
-        if place.model == job.model and any(row.job_key == job_key for row in _timed(now, place)):
+    for device, models in data.places(now, root, sweep).models.items():
+        place = Place(sweep, device, job.model)
+        if job.model in models and any(row.job_key == job_key for row in _timed(now, place)):
             return Side(place, job_key)
     return None
 
@@ -155,8 +158,9 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
     with st.container(border=True, key="distributions"):
         st.subheader("Samples and blocks", anchor=False)
         drawn, beyond = _distributions(now, sides)
-        for letter, row in (("A", a), ("B", b)):
-            st.markdown(f"**{letter}** {inert(row.name)} on {inert(row.device)}, {inert(row.sweep)}")
+        for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
+            name = build_names(data.place_rows(now, side.place))[row.job_key]
+            st.markdown(f"**{letter}** {words(name)}, on {words(row.device)}, in {words(row.sweep)}")
         if drawn is None:
             st.text("The blocks are not in this workspace's journal.")
         else:
@@ -211,7 +215,7 @@ def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b
         estimate |= {"low": ratio.low, "high": ratio.high}
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        st.vega_lite_chart(evidence_charts.ratios(pairs, estimate), key="pairs-chart", width="stretch")
+        st.vega_lite_chart(drawing.ratios(pairs, estimate), key="pairs-chart", width="stretch")
         st.caption("Points: the ratio in each round. Line and band: the median and its 95 % interval. Dashed: equal.")
     with right:
         table = pd.DataFrame(pairs, columns=["number", "a_ms", "b_ms", "ratio"])
@@ -231,11 +235,11 @@ def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _distributions(now: Source, sides: tuple[Side, Side]) -> tuple[evidence_charts.Spec | None, int]:
+def _distributions(now: Source, sides: tuple[Side, Side]) -> tuple[Spec | None, int]:
     """The chart, and how many samples lie beyond it. Shared by all sessions: never change it."""
     found = [evidence.job(now, side.place.sweep, side.job_key) for side in sides]
     a, b = ([one.block for one in side.blocks] if side else [] for side in found)
     bins, beyond = compare_rows.histograms(a, b)
     if not bins:
         return None, 0
-    return evidence_charts.distributions(bins, compare_rows.block_points(a, b)), beyond
+    return drawing.distributions(bins, compare_rows.block_points(a, b)), beyond

@@ -6,12 +6,13 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, device_rows, evidence, evidence_charts, job_rows, state
+from dashboard import data, device_rows, evidence, job_rows, state
+from dashboard.charts import evidence as drawing
+from dashboard.charts.drawing import Spec
 from dashboard.data import Source
-from dashboard.evidence_charts import Spec
-from dashboard.inert import inert, line
+from dashboard.inert import line, words
 from dashboard.links import link
-from dashboard.views import places
+from dashboard.views import empty, places
 from dashboard.views.tables import table_height
 from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
@@ -37,7 +38,7 @@ def show(root: Path) -> None:
     records = _records()
     now = data.source(root)
     if (now is None or not now.plans) and not records:
-        places.nothing_yet(root)
+        empty.show(root)
         return
     known = evidence.devices(now) if now is not None and now.plans else ()
     verdicts = data.verdicts(now, root) if now is not None and known else ()
@@ -176,7 +177,7 @@ def _history(now: Source, device: KnownDevice) -> None:
 def _charts(now: Source, device_id: str) -> list[Spec]:
     """One for each sentinel. Shared by all sessions: never change it."""
     found = [job_rows.sentinel_rows(one) for one in evidence.sentinels(now, device_id)]
-    return [evidence_charts.sentinel(looks, changed) for looks, changed in found]
+    return [drawing.sentinel(looks, changed) for looks, changed in found]
 
 
 def _measured(here: list[PlaceVerdict], device: KnownDevice) -> None:
@@ -186,7 +187,7 @@ def _measured(here: list[PlaceVerdict], device: KnownDevice) -> None:
     for one in here[:MOST_PLACES]:
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
             said = f"{one.finished} ended, {one.waiting} wait" if one.waiting else f"{one.finished} ended"
-            st.markdown(f"{inert(one.sweep)} · {inert(one.model)}: {_STATES[one.state]}, {said}")
+            st.markdown(f"{words(one.sweep)} · {words(one.model)}: {_STATES[one.state]}, {said}")
             where = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
             if one.finished:
                 link("decide", "Decide", icon=":material/verified:", **where)

@@ -1,13 +1,14 @@
 """Which sweep, device and model a page looks at: chosen in its head, and in its URL."""
 
-from collections import Counter
+import hashlib
 from pathlib import Path
 
 import streamlit as st
 
-from dashboard import evidence, state
+from dashboard import data, state
 from dashboard.data import Source
 from dashboard.inert import line
+from dashboard.words import device_names
 from sweeps.journal.results_table import Place
 
 
@@ -17,32 +18,20 @@ def head(title: str, about: str) -> None:
     st.caption(about)
 
 
-def nothing_yet(root: Path) -> None:
-    """Say what to do first: the workspace has no sweep."""
-    st.info("No sweep has been recorded in this workspace yet.", icon=":material/inbox:")
-    st.text(f"Workspace: {line(str(root))}")
-    st.text("Next step: run `edgesweep demo`, or `edgesweep run sweep.yaml`.")
-
-
 def choose_place(now: Source, root: Path) -> Place | None:
     """Choose a sweep, one of its devices and one of the models there; `None`, with words, if it has none."""
-    first, second, third = st.columns([1, 1, 1], gap="medium")
-    with first:
-        sweep = state.chosen("sweep", "Sweep", evidence.sweeps(now))
-    places = evidence.places(now, root, sweep)
-    if not places:
-        st.info("This sweep has no job to measure.", icon=":material/inbox:")
-        return None
-    names = device_names(places)
-    with second:
-        device = state.chosen("device", "Device", list(names), lambda one: names[one])
-    with third:
-        model = state.chosen("model", "Model", sorted(one.model for one in places if one.place_id == device))
+    with st.container(horizontal=True, gap="medium", key="choices"):
+        sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
+        there = data.places(now, root, sweep)
+        if not there.devices:
+            st.info("This sweep has no jobs.", icon=":material/inbox:")
+            return None
+        names = device_names(there.devices)
+        device = state.chosen("device", "Device", list(names), lambda key: names.get(key, line(key)))
+        model = state.chosen("model", "Model", list(there.models[device]))
     return Place(sweep, device, model)
 
 
-def device_names(places: dict[Place, str]) -> dict[str, str]:
-    """For people, by the id of a unit or a pool: with the id where several have one name."""
-    devices = {place.place_id: device for place, device in sorted(places.items())}
-    units = Counter(devices.values())
-    return {key: line(name if units[name] == 1 else f"{name} · {key}") for key, name in devices.items()}
+def selected(*what: object) -> str:
+    """The key of a container whose content belongs to a selection: never is that of another one seen in it."""
+    return f"now-{hashlib.sha256(repr(what).encode()).hexdigest()[:12]}"

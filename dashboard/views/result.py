@@ -6,9 +6,10 @@ import streamlit as st
 
 from dashboard import data, evidence, job_rows, state
 from dashboard.data import Source
-from dashboard.inert import inert, line
+from dashboard.inert import inert, line, words
 from dashboard.links import link
-from dashboard.views import places, result_build, result_measured
+from dashboard.views import empty, places, result_build, result_measured
+from dashboard.words import build_names
 from sweeps.journal.evidence import JobEvidence
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
@@ -16,7 +17,7 @@ from sweeps.results import ResultRow
 from sweeps.trust import TRUST
 
 _SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")
-_OUTCOMES = {"measured": "MEASURED ON", "failed": "FAILED ON", "skipped": "SKIPPED ON"}
+_OUTCOMES = {"measured": "Measured on", "failed": "Failed on", "skipped": "Skipped on"}
 
 
 def show(root: Path) -> None:
@@ -26,7 +27,7 @@ def show(root: Path) -> None:
     )
     now = data.source(root)
     if now is None or not now.plans:
-        places.nothing_yet(root)
+        empty.show(root)
         return
     place = places.choose_place(now, root)
     if place is None:
@@ -37,12 +38,17 @@ def show(root: Path) -> None:
         st.text("Next step: wait for the first result.")
         return
     job_key = state.chosen("job", "Job", list(names), lambda key: names[key])
+    with st.container(key=places.selected(place, job_key), gap="medium"):
+        _draw(root, now, place, job_key, names[job_key])
+
+
+def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> None:
     found = evidence.job(now, place.sweep, job_key)
     row = evidence.row(now, evidence.Side(place, job_key)) or (found.row if found else None)
     if found is None:
-        _skipped(row)
+        _skipped(row, name)
         return
-    _card(row, found, place)
+    _card(row, found, place, name)
     if row is not None and row.outcome == "failed":
         _failed(row, found)
     _trust(row, found)
@@ -53,12 +59,8 @@ def show(root: Path) -> None:
 def _jobs(now: Source, place: Place) -> dict[str, str]:
     """For people, by job key: those that have ended, and the one that the URL asks for if it waits there."""
     rows = data.place_rows(now, place)
-    units = {row.device_id for row in rows}
-    names = {
-        row.job_key: line(row.name if len(units) == 1 else f"{row.name} · {row.device_id}")
-        + ("" if row.outcome == "measured" else f" ({row.outcome})")
-        for row in rows
-    }
+    names = build_names(rows)
+    names |= {row.job_key: f"{names[row.job_key]} ({line(row.outcome)})" for row in rows if row.outcome != "measured"}
     wanted = state.asked("job")
     if wanted and wanted not in names and (found := evidence.job(now, place.sweep, wanted)) is not None:
         job = found.planned.job
@@ -67,12 +69,13 @@ def _jobs(now: Source, place: Place) -> dict[str, str]:
     return names
 
 
-def _card(row: ResultRow | None, found: JobEvidence, place: Place) -> None:
+def _card(row: ResultRow | None, found: JobEvidence, place: Place, name: str) -> None:
     facts, job = found.planned.facts, found.planned.job
     with st.container(border=True, key="result-card"):
-        outcome = "CHECKED, NOT TIMED, ON" if job.emulated else _OUTCOMES.get(row.outcome if row else "", "WAITS ON")
-        st.caption(f"{outcome} {inert(facts.device_class)}")
-        st.subheader(inert(row.name if row else job.name), anchor=False)
+        outcome = "Checked, not timed, on" if job.emulated else _OUTCOMES.get(row.outcome if row else "", "Waits on")
+        st.caption(f"{outcome} {words(facts.device_class)}")
+        st.header(words(name), anchor=False)
+        st.text(line(row.name if row else job.name))
         if found.planned.stale:
             st.text("The sweep file no longer asks for this job: it is in no ranking.")
         if row is None:
@@ -139,10 +142,10 @@ def _failed(row: ResultRow, found: JobEvidence) -> None:
                 st.text(line(f"{number}. {one.stage}, {one.kind}: {one.message}"))
 
 
-def _skipped(row: ResultRow | None) -> None:
+def _skipped(row: ResultRow | None, name: str) -> None:
     with st.container(border=True, key="result-card"):
-        st.caption("SKIPPED: NOTHING WAS BUILT OR MEASURED")
-        st.subheader(inert(row.name if row else ""), anchor=False)
+        st.caption("Skipped: nothing was built or measured")
+        st.header(words(name), anchor=False)
         st.text(f"Reason: {line(row.reason if row else '')}")
 
 

@@ -5,9 +5,10 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from dashboard import evidence, evidence_charts, job_rows
+from dashboard import evidence, job_rows
+from dashboard.charts import evidence as drawing
+from dashboard.charts.drawing import Spec
 from dashboard.data import Source
-from dashboard.evidence_charts import Spec
 from dashboard.inert import NOTHING
 from dashboard.views.tables import table_height
 from sweeps.journal.evidence import JobEvidence
@@ -93,14 +94,14 @@ def _charts(now: Source, sweep: str, job_key: str) -> dict[str, Spec]:
     blocks = [one.block for one in found.blocks]
     charts: dict[str, Spec] = {}
     if blocks:
-        charts["samples"] = evidence_charts.samples(job_rows.sample_columns(blocks), job_rows.block_spans(blocks))
+        charts["samples"] = drawing.samples(job_rows.sample_columns(blocks), job_rows.block_spans(blocks))
     if warm := job_rows.warmup_rows(blocks):
-        charts["warmups"] = evidence_charts.warmups(warm)
+        charts["warmups"] = drawing.warmups(warm)
     if heat := job_rows.temperature_rows(found.blocks):
-        charts["temperatures"] = evidence_charts.temperatures(heat)
+        charts["temperatures"] = drawing.temperatures(heat)
     if found.sentinel.looks:
         looks, changed = job_rows.sentinel_rows(found.sentinel)
-        charts["sentinel"] = evidence_charts.sentinel(looks, changed, job_rows.measured_spans(found.blocks, _BRIEF))
+        charts["sentinel"] = drawing.sentinel(looks, changed, job_rows.measured_spans(found.blocks, _BRIEF))
     return charts
 
 

@@ -76,9 +76,10 @@ class Recorder:
         imported: tuple[Imported, ...] = (),
         edit_block: Callable[[Block, Job], Block] = lambda block, job: block,
         sentinel_ms: Callable[[int, int], float] | None = None,
+        checks_every: int | None = None,
     ) -> Plan:
         """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device."""
-        plan = edit(expand(_spec(name, grid), devices, _supports, _IDENTITIES))
+        plan = edit(expand(_spec(name, grid, checks_every), devices, _supports, _IDENTITIES))
         protocol = protocol_of(plan.sweep)
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
         with Journal.open(self.workspace.journal) as journal:
@@ -253,12 +254,21 @@ def evidence_store() -> Path:
 
 def _record_evidence(folder: Path) -> None:
     made = Recorder(Workspace.open(folder), publishes=False)
-    day = {"sentinel_ms": lambda check, number: (4.0 if check < 2 else 4.6) + 0.01 * number, "grid": WIDE}
+    day = {
+        "sentinel_ms": lambda check, number: (4.0 if check < 2 else 4.6) + 0.01 * number,
+        "grid": WIDE,
+        "checks_every": 12,
+    }
     units = (BOARD, PHONE)
     made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),), message=EVIL)
     made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
     made.record("before", by_axes, devices=units, edit_block=observed(1_800_000_000), **day)
     made.record("after", later, devices=units, edit=the_next_day, edit_block=observed(1_800_086_400), **day)
+
+
+def slows_down(check: int, number: int) -> float:
+    """A sentinel whose device changes its speed for good between two checks (ms)."""
+    return (4.0 if check < 2 else 4.6) + 0.01 * number
 
 
 def the_next_day(plan: Plan) -> Plan:
@@ -354,13 +364,14 @@ _IDENTITIES = Identities(
 )
 
 
-def _spec(name: str, grid: GridSpec | None) -> SweepSpec:
+def _spec(name: str, grid: GridSpec | None, checks_every: int | None) -> SweepSpec:
     return SweepSpec(
         name=name,
         models=(ModelSpec(name="digits", source="mobilenet_v2", weights="demo"),),
         data=DataSpec(calibration=DigitsData(source="digits", images=100), evaluation=DigitsData(source="digits")),
         grids=(grid or GridSpec(),),
         budget="full",
+        protocol=ProtocolSpec(sentinel_every=checks_every),
     )
 
 

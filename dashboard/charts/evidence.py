@@ -6,9 +6,9 @@ Only titles, field names and colours are written here. Text from the journal rea
 from collections.abc import Sequence
 from typing import Any
 
+from dashboard.charts.drawing import LEGEND, Spec
 from dashboard.style import BLUE, GREEN, INK, ORANGE, PINK, SKY, VERMILION
 
-Spec = dict[str, Any]
 Rows = Sequence[dict[str, Any]]
 
 HEIGHT_PX = 260
@@ -68,7 +68,7 @@ def temperatures(rows: Rows) -> Spec:
         "field": "when",
         "type": "nominal",
         "scale": {"domain": ["before", "after"], "range": [SKY, VERMILION]},
-        "legend": {"title": None, "orient": "top"},
+        "legend": LEGEND,
     }
     encoding = {
         "x": {**_x("block", "Block"), "axis": {"tickMinStep": 1, "format": "d", "grid": False}},
@@ -125,7 +125,7 @@ def distributions(bins: Rows, medians: Rows) -> Spec:
         "field": "side",
         "type": "nominal",
         "scale": {"domain": ["A", "B"], "range": [A, B]},
-        "legend": {"title": None, "orient": "top", "symbolType": "square"},
+        "legend": {**LEGEND, "symbolType": "square"},
     }
     return _layers(
         [
@@ -193,8 +193,13 @@ def ratios(rows: Rows, estimate: dict[str, float]) -> Spec:
 
 
 def _layers(layers: list[Spec], rows: Rows = (), height: int = HEIGHT_PX) -> Spec:
-    data = {"data": {"values": list(rows)}} if rows else {}
-    return {**data, "layer": layers, "height": height, "config": {"view": {"stroke": None}}}
+    """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
+    return {
+        "height": height,
+        "autosize": {"type": "fit-x", "contains": "padding"},
+        "layer": [{"data": {"values": list(rows)}, "layer": layers}] if rows else layers,
+        "config": {"view": {"stroke": None}},
+    }
 
 
 def _x(field: str, title: str) -> Spec:
