@@ -10,11 +10,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKSPACE ?= edgesweep-data
 PORT ?= 8501
+PICTURES ?= screenshots
 # Tests in parallel. More tests than cores slow each other down.
 JOBS ?= 2
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-system faults dashboard bench lint fmt docs clean
+.PHONY: demo test test-system faults dashboard screenshots bench lint fmt docs clean
 .DEFAULT_GOAL := demo
 
 demo: $(STAMP)
@@ -22,6 +23,10 @@ demo: $(STAMP)
 
 dashboard: $(STAMP)
 	$(BIN)/edgesweep dashboard --workspace $(WORKSPACE) --port $(PORT)
+
+# Every page of the dashboard, in both themes and three widths, of made-up sweeps: needs Debian's chromium.
+screenshots: $(STAMP)
+	$(BIN)/python infra/screenshot.py --out $(PICTURES)
 
 # The two tiers, and what only the suite of faults runs: each test is in one of them.
 FAST := (not system or smoke) and not suite

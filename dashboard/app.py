@@ -1,24 +1,29 @@
 """The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.launch` binds it to this machine alone)."""
 
-import argparse
-import os
-import sys
+import gc
+import importlib
 from functools import partial
 from pathlib import Path
 
 import streamlit as st
 
+from dashboard import rights
 from dashboard.inert import line
+from dashboard.options import given
 from dashboard.style import STYLE, WIDTH_PX
 from dashboard.views import registry
 from dashboard.views.registry import PageEntry
 from sweeps.errors import EdgeSweepError
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
     st.set_page_config(page_title="EdgeSweep", layout="wide")
     st.html(STYLE)
-    root = _workspace(argv)
+    _freeze()
+    if not rights.admitted():
+        rights.ask_to_log_in()
+        return
+    root = given().workspace
     pages = [
         st.Page(
             partial(_draw, entry, root), title=entry.title, icon=entry.icon, url_path=entry.name, default=not number
@@ -26,6 +31,15 @@ def main(argv: list[str]) -> None:
         for number, entry in enumerate(registry.PAGES)
     ]
     st.navigation(pages, position="top" if len(pages) > 1 else "hidden").run()
+
+
+@st.cache_resource(show_spinner=False)
+def _freeze() -> None:
+    """Once in the server's process: Streamlit collects garbage after each run, and need not look at the libraries."""
+    for entry in registry.PAGES:
+        importlib.import_module(f"dashboard.views.{entry.name}")
+    gc.collect()
+    gc.freeze()
 
 
 def _draw(entry: PageEntry, root: Path) -> None:
@@ -43,12 +57,4 @@ def _draw(entry: PageEntry, root: Path) -> None:
                 st.text(f"Next step: {line(error.next_step)}")
 
 
-def _workspace(argv: list[str]) -> Path:
-    parser = argparse.ArgumentParser(prog="streamlit run dashboard/app.py --", allow_abbrev=False)
-    default = os.environ.get("EDGESWEEP_WORKSPACE", "edgesweep-data")
-    parser.add_argument("--workspace", type=Path, default=Path(default), help="the folder that holds the results")
-    root: Path = parser.parse_args(argv).workspace
-    return root.expanduser().resolve()
-
-
-main(sys.argv[1:])
+main()

@@ -17,21 +17,27 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import Place, Trouble
+from sweeps.ranking.backends import BackendFigure, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.ranking.rank import rank_rows
+from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.shipping import Cells, Setup, Shipping, cells_of, shipping
 from sweeps.ranking.values import DeviceRanking, Ranking
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.lag import Lag, read_lag
+from sweeps.store.copied import ResultFiles, result_files
+from sweeps.store.lag import Lag, is_own, read_lag
+from sweeps.store.uri import dialect, sqlite_path
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
 LIST_TTL_S = 5
 MOST_UNITS = 6
 """So many units of a class are ranked together; more take too long for a page."""
+MOST_COMPARED = 24
+"""Of so many devices NNAPI is compared with the CPU; of more only that of the one that is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class Source:
     """A journal's table of results, as it is now: a key for caches, equal as long as nothing has changed."""
 
     path: Path
+    verdicts: Path
     epoch: int
     seq: int
     plans: tuple[tuple[str, int], ...]
@@ -65,15 +72,28 @@ class Places:
     models: dict[str, dict[str, list[PlaceVerdict]]]
 
 
+def files(root: Path) -> ResultFiles | None:
+    """Where the results of a workspace are: its journal, or the copy of a server that others write to, with its age.
+
+    `None` if there are none yet. Raises `StoreError`.
+    """
+    workspace = Workspace(root)
+    store = workspace.tracking_uri
+    if is_own(workspace) and not (dialect(store) == "sqlite" and sqlite_path(store).exists()):
+        own = ResultFiles(journal=workspace.journal, verdicts=workspace.verdicts)
+        return own if workspace.journal.exists() else None
+    return result_files(workspace, wait=False)
+
+
 def source(root: Path) -> Source | None:
     """The results of a workspace as of now, in about a millisecond; `None` if it has none yet. Raises `StoreError`."""
-    path = Workspace(root).journal
-    if not path.exists():
+    there = files(root)
+    if there is None:
         return None
-    mark = whole_results(path)
-    with Journal.open(path, read_only=True) as journal:
+    mark = whole_results(there.journal)
+    with Journal.open(there.journal, read_only=True) as journal:
         plans = tuple(sorted(journal.plan_ids().items()))
-    return Source(path, mark.epoch, mark.seq, plans)
+    return Source(there.journal, there.verdicts, mark.epoch, mark.seq, plans)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -86,7 +106,7 @@ def sweeps(now: Source) -> tuple[SweepRow, ...]:
 @st.cache_resource(max_entries=64, show_spinner=False)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
-    return tuple(overview(Workspace(root)))
+    return tuple(overview(ResultFiles(journal=now.path, verdicts=now.verdicts)))
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -178,6 +198,14 @@ def device_class(now: Source, sweep: str, units: tuple[Place, ...]) -> tuple[Cla
     rows = [row for unit in units for row in place_rows(now, unit)]
     ordered = sorted(rows, key=lambda row: (row.name, row.job_key))
     return rank_rows(ordered, spec(now, sweep).objective, sweep).classes
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> BackendFigure | None:
+    """NNAPI against the CPU on several devices of a sweep."""
+    chosen = spec(now, places[0].sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
+    rows = [row for place in places for row in place_rows(now, place)]
+    return backend_figure(as_of_one_unit(sorted(rows, key=lambda row: (row.name, row.job_key))), chosen)
 
 
 @st.cache_data(ttl=LIST_TTL_S, show_spinner=False)

@@ -2,19 +2,26 @@
 
 import http.client
 import importlib.util
+import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
+from dashboard.options import Options
 from sweeps.errors import EdgeSweepError
 
 APP = Path(__file__).with_name("app.py")
+SERVER = APP.with_name("serve.py")
 START_LIMIT_S = 60.0
+TOKEN_VARIABLE = "EDGESWEEP_DASHBOARD_TOKEN"  # noqa: S105  # a name
+"""Of the first link. Its server takes it out of the environment."""
 
 _OPTIONS: dict[str, str] = {
     "server.headless": "true",
@@ -48,31 +55,63 @@ _OPTIONS: dict[str, str] = {
 }
 
 
-def command(workspace: Path, host: str = "127.0.0.1", port: int = 8501, app: Path = APP) -> list[str]:
-    """The argv that serves `workspace` at `http://host:port` until the process is ended.
+def command(
+    options: Options,
+    host: str = "127.0.0.1",
+    port: int = 8501,
+    app: Path = SERVER,
+    names: Sequence[str] = (),
+    auth_secrets: Path | None = None,
+) -> list[str]:
+    """The argv that serves a workspace at `http://host:port` until the process is ended.
 
-    By default it listens on this machine only, because the page has no login. Raises `EdgeSweepError` if Streamlit is
-    not installed, or the address is in use.
+    By default it listens on this machine only. It answers to this machine's addresses and name, and to `names`.
+    `auth_secrets`: Streamlit's file with the section `auth`, for people who log in. Raises `EdgeSweepError` if a
+    package is not installed, or the address is in use.
     """
-    if importlib.util.find_spec("streamlit") is None:
-        raise EdgeSweepError("the dashboard is not installed", "pip install 'edgesweep[dashboard]'")
+    for package, needed in (("streamlit", True), ("authlib", options.login), ("httpx", options.login)):
+        if needed and importlib.util.find_spec(package) is None:
+            what = "the dashboard" if package == "streamlit" else f"{package}, which a login needs,"
+            raise EdgeSweepError(f"{what} is not installed", "pip install 'edgesweep[dashboard]'")
     _check_free(host, port)
-    options = {**_OPTIONS, "server.address": host, "server.port": str(port)}
-    flags = [word for name, value in options.items() for word in (f"--{name}", value)]
-    return [sys.executable, "-m", "streamlit", "run", str(app), *flags, "--", "--workspace", str(workspace)]
+    settings = {**_OPTIONS, "server.address": host, "server.port": str(port)}
+    flags = [word for name, value in settings.items() for word in (f"--{name}", value)]
+    flags += [word for name in _own_names(host, names) for word in ("--server.allowedHosts", name)]
+    flags += [] if auth_secrets is None else ["--secrets.files", str(auth_secrets)]
+    return [sys.executable, "-m", "streamlit", "run", str(app), *flags, "--", *options.arguments()]
+
+
+def _own_names(host: str, names: Sequence[str]) -> list[str]:
+    """What a browser may call this server. Anything else is a name that somebody else has pointed here."""
+    found = ["127.0.0.1", "localhost", "::1"]
+    if host not in found:
+        own = [address.address for one in psutil.net_if_addrs().values() for address in one]
+        found += [host, socket.gethostname(), *(address.partition("%")[0] for address in own)]
+    return list(dict.fromkeys(name.lower() for name in (*found, *names)))
 
 
 @contextmanager
-def serving(workspace: Path, app: Path = APP) -> Iterator[int]:
-    """Serve `workspace` on 127.0.0.1 and a free port, which is yielded, while the block runs.
+def serving(
+    workspace: Path,
+    app: Path = SERVER,
+    token: str = "",
+    options: Options | None = None,
+    auth_secrets: Path | None = None,
+    port: int | None = None,
+) -> Iterator[int]:
+    """Serve `workspace` on 127.0.0.1 and `port`, or a free one, which is yielded, while the block runs.
 
-    Raises `EdgeSweepError` with the end of the server's output if it does not answer within 60 s.
+    `token`: of the link for one entry with all rights. `options`: in place of the workspace alone. Raises
+    `EdgeSweepError` with the end of the server's output if it does not answer within 60 s.
     """
-    port = _free_port()
+    port = port or _free_port()
     with (
         tempfile.TemporaryFile("w+") as output,
         subprocess.Popen(  # noqa: S603  # our own argument list
-            command(workspace, port=port, app=app), stdout=output, stderr=subprocess.STDOUT
+            command(options or Options(workspace), port=port, app=app, auth_secrets=auth_secrets),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, TOKEN_VARIABLE: token},
         ) as process,
     ):
         try:

@@ -14,21 +14,26 @@ def chosen(
     shown: Callable[[str], str] = line,
     *,
     default: str | None = None,
+    usual: str | None = None,
 ) -> str:
     """A select box whose value is the parameter `name` of the URL, and stays chosen on other pages.
 
     `options` (at least one) are what the URL has; `shown` makes their text for people. A URL that asks for anything
-    else gets a line that says so, and the `default`, or the first option.
+    else gets a line that says so, and the `default`, or the first option. The `usual` option is not in the URL, and
+    what was chosen does not stay where another one is usual.
     """
-    value = _begin(name, options, default)
+    if usual is not None and asked(name) is None and st.session_state.get(_default(name)) != usual:
+        st.session_state[_key(name)] = usual
+    st.session_state[_default(name)] = usual
+    value = _begin(name, options, usual or default)
     st.selectbox(label, options, key=_key(name), format_func=shown, disabled=len(options) == 1)
-    return _end(name, st.session_state.get(_key(name), value), options, value)
+    return _end(name, st.session_state.get(_key(name), value), options, value, usual)
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
     """As `chosen`, as a row of buttons: for a few options. `shown` makes Markdown."""
     value = _begin(name, options, None)
-    st.pills(label, options, key=_key(name), format_func=shown, required=True)
+    st.pills(label, options, key=_key(name), format_func=shown, required=True, wrap=True)
     return _end(name, st.session_state.get(_key(name)) or value, options, value)
 
 
@@ -59,9 +64,9 @@ def _begin(name: str, options: Sequence[str], default: str | None) -> str:
     return str(st.session_state[key])
 
 
-def _end(name: str, value: str, options: Sequence[str], before: str) -> str:
+def _end(name: str, value: str, options: Sequence[str], before: str, usual: str | None = None) -> str:
     value = value if value in options else before
-    put(name, value)
+    put(name, None if value == usual else value)
     return value
 
 

@@ -81,6 +81,7 @@ STYLE = """<style>
 .st-key-charts > * { flex: 1 1 26rem !important; min-width: min(100%, 26rem) !important; }
 .st-key-attention > * { flex: 1 1 20rem !important; min-width: min(100%, 20rem) !important; }
 .st-key-choices > * { flex: 1 1 13rem !important; min-width: min(100%, 13rem) !important; }
+.st-key-choices > *:nth-child(2) { flex-grow: 2 !important; }
 .st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
 .st-key-figures > * { width: auto !important; }
 .st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dashboard.inert import line
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
+from sweeps.spec import catalog
 
 _CALLED = {
     "cpu": "CPU",
@@ -119,7 +120,7 @@ def plain_words(text: str) -> str:
 
 def metric_title(name: str) -> str:
     """`latency (p50)`."""
-    return _SHORT.get(name) or (METRICS[name].title if name in METRICS else line(name.replace("_", " ")))
+    return _SHORT.get(name) or line(catalog.metric(name).title)
 
 
 _SHORT = {

@@ -10,7 +10,8 @@ _WIDTH = 120
 
 PACKAGES = ("sweeps", "workers", "dashboard")
 
-STEPS = ("command", "spec", "planning", "build", "measure", "journal", "store", "ranking", "report", "dashboard")
+_FIRST = ("command", "spec", "planning", "build", "measure")
+STEPS = (*_FIRST, "journal", "store", "ranking", "report", "launch", "dashboard")
 """The way of the data. A folder of a package names its step in its docstring, in a line `Step: build`."""
 
 OTHER_FOLDERS = {

@@ -64,7 +64,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
                     "x": {"field": "low", "type": "quantitative"},
                     "x2": {"field": "high"},
                     "y": draw.pixel("dot"),
-                    "color": _DIRECT,
+                    "stroke": _DIRECT,
                 },
             },
             dots,
@@ -173,7 +173,7 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
                     "x": {"field": "low", "type": "quantitative"},
                     "x2": {"field": "high"},
                     "y": draw.pixel("dot"),
-                    "color": _DIRECT,
+                    "stroke": _DIRECT,
                 },
             },
             {

@@ -1,4 +1,4 @@
-"""NNAPI against the CPU, for a device that has both."""
+"""NNAPI against the CPU, for every device of a sweep that has both."""
 
 import pandas as pd
 import streamlit as st

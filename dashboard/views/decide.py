@@ -26,6 +26,7 @@ def show(root: Path) -> None:
     if now is None or not now.plans:
         empty.show(root)
         return
+    empty.show_age(root)
     choices = st.container(horizontal=True, gap="medium", key="choices")
     with choices:
         sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import links
-from dashboard.inert import line
+from dashboard import data, links
+from dashboard.inert import line, words
 
 
 def show(root: Path) -> None:
@@ -24,3 +24,10 @@ def show(root: Path) -> None:
 
 def _quoted(root: Path) -> str:
     return line(shlex.quote(str(root)))
+
+
+def show_age(root: Path) -> None:
+    """How old what is shown is, if it is a copy of a server that others write to."""
+    files = data.files(root)
+    if files is not None and files.is_copy:
+        st.caption(f":material/cloud_sync: {words(files.text)}.")

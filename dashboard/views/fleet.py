@@ -33,6 +33,7 @@ def show(root: Path) -> None:
         empty.show(root)
         return
     verdicts = data.verdicts(now, root)
+    empty.show_age(root)
     st.title("Fleet", anchor=False)
     st.caption("Which build of my model do I ship on which phone, and how sure are we?")
     _sweeps(now, verdicts, attention.running(root))

@@ -24,7 +24,9 @@ def choose(asked: ObjectiveSpec) -> str | None:
     own = direction(asked)[0]
     with st.sidebar:
         st.subheader("What counts", anchor=False)
-        goal = state.chosen("goal", "The best has the", (own, *(name for name in GOALS if name != own)), _goal)
+        goal = state.chosen(
+            "goal", "The best has the", (own, *(name for name in GOALS if name != own)), _goal, usual=own
+        )
         given = {bound.metric: bound.at_most for bound in asked.constraints if bound.at_most is not None}
         kept = [bound for bound in asked.constraints if not _adjustable(bound)]
         wanted = {

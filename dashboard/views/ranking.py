@@ -42,7 +42,14 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
         unranked.show_checked(checked, _most_drop(found.objective))
     device_class.show_all(now, root, place, device)
     if found.ranking.backends is not None:
-        backends.show(found.ranking.backends)
+        there = sorted(
+            Place(place.sweep, unit, model)
+            for unit, models in data.places(now, root, place.sweep).models.items()
+            for model in models
+        )
+        figure = data.backends(now, tuple(there if len(there) <= data.MOST_COMPARED else [place]), objective)
+        if figure is not None:
+            backends.show(figure)
     unranked.show_imported(
         found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )

@@ -147,7 +147,7 @@ def _badges(winner: Candidate, waiting: int) -> None:
 def _trust(winner: Candidate) -> None:
     """In words, with what to do. A winner has only labels of the closed list."""
     if winner.trust:
-        found = "\n".join(f"* {TRUST_WORDS[name]}: {inert(TRUST[name].advice)}" for name in winner.trust)
+        found = "\n".join(f"* {TRUST_WORDS[name]}: {TRUST[name].advice}" for name in winner.trust)
         with st.expander(f"{_count(len(winner.trust), 'doubt')} about this measurement", icon=":material/info:"):
             st.markdown(found)
 

@@ -26,6 +26,8 @@ class PageEntry:
 PAGES = (
     PageEntry("fleet", "Fleet", ":material/grid_view:"),
     PageEntry("decide", "Decide", ":material/verified:"),
+    PageEntry("launch", "Launch", ":material/rocket_launch:"),
+    PageEntry("live", "Live", ":material/monitoring:"),
     PageEntry("compare", "Compare", ":material/compare_arrows:"),
     PageEntry("result", "Result", ":material/science:"),
     PageEntry("devices", "Devices", ":material/smartphone:"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
+from sweeps.cli.which_sweep import results_of
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.sentinels import sentinel_series
 from sweeps.ranking import compare as comparing
@@ -15,7 +16,6 @@ from sweeps.ranking.export import read_shipped
 from sweeps.ranking.verdict import in_batches_only
 from sweeps.report.comparison import print_comparison
 from sweeps.results import read_rows
-from sweeps.store.reading import load
 from sweeps.workspace import Workspace
 
 
@@ -69,7 +69,7 @@ def _side(text: str, workspace: Workspace) -> _Side:
         return _Side([read_shipped(path).comparable(path)], named=True)
     # The name of a sweep has no colon.
     sweep, colon, job = text.partition(":")
-    stored = load(workspace.tracking_uri, sweep)
+    stored = results_of(workspace, sweep)
     rows = [row for row in read_rows(stored.frame, sweep) if row.outcome == "measured"]
     if colon:
         rows = [row for row in rows if job in (row.name, row.name.removeprefix(f"{row.model} · "))]

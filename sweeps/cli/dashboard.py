@@ -1,11 +1,13 @@
-"""`edgesweep dashboard`: results in the browser."""
+"""`edgesweep dashboard`: launch sweeps, watch them and read their results, in the browser."""
 
 import os
+import secrets
 from pathlib import Path
 
 import click
 
-from dashboard.launch import command
+from dashboard.launch import TOKEN_VARIABLE, command
+from dashboard.options import Options
 from sweeps.cli.options import workspace_option
 
 
@@ -13,12 +15,58 @@ from sweeps.cli.options import workspace_option
 @workspace_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(1, 65535), default=8501, show_default=True)
-def dashboard(root: Path, host: str, port: int) -> None:
-    """Review results in the browser. Listens on this machine only, unless --host says otherwise.
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Answer to this name too: that of a proxy before it, or of this computer for others.",
+)
+@click.option(
+    "--models",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    help="Sweeps that are started in the browser may use models' own code from this folder.",
+)
+@click.option(
+    "--auth-secrets",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="People log in: Streamlit's secrets.toml with the section [auth] of an OpenID Connect issuer.",
+)
+@click.option(
+    "--roles",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Who may do what after a login: a YAML file of address: look, launch or operate. Others may look.",
+)
+def dashboard(
+    root: Path,
+    host: str,
+    port: int,
+    names: tuple[str, ...],
+    models: tuple[Path, ...],
+    auth_secrets: Path | None,
+    roles: Path | None,
+) -> None:
+    """Launch sweeps, watch them and read their results in the browser. Listens on this machine only, unless --host says
+    otherwise.
 
     \b
+    The printed link lets one browser start and stop sweeps; without it, everybody may only look.
     Example: edgesweep dashboard --port 8600
     """
-    argv = command(root, host=host, port=port)
-    click.echo(f"EdgeSweep listens on http://{host}:{port}  (Ctrl-C ends it)", err=True)
-    os.execv(argv[0], argv)  # noqa: S606  # our own argument list; the dashboard replaces this process
+    if roles is not None and auth_secrets is None:
+        raise click.UsageError("--roles are for people who log in: give --auth-secrets too")
+    options = Options(root, models, None if roles is None else roles.resolve(), auth_secrets is not None)
+    argv = command(options, host, port, names=names, auth_secrets=auth_secrets)
+    if roles is not None:
+        from dashboard.rights import read_roles  # imports Streamlit, which the other ways need not wait for
+
+        read_roles(roles)
+    token = secrets.token_urlsafe(32)
+    shown = f"[{host}]" if ":" in host else host
+    click.echo(f"EdgeSweep listens on http://{shown}:{port}  (Ctrl-C ends it)", err=True)
+    click.echo(
+        f"To start and stop sweeps, open this link; it works once: http://{shown}:{port}/enter?token={token}", err=True
+    )
+    os.execve(argv[0], argv, {**os.environ, TOKEN_VARIABLE: token})  # noqa: S606  # it replaces this process

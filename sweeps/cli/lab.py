@@ -17,7 +17,7 @@ from sweeps.errors import ClusterError
 from sweeps.text import plain
 from workers.executors.loopback import LOOPBACK
 from workers.hosts.access import check_head, check_token, check_token_file, environment, own_address, resolved
-from workers.hosts.node import DRIVER, Node, NodeOptions, node_of_host
+from workers.hosts.node import Node, NodeOptions, node_of_head
 
 if TYPE_CHECKING:
     from workers.hosts.lab import Lab
@@ -71,15 +71,15 @@ def needed_lab(lab: str | None, token_file: Path | None) -> LabOptions:
 def open_lab(options: LabOptions, what: str) -> "Iterator[Lab]":
     """The lab's hosts, as this driver sees them. `what`: the driver's task, for people at the hosts.
 
-    Starts a Ray node on this machine if none of the lab runs here, and ends it. Raises `ClusterError`.
+    Starts a Ray node on this machine unless the lab's head runs here, and ends it. Raises `ClusterError`.
     """
     check_token_file(options.token_file)
     check_head(options.head)
     ip = LOOPBACK if options.head.startswith(f"{LOOPBACK}:") else own_address(options.head)
-    node = NodeOptions(head=options.head, ip=ip, token_file=options.token_file, label=f"{DRIVER}{token_hex(4)}")
+    node = NodeOptions(head=options.head, ip=ip, token_file=options.token_file, label=token_hex(4))
     check_token(options.head, options.token_file, ip)
     with ExitStack() as stack:
-        folder = node_of_host(options.head)
+        folder = node_of_head(options.head)
         if folder is None:
             own = Node(node)
             stack.callback(own.end)

@@ -1,23 +1,21 @@
 """`edgesweep rank`: what to ship on which device, or the variants of a sweep per device, best first."""
 
 from collections.abc import Callable
-from itertools import groupby
 from pathlib import Path
 
 import click
 
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
-from sweeps.cli.which_sweep import of_latest, open_journal, results_of, sweep_name
+from sweeps.cli.which_sweep import files_and_name, of_latest
 from sweeps.errors import NoResultsError
 from sweeps.journal.rebuild import whole_results
 from sweeps.ranking.document import ranking_document
-from sweeps.ranking.overview import PlaceVerdict, overview_document, verdicts_of
-from sweeps.ranking.rank import rank as rank_results
+from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking
 from sweeps.report.overview import print_overview
 from sweeps.report.ranking import print_ranking
-from sweeps.store.read_journal import has_sweep, rank_sweep
-from sweeps.store.reading import load_imported
+from sweeps.store.copied import ResultFiles
+from sweeps.store.read_journal import rank_sweep
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
 
@@ -27,8 +25,11 @@ from sweeps.workspace import Workspace
 @workspace_option
 @click.option("--device", help="The table of this device only (its id, or a part of its name).")
 @click.option("--all", "everything", is_flag=True, help="The tables of all devices.")
+@click.option("--compare-runs", is_flag=True, help="Compare the copy of a tracking server with all its runs now.")
 @json_option
-def rank(sweep: str | None, root: Path, device: str | None, everything: bool, as_json: bool) -> None:
+def rank(
+    sweep: str | None, root: Path, device: str | None, everything: bool, compare_runs: bool, as_json: bool
+) -> None:
     """Rank the variants of a sweep (by default the latest) per device: the winners, or whole tables.
 
     \b
@@ -36,20 +37,15 @@ def rank(sweep: str | None, root: Path, device: str | None, everything: bool, as
     """
     workspace = Workspace(root)
     tables = everything or device is not None
-    if not has_sweep(workspace, sweep):
-        found = _of_mlflow(workspace, sweep, device)
-        _show(found, _verdicts(found), as_json=as_json, tables=tables)
-        return
-    with open_journal(workspace) as journal:
-        name = sweep_name(journal, sweep)
-    whole_results(workspace.journal, _told_once())
     with of_latest(workspace, sweep):
-        ranked = rank_sweep(workspace.journal, name, device) if as_json or tables else None
-        verdicts = [] if ranked is not None and not as_json else overview(workspace, name)
+        files, name = files_and_name(workspace, sweep, compare=compare_runs)
+        whole_results(files.journal, _told_once())
+        ranked = rank_sweep(files.journal, name, device) if as_json or tables else None
+        verdicts = [] if ranked is not None and not as_json else overview(files, name)
         if ranked is not None:
             there = {(entry.device_id, entry.model) for entry in ranked.devices}
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, as_json=as_json, tables=True)
+            _show(ranked, verdicts, files, as_json=as_json)
         elif any(one.finished or one.not_ranked for one in verdicts):
             print_overview(name, verdicts)
         else:
@@ -69,28 +65,9 @@ def _told_once() -> Callable[[int, int], None]:
     return each
 
 
-def _of_mlflow(workspace: Workspace, sweep: str | None, device: str | None) -> Ranking:
-    """Of a server that others write to, or of a sweep that the journal here does not have."""
-    results = results_of(workspace, sweep)
-    imported = load_imported(workspace.tracking_uri, results.name)
-    return rank_results(results.frame, results.spec.objective, results.name, device, imported)
-
-
-def _show(ranked: Ranking, verdicts: list[PlaceVerdict], *, as_json: bool, tables: bool) -> None:
+def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, as_json: bool) -> None:
     if as_json:
-        print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)})
-    elif tables:
-        print_ranking(ranked)
+        copied = {"copied": files.document()} if files.is_copy else {}
+        print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)} | copied)
     else:
-        print_overview(ranked.sweep, verdicts)
-
-
-def _verdicts(ranked: Ranking) -> list[PlaceVerdict]:
-    """Without a journal, how many jobs wait is not known."""
-    found = []
-    for _, entries in groupby(ranked.devices, key=lambda entry: (entry.device_id, entry.model)):
-        there = list(entries)
-        failed = sum(row.outcome == "failed" for row in there[0].not_ranked)
-        finished = failed + sum(len(entry.ranking) + len(entry.checked) for entry in there)
-        found += verdicts_of(ranked.sweep, there, finished)
-    return found
+        print_ranking(ranked)

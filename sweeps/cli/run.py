@@ -21,6 +21,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.cli.which_sweep import results_of
 from sweeps.errors import RETRIED_KINDS, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
@@ -36,11 +37,12 @@ from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.results import SweepResults
 from sweeps.spec.sweep import SweepSpec
+from sweeps.store.copied import result_files
 from sweeps.store.lag import read_lag
 from sweeps.store.mlflow import Store
 from sweeps.store.outbox import Outbox
 from sweeps.store.publishing import Publisher
-from sweeps.store.reading import load, load_imported
+from sweeps.store.read_journal import rank_sweep
 from sweeps.text import plain
 from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
@@ -90,10 +92,8 @@ def run(
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
     with lab_or_none(lab, token_file, spec.name) as hosts:
-        results = run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts)
-    ranked = rank_results(
-        results.frame, spec.objective, spec.name, imported=load_imported(workspace.tracking_uri, spec.name)
-    )
+        run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts)
+    ranked = rank_sweep(result_files(workspace, spec.name).journal, spec.name)
     _attach(workspace, spec.name, ranking_document(ranked))
     if as_json:
         print_json(ranking_document(ranked))
@@ -167,7 +167,7 @@ def run_spec(
                     planned, roots, workspace, journal, executor, late, live, with_links(planned, again), lab
                 )
             if settle and not interrupted:
-                more = dict.fromkeys(_tied(load(workspace.tracking_uri, spec.name)), settle)
+                more = dict.fromkeys(_tied(results_of(workspace, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
                 interrupted = bool(more) and _drive(
                     planned, roots, workspace, journal, executor, late, live, with_links(planned, more), lab
@@ -187,7 +187,7 @@ def run_spec(
         click.echo(
             f"{', '.join(sorted(late))} went away: run the same command again when back, to add the rounds", err=True
         )
-    return load(workspace.tracking_uri, spec.name)
+    return results_of(workspace, spec.name)
 
 
 def _still_to_do(pending: int, waiting: int, shared: int) -> Iterator[str]:

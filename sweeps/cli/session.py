@@ -15,6 +15,7 @@ from sweeps.workspace import Workspace
 from workers.devices.interface import Rung
 from workers.driver import events
 from workers.driver.events import Event
+from workers.driver.recovery import has_devices
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import Executor
 from workers.executors.loopback import keep_to_this_machine
@@ -30,6 +31,7 @@ _TOGETHER = ("Building", "Measuring on ")
 _Noted = (
     events.AttemptFailed
     | events.Waiting
+    | events.Back
     | events.Left
     | events.DeviceChanged
     | events.Away
@@ -128,6 +130,8 @@ def in_words(event: _Noted) -> str:
             return f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}"
         case events.Waiting(device, lacking, waited):
             return f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}"
+        case events.Back(device, host, seconds):
+            return f"back after {seconds:.0f} s without {host}: {device} answers again"
         case events.Left(name, settled):
             return f"{name}: {settled.message}"
         case events.DeviceChanged(device):
@@ -159,7 +163,7 @@ def _keep(event: Event, live: LiveFile) -> None:
             live.measuring(device, done, total, running)
         case events.Published(done, total):
             live.step(f"publishing to MLflow: {done} of {total}")
-        case events.Waiting(device, lacking, waited):
+        case events.Waiting(device, lacking, waited) if not has_devices(device):
             live.waiting(device, lacking, waited)
         case events.Away(device, failed, pending):
             live.away(device, failed.message, pending)

@@ -62,6 +62,11 @@ class JournalFile:
         """Another number after another connection has written to the file."""
         return int(self._row("PRAGMA data_version")[0])
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether its results are those of a tracking server, and follow from no attempts."""
+        return bool(self._row("PRAGMA application_id")[0])
+
     @contextmanager
     def together(self) -> Iterator[None]:
         """All writes of the block are one transaction, and reach the disk together when it ends.

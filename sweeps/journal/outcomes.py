@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sweeps.errors import FINAL_KINDS
-from sweeps.journal.results_table import ResultTables
+from sweeps.journal.chosen_results import ChosenResults
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.blocks import summarize
@@ -36,7 +36,7 @@ class Complete:
     accuracy: Accuracy | None
 
 
-class Outcomes(ResultTables):
+class Outcomes(ChosenResults):
     """How the jobs of an open journal ended."""
 
     def save_plan(self, plan: Plan) -> None:

@@ -6,6 +6,7 @@ The driver may write meanwhile: what it accepts is in its own transactions, and 
 from collections.abc import Callable
 from pathlib import Path
 
+from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError, Watermark
@@ -28,10 +29,13 @@ def whole_results(path: Path, each: Callable[[int, int], object] | None = None) 
 def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int:
     """Make the table again. Returns the number of its rows. `each` is called with how many jobs are done, of how many.
 
-    Raises `StoreError` if the journal itself cannot be read, `DamagedResultsError` if another process makes it, too.
+    Raises `StoreError` if the journal itself cannot be read, or is a copy, which then counts as damaged;
+    `DamagedResultsError` if another process makes it, too.
     """
     with Journal.open(path) as journal, journal_schema.translated(path):
         epoch = journal.empty_results()
+        if journal.is_copy:
+            raise StoreError("the copy of MLflow's results is damaged", "run the same command again: it is made anew")
         keys = [(info.name, key) for info in journal.sweeps() for key in journal.job_keys(info.name)]
         for start in range(0, len(keys), _PART):
             journal.refresh_results(keys[start : start + _PART])

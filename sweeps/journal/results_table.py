@@ -16,6 +16,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.times import TimeTables
 from sweeps.json_records import from_json, to_json
 from sweeps.metrics import METRICS
+from sweeps.records import Conditions
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.trust import TRUST
@@ -24,7 +25,7 @@ _FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name n
 COLUMNS = ("attempt", "place_id", "evaluation_id", *_FIELDS, "extra_metrics", *METRICS)
 """Those of the table, without `seq`."""
 _PAIRS = ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms")
-_READ = f"SELECT {', '.join((*_FIELDS, 'extra_metrics', *METRICS))} FROM results"  # noqa: S608  # names of ours
+READ = f"SELECT {', '.join((*_FIELDS, 'extra_metrics', *METRICS))} FROM results"  # noqa: S608  # names of ours
 _PLACES = ", ".join("?" * len(COLUMNS))
 _PUT = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) VALUES ({_PLACES})"  # noqa: S608  # names of ours
 
@@ -139,16 +140,40 @@ class ResultTables(TimeTables):
         where, values = " WHERE sweep = ?", [sweep]
         if place is not None:
             where, values = f"{where} AND place_id = ? AND model = ?", [sweep, place.place_id, place.model]
-        try:
-            found = self._rows(f"{_READ}{where} AND stale = 0", *values)
-            rows = [_row(one) for one in found]
-        except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
-            raise damaged(getattr(error, "message", str(error))) from error
+        rows = self._read_results(f"{READ}{where} AND stale = 0", *values)
         return sorted(rows, key=lambda row: (row.name, row.job_key))
+
+    def ended_counts(self, sweep: str) -> dict[str, dict[str, int]]:
+        """By the id of each place's device (or pool): its jobs that are `measured` and `failed`."""
+        rows = self._rows(
+            "SELECT place_id, outcome, count(*) FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
+            " GROUP BY place_id, outcome",
+            sweep,
+        )
+        found: dict[str, dict[str, int]] = {}
+        for place_id, outcome, count in rows:
+            found.setdefault(place_id, {})[outcome] = count
+        return found
+
+    def last_results(self, sweep: str, count: int) -> list[ResultRow]:
+        """The jobs that ended last, the latest first. Raises as `result_rows`."""
+        where = " WHERE sweep = ? AND stale = 0 AND outcome != 'skipped' ORDER BY seq DESC LIMIT ?"
+        return self._read_results(f"{READ}{where}", sweep, count)
+
+    def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
+        """By device id: of the last block, for the devices of the last `blocks` of a sweep."""
+        rows = self._rows(
+            "SELECT json_extract(jobs.record, '$.device_id'), json_extract(attempts.record, '$.conditions')"
+            " FROM attempts JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
+            " json_valid(attempts.record) ORDER BY attempts.id DESC LIMIT ?",
+            sweep,
+            blocks,
+        )
+        return {device_id: from_json(Conditions, text) for device_id, text in reversed(rows)}
 
     def stored_result(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
         """One row, also a stale one, with the id of its evaluation set."""
-        found = self._rows(f"{_READ} WHERE sweep = ? AND job_key = ?", sweep, job_key)
+        found = self._rows(f"{READ} WHERE sweep = ? AND job_key = ?", sweep, job_key)
         if not found:
             return None
         [evaluation_id] = self._row("SELECT evaluation_id FROM results WHERE sweep = ? AND job_key = ?", sweep, job_key)
@@ -169,6 +194,12 @@ class ResultTables(TimeTables):
             keys |= dict.fromkeys(key for (key,) in rows if key)
         return list(keys)
 
+    def _read_results(self, query: str, *values: str | int) -> list[ResultRow]:
+        try:
+            return [_row(one) for one in self._rows(query, *values)]
+        except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
+            raise damaged(getattr(error, "message", str(error))) from error
+
     def _put_results(self, rows: Iterable[tuple[ResultRow, str, int]]) -> None:
         """Write rows, each with the id of its evaluation set and its newest attempt."""
         self._db.executemany(_PUT, [_values(row, evaluation_id, attempt) for row, evaluation_id, attempt in rows])
@@ -185,13 +216,13 @@ def _values(row: ResultRow, evaluation_id: str, attempt: int) -> list[Any]:
     extra = {name: value for name, value in row.metrics.items() if name not in METRICS}
     return [
         *(attempt, place_id, evaluation_id),
-        *(_stored(getattr(row, name)) for name in _FIELDS),
+        *(stored(getattr(row, name)) for name in _FIELDS),
         json.dumps(extra),
         *(row.metrics.get(name) for name in METRICS),
     ]
 
 
-def _stored(value: Any) -> Any:
+def stored(value: Any) -> Any:
     if isinstance(value, Settled):
         return to_json(value)
     if value is None:

@@ -7,6 +7,13 @@ from pathlib import Path
 
 from sweeps.errors import StoreError
 
+_BY_AXES = """CREATE INDEX IF NOT EXISTS results_by_axes ON results (
+        stale, sweep, place_id, model, device, latency_p50_ms, device_id, outcome, preset, runtime, backend, precision,
+        quantization, qengine, interface, layout, capture, format, fuse, optimize, granularity, calibration_images,
+        preference, relaxed_fp16, flexible_batch, reduced_range, threads, cpus, reuse_input
+    )"""
+"""All that results are chosen by (`sweeps.journal.chosen_results`), so that their long texts are not read for it."""
+
 RESULTS: tuple[str, ...] = (
     """CREATE TABLE results (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -36,7 +43,7 @@ RESULTS: tuple[str, ...] = (
         accuracy_drop_low_points REAL, accuracy_drop_high_points REAL, temp_start_c REAL, temp_end_c REAL,
         UNIQUE (sweep, job_key)
     )""",
-    "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",
+    _BY_AXES,
     """CREATE TABLE places (
         sweep TEXT NOT NULL, place_id TEXT NOT NULL, model TEXT NOT NULL, device TEXT NOT NULL,
         jobs INTEGER NOT NULL,
@@ -210,6 +217,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     RESULTS,
+    # Version 8: one index for places and axes.
+    ("DROP INDEX IF EXISTS results_by_place", _BY_AXES),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

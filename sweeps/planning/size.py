@@ -61,11 +61,8 @@ class Estimate:
     builds_s: float
     devices_s: Mapping[str, float]
     """By device id: its blocks and accuracy passes."""
-
-    @property
-    def seconds(self) -> float:
-        """Builds one after the other, then all devices in parallel."""
-        return self.builds_s + max(self.devices_s.values(), default=0.0)
+    seconds: float
+    """Until all is done, as a run is scheduled."""
 
 
 def estimate(plan: Plan, protocol: Protocol, done: Collection[str], builds_done: Collection[str]) -> Estimate:
@@ -76,15 +73,33 @@ def estimate(plan: Plan, protocol: Protocol, done: Collection[str], builds_done:
     """
     pending = [job for job in plan.jobs if job.key not in done]
     evaluated = {(job.build_key, job.device_id) for job in plan.jobs if job.key in done}
-    builds = {job.build_key for job in pending} - set(builds_done)
     on_device: dict[str, float] = dict.fromkeys((facts.device_id for facts in plan.devices), 0.0)
+    builds: dict[str, set[str]] = {device_id: set() for device_id in on_device}
     for job in pending:
         seconds = 0.0 if job.emulated else protocol.on(job.device_id).rounds * block_seconds(plan, protocol, job)
         if (job.build_key, job.device_id) not in evaluated:
             evaluated.add((job.build_key, job.device_id))
             seconds += evaluation_seconds(plan, job)
         on_device[job.device_id] += seconds
-    return Estimate(len(builds) * BUILD_S, on_device)
+        if job.build_key not in builds_done:
+            builds[job.device_id].add(job.build_key)
+    builds_s = len(set().union(*builds.values())) * BUILD_S
+    return Estimate(builds_s, on_device, _until_the_end(plan, on_device, builds, builds_s))
+
+
+def _until_the_end(
+    plan: Plan, on_device: Mapping[str, float], builds: Mapping[str, set[str]], builds_s: float
+) -> float:
+    """One build after the other, those of the device with the most work first. A device measures once its own are
+    there, or all of them where it is a part of this computer; and this computer itself after all others."""
+    last = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
+    late = {facts.device_id for facts in plan.devices if catalog.is_here(facts)}
+    end_s = builds_s + max((on_device[device_id] for device_id in late - last), default=0.0)
+    built: set[str] = set()
+    for device_id in sorted(on_device.keys() - late, key=lambda device_id: -on_device[device_id]):
+        built |= builds[device_id]
+        end_s = max(end_s, len(built) * BUILD_S + on_device[device_id])
+    return end_s + max((on_device[device_id] for device_id in last), default=0.0)
 
 
 def block_seconds(plan: Plan, protocol: Protocol, job: Job) -> float:

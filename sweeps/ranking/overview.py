@@ -47,12 +47,22 @@ class PlaceVerdict(NamedTuple):
     waiting: int
     """Jobs of the place that have not."""
 
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Sweep, device (or pool) and model."""
+        return self.sweep, self.device_id, self.model
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether the place only waits: no job has ended, and no combination was skipped."""
+        return not (self.finished or self.ranked or self.not_ranked)
+
     def among(self, jobs: int) -> "PlaceVerdict":
         """The verdict where the place has so many jobs in all."""
         waiting = max(0, jobs - self.finished)
-        if not waiting:
-            return self
-        return self._replace(waiting=waiting, state="provisional" if self.winner else "waiting")
+        if waiting:
+            return self._replace(waiting=waiting, state="provisional" if self.winner else "waiting")
+        return self._replace(waiting=0, state=_settled(self.winner, self.unresolved))
 
 
 def verdicts_of(sweep: str, entries: Sequence[DeviceRanking], finished: int) -> list[PlaceVerdict]:
@@ -77,7 +87,6 @@ def overview_document(verdicts: Iterable[PlaceVerdict]) -> list[dict[str, object
 def _verdict(sweep: str, part: int, entry: DeviceRanking, finished: int) -> PlaceVerdict:
     winner = entry.winner
     figures = winner.figures if winner else {}
-    state: State = "none" if winner is None else "tied" if entry.unresolved else "winner"
     return PlaceVerdict(
         sweep=sweep,
         device_id=entry.device_id,
@@ -86,7 +95,7 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, finished: int) -> Plac
         device=entry.device,
         fingerprint=entry.fingerprint,
         preset=entry.conditions.preset,
-        state=state,
+        state=_settled(winner.name if winner else "", len(entry.unresolved)),
         winner=winner.name if winner else "",
         variant=winner.variant if winner else "",
         job_key=winner.job_key if winner else "",
@@ -104,3 +113,10 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, finished: int) -> Plac
         finished=finished,
         waiting=0,
     )
+
+
+def _settled(winner: str, unresolved: int) -> State:
+    """Where no job waits."""
+    if not winner:
+        return "none"
+    return "tied" if unresolved else "winner"

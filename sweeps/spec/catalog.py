@@ -9,6 +9,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
+from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
 from sweeps.metrics import METRICS, Metric
 from sweeps.records import Timing
 from sweeps.spec import places
@@ -171,6 +172,11 @@ def is_host(name: str) -> bool:
     """Whether the device that a sweep file calls `name` is this machine itself."""
     found = device(name)
     return found is not None and found.is_host and places.host_of(name) is None
+
+
+def is_here(facts: DeviceFacts) -> bool:
+    """Whether the device runs on a computer that builds: what is built would take its time."""
+    return is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE
 
 
 def unshippable(runtime: str) -> str:

@@ -87,14 +87,19 @@ def translated(uri: str) -> Iterator[None]:
 
 
 def active_runs(client: "MlflowClient", experiment_ids: list[str], condition: str = "") -> list["Run"]:
-    """Every run that is not deleted, the one that was measured first comes first.
+    """Every run that is not deleted, the one that was measured first comes first."""
+    pages = run_pages(client, experiment_ids, condition)
+    return [run for page in pages for run in page if run.info.lifecycle_stage == "active"]
 
-    The query includes deleted runs, which are removed here. Pages are cut by number: otherwise, a run deleted between
-    two pages would shift the next page, and another run would be missed.
+
+def run_pages(client: "MlflowClient", experiment_ids: list[str], condition: str = "") -> Iterator[list["Run"]]:
+    """Every run, page by page, the one that was measured first comes first; deleted ones, too.
+
+    Pages are cut by number: without deleted runs, one that is deleted between two pages would shift the next page, and
+    another run would be missed.
     """
     from mlflow.entities import ViewType
 
-    runs: list[Run] = []
     token: str | None = None
     while experiment_ids:
         page = client.search_runs(
@@ -105,11 +110,10 @@ def active_runs(client: "MlflowClient", experiment_ids: list[str], condition: st
             order_by=["attributes.start_time ASC"],
             page_token=token,
         )
-        runs += [run for run in page if run.info.lifecycle_stage == "active"]
+        yield list(page)
         token = page.token
         if not token:
-            break
-    return runs
+            return
 
 
 def experiments(client: "MlflowClient") -> list["Experiment"]:

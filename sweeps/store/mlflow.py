@@ -32,6 +32,7 @@ from sweeps.store.run_content import ATTEMPT_KEY, MAX_PARAM_LENGTH, RECORD, STAL
 from sweeps.store.run_writer import Beside, later_than, stamp, upload, write_run
 from sweeps.store.sweep_tags import IMPORTED, IS_SWEEP, RUNS, UPDATED
 from sweeps.store.tag_text import cut
+from sweeps.store.together import together
 from sweeps.store.winners import RANKING, WINNERS, winner_metrics, winner_tag, withdrawn
 
 if TYPE_CHECKING:
@@ -205,23 +206,30 @@ def _replace_run(
     """Write the run if it is new, and only then delete the runs that it replaces: readers always find the job."""
     there = written.runs.get(content.row.job_key, [])
     kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
+    if kept is not None and len(there) == 1:
+        return False
     new = kept is None
-    if kept is None:
-        measured, beside = rest()
-        host = content.host or platform.node() or "unknown"
-        params = {**content.params, "host": cut(host, MAX_PARAM_LENGTH)}
-        content = replace(content, params=params, measured=measured)
-        stamp_s = written.next_stamp()
-        run_id = write_run(client, written.experiment_id, written.parent.run_id, content, beside, stamp_s)
-        evaluation_id = content.tags[run_content.EVALUATION_ID]
-        kept = WrittenRun(
-            run_id, content.attempt_key, running=False, stale=content.row.stale, evaluation_id=evaluation_id
-        )
-    for run in there:
-        if run.run_id != kept.run_id:
-            client.delete_run(run.run_id)
+    with together(client):
+        if kept is None:
+            measured, beside = rest()
+            kept = _write_run(client, written, content, measured, beside)
+        for run in there:
+            if run.run_id != kept.run_id:
+                client.delete_run(run.run_id)
     written.runs[content.row.job_key] = [kept]
     return new
+
+
+def _write_run(
+    client: "MlflowClient", written: Written, content: RunContent, measured: Span | None, beside: Beside
+) -> WrittenRun:
+    host = content.host or platform.node() or "unknown"
+    params = {**content.params, "host": cut(host, MAX_PARAM_LENGTH)}
+    content = replace(content, params=params, measured=measured)
+    stamp_s = written.next_stamp()
+    run_id = write_run(client, written.experiment_id, written.parent.run_id, content, beside, stamp_s)
+    images = content.tags[run_content.EVALUATION_ID]
+    return WrittenRun(run_id, content.attempt_key, running=False, stale=content.row.stale, evaluation_id=images)
 
 
 def _mark_stale(client: "MlflowClient", written: Written, job_key: str, stale: bool) -> bool:

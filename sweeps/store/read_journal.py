@@ -1,4 +1,4 @@
-"""Rankings of the workspace's own journal, by its table of results: without MLflow, and only what is asked for."""
+"""Rankings by a table of results, of a journal or of a copy: without MLflow, and only what is asked for."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from sweeps.journal.rebuild import rebuild, whole_results
 from sweeps.journal.results_table import DamagedResultsError, Place
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
-from sweeps.results import devices_called
+from sweeps.results import SweepResults, devices_called, to_frame
 from sweeps.store.lag import is_own
 from sweeps.workspace import Workspace
 
@@ -51,6 +51,17 @@ def _rank(path: Path, sweep: str, device: str | None) -> Ranking:
     others = {(place.place_id, place.model) for place in places.keys() - mine}
     beside = [one for one in imported if one.place not in others]
     return rank_rows(sorted(rows, key=lambda row: (row.name, row.job_key)), spec.objective, sweep, device, beside)
+
+
+def read_sweep(path: Path, sweep: str) -> SweepResults:
+    """All that the journal at `path` has of a sweep, as a data frame. Raises `NoResultsError` if it has no results."""
+    whole_results(path)
+    with Journal.open(path, read_only=True) as journal:
+        rows = journal.result_rows(sweep)
+        if not rows:
+            raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+        updated = next(info.updated for info in journal.sweeps() if info.name == sweep)
+        return SweepResults(name=sweep, spec=journal.spec(sweep), frame=to_frame(rows), updated=updated)
 
 
 def rank_place(journal: Journal, place: Place) -> Ranking:

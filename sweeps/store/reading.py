@@ -1,9 +1,12 @@
-"""Reads results from MLflow, for rankings and pages."""
+"""Reads results from MLflow: run by run for a copy (`sweeps.store.copied`), or a whole sweep at once."""
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sweeps.errors import NoResultsError, StoreError
 from sweeps.imported import Imported
@@ -19,6 +22,91 @@ if TYPE_CHECKING:
     from mlflow.entities import Experiment, Run
 
 _JOB_KEY = re.compile(r"(skipped-)?[0-9a-f]{1,64}")
+
+
+Kind = Literal["job", "sweep", "imported", "running", "left_out"]
+"""`running`: the run of a job that is not finished. `left_out`: not EdgeSweep's, or it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """The row of a job or skipped combination, with the id of its evaluation set."""
+
+    row: ResultRow
+    evaluation_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRun:
+    """The sweep's own run: the JSON of the sweep file, and ISO times."""
+
+    spec: str
+    created: str
+    updated: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One run, as a copy keeps it. `key`: which runs replace each other; `digest`: of all that it says."""
+
+    run_id: str
+    sweep: str
+    kind: Kind
+    key: str
+    stamp_s: float
+    digest: str
+    content: StoredRow | Imported | OwnRun | None
+
+
+def digest_of(run: "Run") -> str:
+    """Equal for runs that say the same."""
+    said = [run.info.status, run.data.params, run.data.metrics, run.data.tags]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def read_run(sweep: str, run: "Run", digest: str) -> Found:
+    """Anyone may write to a server: what is damaged, or not EdgeSweep's, is `left_out`."""
+    kind, key, content = _content(sweep, run)
+    return Found(
+        run_id=str(run.info.run_id),
+        sweep=sweep,
+        kind=kind,
+        key=key,
+        stamp_s=published_s(run),
+        digest=digest,
+        content=content,
+    )
+
+
+def _content(sweep: str, run: "Run") -> tuple[Kind, str, StoredRow | Imported | OwnRun | None]:
+    tags = run.data.tags
+    try:
+        match tags.get(RECORD):
+            case "job" if run.info.status == "RUNNING":
+                return "running", "", None
+            case "job":
+                row = run_content.to_row(sweep, "", run.data.params, run.data.metrics, tags)
+                return "job", row.job_key, StoredRow(row, tags.get(run_content.EVALUATION_ID, ""))
+            case "imported":
+                one = from_json(Imported, tags.get(IMPORTED, ""))
+                return "imported", one.key, one
+            case "sweep" if not sweep_tags.has_spec(tags):
+                return "running", "", None
+            case "sweep":
+                return "sweep", sweep, _own_run(run)
+    except (TypeError, ValueError, KeyError, OverflowError, RecursionError, StoreError):
+        pass
+    return "left_out", "", None
+
+
+def _own_run(run: "Run") -> OwnRun:
+    created = datetime.fromtimestamp(run.info.start_time / 1000, UTC)
+    updated = run.data.tags.get(UPDATED)
+    return OwnRun(
+        spec=sweep_tags.text_in(run.data.tags),
+        created=created.isoformat(),
+        updated=(datetime.fromisoformat(updated) if updated else created).astimezone(UTC).isoformat(),
+    )
 
 
 def load(tracking_uri: str, sweep: str | None) -> SweepResults:

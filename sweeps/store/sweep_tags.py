@@ -18,6 +18,16 @@ def to_tags(spec: SweepSpec) -> dict[str, str]:
     return {f"{_SPEC}_parts": str(len(parts))} | {f"{_SPEC}.{number}": part for number, part in enumerate(parts)}
 
 
+def has_spec(tags: Mapping[str, str]) -> bool:
+    """Whether the sweep file is in the tags; the sweep's own run is made without it."""
+    return f"{_SPEC}_parts" in tags
+
+
+def text_in(tags: Mapping[str, str]) -> str:
+    """The JSON of the sweep file, as the tags have it. Raises `ValueError` if they are damaged."""
+    return "".join(tags.get(f"{_SPEC}.{number}", "") for number in range(min(len(tags), int(tags[f"{_SPEC}_parts"]))))
+
+
 def from_tags(sweep: str, tags: Mapping[str, str]) -> SweepSpec:
     """Raises `StoreError` if this version cannot read the sweep file in the tags."""
     parts = [tags.get(f"{_SPEC}.{number}", "") for number in range(int(tags.get(f"{_SPEC}_parts", "0")))]

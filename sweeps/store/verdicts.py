@@ -10,11 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import whole_results
 from sweeps.journal.results_table import Place, Watermark
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
 _COLUMNS = PlaceVerdict._fields
@@ -29,7 +32,7 @@ CREATE TABLE IF NOT EXISTS seen (
     objective TEXT NOT NULL
 );
 """
-_VERSION = 1
+_VERSION = 2
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
 
@@ -63,21 +66,11 @@ class Verdicts:
         Raises `DamagedResultsError` as `Journal.watermark` does.
         """
         self._bring_up_to_date(journal, sweep)
-        planned = journal.planned_places(sweep)
+        return self._stored(sweep or "")
+
+    def _stored(self, sweep: str) -> list[PlaceVerdict]:
         query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE ?1 = '' OR sweep = ?1 ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
-        found = []
-        there = set()
-        for row in self._db.execute(query, (sweep or "",)):
-            verdict = PlaceVerdict._make(row)
-            place = row[:3]
-            there.add(place)
-            known = planned.get(place)
-            found.append(verdict if known is None or known[1] <= verdict.finished else verdict.among(known[1]))
-        stored = len(found)
-        found += [
-            waiting_place(*place, device, jobs) for place, (device, jobs) in planned.items() if place not in there
-        ]
-        return found if len(found) == stored else sorted(found, key=lambda one: one[:4])
+        return list(map(PlaceVerdict._make, self._db.execute(query, (sweep,))))
 
     def _bring_up_to_date(self, journal: Journal, sweep: str | None) -> None:
         mark = journal.watermark()
@@ -89,6 +82,9 @@ class Verdicts:
             for name, plan_id in wanted.items()
             if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan_id)
         }
+        for name in seen.keys() - plans.keys():  # the copied server has it no longer
+            self._db.execute("DELETE FROM verdicts WHERE sweep = ?", (name,))
+            self._db.execute("DELETE FROM seen WHERE sweep = ?", (name,))
         if not late:
             return
         oldest = min((seen[name][1] for name in late if name in seen), default=0)
@@ -98,30 +94,48 @@ class Verdicts:
         for name, plan_id in late.items():
             if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan_id and not changed[name]:
                 self._db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
-            else:
-                self._judge(journal, name, plan_id, mark, seen.get(name), changed[name])
+                continue
+            try:
+                spec = journal.spec(name)
+            except StoreError:
+                if sweep is not None:
+                    raise
+                continue  # another version has saved it: the others are shown
+            self._judge(journal, name, spec, plan_id, mark, seen.get(name), changed[name])
 
     def _judge(
         self,
         journal: Journal,
         sweep: str,
+        spec: SweepSpec,
         plan_id: int,
         mark: Watermark,
         seen: tuple[int, int, int, str] | None,
         changed: set[Place],
     ) -> None:
-        """Rank the places of a sweep that have changed, or all of them under a new objective."""
-        spec = journal.spec(sweep)
+        """Rank the places of a sweep that have changed, or all of them under a new objective. Under a new plan, other
+        jobs wait in all of them."""
         objective = spec.objective.model_dump_json()
         everything = seen is None or (seen[0], seen[3]) != (mark.epoch, objective)
+        replanned = everything or seen is None or seen[2] != plan_id
         verdicts: list[PlaceVerdict] = []
         places = set(journal.result_places(sweep)) if everything else changed
         for place in places:
             rows = journal.result_rows(sweep, place)
             finished = sum(row.outcome != "skipped" for row in rows)
             verdicts += verdicts_of(sweep, rank_rows(rows, spec.objective, sweep).devices, finished)
+        if replanned and not everything:
+            verdicts += [one for one in self._stored(sweep) if one.place not in places and not one.has_nothing]
+        planned = journal.planned_places(sweep)
+        verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]
+        there = {one.place for one in verdicts}
+        verdicts += [
+            waiting_place(*place, device, jobs)
+            for place, (device, jobs) in planned.items()
+            if place not in there and (replanned or place in places)
+        ]
         self._db.execute("BEGIN IMMEDIATE")
-        if everything:
+        if replanned:
             self._db.execute("DELETE FROM verdicts WHERE sweep = ?", (sweep,))
         gone = [(place.sweep, place.place_id, place.model) for place in places]
         self._db.executemany("DELETE FROM verdicts WHERE sweep = ? AND device_id = ? AND model = ?", gone)
@@ -133,12 +147,12 @@ class Verdicts:
         self._db.execute("COMMIT")
 
 
-def overview(workspace: Workspace, sweep: str | None = None) -> list[PlaceVerdict]:
-    """The verdicts of the workspace's journal; a damaged table of results is made again first. Raises `StoreError`."""
-    whole_results(workspace.journal)
-    with Journal.open(workspace.journal, read_only=True) as journal:
+def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
+    """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
+    whole_results(files.journal)
+    with Journal.open(files.journal, read_only=True) as journal:
         try:
-            with Verdicts.open(workspace.verdicts) as verdicts:
+            with Verdicts.open(files.verdicts) as verdicts:
                 return verdicts.overview(journal, sweep)
         except sqlite3.Error:  # a disk that is full, or a file that another process has locked
             with Verdicts(_open(None)) as verdicts:

@@ -155,6 +155,7 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
 
     from workers.hosts.cluster import RemoteHost, _Shared
     from workers.hosts.lab import Lab
+    from workers.hosts.link import Link
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="CRITICAL")
     actor_class: Any = ray.remote(num_cpus=0, max_concurrency=CALLS)(Agents)
@@ -162,9 +163,9 @@ def drive(hosts: int, seconds: float, folder: Path) -> dict[str, float]:
     actors = [actor_class.remote(folder / "hosts", number, seconds * BLOCK_S / 600) for number in first]
     ray.get([actor.call.remote(0, "hello") for actor in actors])
     shared = _Shared()
+    ends = [OneOf(actors[number // TOGETHER], number % TOGETHER) for number in range(hosts)]
     found = [
-        (f"host:{number}", RemoteHost(OneOf(actors[number // TOGETHER], number % TOGETHER), f"host-{number}", shared))
-        for number in range(hosts)
+        (f"host:{number}", RemoteHost(end, f"host-{number}", shared, Link(None))) for number, end in enumerate(ends)
     ]
     told: list[str] = []
     lab = Lab(lambda: found, "bench", versions(), time.monotonic, told.append)

@@ -1,10 +1,12 @@
-"""What it takes to read results: a ranked page, the fleet's verdicts, `edgesweep rank`, beside MLflow's search.
+"""What it takes to read results: a ranked page, the fleet's verdicts, filters, `edgesweep rank`, a copy of a tracking
+server, beside MLflow's search.
 
-python tests/benchmarks/bench_read.py [--mlflow 10000] [--largest 10000]
+python tests/benchmarks/bench_read.py [--mlflow 10000] [--largest 10000] [--stores FOLDER]
 
 Stores of 1,000, 10,000 and 100,000 results: 50 variants of each device and model, three rounds each, in one sweep. They
 are written by the journal's own functions; samples are few, since no reader looks at them. Seconds of CPU of the
 process that reads, medians of 5. MLflow has the same 1,000 results (`--mlflow 10000`: 10,000, which takes long).
+`--stores`: keep the stores there, or use those that are.
 """
 
 import argparse
@@ -27,10 +29,12 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
 from sweeps.ranking.rank import rank
 from sweeps.records import Job
+from sweeps.store.client import active_runs, connect
+from sweeps.store.copied import result_files
 from sweeps.store.mlflow import Store
 from sweeps.store.read_journal import rank_place
 from sweeps.store.reading import load
-from sweeps.store.verdicts import Verdicts
+from sweeps.store.verdicts import Verdicts, overview
 from sweeps.workspace import Workspace
 from tests.sweeps.conftest import Records
 
@@ -42,7 +46,7 @@ _RUN = "import sys; from sweeps.cli.main import main; main(sys.argv[1:])"
 records = Records()
 
 
-def make(workspace: Workspace, count: int) -> list[Job]:
+def make(workspace: Workspace, count: int) -> None:
     """A finished sweep of so many jobs, in transactions of 500."""
     rng = random.Random(count)
     places = count // VARIANTS
@@ -59,7 +63,6 @@ def make(workspace: Workspace, count: int) -> list[Job]:
             with journal.together():
                 for job in jobs[start : start + 500]:
                     measure(journal, job, 5.0 + 5.0 * rng.random(), rng)
-    return jobs
 
 
 def measure(journal: Journal, job: Job, ms: float, rng: random.Random) -> None:
@@ -104,71 +107,141 @@ def fleet(workspace: Workspace, places: int) -> None:
     assert all(one.winner for one in found)
 
 
-def ten_new(workspace: Workspace, jobs: list[Job]) -> float:
-    """CPU until ten new results, in ten places, are in the fleet's verdicts."""
+def change_ten(workspace: Workspace) -> None:
+    """Ten results, in ten places, become other ones."""
     with Journal.open(workspace.journal) as journal:
-        for number in range(10):
-            job = jobs[number * VARIANTS + 3]
-            settings = records.manifest(job).model_copy(update={"file_bytes": 1_000_000 + number})
-            journal.add_artifact(settings)
-    return cpu_s(lambda: fleet(workspace, len(jobs) // VARIANTS), repeats=1)
+        for place in sorted(journal.result_places(SWEEP))[:10]:
+            row = journal.result_rows(SWEEP, place)[3]
+            before = journal.artifact(row.build_key)
+            assert before is not None
+            journal.add_artifact(before.model_copy(update={"file_bytes": before.file_bytes + 1}))
 
 
-def by_mlflow(workspace: Workspace) -> tuple[float, float]:
-    """CPU of reading one sweep as before, and of reading and ranking it."""
-    os.environ.pop("MLFLOW_TRACKING_URI", None)
+def ten_new(workspace: Workspace, places: int) -> float:
+    """CPU until ten new results, in ten places, are in the fleet's verdicts."""
+    change_ten(workspace)
+    return cpu_s(lambda: fleet(workspace, places), repeats=1)
+
+
+FILTERS: dict[str, dict[str, list[str | int]]] = {
+    "one axis": {"precision": ["int8"]},
+    "five axes": {
+        **{"precision": ["int8", "fp32"], "layout": ["nchw"], "backend": ["cpu"], "qengine": ["x86"]},
+        "threads": list(range(1, 40)),
+    },
+    "that choose nothing": {"layout": ["nhwc"]},
+}
+
+
+def chosen(workspace: Workspace, wanted: dict[str, list[str | int]]) -> None:
+    """A first page of 100 results, and how many each place has."""
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        found = journal.matching_results(wanted, most=100)
+        places = journal.matching_places(wanted)
+    assert len(found) == min(100, sum(places.values()))
+
+
+def publish(workspace: Workspace) -> None:
     with Journal.open(workspace.journal) as journal:
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).publish(journal, SWEEP)
+
+
+def by_mlflow(workspace: Workspace) -> list[float]:
+    """CPU of `search_runs` alone, of reading one sweep as before, and of reading and ranking it."""
     load(workspace.tracking_uri, SWEEP)  # the imports
+    client = connect(workspace.tracking_uri, make=False)
+    experiment = client.get_experiment_by_name(SWEEP)
+    search_s = cpu_s(lambda: active_runs(client, [experiment.experiment_id]), repeats=1)
     read_s = cpu_s(lambda: load(workspace.tracking_uri, SWEEP), repeats=1)
     results = load(workspace.tracking_uri, SWEEP)
-    return read_s, read_s + cpu_s(lambda: rank(results.frame, results.spec.objective, SWEEP), repeats=1)
+    ranked_s = cpu_s(lambda: rank(results.frame, results.spec.objective, SWEEP), repeats=1)
+    return [search_s, read_s, read_s + ranked_s]
+
+
+def by_copy(workspace: Workspace) -> list[float]:
+    """CPU of the first copy of the same store, as if it were another's; of a look that finds nothing; and until ten new
+    results are in the fleet's verdicts."""
+    reader = Workspace.open(workspace.root / "reader")
+    for left in reader.root.rglob("*.*"):
+        left.unlink()
+    os.environ |= {"MLFLOW_TRACKING_URI": workspace.tracking_uri, "EDGESWEEP_STATE": str(reader.root)}
+    try:
+        first_s = cpu_s(lambda: result_files(reader), repeats=1)
+        files = result_files(reader)
+        overview(files)
+        time.sleep(2.0)
+        look_s = cpu_s(lambda: result_files(reader), repeats=1)
+        change_ten(workspace)
+        publish(workspace)
+        time.sleep(2.0)
+        new_s = cpu_s(lambda: overview(result_files(reader)), repeats=1)
+        assert result_files(reader).complete
+        return [first_s, look_s, new_s]
+    finally:
+        os.environ.pop("MLFLOW_TRACKING_URI")
+
+
+def figures_of(workspace: Workspace, size: int, mlflow: bool) -> list[Figure]:
+    """Of one store. The page and the fleet have names that `growth` finds."""
+    places = size // VARIANTS
+    figures = [Figure(f"{size:,}: first fleet", cpu_s(lambda: fleet(workspace, places), 1), "s")]
+    page_ms = 1000 * cpu_s(lambda: page(workspace))
+    figures += [
+        at_most(f"{size:,}: a ranked page", page_ms, "ms", 100),
+        at_most(f"{size:,}: fleet, {places} places", 1000 * cpu_s(lambda: fleet(workspace, places)), "ms", 10),
+        at_most(f"{size:,}: ten new results in ten places", ten_new(workspace, places), "s", 0.6),
+    ]
+    for name, wanted in FILTERS.items():
+        figures.append(Figure(f"{size:,}: filter, {name}", 1000 * cpu_s(partial(chosen, workspace, wanted)), "ms"))
+    command = partial(at_most, bound=1) if size == 10_000 else Figure
+    figures.append(command(f"{size:,}: edgesweep rank", command_s(workspace), "s"))
+    figures.append(command(f"{size:,}: edgesweep rank --device", command_s(workspace, "--device", "phone-0001"), "s"))
+    if not mlflow:
+        return figures
+    publish(workspace)
+    names = ("MLflow, search_runs", "MLflow, read", "MLflow, read and ranked")
+    by_hand = by_mlflow(workspace)
+    figures += [Figure(f"{size:,}: {name}", seconds, "s") for name, seconds in zip(names, by_hand, strict=True)]
+    names = ("copy, the first", "copy, nothing new", "copy, ten new results until shown")
+    figures += [
+        Figure(f"{size:,}: {name}", seconds, "s") for name, seconds in zip(names, by_copy(workspace), strict=True)
+    ]
+    ratio = partial(at_least, bound=300) if size >= 10_000 else Figure
+    return [*figures, ratio(f"{size:,}: MLflow / a ranked page", 1000 * by_hand[-1] / page_ms, "times")]
+
+
+def growth(figures: list[Figure]) -> list[Figure]:
+    """From 10,000 to 100,000 results."""
+    found = {figure.name: figure.measured for figure in figures}
+    large, small = (
+        {name.partition(": ")[2].partition(",")[0]: value for name, value in found.items() if name.startswith(size)}
+        for size in ("100,000: ", "10,000: ")
+    )
+    return [
+        at_most("page, 100,000 / 10,000", large["a ranked page"] / small["a ranked page"], "times", 1.5),
+        at_most("fleet, 100,000 / 10,000", large["fleet"] / small["fleet"], "times", 10),
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mlflow", type=int, default=1_000, choices=SIZES[:2])
     parser.add_argument("--largest", type=int, default=SIZES[-1], choices=SIZES)
+    parser.add_argument("--stores", type=Path)
     asked = parser.parse_args()
-    sizes = [size for size in SIZES if size <= asked.largest]
-    pages, fleets, figures = {}, {}, []
-    for size in sizes:
-        with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
-            workspace = Workspace.open(Path(name))
-            began = time.process_time()
-            jobs = make(workspace, size)
-            figures.append(Figure(f"{size:,}: made, per result", 1000 * (time.process_time() - began) / size, "ms"))
-            places = size // VARIANTS
-            figures.append(Figure(f"{size:,}: first fleet", cpu_s(lambda: fleet(workspace, places), 1), "s"))  # noqa: B023
-            pages[size] = 1000 * cpu_s(lambda: page(workspace))  # noqa: B023
-            fleets[size] = 1000 * cpu_s(lambda: fleet(workspace, places))  # noqa: B023
-            figures += [
-                at_most(f"{size:,}: a ranked page", pages[size], "ms", 100),
-                at_most(f"{size:,}: fleet, {places} places", fleets[size], "ms", 10),
-            ]
-            if size >= 1_000:
-                new_s = ten_new(workspace, jobs)
-                figures.append(at_most(f"{size:,}: ten new results in ten places", new_s, "s", 0.6))
-            command = partial(at_most, bound=1) if size == 10_000 else Figure
-            figures.append(command(f"{size:,}: edgesweep rank", command_s(workspace), "s"))
-            device_s = command_s(workspace, "--device", "phone-0001")
-            figures.append(command(f"{size:,}: edgesweep rank --device", device_s, "s"))
-            if size == asked.mlflow:
-                read_s, ranked_s = by_mlflow(workspace)
-                figures += [
-                    Figure(f"{size:,}: MLflow, read", read_s, "s"),
-                    Figure(f"{size:,}: MLflow, read and ranked", ranked_s, "s"),
-                ]
-                ratio = 1000 * ranked_s / pages[size]
-                name_ = f"{size:,}: MLflow / a ranked page"
-                figures.append(
-                    at_least(name_, ratio, "times", 300) if size >= 10_000 else Figure(name_, ratio, "times")
-                )
-    if len(sizes) == 3:
-        figures += [
-            at_most("page, 100,000 / 10,000", pages[100_000] / pages[10_000], "times", 1.5),
-            at_most("fleet, 100,000 / 10,000", fleets[100_000] / fleets[10_000], "times", 10),
-        ]
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
+    figures: list[Figure] = []
+    with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
+        for size in (size for size in SIZES if size <= asked.largest):
+            folder = (asked.stores or Path(name)) / str(size)
+            is_new = not folder.exists()
+            workspace = Workspace.open(folder)
+            if is_new:
+                made_s = cpu_s(lambda: make(workspace, size), repeats=1)  # noqa: B023
+                figures.append(Figure(f"{size:,}: made, per result", 1000 * made_s / size, "ms"))
+            figures += figures_of(workspace, size, size == asked.mlflow)
+    if asked.largest == SIZES[-1]:
+        figures += growth(figures)
     finish("read: rankings and verdicts", figures)
 
 

@@ -1,20 +1,23 @@
-"""Workspaces with made-up measurements, recorded through the real plan, journal and store."""
+"""Workspaces with made-up measurements, recorded through the real plan and journal."""
 
+import hashlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from dashboard.launch import APP
 from sweeps.device_facts import DeviceFacts
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
-from sweeps.manifest import Manifest, TensorSpec, Verification
+from sweeps.manifest import FILE_NAME, Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
@@ -27,11 +30,9 @@ from sweeps.spec.label import label_of
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.store.mlflow import Store
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
 from tests import shared
-from tests.fresh_mlflow import fresh_mlflow
 
 EVIL = "<script>alert(1)</script> [x](javascript:alert(1)) **b** `c` :smile: www.example.com -> $x$ :material/home:"
 
@@ -59,8 +60,6 @@ class Recorder:
     """Writes sweeps into one workspace."""
 
     workspace: Workspace
-    publishes: bool = True
-    """Into MLflow, too, which takes most of the time."""
 
     def record(
         self,
@@ -79,7 +78,7 @@ class Recorder:
         checks_every: int | None = None,
     ) -> Plan:
         """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device."""
-        plan = edit(expand(_spec(name, grid, checks_every), devices, _supports, _IDENTITIES))
+        plan = edit(expand(_spec(name, grid, checks_every), devices, _supports, _identities(name)))
         protocol = protocol_of(plan.sweep)
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
         with Journal.open(self.workspace.journal) as journal:
@@ -102,9 +101,6 @@ class Recorder:
                 journal.add_accuracy(_accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job)))
             for one in imported:
                 journal.add_imported(name, one)
-            if not self.publishes:
-                return plan
-            Store(self.workspace.tracking_uri, self.workspace.mlflow_artifacts).publish(journal, name)
         return plan
 
 
@@ -231,8 +227,10 @@ def recorder() -> Recorder:
 def _record(folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
-        fresh_mlflow(folder)
         made = Recorder(Workspace.open(folder))
+        shipped = made.record("shipped", by_axes, devices=(replace(BOARD, device_id="board-5"),), grid=WIDE)
+        for job in shipped.jobs:
+            _keep(made.workspace, job)
         made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),))
         evil = (by_hand(HARMFUL, variant=EVIL, log=f"{EVIL}.txt"), by_hand(None, device=EVIL, log_sha256="b" * 64))
         made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL, imported=evil)
@@ -253,7 +251,7 @@ def evidence_store() -> Path:
 
 
 def _record_evidence(folder: Path) -> None:
-    made = Recorder(Workspace.open(folder), publishes=False)
+    made = Recorder(Workspace.open(folder))
     day = {
         "sentinel_ms": lambda check, number: (4.0 if check < 2 else 4.6) + 0.01 * number,
         "grid": WIDE,
@@ -263,19 +261,12 @@ def _record_evidence(folder: Path) -> None:
     made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),), message=EVIL)
     made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
     made.record("before", by_axes, devices=units, edit_block=observed(1_800_000_000), **day)
-    made.record("after", later, devices=units, edit=the_next_day, edit_block=observed(1_800_086_400), **day)
+    made.record("after", later, devices=units, edit_block=observed(1_800_086_400), **day)
 
 
 def slows_down(check: int, number: int) -> float:
     """A sentinel whose device changes its speed for good between two checks (ms)."""
     return (4.0 if check < 2 else 4.6) + 0.01 * number
-
-
-def the_next_day(plan: Plan) -> Plan:
-    """The same jobs, each under a key of its own: another record of the same builds."""
-    keys = {job.key: f"{int(job.key[:8], 16) ^ 1:08x}{job.key[8:]}" for job in (*plan.jobs, *plan.sentinels)}
-    jobs = tuple(replace(job, key=keys[job.key], sentinel=keys.get(job.sentinel, "")) for job in plan.jobs)
-    return replace(plan, jobs=jobs, sentinels=tuple(replace(job, key=keys[job.key]) for job in plan.sentinels))
 
 
 def later(job: Job) -> float | None:
@@ -322,7 +313,6 @@ def recorder_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Callable[[s
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
     def into(root: Path) -> Callable[[str], None]:
-        fresh_mlflow(root)
         recorder = Recorder(Workspace.open(root))
 
         def record(name: str) -> None:
@@ -337,31 +327,43 @@ def recorder_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], Callable[[s
 def shared_by_units(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A workspace with one sweep, whose variants two units shared."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    fresh_mlflow(tmp_path)
     Recorder(Workspace.open(tmp_path)).record("shared", around, devices=UNITS, grid=WIDE, edit=by_turns)
     return tmp_path
 
 
+class ShowPage(Protocol):
+    """Runs a page of the dashboard on a workspace, by its name, with what its URL asks for."""
+
+    def __call__(self, root: Path, name: str = ..., **asked: str) -> AppTest: ...
+
+
 @pytest.fixture
-def page(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], AppTest]:
-    """Runs the dashboard's script on a workspace. What it has read of a sweep once, it knows in the next test."""
+def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
+    """What it has read of a sweep once, it knows in the next test."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
 
-    def run(root: Path) -> AppTest:
+    def run(root: Path, name: str = "decide", **asked: str) -> AppTest:
         monkeypatch.setattr("sys.argv", [str(APP), "--workspace", str(root)])
-        return AppTest.from_file(str(APP), default_timeout=60).run()
+        shown = AppTest.from_file(str(APP), default_timeout=60)
+        # AppTest chooses pages by their file, and these are functions.
+        shown._page_hash = calc_hash(name)
+        for parameter, value in asked.items():
+            shown.query_params[parameter] = value
+        return shown.run()
 
     return run
 
 
-_IDENTITIES = Identities(
-    models={"digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id="demo:0")},
-    calibration_id="c" * 64,
-    evaluation_id="e" * 64,
-    versions={"torch": "2.12.1"},
-    runners={"torchscript": "python-torchscript 1"},
-    references={"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
-)
+def _identities(sweep: str) -> Identities:
+    """Each sweep has weights of its own: the journal has one accuracy of a build, whoever measured it."""
+    return Identities(
+        models={"digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}")},
+        calibration_id="c" * 64,
+        evaluation_id="e" * 64,
+        versions={"torch": "2.12.1"},
+        runners={"torchscript": "python-torchscript 1"},
+        references={"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
+    )
 
 
 def _spec(name: str, grid: GridSpec | None, checks_every: int | None) -> SweepSpec:
@@ -423,6 +425,18 @@ def _accuracy(job: Job, executor: str, drop: float) -> Accuracy:
     )
 
 
+MODEL = b"the model"
+"""The content of every build's file."""
+
+
+def _keep(workspace: Workspace, job: Job) -> None:
+    """The build's files, as a sweep leaves them in the workspace."""
+    folder = workspace.artifact(job.build_key)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / FILE_NAME).write_text(_manifest(job).model_dump_json())
+    (folder / _manifest(job).file).write_bytes(MODEL)
+
+
 def _manifest(job: Job) -> Manifest:
     tensor = TensorSpec(shape=(1, 3, 64, 64), dtype="float32")
     return Manifest(
@@ -435,7 +449,7 @@ def _manifest(job: Job) -> Manifest:
         variant=job.variant.axes(),
         file="model.pt",
         file_bytes=700_000 if job.variant.precision == "int8" else 1_900_000,
-        file_sha256="f" * 64,
+        file_sha256=hashlib.sha256(MODEL).hexdigest(),
         memory_format="contiguous_format",
         input=tensor,
         output=tensor,

@@ -3,21 +3,21 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import charts, rows
+from dashboard import rows
+from dashboard.charts import dots
 from dashboard.inert import line
+from dashboard.style import LIGHT
 from sweeps.ranking.backends import BackendFigure, BackendPair, Best
 from sweeps.records import Job
 from sweeps.spec.grid import GridSpec
 from sweeps.stats import Estimate
 from sweeps.workspace import Workspace
 from tests.dashboard.conftest import EVIL, PHONE, Recorder
-from tests.fresh_mlflow import fresh_mlflow
 
 Page = Callable[[Path], AppTest]
 
@@ -41,7 +41,6 @@ PAIR = BackendPair(
 def phones(tmp_path: Path) -> Path:
     """A sweep of two phones with NNAPI: quicker there in int8 only. The second one's name means harm."""
     workspace = Workspace.open(tmp_path / "phones")
-    fresh_mlflow(workspace.root)
     grid = GridSpec(backend=("cpu", "nnapi"), layout=("nhwc",))
     first = replace(PHONE, nnapi_level=31)
     second = replace(first, device_id="phone-2", name="adb:2", model=EVIL)
@@ -92,19 +91,17 @@ def test_a_sweep_on_the_cpu_alone_has_no_such_section(page: Page, workspace: Pat
 
 def test_the_bars_start_at_zero_and_hold_names_as_data() -> None:
     bars = rows.backend_bars(BackendFigure(pairs=(PAIR,)))
-    assert list(bars["backend"]) == list(charts.BACKENDS)
+    assert list(bars["backend"]) == list(dots.BACKENDS)
     assert list(bars["p50_ms"]) == [8.0, 4.0]
     assert bars["low_ms"].isna().to_list() == [False, True]
-    document: dict[str, Any] = charts.backends(bars).to_dict()
-    bar, *whiskers = document["layer"]
-    assert bar["encoding"]["x"]["scale"]["zero"] is True
-    assert len(whiskers) == 2, "its light edge, and itself"
-    for rule in whiskers:
-        assert (rule["encoding"]["x"]["field"], rule["encoding"]["x2"]["field"]) == ("low_ms", "high_ms")
-    del document["datasets"]
-    for layer in document["layer"]:
-        layer["encoding"]["y"].pop("sort")  # names in the order of the rows, drawn to the letter
-    assert "script" not in str(document)
+    chart = dots.backends(bars, LIGHT)
+    [part] = chart["layer"]
+    dot = next(layer for layer in part["layer"] if layer["mark"]["type"] == "point")
+    assert dot["encoding"]["x"]["scale"]["zero"] is True
+    spread = next(layer for layer in part["layer"] if layer["mark"]["type"] == "rule")
+    assert (spread["encoding"]["x"]["field"], spread["encoding"]["x2"]["field"]) == ("low", "high")
+    assert "script" in str(part.pop("data"))
+    assert "script" not in str(chart)
 
 
 def test_rows_of_a_pair_without_a_ratio_hold_its_reason() -> None:

@@ -1,13 +1,18 @@
-"""One path in a real browser: what a person sees, and that nothing of the store comes alive there."""
+"""One path in a real browser: what a person sees and does, and that nothing of the store comes alive there."""
 
+import io
+import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from dashboard.launch import serving
 
@@ -15,21 +20,49 @@ pytestmark = [pytest.mark.system, pytest.mark.browser]
 
 LIMIT_MS = 60_000
 expect.set_options(timeout=LIMIT_MS)
-SCREENSHOT = Path(__file__).parents[2] / "infra/screenshot.py"
+ROOT = Path(__file__).parents[2]
+SCREENSHOT = ROOT / "infra/screenshot.py"
+BEST = "int8 · NHWC · x86 · 1 thread · scripted · optimized"
+BEST_ON_PHONE = "int8 · NCHW · QNNPACK · 1 thread · scripted · optimized"
+WATCH = """() => {
+    window.seen = [];
+    const look = () => {
+        const shown = (part) => part && getComputedStyle(part).visibility === 'visible' && part.textContent;
+        const card = [...document.querySelectorAll('.st-key-recommendation')].map(shown).filter(Boolean).join(' ');
+        const device = document.querySelectorAll('.st-key-choices [role="combobox"], .st-key-choices input');
+        const chosen = [...device].map((one) => one.value || one.textContent || '').join(' ');
+        window.seen.push([document.querySelector('.st-key-choices').textContent + chosen, card]);
+        requestAnimationFrame(look);
+    };
+    requestAnimationFrame(look);
+}"""
+"""What the selectors say, and what can be seen of the card, in every frame."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A browser, and the address of the dashboard."""
+
+    browser: Browser
+    address: str
+
+    def page(self, path: str = "") -> Page:
+        """A page in a browser session of its own."""
+        page = self.browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
+        page.set_default_timeout(LIMIT_MS)
+        page.goto(f"{self.address}/{path}")
+        return page
 
 
 @pytest.fixture(scope="module")
-def opened(workspace: Path) -> Iterator[Page]:
+def opened(workspace: Path) -> Iterator[Opened]:
     with serving(workspace) as port, sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium",
             args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
             timeout=LIMIT_MS,
         )
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(LIMIT_MS)
-        page.goto(f"http://127.0.0.1:{port}")
-        yield page
+        yield Opened(browser, f"http://127.0.0.1:{port}")
         browser.close()
 
 
@@ -39,78 +72,93 @@ def choose(page: Page, label: str, option: str) -> None:
 
 
 @pytest.mark.smoke
-def test_a_person_reads_the_recommendation_and_switches_device_and_sweep(
-    opened: Page, tmp_path: Path, evil: str
-) -> None:
-    dialogs: list[str] = []
-    opened.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
-    card = opened.locator(".st-key-recommendation")
+def test_a_person_goes_from_the_fleet_to_a_decision_sends_it_and_takes_the_build(opened: Opened) -> None:
+    page = opened.page("?sweep=shipped")
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    page.locator(".st-key-fleet-wide .mark-rect.role-mark path").first.click(force=True)
+    card = page.locator(".st-key-recommendation")
+    expect(card.get_by_role("heading")).to_have_text(BEST)
+    expect(page).to_have_url(re.compile(r"/decide\?.*device=board-5"))
 
-    expect(opened.get_by_role("heading", name="EdgeSweep")).to_be_visible()
-    expect(card.get_by_role("heading")).to_have_text("cpu int8-x86 nhwc script fused optimized")
-    expect(card).to_contain_text("3.003 ms")
-    table = opened.get_by_test_id("stDataFrame").first
-    expect(table).to_be_visible()
-    # Cells are painted; this is what a screen reader is given.
-    expect(table).to_contain_text("2.984 to 3.022 ms")
-    expect(opened.locator('[data-testid="stVegaLiteChart"] :is(canvas, svg.marks)')).to_have_count(2)
-
-    choose(opened, "Device", "Globex Phone 9 (SoC X)")
-    expect(card.get_by_role("heading")).to_have_text("cpu int8-qnnpack nchw script fused optimized")
-
-    choose(opened, "Sweep", "hostile")
-    expect(card.get_by_role("heading")).to_contain_text("<script>alert(1)</script>")
-    # The word joiner that keeps `:material/` from matching has no width.
-    assert evil in (card.get_by_role("heading").text_content() or "").replace("\u2060", "")
-    assert card.locator("a, script").count() == 0
-    assert opened.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
-    assert dialogs == []
-
-    choose(opened, "Sweep", "checked")
-    # While a page is drawn anew, parts of the one before stand above those of this one: `last` is of this one, and in
-    # the end there is no other.
-    heading = opened.get_by_role("heading", name="Checked on this host, not timed")
-    expect(heading.last).to_be_visible()
-    checked = opened.get_by_test_id("stDataFrame").filter(has_text="Checked by")
-    expect(checked.last).to_contain_text("nnapi int8-qnnpack nhwc")
-    expect(checked.last).to_contain_text("reference:nnapi@1")
-    expect(heading).to_have_count(1)
-    expect(checked).to_have_count(1)
-    expect(opened.locator(".st-key-checked-chart :is(canvas, svg.marks)")).to_have_count(1)
-
-    choose(opened, "Sweep", "raced")
-    expect(opened.get_by_role("heading", name="All units of this class")).to_have_count(1)
-    expect(opened.get_by_role("heading", name="All units of this class").last).to_be_visible()
-    expect(card).to_contain_text("Shown at 95 % to be within 2 % of the best")
-    evidence = f"left after 3 rounds: at least 2.01 times as slow as {evil}"
-    reasons = opened.get_by_test_id("stExpander").filter(has_text="Why not the others")
-    expect(reasons.last).to_contain_text(evidence)
-    expect(reasons).to_have_count(1)
-    assert opened.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
-    choose(opened, "Sweep", "open")
-    expect(card.get_by_test_id("stCode")).to_contain_text("edgesweep run SWEEP.yaml --settle ")
-    assert dialogs == []
-
-    choose(opened, "Sweep", "broken")
+    page.get_by_label("Latency p50, at most (ms)").fill("0.5")
+    page.get_by_label("Latency p50, at most (ms)").press("Enter")
     expect(card.get_by_role("heading")).to_have_text("No winner")
-    picture = tmp_path / "broken.png"
-    opened.screenshot(path=picture)
-    assert picture.stat().st_size > 10_000
+    page.get_by_label("Latency p50, at most (ms)").fill("50")
+    page.get_by_label("Latency p50, at most (ms)").press("Enter")
+    expect(card.get_by_role("heading")).to_have_text(BEST)
+    expect(page).to_have_url(re.compile(r"ms=50"))
+
+    other = opened.page(page.url.removeprefix(f"{opened.address}/"))
+    theirs = other.locator(".st-key-recommendation")
+    expect(theirs.get_by_role("heading")).to_have_text(BEST)
+    assert theirs.inner_text() == card.inner_text()
+
+    with other.expect_download() as downloading:
+        other.get_by_role("button", name="Download this build").click()
+    archive = zipfile.ZipFile(io.BytesIO(downloading.value.path().read_bytes()))
+    assert sorted(archive.namelist()) == ["manifest.json", "model.pt"]
+    manifest = json.loads(archive.read("manifest.json"))
+    assert manifest["expected"]["figures"]["latency_p50_ms"] == pytest.approx(3.003, abs=0.001)
+    assert archive.read("model.pt") == b"the model"
+
+
+def test_no_card_stands_under_the_name_of_another_device_not_even_for_a_frame(opened: Opened) -> None:
+    page = opened.page("decide?sweep=phones&device=board-1")
+    card = page.locator(".st-key-recommendation")
+    expect(card.get_by_role("heading")).to_have_text(BEST)
+    page.evaluate(WATCH)
+    choose(page, "Device", "Globex Phone 9 (SoC X)")
+    expect(card.get_by_role("heading")).to_have_text(BEST_ON_PHONE)
+    expect(card).to_have_count(1)
+    seen = page.evaluate("window.seen")
+    assert any("Globex" in label and "Globex" in shown for label, shown in seen), "both were watched"
+    assert any("Acme" in label and "Acme" in shown for label, shown in seen)
+    assert not [shown for label, shown in seen if "Globex" in label and "Acme" not in label and "Acme" in shown]
+
+
+def test_a_point_that_is_picked_shows_its_result_beside_it(opened: Opened) -> None:
+    page = opened.page("decide?sweep=phones&device=board-1")
+    picked = page.locator(".st-key-picked")
+    expect(picked).to_contain_text(BEST)
+    # They are drawn in this order: the winner last, on top of the others.
+    page.locator(".st-key-tradeoff-chart .mark-symbol.role-mark path").first.click(force=True)
+    expect(picked).to_contain_text("Picked")
+    expect(picked).not_to_contain_text(BEST)
+    name = picked.locator("strong").inner_text()
+    expect(page).to_have_url(re.compile("job=[0-9a-f]{64}"))
+    again = opened.page(page.url.removeprefix(f"{opened.address}/"))
+    expect(again.locator(".st-key-picked strong")).to_have_text(name)
+
+
+def test_nothing_of_the_store_comes_alive(opened: Opened, evil: str) -> None:
+    dialogs: list[str] = []
+    for path in ("decide?sweep=hostile", "?sweep=hostile", f"decide?sweep={quote(evil)}"):
+        page = opened.page()
+        page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+        page.goto(f"{opened.address}/{path}")
+        expect(page.get_by_role("heading").first).to_be_visible()
+        expect(page.get_by_text("alert(1)").first).to_be_visible()
+        assert page.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
+        page.context.close()
+    assert dialogs == []
 
 
 @pytest.mark.long
-def test_the_readme_picture_is_taken_from_a_workspace(workspace: Path, tmp_path: Path) -> None:
-    picture = tmp_path / "picture.png"
+def test_pictures_of_all_pages_are_taken_from_a_workspace(workspace: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(SCREENSHOT), "--workspace", str(workspace), "--out", str(picture)],
+        [
+            *(sys.executable, str(SCREENSHOT), "--workspace", str(workspace), "--out", str(tmp_path)),
+            *("--width", "420", "--theme", "dark"),
+        ],
         capture_output=True,
         text=True,
         timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    header = picture.read_bytes()[:24]
-    assert re.match(rb"\x89PNG", header)
-    width, height = int.from_bytes(header[16:20]), int.from_bytes(header[20:24])
-    assert width == 2800
-    assert height > 2000
+    for name in ("fleet", "decide"):
+        header = (tmp_path / f"{name}-dark-420.png").read_bytes()[:24]
+        assert re.match(rb"\x89PNG", header)
+        width, height = int.from_bytes(header[16:20]), int.from_bytes(header[20:24])
+        assert width == 420
+        assert height > 1000

@@ -6,24 +6,25 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dashboard import charts
+from dashboard.charts import dots, drawing, tradeoff
+from dashboard.charts.drawing import STATUS, Spec
+from dashboard.charts.heat import HeatCell, HeatRow, heat_map
+from dashboard.style import DARK, LIGHT
 from sweeps.ranking.verdict import VERDICTS
 
 EVIL = "<img src=x onerror=alert(1)> datum.x || warn('y')"
 
 
 def rows(*entries: tuple[str, str, float, float]) -> pd.DataFrame:
-    """(label, status, p50, accuracy) each, with intervals around both."""
+    """(variant, status, p50, accuracy) each, with intervals around both."""
     return pd.DataFrame(
         {
-            "job_key": label,
-            "place": str(number),
-            "label": label,
+            "job_key": name,
+            "variant": name,
             "status": status,
             "latency_p50_ms": p50,
             "latency_ci_low_ms": 0.9 * p50,
             "latency_ci_high_ms": 1.2 * p50,
-            "latency_end_ms": 1.2 * p50,
             "accuracy": accuracy,
             "accuracy_low": accuracy - 0.5,
             "accuracy_high": accuracy + 0.5,
@@ -31,141 +32,138 @@ def rows(*entries: tuple[str, str, float, float]) -> pd.DataFrame:
             **dict.fromkeys(
                 ["latency_text", "latency_short", "interval_text", "accuracy_text", "drop_text", "size_text"], "text"
             ),
-            "trust_text": "ungated",
         }
-        for number, (label, status, p50, accuracy) in enumerate(entries, 1)
+        for name, status, p50, accuracy in entries
     )
 
 
-THREE = rows(
-    ("best", "recommended", 3.0, 97.4), ("slow", "ranked behind", 9.0, 97.6), ("bad", "constraint missed", 12.0, 80.0)
-)
+THREE = rows(("best", "winner", 3.0, 97.4), ("slow", "may ship", 9.0, 97.6), ("bad", "may not ship", 12.0, 80.0))
+AXIS = tradeoff.AccuracyAxis("Top-1 (%)")
 
 
-def layers(chart: charts.Chart, mark: str) -> list[dict[str, Any]]:
+def layers(chart: Spec, mark: str) -> list[dict[str, Any]]:
     """All layers with this mark, however deep."""
-
-    def walk(part: dict[str, Any]) -> list[dict[str, Any]]:
-        here = [part] if "mark" in part and part["mark"]["type"] == mark else []
-        return here + [found for layer in part.get("layer", []) for found in walk(layer)]
-
-    return walk(chart.to_dict())
+    here = [chart] if isinstance(chart.get("mark"), dict) and chart["mark"]["type"] == mark else []
+    return here + [found for layer in chart.get("layer", []) for found in layers(layer, mark)]
 
 
-def without_data(chart: charts.Chart) -> str:
-    document = chart.to_dict()
-    del document["datasets"]
-    return json.dumps(document)
+def data(chart: Spec) -> list[dict[str, Any]]:
+    """The rows of the largest data set."""
+    found = [layer["data"]["values"] for layer in chart["layer"] if "data" in layer]
+    return list(max(found, key=lambda values: (len(values), len(values[0]))))
 
 
-def test_bars_stand_in_order_of_rank_and_start_at_zero() -> None:
-    (bar,) = layers(charts.latency(THREE), "bar")
-    assert bar["encoding"]["y"]["sort"] == ["best", "slow", "bad"]
-    assert bar["encoding"]["x"]["scale"]["zero"] is True
+def without_data(chart: Spec) -> str:
+    return json.dumps({**chart, "layer": [{**layer, "data": None} for layer in chart["layer"]]})
 
 
-def test_bars_carry_their_intervals_with_the_unit_on_the_axis() -> None:
-    edge, whisker = layers(charts.latency(THREE), "rule")
-    for rule in (edge, whisker):
-        assert rule["encoding"]["x"]["field"] == "latency_ci_low_ms"
-        assert rule["encoding"]["x2"]["field"] == "latency_ci_high_ms"
-    colours = [rule["mark"]["color"] for rule in (edge, whisker)]
-    assert colours[0] != colours[1], "seen on a light background and on a dark one"
-    (bar,) = layers(charts.latency(THREE), "bar")
-    assert "(ms)" in bar["encoding"]["x"]["title"]
+def test_dots_stand_in_order_of_rank_below_their_names_and_the_axis_starts_at_zero() -> None:
+    chart = dots.latency(THREE, LIGHT)
+    found = data(chart)
+    assert [row["name"] for row in found] == ["best", "slow", "bad"]
+    places = [place for row in found for place in (row["top"], row["dot"])]
+    assert places == sorted(places)
+    assert places[-1] < chart["height"]
+    (dot,) = layers(chart, "point")
+    assert dot["encoding"]["x"]["scale"]["zero"] is True
+    assert "(ms)" in dot["encoding"]["x"]["axis"]["title"]
 
 
-def test_no_interval_of_an_accuracy_leaves_its_axis() -> None:
-    chart = charts.tradeoff(
-        rows(("a", "recommended", 3.0, 99.9), ("b", "equal to it", 4.0, 99.0)), charts.AccuracyAxis("Top-1 (%)")
-    )
-    drawn = [row for part in chart.to_dict()["datasets"].values() for row in part if "accuracy_high" in row]
-    assert {row["accuracy_high"] for row in drawn} == {99.5, 100.0}
+def test_a_long_name_is_whole_on_lines_that_a_phone_has_room_for() -> None:
+    name = "NNAPI · int8 · NHWC · QNNPACK · 4 threads · partly traced · per channel · calibrated on 100"
+    (row,) = data(dots.latency(rows((name, "winner", 3.0, 97.0)), LIGHT))
+    assert " ".join(row["name"].split("\n")) == name
+    assert max(map(len, row["name"].split("\n"))) <= drawing.NAME_WIDTH
+    (text,) = [one for one in layers(dots.latency(THREE, LIGHT), "text") if one["encoding"]["text"]["field"] == "name"]
+    assert text["mark"]["limit"] == 0, "Vega cuts nothing"
 
 
-def test_a_variant_without_a_time_has_no_bar() -> None:
-    table = THREE.assign(latency_p50_ms=[3.0, None, 12.0])
-    (bar,) = layers(charts.latency(table), "bar")
-    assert bar["encoding"]["y"]["sort"] == ["best", "bad"]
+def test_dots_carry_their_intervals_and_none_begins_at_zero_without_one() -> None:
+    table = THREE.assign(latency_ci_low_ms=[2.7, None, 11.0])
+    chart = dots.latency(table, LIGHT)
+    (spread,) = [rule for rule in layers(chart, "rule") if "x2" in rule["encoding"]]
+    assert (spread["encoding"]["x"]["field"], spread["encoding"]["x2"]["field"]) == ("low", "high")
+    assert "isValid(datum.low)" in spread["transform"][0]["filter"]
+    assert [row["low"] for row in data(chart)] == [2.7, None, 11.0]
 
 
-def test_a_legend_has_room_beside_long_names() -> None:
-    """At 1280 pixels a third column was cut off."""
-    found = json.dumps(charts.latency(THREE).to_dict())
-    assert '"columns": 2' in found
-    assert '"columns": 3' not in found
+def test_a_variant_without_a_time_has_no_dot() -> None:
+    assert [row["name"] for row in data(dots.latency(THREE.assign(latency_p50_ms=[3.0, None, 12.0]), LIGHT))] == [
+        "best",
+        "bad",
+    ]
 
 
-@pytest.mark.parametrize("status", charts.STATUS)
-def test_a_status_keeps_its_colour_whatever_else_is_shown(status: str) -> None:
+@pytest.mark.parametrize("look", [LIGHT, DARK])
+@pytest.mark.parametrize("status", STATUS)
+def test_a_status_keeps_its_colour_whatever_else_is_shown(status: str, look: Any) -> None:
     def colour(table: pd.DataFrame) -> str:
-        scale = layers(charts.latency(table), "bar")[0]["encoding"]["color"]["scale"]
+        scale = layers(dots.latency(table, look), "point")[0]["encoding"]["color"]["scale"]
         return str(scale["range"][scale["domain"].index(status)])
 
-    everything = rows(*((name, name, 3.0, 97.0) for name in charts.STATUS))
+    everything = rows(*((name, name, 3.0, 97.0) for name in STATUS))
     assert colour(rows(("alone", status, 3.0, 97.0))) == colour(everything)
 
 
+def test_no_interval_of_an_accuracy_leaves_its_axis() -> None:
+    chart = tradeoff.tradeoff(rows(("a", "winner", 3.0, 99.9), ("b", "tied with it", 4.0, 99.0)), AXIS, LIGHT)
+    assert {row["most"] for row in data(chart)} == {99.5, 100.0}
+
+
 def test_the_accuracy_axis_holds_every_interval_and_both_lines() -> None:
-    axis = charts.AccuracyAxis("Top-1 (%)", eager_percent=99.0, least_percent=75.0)
-    (points,) = layers(charts.tradeoff(THREE, axis), "point")
+    axis = tradeoff.AccuracyAxis("Top-1 (%)", eager_percent=99.0, least_percent=75.0)
+    (points,) = layers(tradeoff.tradeoff(THREE, axis, LIGHT), "point")
     low, high = points["encoding"]["y"]["scale"]["domain"]
     assert low < 75.0
     assert 99.0 < high <= 100.0
-    assert points["encoding"]["y"]["title"] == "Top-1 (%)"
+    assert points["encoding"]["y"]["axis"]["title"] == "Top-1 (%)"
 
 
 def test_the_lines_say_what_they_are() -> None:
-    axis = charts.AccuracyAxis("Top-1 (%)", eager_percent=97.6, least_percent=96.6)
-    texts = json.dumps(charts.tradeoff(THREE, axis).to_dict()["datasets"])
-    assert "fp32 eager|97.60 %" in texts
-    assert "least allowed|96.60 %" in texts
+    axis = tradeoff.AccuracyAxis("Top-1 (%)", eager_percent=97.6, least_percent=96.6)
+    texts = json.dumps(tradeoff.tradeoff(THREE, axis, LIGHT))
+    assert "fp32 eager 97.60 %" in texts
+    assert "least allowed 96.60 %" in texts
 
 
-def test_the_recommended_point_is_drawn_over_the_others() -> None:
-    chart = charts.tradeoff(THREE, charts.AccuracyAxis("Top-1 (%)")).to_dict()
-    names = [
-        [row["label"] for row in data] for data in chart["datasets"].values() if len(data) == 3 and "label" in data[0]
-    ]
-    assert ["bad", "slow", "best"] in names
+def test_the_winner_is_drawn_over_the_others_and_every_point_can_be_picked() -> None:
+    chart = tradeoff.tradeoff(THREE, AXIS, LIGHT)
+    assert [row["job_key"] for row in data(chart)] == ["bad", "slow", "best"]
+    [picked] = chart["params"]
+    assert picked["select"]["fields"] == ["job_key"]
+    assert picked["views"] == [point["name"] for point in layers(chart, "point")]
 
 
 def test_text_of_the_store_reaches_vega_only_as_data() -> None:
-    evil = rows((EVIL, "recommended", 3.0, 97.4), ("other", "not told apart", 3.1, 97.0))
-    (bar,) = layers(charts.latency(evil), "bar")
-    assert bar["encoding"]["y"].pop("sort") == [EVIL, "other"]
-    assert "onerror" not in without_data(charts.tradeoff(evil, charts.AccuracyAxis("Top-1 (%)")))
+    evil = rows((EVIL, "winner", 3.0, 97.4), ("other", "tied with it", 3.1, 97.0))
+    for chart in (dots.latency(evil, LIGHT), tradeoff.tradeoff(evil, AXIS, LIGHT)):
+        assert "onerror" in json.dumps(chart)
+        assert "onerror" not in without_data(chart)
+    cell = HeatCell(0, EVIL, EVIL, EVIL, (EVIL,), 1.0, EVIL)
+    assert "onerror" not in without_data(heat_map([EVIL], [HeatRow(EVIL, (cell,), EVIL)], LIGHT))
 
 
 def test_the_front_leaves_out_what_is_slower_and_no_more_accurate() -> None:
-    table = rows(("a", "recommended", 3.0, 97.0), ("b", "equal to it", 4.0, 97.0), ("c", "not told apart", 5.0, 98.0))
-    assert charts.front_keys(table) == {"a", "c"}
+    table = rows(("a", "winner", 3.0, 97.0), ("b", "tied with it", 4.0, 97.0), ("c", "tied with it", 5.0, 98.0))
+    assert tradeoff.front_keys(table) == {"a", "c"}
 
 
 @pytest.mark.parametrize("verdict", [*(one for one in VERDICTS if one != "pass"), "eliminated"])
 def test_the_line_of_best_trade_offs_joins_only_what_may_win(verdict: str) -> None:
     table = rows(
-        ("a", "recommended", 3.0, 97.0),
-        ("c", "ranked behind", 5.0, 98.0),
-        ("fast and right", "disqualified", 2.0, 99.0),
+        ("a", "winner", 3.0, 97.0), ("c", "may ship", 5.0, 98.0), ("fast and right", "may not ship", 2.0, 99.0)
     ).assign(verdict=["pass", "pass", verdict])
-    assert charts.front_keys(table) == {"a", "c"}
-    chart = charts.tradeoff(table, charts.AccuracyAxis("Top-1 (%)"))
+    chart = tradeoff.tradeoff(table, AXIS, LIGHT)
+    assert {row["job_key"] for row in data(chart) if row["front"]} == {"a", "c"}
     (line,) = layers(chart, "line")
-    joined = chart.to_dict()["datasets"][line["data"]["name"]]
-    assert {row["label"] for row in joined} == {"a", "c"}
-    (points,) = layers(chart, "point")
-    assert points["encoding"]["shape"]["scale"]["domain"] == ["recommended", "ranked behind", "disqualified"]
+    assert line["transform"] == [{"filter": "datum.front"}]
 
 
-def test_ranks_of_points_that_would_cover_each_other_stand_together() -> None:
-    table = rows(
-        ("a", "recommended", 3.0, 97.0), ("b", "equal to it", 3.1, 97.0), ("c", "ranked behind", 9.0, 97.0)
-    ).assign(place=["1=", "1=", "3"])
-    assert charts.places_beside(table) == ["1=", "", "3"]
-    assert charts.places_beside(table.assign(place=["1", "1?", "3"])) == ["1, 1?", "", "3"]
-    assert charts.places_beside(table.assign(place=["1?", "1", "3"])) == ["1, 1?", "", "3"], "drawn the other way round"
-    assert charts.places_beside(table.assign(place=["2", "1", ""])) == ["1, 2", "", ""]
+def test_names_of_points_that_would_cover_each_other_are_not_both_drawn() -> None:
+    table = rows(("b", "tied with it", 3.1, 97.0), ("a", "winner", 3.0, 97.0), ("c", "may ship", 9.0, 97.0))
+    assert tradeoff.names_beside(table) == ["", "a", ""]
+    apart = rows(("a", "winner", 3.0, 97.0), ("b", "tied with it", 3.1, 99.0))
+    assert tradeoff.names_beside(apart) == ["a", "b"]
 
 
 def checks(*entries: tuple[str, str, float | None]) -> pd.DataFrame:
@@ -177,8 +175,6 @@ def checks(*entries: tuple[str, str, float | None]) -> pd.DataFrame:
             "drop_points": drop,
             "drop_low_points": None if drop is None else drop - 0.5,
             "drop_high_points": None if drop is None else drop + 0.5,
-            "executor": "reference:nnapi@1",
-            **dict.fromkeys(["accuracy_text", "drop_text", "drop_interval_text", "sqnr_text"], "text"),
         }
         for variant, status, drop in entries
     )
@@ -188,36 +184,52 @@ CHECKED = checks(("a", "constraints kept", 0.1), ("b", "constraint missed", 9.0)
 
 
 def test_checked_variants_stand_in_order_with_their_drops_and_intervals() -> None:
-    chart = charts.drops(CHECKED, None)
+    chart = dots.drops(CHECKED, None, LIGHT)
+    assert [(row["name"], row["drop"], row["low"]) for row in data(chart)] == [("a", 0.1, -0.4), ("b", 9.0, 8.5)]
     (point,) = layers(chart, "point")
-    assert point["encoding"]["y"]["sort"] == ["a", "b"]
-    assert point["encoding"]["x"]["field"] == "drop_points"
-    assert "points of top-1" in point["encoding"]["x"]["title"]
+    assert "points of top-1" in point["encoding"]["x"]["axis"]["title"]
     (interval,) = layers(chart, "rule")
-    assert (interval["encoding"]["x"]["field"], interval["encoding"]["x2"]["field"]) == (
-        "drop_low_points",
-        "drop_high_points",
-    )
+    assert (interval["encoding"]["x"]["field"], interval["encoding"]["x2"]["field"]) == ("low", "high")
 
 
 def test_the_most_that_the_objective_allows_is_a_line_with_its_name() -> None:
-    document = charts.drops(CHECKED, 1.0).to_dict()
-    assert [{"drop_points": 1.0, "text": "most allowed"}] in document["datasets"].values()
+    assert '"drop": 1.0, "text": "most allowed: 1 points"' in json.dumps(dots.drops(CHECKED, 1.0, LIGHT))
 
 
 def test_a_check_keeps_its_colour_whatever_else_is_shown() -> None:
     def colour(table: pd.DataFrame, status: str) -> str:
-        scale = layers(charts.drops(table, None), "point")[0]["encoding"]["color"]["scale"]
+        scale = layers(dots.drops(table, None, LIGHT), "point")[0]["encoding"]["color"]["scale"]
         return str(scale["range"][scale["domain"].index(status)])
 
-    everything = checks(*((name, name, 0.1) for name in charts.CHECKS))
-    assert len({colour(everything, status) for status in charts.CHECKS}) == len(charts.CHECKS)
-    for status in charts.CHECKS:
+    everything = checks(*((name, name, 0.1) for name in dots.CHECKS))
+    assert len({colour(everything, status) for status in dots.CHECKS}) == len(dots.CHECKS)
+    for status in dots.CHECKS:
         assert colour(checks(("alone", status, 0.1)), status) == colour(everything, status)
 
 
-def test_text_of_the_store_reaches_the_chart_of_checks_only_as_data() -> None:
-    chart = charts.drops(checks((EVIL, "constraints kept", 0.1)).assign(executor=EVIL), 1.0)
-    (point,) = layers(chart, "point")
-    assert point["encoding"]["y"]["sort"] == [EVIL]
-    assert without_data(chart).count("onerror") == without_data(chart).count("sort")
+def test_a_heat_map_has_no_text_over_another_and_says_what_a_click_opens() -> None:
+    def cell(column: int, *lines: str) -> HeatCell:
+        return HeatCell(column, "phone", "net", "key", lines, 1.0, "tip", has_ring=not column)
+
+    row = HeatRow("Phone", (cell(0, "a long name · of a build", "3 ms"), cell(1, "x")))
+    chart = heat_map(["one", "two"], [row, row], LIGHT, characters=13)
+    texts = [row for layer in chart["layer"] for row in layer["data"]["values"] if "bold" in row and row["column"] == 0]
+    assert [one["text"] for one in texts] == ["a long name ·", "of a build", "3 ms"] * 2
+    places = [row["y"] for row in texts]
+    assert places == sorted(set(places))
+    cells = [row for layer in chart["layer"] for row in layer["data"]["values"] if "ring" in row]
+    assert all(row["y"] < row["y2"] < chart["height"] for row in cells)
+    assert {row["ring"] == row["fill"] for row in cells if row["column"] == 0} == {False}
+    assert chart["params"][0]["select"]["fields"] == ["device", "model", "job"]
+
+
+def test_a_cell_is_the_paler_the_more_its_build_costs() -> None:
+    def fill(cost: float | None) -> str:
+        cell = HeatCell(0, "d", "m", "j", ("x",), cost, "")
+        chart = heat_map([""], [HeatRow("d", (cell,))], LIGHT)
+        return next(row["fill"] for layer in chart["layer"] for row in layer["data"]["values"] if "fill" in row)
+
+    reds = [int(fill(cost)[1:3], 16) for cost in (1.0, 1.2, 1.6, 2.6)]
+    assert reds == sorted(set(reds))
+    assert fill(2.6) == fill(9.0) == LIGHT.worst
+    assert fill(None) == LIGHT.empty

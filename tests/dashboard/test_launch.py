@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import launch
+from dashboard.options import Options
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
 
 
 def test_the_command_hands_over_the_workspace_last(tmp_path: Path) -> None:
     folder = tmp_path / "it's; a $HOME"
-    argv = launch.command(folder, port=8600)
+    argv = launch.command(Options(folder), port=8600)
     assert argv[-3:] == ["--", "--workspace", str(folder)]
     assert argv[argv.index("--server.port") + 1] == "8600"
 
@@ -26,7 +27,7 @@ def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypa
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "streamlit", raising=False)
     with pytest.raises(EdgeSweepError, match="the dashboard is not installed") as caught:
-        launch.command(tmp_path)
+        launch.command(Options(tmp_path))
     assert caught.value.next_step == "pip install 'edgesweep[dashboard]'"
 
 

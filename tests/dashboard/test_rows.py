@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dashboard.charts import STATUS
+from dashboard.charts.drawing import STATUS
 from dashboard.rows import accuracy_metric, checked, ranked, shown_names
 from sweeps.ranking.rank import rank
 from sweeps.ranking.values import DeviceRanking
@@ -65,13 +65,12 @@ def ranking(*entries: ResultRow) -> DeviceRanking:
 def test_ties_share_the_first_place_and_the_next_one_counts_on() -> None:
     table = ranked(ranking(row("a", 3.0), row("b", 3.01), row("c", 9.0)))
     assert list(table["place"]) == ["1=", "1=", "3"]
-    assert list(table["status"]) == ["recommended", "equal to it", "ranked behind"]
+    assert list(table["status"]) == ["winner", "tied with it", "may ship"]
 
 
 def test_a_clear_winner_is_first_alone() -> None:
     table = ranked(ranking(row("a", 3.0), row("b", 9.0)))
     assert list(table["place"]) == ["1", "2"]
-    assert table["label"][0].startswith("1  ")
 
 
 def test_what_cannot_win_has_no_place() -> None:
@@ -80,7 +79,7 @@ def test_what_cannot_win_has_no_place() -> None:
     throttled = replace(row("d", 0.5), trust=("throttled",))
     table = ranked(ranking(row("a", 3.0), row("b", 1.0, **far), row("c", 1.0, **near), throttled))
     assert list(table["place"]) == ["1", "", "", ""]
-    assert list(table["status"]) == ["recommended", "unresolved", "constraint missed", "disqualified"]
+    assert list(table["status"]) == ["winner", "unresolved", "may not ship", "may not ship"]
     assert "at most 1 points" in table["why"][1]
 
 
@@ -100,7 +99,6 @@ def test_without_repeated_rounds_there_is_no_interval() -> None:
     once = replace(row("a", 3.0), block_medians_ms=((0, 3.0),), metrics={"latency_p50_ms": 3.0})
     only = ranked(ranking(once)).iloc[0]
     assert only["interval_text"] == "none"
-    assert only["latency_end_ms"] == 3.0
     assert pd.isna(only["latency_ci_high_ms"])
 
 
@@ -142,7 +140,7 @@ def test_an_accuracy_by_a_reference_is_labelled_so_where_it_is_ranked() -> None:
     (found,) = rank(to_frame([row("a", 3.0), only_checked("b", top1_percent=99.5)]), BY_ACCURACY, "s").devices
     table = ranked(found)
     best = table.iloc[0]
-    assert (best["job_key"], best["place"], best["status"]) == ("key b", "1", "recommended")
+    assert (best["job_key"], best["place"], best["status"]) == ("key b", "1", "winner")
     assert best["accuracy_text"] == "99.50 % (emulated)"
     assert best["emulated_by"] == "reference:nnapi@1"
     assert (best["latency_text"], best["latency_short"], best["interval_text"]) == ("not timed", "–", "not timed")
@@ -170,13 +168,13 @@ def test_no_candidates_make_an_empty_table() -> None:
     assert ranked(ranking(failed)).empty
 
 
-def test_who_was_eliminated_has_a_status_of_its_own_no_place_and_the_evidence() -> None:
+def test_who_was_eliminated_has_a_verdict_of_its_own_no_place_and_the_evidence() -> None:
     left = Settled(job_key="", budget="race", rounds=4, reason="slower", message="", by="a", ratio=1.1, ratio_low=1.07)
     table = ranked(ranking(row("a", 3.0), replace(row("b", 2.0), settled=left), row("c", 9.0)))
     assert list(table["job_key"]) == ["key a", "key c", "key b"]
     assert list(table["place"]) == ["1", "2", ""]
     gone = table.iloc[2]
-    assert (gone["status"], gone["verdict"]) == ("eliminated", "eliminated")
+    assert (gone["status"], gone["verdict"]) == ("may ship", "eliminated")
     assert gone["why"] == "left after 4 rounds: at least 1.07 times as slow as a"
     assert set(table["status"]) <= set(STATUS)
 
@@ -189,6 +187,6 @@ def test_who_was_left_by_batches_has_a_ratio_and_no_time() -> None:
     )
     assert list(table["job_key"]) == ["key a", "key b"]
     left = table.iloc[1]
-    assert (left["place"], left["status"], left["verdict"]) == ("2", "ranked behind", "pass")
+    assert (left["place"], left["status"], left["verdict"]) == ("2", "may ship", "pass")
     assert (left["latency_text"], left["latency_short"], left["ratio"]) == ("in batches", "–", 1.05)
     assert pd.isna(left["latency_p50_ms"])

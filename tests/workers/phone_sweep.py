@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from sweeps.device_facts import DeviceFacts
+from sweeps.errors import DeviceError
 from sweeps.journal.journal import Journal
 from sweeps.records import Failed, Job, Measured
 from sweeps.spec.grid import GridSpec
@@ -130,6 +131,7 @@ def pair(
     for phone in running:
         as_new(phone)
         assert AdbHost(port).connect(phone.serial)
+        wait_until_it_answers(phone)
     yield running
     for phone in running:
         as_new(phone)
@@ -219,6 +221,23 @@ def eventually(true: Callable[[], bool], seconds: float = 200.0) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def wait_until_it_answers(phone: VirtualPhone) -> None:
+    """After it came back: the adb server holds the connection that died until it has noticed."""
+
+    def answers() -> bool:
+        with suppress(DeviceError):
+            return AdbDevice(Path(), phone.serial, answer_s=30.0).boot_id() != ""
+        return False
+
+    eventually(answers)
+
+
+def reboot(phone: VirtualPhone) -> None:
+    """Between two uses of it: it answers again."""
+    phone.reboot()
+    wait_until_it_answers(phone)
 
 
 def once(true: Callable[[], bool], call: Callable[[], object]) -> threading.Thread:

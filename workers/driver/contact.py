@@ -1,18 +1,18 @@
 """The connection of a run to one device: waits until it is ready, and until it is back if it goes away."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
 from sweeps.batches import Batch
 from sweeps.device_facts import DeviceFacts
-from sweeps.errors import ABSENT_KINDS, HOST_KINDS, QUEUED_KIND
+from sweeps.errors import ABSENT_KINDS, QUEUED_KIND
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Block, Failed, Job
 from workers.driver.context import RunContext
-from workers.driver.events import Away, Event, Measuring, Waiting
-from workers.driver.recovery import HOST, DeviceRecovery
+from workers.driver.events import Away, Waiting
+from workers.driver.recovery import DeviceRecovery, who_is_away
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
 from workers.measure.batch_request import BatchRequest
@@ -28,7 +28,7 @@ class Contact:
     def __init__(self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], context: RunContext) -> None:
         """`jobs`, those that are in it by then, wait for the next run where the device goes away."""
         self._lane = lane
-        self._device = facts.name
+        self._facts = facts
         self._jobs = jobs
         self._context = context
         self._run = f"{context.plan.sweep.name} {context.session}"
@@ -123,14 +123,14 @@ class Contact:
         return None
 
     def _left_s(self, job: Job) -> float:
-        """A race ends when it is decided, and nobody knows when that is."""
-        return 0.0 if self._context.protocol.budget == "race" else self._context.schedule.about_s(job.device_id)
+        """A race ends when it is decided, and nobody knows when that is; but the rounds that are added are counted."""
+        is_open = self._context.protocol.budget == "race" and not self._context.more
+        return 0.0 if is_open else self._context.schedule.about_s(job.device_id)
 
     def leave(self, failed: Failed) -> Steps[None]:
         """Give the device up for this run."""
         self._is_away = True
-        whose = HOST if failed.kind in HOST_KINDS else self._device
-        yield Away(whose, failed, len(self._context.outcomes.pending(self._jobs)))
+        yield Away(*who_is_away(failed, self._facts), len(self._context.outcomes.pending(self._jobs)))
 
     def _ready(self, job: Job) -> Steps[Readiness | Failed | None]:
         """Wait for the device as the protocol says."""
@@ -143,25 +143,5 @@ class Contact:
             ended = wait.ended(found)
             if ended is not None:
                 return ended
-            yield Waiting(self._device, found.lacking, wait.waited_s)
+            yield Waiting(self._facts.name, found.lacking, wait.waited_s)
         return None
-
-
-def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
-    """What a host lacks, all of its devices lack: one event instead of one from each, with the jobs of all."""
-    waited = -1.0
-    away: Away | None = None
-    for event in events:
-        match event:
-            case Away(device, failed, pending) if device == HOST:
-                away = Away(device, failed, pending + (away.pending if away else 0))
-                continue
-            case Waiting(device, _, seconds) if device == HOST:
-                if seconds <= waited:
-                    continue
-                waited = seconds
-            case Measuring():
-                waited = -1.0
-        yield event
-    if away is not None:
-        yield away

@@ -45,6 +45,15 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Back:
+    """A device answers again whose host was away."""
+
+    device: str
+    host: str
+    away_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """A job's rounds have ended, while other jobs may continue."""
 
@@ -131,6 +140,7 @@ Event = (
     | Building
     | Measuring
     | Waiting
+    | Back
     | Left
     | DeviceChanged
     | Away

@@ -1,11 +1,11 @@
 """What the devices of a run will have to do, and what that took before: tells it to the schedule."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import block_seconds, evaluation_seconds
-from sweeps.records import Job
+from sweeps.records import Accuracy, Job
 from workers.driver.outcomes import Outcomes
 from workers.driver.schedule import Schedule
 
@@ -13,8 +13,10 @@ from workers.driver.schedule import Schedule
 class Forecast:
     """From the plan and the journal, before the first build."""
 
-    def __init__(self, plan: Plan, outcomes: Outcomes, journal: Journal) -> None:
+    def __init__(self, plan: Plan, outcomes: Outcomes, journal: Journal, more: Mapping[str, int]) -> None:
+        """`more`: as of a `RunContext`."""
         self._plan = plan
+        self._more = more
         self._outcomes = outcomes
         self._journal = journal
         self._evaluations: set[tuple[str, str]] = set()
@@ -47,12 +49,15 @@ class Forecast:
         block_s, evaluation_s = self._guesses_s(job)
         count, seconds = self._journal.block_seconds(job.key)
         schedule.learn(job.device_id, job.build_key, "block", seconds, block_s, count)
+        if (known := self._accuracy(job)) is not None:
+            took_s = known.device_seconds + known.push_seconds
+            schedule.learn(job.device_id, job.build_key, "evaluation", took_s, evaluation_s)
+
+    def _accuracy(self, job: Job) -> Accuracy | None:
         planned = self._outcomes.planned(job)
-        if planned.evaluation_id is not None:
-            known = self._journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)
-            if known is not None:
-                took_s = known.device_seconds + known.push_seconds
-                schedule.learn(job.device_id, job.build_key, "evaluation", took_s, evaluation_s)
+        if planned.evaluation_id is None:
+            return None
+        return self._journal.accuracy(job.build_key, planned.evaluation_id, job.variant.qengine, planned.executor)
 
     def _guesses_s(self, job: Job) -> tuple[float, float]:
         """Of a block and of an evaluation."""
@@ -63,10 +68,12 @@ class Forecast:
         """The rounds of a race are not known before; those of its first decision stand for them."""
         block_s, evaluation_s = self._guesses_s(job)
         if not job.emulated:
-            rounds = self._plan.protocol.on(job.device_id).rounds - self._journal.block_count(job.key)
+            planned = self._plan.protocol.on(job.device_id).rounds - self._journal.block_count(job.key)
+            rounds = self._more.get(job.key, planned)
             schedule.expect(job.device_id, job.build_key, "block", max(0, rounds), block_s)
         # Jobs of one build share its evaluation.
         once = (job.device_id, job.build_key)
-        if self._outcomes.planned(job).evaluation_id is not None and once not in self._evaluations:
+        has_evaluation = self._outcomes.planned(job).evaluation_id is not None and self._accuracy(job) is None
+        if has_evaluation and once not in self._evaluations:
             self._evaluations.add(once)
             schedule.expect(job.device_id, job.build_key, "evaluation", 1, evaluation_s)

@@ -1,6 +1,8 @@
 """Brings one device back that stopped answering: the one place that does what the ladder says."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ABSENT_KINDS, HOST_KINDS, LAB_KINDS, QUEUED_KIND
@@ -9,15 +11,18 @@ from sweeps.records import Failed, Job
 from sweeps.spec import catalog
 from workers.devices.interface import Rung
 from workers.driver.context import RunContext
-from workers.driver.events import Quarantined, Recovering, Waiting
+from workers.driver.events import Away, Back, Event, Quarantined, Recovering, Waiting
 from workers.driver.health import Outage
 from workers.driver.ladder import Ladder, Step
 from workers.driver.side_by_side import Ask, Steps
 from workers.executors.interface import DeviceLane
+from workers.hosts.away import host_away
 from workers.measure.recovery import RecoverRequest, Taken
 from workers.measure.waiting import LOOK_S
 
 HOST = "the host of the phones"
+REMIND_S = 60.0
+"""A host that is away is told of again after this time."""
 
 
 class DeviceRecovery:
@@ -39,12 +44,15 @@ class DeviceRecovery:
         self._outage: Outage | None = None
         self._waited_s = 0.0
         self._told: tuple[str, float] | None = None
+        self._host = ""
+        """That is away, or was in this outage."""
         self._queued: tuple[float, float] | None = None
         """While another driver has the device: since when, and when that was told last."""
 
     def answered(self, answer: object, job: Job) -> Steps[Failed | None]:
         """The device answered: what was out is over. Returns why it is to be left alone from now on, if it is."""
         self._expected, self._queued = True, None
+        yield from self._back()
         quarantine = self._ended()
         if quarantine is None and isinstance(answer, Failed):
             quarantine = self._context.health.failed(self._facts, answer, job)
@@ -88,6 +96,7 @@ class DeviceRecovery:
 
     def queued(self, failed: Failed) -> Steps[None]:
         """Another driver has the device: wait for a while. It is there, and its turn comes, however long that takes."""
+        yield from self._back()
         self._outage = None
         self._ladder.answered()
         now_s = self._context.health.now_s()
@@ -101,7 +110,7 @@ class DeviceRecovery:
     def _begun(self, job: Job) -> Outage:
         if self._outage is None:
             self._outage = self._context.health.began(self._facts, job)
-            self._waited_s, self._told = 0.0, None
+            self._waited_s, self._told, self._host = 0.0, None, ""
         return self._outage
 
     def _ended(self) -> Quarantine | None:
@@ -124,11 +133,54 @@ class DeviceRecovery:
         return answer if isinstance(answer, Failed) else None
 
     def _tell(self, failed: Failed) -> Steps[None]:
+        whose, why = who_is_away(failed, self._facts)
+        if whose != self._facts.name:
+            self._host = whose
         told = self._told
-        if told is None or told[0] != failed.message or self._waited_s - told[1] >= LOOK_S:
-            self._told = failed.message, self._waited_s
-            whose = HOST if failed.kind in HOST_KINDS else self._facts.name
-            yield Waiting(whose, (failed.message,), self._waited_s)
+        if told is None or told[0] != why.message or self._waited_s - told[1] >= LOOK_S:
+            self._told = why.message, self._waited_s
+            yield Waiting(whose, (why.message,), self._waited_s)
+
+    def _back(self) -> Steps[None]:
+        if self._outage is not None and self._host:
+            seconds = max(self._waited_s, self._context.health.now_s() - self._outage.began_s)
+            yield Back(self._facts.name, self._host, seconds)
+
+
+def who_is_away(failed: Failed, facts: DeviceFacts) -> tuple[str, Failed]:
+    """The device, or the host that all of its devices are away with; and the failure in words about that."""
+    if failed.kind in HOST_KINDS:
+        return HOST, failed
+    host = host_away(failed)
+    return (facts.name, failed) if host is None else (host[0], replace(failed, message=host[1]))
+
+
+def merge_host_events(events: Iterator[Event]) -> Iterator[Event]:
+    """What a host lacks, all of its devices lack: one event instead of one from each, with the jobs of all."""
+    told_s: dict[str, float] = {}
+    """By who is away: how long that was, when it was told last."""
+    away: dict[str, Away] = {}
+    for event in events:
+        match event:
+            case Away(whose, failed, pending) if has_devices(whose):
+                before = away.get(whose)
+                away[whose] = Away(whose, failed, pending + (before.pending if before else 0))
+                told_s.pop(whose, None)
+                continue
+            case Waiting(whose, _, seconds) if has_devices(whose):
+                if seconds - told_s.get(whose, -math.inf) < REMIND_S:
+                    continue
+                told_s[whose] = seconds
+            case Back(_, whose, _):
+                if told_s.pop(whose, None) is None:
+                    continue
+        yield event
+    yield from away.values()
+
+
+def has_devices(whose: str) -> bool:
+    """Whether it is a host, in words, and no device."""
+    return whose.startswith("the ")
 
 
 def quarantined(facts: DeviceFacts, quarantine: Quarantine) -> Failed:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts
+from sweeps.device_facts import DeviceFacts
 from sweeps.errors import ClusterError, DataError, ModelError
 from sweeps.journal.journal import Journal
 from sweeps.json_records import to_json
@@ -20,7 +20,6 @@ from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
 from workers.artifacts import ArtifactStore
 from workers.driver.builds import RunBuilds
-from workers.driver.contact import merge_host_events
 from workers.driver.context import RunContext
 from workers.driver.device import DeviceRun
 from workers.driver.events import AttemptFailed, Away, Event, Preparing, Published, TrackingDown
@@ -29,7 +28,7 @@ from workers.driver.health import Health
 from workers.driver.ladder import AWAY_WAIT, AwayWait
 from workers.driver.outcomes import Outcomes
 from workers.driver.publishing import Publishing
-from workers.driver.recovery import quarantined
+from workers.driver.recovery import merge_host_events, quarantined
 from workers.driver.schedule import Schedule
 from workers.driver.side_by_side import Ask, Steps, side_by_side
 from workers.executors.interface import DeviceLane, Executor
@@ -144,9 +143,9 @@ class Driver:
         beside = [facts for facts in lanes if not catalog.is_host(facts.name)]
         runs = [run(facts) for facts in beside]
         building = self._builds.waiting
-        early = {facts.device_id for facts in beside if not _is_here(facts)}
+        early = {facts.device_id for facts in beside if not catalog.is_here(facts)}
         if beside or building:
-            forecast = Forecast(self._plan, self._outcomes, self._journal)
+            forecast = Forecast(self._plan, self._outcomes, self._journal, self._context.more)
             forecast.tell(self._context.schedule, pending, needed, building, early)
         if building:
             runs.insert(0, self._builds.steps(self._executor, self._prepared))
@@ -180,7 +179,7 @@ class Driver:
         self, lane: DeviceLane, facts: DeviceFacts, jobs: Sequence[Job], needed: Sequence[Job]
     ) -> Steps[None]:
         """`jobs` of this device; `needed`: those whose artifacts must be there before anything is compared."""
-        field = self._builds.field(needed, quiet=_is_here(facts))
+        field = self._builds.field(needed, quiet=catalog.is_here(facts))
         context = replace(self._context, protocol=self._plan.protocol.on(facts.device_id))
         yield from DeviceRun(lane, facts, jobs, context, field, self._can_run).run()
         # What only this device waits for is not built any more.
@@ -230,8 +229,3 @@ def _by_device(jobs: Iterable[Job]) -> dict[str, list[Job]]:
     for job in jobs:
         found.setdefault(job.device_id, []).append(job)
     return found
-
-
-def _is_here(facts: DeviceFacts) -> bool:
-    """Whether it runs on a computer that builds: what is built would take its time."""
-    return catalog.is_host(facts.name) or facts.exec_context == VIRTUAL_PHONE

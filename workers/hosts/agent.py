@@ -7,8 +7,10 @@ import pickle
 import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 from typing import Any, Protocol
@@ -66,8 +68,10 @@ class HostAgent:
         outbox: Outbox,
         start: Callable[[DeviceFacts], Worker],
         now: Callable[[], float],
+        apart: Callable[[Callable[[], None]], object] = lambda call: call(),
     ) -> None:
-        """`folder`: for artifacts and device files of this host. `now`: seconds since 1970, only to be shown."""
+        """`folder`: for artifacts and device files of this host. `now`: seconds since 1970, only to be shown. `apart`:
+        makes a call that may hang, such as to end a worker, and does not wait for it."""
         self._identity = identity
         self._folder = folder
         self._store = ArtifactStore(folder / "artifacts")
@@ -76,6 +80,7 @@ class HostAgent:
         self._outbox = outbox
         self._start = start
         self._now = now
+        self._apart = apart
         self._leaving = Event()
         self._desks: dict[str, _Desk] = {}
         """By device id."""
@@ -108,7 +113,7 @@ class HostAgent:
 
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         if self._leaving.is_set():
-            raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
+            raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
         if all(facts.device_id != device_id for facts in self._devices()):
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
         return self._leases.acquire(device_id, who)
@@ -163,13 +168,13 @@ class HostAgent:
         """
         self._inventory.refresh()
         for device_id in self._leases.overdue():
-            self._desk(device_id).kill()
+            self._apart(self._desk(device_id).kill)
         with self._lock:
             desks = dict(self._desks)
         for device_id, desk in desks.items():
             # The lease itself stays: a driver that comes back after an outage finds it, if nobody else asked.
-            if not self._leases.is_live(device_id, desk.epoch):
-                desk.vacate(desk.epoch)
+            if desk.is_taken and not self._leases.is_live(device_id, desk.epoch):
+                self._apart(partial(desk.vacate, desk.epoch))
 
     def leave(self, timeout_s: float) -> None:
         """Grant and start nothing more, wait for the blocks that run, hand all devices back."""
@@ -180,15 +185,13 @@ class HostAgent:
         while any(desk.busy.locked() for desk in desks) and waited_s < timeout_s:
             time.sleep(_LEAVE_POLL_S)
             waited_s += _LEAVE_POLL_S
-        for desk in desks:
-            if desk.busy.locked():
-                desk.kill()
-            desk.vacate()
+        with ThreadPoolExecutor(max(1, len(desks))) as pool:
+            list(pool.map(_Desk.end, desks))
 
     def _answer(self, desk: "_Desk", device_id: str, epoch: int, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
             if self._leaving.is_set():
-                raise DeviceError("host_leaving", f"the host {self._identity.name} leaves the lab")
+                raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
             self._leases.begin(device_id, epoch, request.job.name, request.left_s)
             try:
                 return desk.worker(epoch, lambda: self._start(self._facts(device_id))).ask(request)
@@ -240,6 +243,11 @@ class _Desk:
         """Of the lease that the worker is for."""
         self._lock = Lock()
 
+    @property
+    def is_taken(self) -> bool:
+        """Whether it has a worker."""
+        return self._worker is not None
+
     def worker(self, epoch: int, start: Callable[[], Worker]) -> Worker:
         """The worker of this lease. That of an earlier lease, whose driver died, is ended."""
         with self._lock:
@@ -270,6 +278,12 @@ class _Desk:
             worker, self._worker = self._worker, None
         if worker is not None:
             worker.kill()
+
+    def end(self) -> None:
+        """Close the worker, or kill it if it still runs something."""
+        if self.busy.locked():
+            self.kill()
+        self.vacate()
 
 
 def _free_bytes(folder: Path) -> int:

@@ -4,6 +4,7 @@ The environment of `workers.hosts.node` must be set before this module is import
 """
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -13,14 +14,17 @@ from typing import Any, TypeVar
 
 import ray
 from ray import exceptions
+from ray._private import worker
 
 from sweeps.errors import ClusterError, DeviceError
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.access import wrong_token
 from workers.hosts.actors import HostActor
+from workers.hosts.away import LOST, away
 from workers.hosts.device_process import CLOSE_S
-from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Hello, Host, Queued
+from workers.hosts.interface import Granted, Hello, Host, Queued
+from workers.hosts.link import Address, Link
 from workers.hosts.node import NODE_LABEL
 from workers.hosts.this_machine import HostConfig
 from workers.measure.bench import AnswerT, Request
@@ -34,6 +38,7 @@ _RESULT_S = 60.0
 _START_S = 120.0
 _FIND_S = 5.0
 _POLL_S = 0.5
+_NODE_ENDED = ("has been marked dead", "Raylet is terminated")
 _SHARED = 8
 """Artifacts and image sets that stay in this node's object store, so that each crosses once to each host."""
 
@@ -41,12 +46,25 @@ _SHARED = 8
 def connect(head: str, token_file: Path, folder: Path) -> None:
     """Join the lab as a driver, through the node of this machine that has this folder. Raises `ClusterError`."""
     quiet = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+    pass_on_what_ray_says()
     try:
         ray.init(address=head, namespace=NAMESPACE, _temp_dir=str(folder), **quiet)
     except ConnectionError as error:
         raise wrong_token(head, token_file) from error
     except Exception as error:  # Ray raises whatever its parts raise
         raise ClusterError(f"the lab at {head} cannot be used: {str(error)[:300]}", "install its versions") from error
+
+
+def pass_on_what_ray_says() -> None:
+    """Ray prints on stdout what its nodes report, whatever it is told, and a command may print a document there. It
+    goes to stderr instead; but not the end of a node, of which whoever waits for a host tells itself."""
+
+    def pass_on(said: Mapping[str, Any], ignore_prefix: bool) -> None:
+        for line in said["lines"]:
+            if not any(words in line for words in _NODE_ENDED):
+                sys.stderr.write(f"Ray: {line}\n")
+
+    worker.print_to_stdstream = pass_on
 
 
 def disconnect() -> None:
@@ -62,18 +80,20 @@ class Hosts:
 
     def find(self) -> list[tuple[str, "RemoteHost"]]:
         """Raises `DeviceError("host_away", ...)` if the head does not answer."""
-        told: list[list[str]] = []
+        told: list[tuple[list[str], dict[str, Address]]] = []
         # Ray itself would wait for the head as long as it is away.
-        asking = threading.Thread(target=_ask_names, args=(told,), daemon=True)
+        asking = threading.Thread(target=_ask_names, args=(self._hosts.keys(), told), daemon=True)
         asking.start()
         asking.join(_FIND_S)
         if not told:
-            raise DeviceError("host_away", "the lab's head does not answer", "check its network")
-        names = [name for name in told[0] if name.startswith("host:")]
+            raise DeviceError("host_away", "the lab's head: it does not answer", "check its network")
+        names, addresses = told[0]
         for name in names:
             if name not in self._hosts:
                 with suppress(ValueError):  # it ended meanwhile
-                    self._hosts[name] = RemoteHost(ray.get_actor(name, NAMESPACE), name.split(":")[1], self._shared)
+                    link = Link(addresses.get(name.split(":")[-1]))
+                    actor = ray.get_actor(name, NAMESPACE)
+                    self._hosts[name] = RemoteHost(actor, name.split(":")[1], self._shared, link)
         self._hosts = {name: host for name, host in self._hosts.items() if name in names}
         return list(self._hosts.items())
 
@@ -88,7 +108,7 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
         ray.kill(host.actor)
     actor_class: Any = HostActor
     actor = actor_class.options(
-        name=f"host:{config.name}:{machine}:{boot}",
+        name=f"host:{config.name}:{machine}:{boot}:{label}",
         namespace=NAMESPACE,
         lifetime="detached",
         label_selector={NODE_LABEL: label},
@@ -105,7 +125,7 @@ def raise_agent(config: HostConfig, label: str) -> tuple["RemoteHost", Callable[
             ray.get(actor.leave.remote(timeout_s), timeout=timeout_s + 2 * CLOSE_S)
         ray.kill(actor)
 
-    return RemoteHost(actor, config.name, _Shared()), end
+    return RemoteHost(actor, config.name, _Shared(), Link(None)), end
 
 
 def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) -> list[HostT]:
@@ -115,7 +135,7 @@ def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) 
     """
     earlier = []
     for key, host in found:
-        _, other, its_machine, _ = key.split(":")
+        _, other, its_machine, *_ = key.split(":")
         if other != name:
             continue
         if its_machine == machine:
@@ -133,11 +153,11 @@ def earlier_starts(found: Iterable[tuple[str, HostT]], name: str, machine: str) 
 class RemoteHost:
     """The driver's end of a host's agent: a `workers.hosts.interface.Host`."""
 
-    def __init__(self, actor: Any, name: str, shared: "_Shared") -> None:
+    def __init__(self, actor: Any, name: str, shared: "_Shared", link: Link) -> None:
         self.actor = actor
         self._name = name
         self._shared = shared
-        self._heard_s = time.monotonic()
+        self._link = link
         self.dead = False
         """Whether the agent has ended for good."""
 
@@ -170,54 +190,49 @@ class RemoteHost:
 
     def receive(self, packed: PackedArtifact) -> None:
         reference = self._shared.put(packed.build_key, packed)
-        self._wait(self.actor.receive.remote(reference))
+        self._wait(self._send("receive", reference))
 
     def run(
         self, device_id: str, epoch: int, request: Request[AnswerT], acknowledged: Sequence[str] = ()
     ) -> AnswerT | Failed:
         rest, shared = parted(request, self._shared.put)
-        answer: AnswerT | Failed = self._wait(
-            self.actor.run.remote((device_id, epoch), rest, tuple(acknowledged), **shared)
-        )
+        reference = self._send("run", (device_id, epoch), rest, tuple(acknowledged), **shared)
+        answer: AnswerT | Failed = self._wait(reference)
         return answer
 
     def acknowledge(self, results: Sequence[str]) -> None:
         self._call("acknowledge", tuple(results))
 
     def _call(self, method: str, *values: object, within_s: float = _ANSWER_S) -> Any:
-        return self._got(getattr(self.actor, method).remote(*values), within_s)
+        return self._got(self._send(method, *values), within_s)
+
+    def _send(self, method: str, *values: object, **more: object) -> Any:
+        if not self._link.is_open():
+            raise away(self._name, LOST)
+        return getattr(self.actor, method).remote(*values, **more)
 
     def _wait(self, reference: Any) -> Any:
         """As long as the host answers other calls: those of the thread that follows it."""
         # No longer than until it counts as silent: then its devices are waited for at once.
-        while not ray.wait([reference], timeout=min(_POLL_S, max(0.0, self._silent_in_s())))[0]:
-            if self._silent_in_s() <= 0:
-                raise self._away("it has not answered for some seconds")
+        while not ray.wait([reference], timeout=min(_POLL_S, max(0.0, self._link.silent_in_s())))[0]:
+            if self._link.silent_in_s() <= 0:
+                raise away(self._name, LOST)
         return self._got(reference, _RESULT_S)
-
-    def _silent_in_s(self) -> float:
-        return self._heard_s + TIME_TO_LIVE_S - time.monotonic()
 
     def _got(self, reference: Any, within_s: float) -> Any:
         try:
             answer = ray.get(reference, timeout=within_s)
         except exceptions.RayTaskError as error:
-            self._heard_s = time.monotonic()
+            self._link.heard()
             raise error.cause from error
         except exceptions.ActorDiedError as error:
             self.dead = True
-            raise self._away("its agent has ended") from error
+            raise away(self._name, "its agent has ended") from error
         except exceptions.RayError as error:
-            raise self._away(str(error).splitlines()[0][:200]) from error
-        self._heard_s = time.monotonic()
+            self._link.failed(lost=not isinstance(error, exceptions.GetTimeoutError))
+            raise away(self._name, LOST) from error
+        self._link.heard()
         return answer
-
-    def _away(self, why: str) -> DeviceError:
-        return DeviceError(
-            "host_away",
-            f"the host {self._name} does not answer: {why}",
-            "check its network; nothing that it has measured is lost",
-        )
 
 
 class _Shared:
@@ -236,7 +251,15 @@ class _Shared:
             return self._references[key]
 
 
-def _ask_names(told: list[list[str]]) -> None:
+def _ask_names(known: Collection[str], told: list[tuple[list[str], dict[str, Address]]]) -> None:
+    """The names of agents; and if some are new, where the nodes of all listen, by their label."""
     with suppress(Exception):  # Ray raises whatever its parts raise; nothing is told then
         actors = ray.util.list_named_actors(all_namespaces=True)
-        told.append([one["name"] for one in actors if one["namespace"] == NAMESPACE])
+        names = [one["name"] for one in actors if one["namespace"] == NAMESPACE and one["name"].startswith("host:")]
+        nodes = ray.nodes() if set(names) - set(known) else []
+        addresses = {
+            node["Labels"][NODE_LABEL]: (node["NodeManagerAddress"], node["NodeManagerPort"])
+            for node in nodes
+            if NODE_LABEL in node["Labels"]
+        }
+        told.append((names, addresses))

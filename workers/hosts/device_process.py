@@ -37,12 +37,15 @@ class DeviceProcess:
         self._facts = facts
         self._folder = folder
         self._ended = False
+        self._starting = threading.Lock()
+        """Also held by `kill`, after which none starts."""
         self._start()
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         try:
-            if self._process.poll() is not None and not self._ended:
-                self._start()
+            with self._starting:
+                if self._process.poll() is not None and not self._ended:
+                    self._start()
             _send(self._pipe, request)
             answer: AnswerT | Failed = _receive(self._pipe)
             return answer
@@ -60,8 +63,9 @@ class DeviceProcess:
         self.kill()
 
     def kill(self) -> None:
-        self._ended = True
-        self._process.kill()
+        with self._starting:
+            self._ended = True
+            self._process.kill()
         self._how()
 
     def _start(self) -> None:

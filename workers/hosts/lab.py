@@ -11,6 +11,7 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
 from sweeps.ranking.values import duration
 from sweeps.spec import places
+from workers.hosts.away import LOST, away
 from workers.hosts.interface import BEAT_S, TIME_TO_LIVE_S, Hello, Host, Queued, Versions
 
 _JOIN_S = 15.0
@@ -150,14 +151,14 @@ class Lab:
             if again and may_look:
                 self.look()
         if having:
-            raise _away(having[0].hello.name, "does not answer")
+            raise away(having[0].hello.name, LOST)
         with self._lock:
             name = self._last_host.get(device_id, last_host)
             hosts = [one for one in self._known.values() if one.hello.name == name and not one.is_silent(self._clock())]
         if name is not None and not hosts:
-            raise _away(name, "is not in the lab now")
+            raise away(name, "it is not in the lab now")
         if hosts and hosts[0].wrong:
-            raise _away(hosts[0].hello.name, f"is not used: it has {hosts[0].wrong}")
+            raise away(hosts[0].hello.name, f"it is not used: it has {hosts[0].wrong}")
         if or_last and hosts:
             return hosts[0].host
         raise DeviceError(
@@ -276,12 +277,6 @@ def _hello(host: Host) -> Hello | DeviceError:
         return host.hello()
     except DeviceError as error:
         return error
-
-
-def _away(name: str, how: str) -> DeviceError:
-    return DeviceError(
-        "host_away", f"the host {name} {how}", "check that it runs, and its network; what it has measured is kept there"
-    )
 
 
 def _waits_for(queued: Queued, device_id: str) -> str:

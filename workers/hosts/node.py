@@ -22,8 +22,6 @@ from workers.hosts.access import REFUSED, environment, split_address, wrong_toke
 from workers.hosts.ports import Ports
 
 NODE_LABEL = "edgesweep-node"
-DRIVER = "driver-"
-"""The label of a driver's node begins with it."""
 _START = "from ray.scripts.scripts import main; main()"
 _START_BESIDE = f"""
 import os
@@ -124,23 +122,21 @@ class Node:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def node_of_host(head: str) -> Path | None:
-    """The folder of the node of a host of this lab that runs on this machine for this user: a driver may use it.
+def node_of_head(head: str) -> Path | None:
+    """The folder of the head's own node, if it runs on this machine for this user: a driver may use it.
 
-    The head's, if it is here: Ray ends a driver whose node ends, and without the head the lab is gone anyway. `None` if
-    there is none. Nodes of other drivers do not count: they end with their drivers.
+    Ray ends a driver whose node ends. Without the head the lab is gone anyway; a node of another host must not take
+    the sweep with it, so a driver beside that one has a node of its own, as everywhere else.
     """
-    found: list[tuple[bool, Path]] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.name() != "raylet" or process.uids().real != os.getuid():
                 continue
             words = process.cmdline()
             folder = next((word.partition("=")[2] for word in words if word.startswith("--temp_dir=")), "")
-            of_lab = any(word == f"--gcs-address={head}" for word in words)
-            if folder and of_lab and not any(word.startswith("--labels=") and DRIVER in word for word in words):
-                found.append(("--head" not in words, Path(folder)))
-    return min(found)[1] if found else None
+            if folder and "--head" in words and f"--gcs-address={head}" in words:
+                return Path(folder)
+    return None
 
 
 def _command(options: NodeOptions, folder: Path) -> Sequence[str]:

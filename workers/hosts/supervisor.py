@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,8 @@ LEAVE_S = 120.0
 _END_S = 20.0
 _AGAIN_S = 2.0
 _POLL_S = 0.2
+_ONLY_HERE = ("127.", "::1:", "::ffff:127.")
+"""Beginnings of addresses that no other computer reaches."""
 
 
 @contextmanager
@@ -99,6 +101,7 @@ def _serve_on(
                 tell(error.one_line)
                 time.sleep(_AGAIN_S)
                 continue
+            check_ports(options, node.listening())
             tell(_joined(options, config, told["devices"], node, again=started))
             started = True
             while node.alive() and keeper.poll() is None and not stop():
@@ -164,10 +167,23 @@ def _joined(options: NodeOptions, config: HostConfig, devices: list[str], node: 
     listening = node.listening()
     if not again:
         line += f"\nlistening: {', '.join(text for _, text in listening)}"
-    own = split_address(options.head)[1] if options.is_head else None
-    if options.ports and (beside := [text for port, text in listening if port not in options.ports and port != own]):
-        line += f"\nbeside --ports, so open to all interfaces: {', '.join(beside)}"
     return line
+
+
+def check_ports(options: NodeOptions, listening: Iterable[tuple[int, str]]) -> None:
+    """Raises `ClusterError` if others reach the node on a port outside of its range. `listening`: as of a `Node`."""
+    own = split_address(options.head)[1] if options.is_head else None
+    beside = [
+        text
+        for port, text in listening
+        if options.ports and port not in options.ports and port != own and not text.startswith(_ONLY_HERE)
+    ]
+    if beside:
+        raise ClusterError(
+            f"Ray listens outside of the ports {options.ports}: {', '.join(beside)}",
+            "no rule guards that: find what makes Ray open it (a plugin, a package), or start without --ports and "
+            "--firewall and guard it yourself",
+        )
 
 
 def _pid_file(state: Path) -> Path:

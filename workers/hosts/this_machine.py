@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from threading import Thread
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
@@ -77,6 +78,7 @@ def agent_of(config: HostConfig, boot: int, start: Callable[[DeviceFacts, Path],
         outbox,
         lambda facts: start(facts, config.node),
         time.time,
+        lambda call: Thread(target=call, daemon=True).start(),
     )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
+from sweeps.journal.chosen_results import FILTERS
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import rebuild, whole_results
 from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place
@@ -247,3 +248,55 @@ def test_a_damaged_table_stops_no_measurement(path, records, damage):
     whole_results(path)
     with Journal.open(path) as journal:
         assert len(journal.result_rows("phones")) == 1
+
+
+def test_results_are_chosen_by_their_axes_over_all_places(path, records):
+    jobs = [records.job(number) for number in range(4)]  # odd ones are int8, each has its number of threads
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(*jobs, skipped=(records.skipped(),)))
+        for job, ms in zip(jobs, (4.0, 3.0, 2.0, 1.0), strict=True):
+            measure(journal, records, job, ms=ms)
+
+        def chosen(wanted, **options):
+            return [row.job_key for row in journal.matching_results(wanted, **options)]
+
+        measured = {"outcome": ["measured"]}
+        assert chosen(measured) == [job.key for job in reversed(jobs)]  # the fastest first
+        assert chosen(measured, most=1) == [jobs[3].key]
+        assert chosen({"precision": ["int8"]}) == [jobs[3].key, jobs[1].key]
+        assert chosen({"precision": ["int8"], "threads": [1, 2]}) == [jobs[1].key]
+        assert chosen({"fuse": [True]}, sweep="phones") == [jobs[3].key, jobs[1].key]
+        assert chosen({}, sweep="' OR 1=1 --") == []
+        assert len(chosen({})) == 5
+        place = Place("phones", "local-1", "net")
+        assert journal.matching_places({"precision": ["int8", "fp32"]}) == {place: 5}
+        assert journal.matching_places({"qengine": ["x86"]}, "phones") == {place: 2}
+        for nothing in ({"threads": [10**30]}, {"precision": []}, {"layout": ["\udcff"]}, {"device": ["' OR 1=1 --"]}):
+            assert (chosen(nothing), journal.matching_places(nothing)) == ([], {})
+        with pytest.raises(ValueError, match="not filtered by protocol"):
+            chosen({"protocol": ["{}"]})
+        journal.save_plan(records.plan(jobs[0]))
+        assert chosen({}) == [jobs[0].key]  # the others are stale
+
+
+def test_results_are_chosen_without_reading_their_long_texts(path):
+    with Journal.open(path) as journal:
+        indexed = {name for (name,) in journal._rows("SELECT name FROM pragma_index_info('results_by_axes')")}
+    assert indexed >= FILTERS
+
+
+def test_a_table_of_version_7_gets_the_index(path, records):
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(records.job(0)))
+        measure(journal, records, records.job(0))
+        expected = journal.result_rows("phones")
+    for statement in (
+        "DROP INDEX results_by_axes",
+        "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",
+        "PRAGMA user_version = 7",
+    ):
+        change(path, statement)
+    with Journal.open(path, read_only=True) as journal:
+        names = {name for (name,) in journal._rows("SELECT name FROM sqlite_master WHERE type = 'index'")}
+        assert ("results_by_axes" in names, "results_by_place" in names) == (True, False)
+        assert journal.result_rows("phones") == expected

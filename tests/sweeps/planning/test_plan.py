@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sweeps
-from sweeps.device_facts import DeviceFacts, canonical_key
+from sweeps.device_facts import VIRTUAL_PHONE, DeviceFacts, canonical_key
 from sweeps.errors import SpecError
 from sweeps.planning import size
 from sweeps.planning.keys import Identities, ModelIdentity
@@ -768,9 +768,33 @@ def test_what_is_only_checked_costs_its_build_and_its_accuracy() -> None:
     assert seconds(planned(spec, HOST)) == pytest.approx(size.BUILD_S + accuracy)
 
 
-def test_devices_are_estimated_side_by_side_and_large_inputs_longer() -> None:
+def test_a_phone_is_estimated_to_measure_while_the_builds_of_others_are_made() -> None:
+    spec = sweep_of(GridSpec(precision=("fp32",)), GridSpec(precision=("int8",), threads=(1, 2, 3)))
+    busy, other = ARM, replace(ARM, device_id="phone-2", name="phone-2")
+
+    def supports(variant: Variant, facts: DeviceFacts) -> str | None:
+        return None if (variant.precision == "int8") == (facts.device_id == busy.device_id) else "elsewhere"
+
+    alone = [planned(spec, device, supports=supports) for device in (busy, other)]
+    first, second = ({job.build_key for job in plan.jobs} for plan in alone)
+    work_s, less_s = (seconds(plan, builds_done=first | second) for plan in alone)
+    assert work_s > less_s
+    both_s = (len(first) + len(second)) * size.BUILD_S
+    assert seconds(planned(spec, other, busy, supports=supports)) == pytest.approx(
+        max(len(first) * size.BUILD_S + work_s, both_s + less_s)
+    )
+    virtual = replace(busy, exec_context=VIRTUAL_PHONE)
+    assert seconds(planned(spec, other, virtual, supports=supports)) == pytest.approx(both_s + work_s), "it waits"
+
+
+def test_this_computer_is_estimated_to_measure_after_the_phones() -> None:
     spec = sweep_of(GridSpec(precision=("fp32",)))
-    assert seconds(planned(spec, X86, ARM)) == pytest.approx(seconds(planned(spec, X86)))
+    built = {job.build_key for job in planned(spec, X86).jobs}
+    here_s = seconds(planned(spec, X86), builds_done=built)
+    assert seconds(planned(spec, X86, ARM)) == pytest.approx(seconds(planned(spec, ARM)) + here_s)
+
+
+def test_large_inputs_are_estimated_longer() -> None:
     recipe = ProtocolSpec(preset="recipe")
     small, large = (
         seconds(planned(sweep_of(GridSpec(), models=(NET.model_copy(update={"input_shape": shape}),), protocol=recipe)))

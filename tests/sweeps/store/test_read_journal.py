@@ -169,6 +169,38 @@ def test_jobs_that_wait_make_a_verdict_provisional(workspace, records):
     ]
 
 
+def test_a_new_plan_changes_what_waits_and_ranks_no_place_again(workspace, records, monkeypatch):
+    facts = devices(records, 3)
+    jobs = [replace(records.job(number), device_id=facts[number // 2].device_id) for number in range(6)]
+    with Journal.open(workspace.journal) as journal:
+        journal.save_plan(records.plan(*jobs[:2], facts=facts[:1], rounds=2))
+        measure(journal, records, jobs[0], (5.0, 5.01))
+        measure(journal, records, jobs[1], (9.0, 9.01))
+    assert [(one.device_id, one.state, one.waiting) for one in overview(workspace)] == [("phone-0", "winner", 0)]
+
+    def states():
+        return [(one.device_id, one.state, one.waiting) for one in overview(workspace)]
+
+    def plan(*jobs):
+        with Journal.open(workspace.journal) as journal:
+            journal.save_plan(records.plan(*jobs, facts=facts, rounds=2))
+
+    judged = []
+    real = verdicts_module.rank_rows
+    monkeypatch.setattr(verdicts_module, "rank_rows", lambda *given: (judged.append(given), real(*given))[1])
+    more = replace(records.job(9), device_id="phone-0")
+    plan(*jobs[:4], more)
+    assert states() == [("phone-0", "provisional", 1), ("phone-1", "waiting", 2)]
+    assert judged == []
+    plan(*jobs[:2], *jobs[4:])
+    assert states() == [("phone-0", "winner", 0), ("phone-2", "waiting", 2)]
+    assert judged == []
+    with Journal.open(workspace.journal) as journal:
+        measure(journal, records, jobs[4], (5.0, 5.01))
+    assert states() == [("phone-0", "winner", 0), ("phone-2", "provisional", 1)]
+    assert len(judged) == 1
+
+
 def test_stored_verdicts_may_be_lost_damaged_or_of_another_version(workspace, records):
     fill(workspace, records, [(5.0, 5.01, 5.02)] * 4)
     expected = overview(workspace)

@@ -441,6 +441,43 @@ def test_more_rounds_of_some_jobs_are_added_to_what_is_there(tmp_path: Path) -> 
         assert len(visits[0] & visits[1]) == 7
 
 
+class Estimates(InlineExecutor):
+    """Notes for how long the driver expects to need the device, before each block."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.left_s: list[float] = []
+
+    def lane(self, facts: DeviceFacts) -> DeviceLane:
+        lane, left_s = super().lane(facts), self.left_s
+
+        class Noted:
+            rest, close = staticmethod(lane.rest), staticmethod(lane.close)
+
+            def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+                if isinstance(request, BlockRequest):
+                    left_s.append(request.left_s)
+                return lane.ask(request)
+
+        return Noted()
+
+
+def test_others_are_told_what_is_left_also_of_rounds_that_are_added_and_in_a_run_that_goes_on(tmp_path: Path) -> None:
+    sweep = sweep_of(tmp_path, "steady", GRID, protocol=ProtocolSpec(preset="quick"))
+    with Journal.open(sweep.workspace.journal) as journal:
+        first = Estimates(sweep.workspace.root)
+        sweep.run(journal, stop=lambda: len(first.left_s) == 16, executor=first)
+        again = Estimates(sweep.workspace.root)
+        sweep.run(journal, executor=again)
+        assert len(again.left_s) == 8
+        assert first.left_s[-1] > again.left_s[0] == max(again.left_s)
+        added = Estimates(sweep.workspace.root)
+        sweep.run(journal, more={job.key: 4 for job in sweep.plan.jobs[:2]}, executor=added)
+        assert len(added.left_s) == 8
+        assert added.left_s == sorted(added.left_s, reverse=True)
+        assert added.left_s[0] == pytest.approx(8 * added.left_s[-1], rel=0.2)
+
+
 def test_a_measured_job_whose_new_rounds_fail_is_given_up_and_keeps_its_figures(tmp_path: Path) -> None:
     sweep = sweep_of(tmp_path, "steady", protocol=ProtocolSpec(preset="quick"))
     with Journal.open(sweep.workspace.journal) as journal:

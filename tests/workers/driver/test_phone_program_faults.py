@@ -26,6 +26,7 @@ from tests.workers.phone_sweep import (
     assert_invariants,
     fault,
     in_a_push,
+    reboot,
     resume,
     running_on,
     timed,
@@ -259,7 +260,7 @@ def test_a_phone_that_is_started_anew_between_two_runs_is_measured_on(pair: Pair
     with Journal.open(sweep.workspace.journal) as journal:
         sweep.run(journal, stop=lambda: timed(first) >= 1)
         assert timed(first) == 1
-        first.reboot()
+        reboot(first)
         resume(sweep, journal)
 
 

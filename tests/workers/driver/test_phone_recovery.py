@@ -15,7 +15,15 @@ from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook, Rule
 from sweeps.records import Measured
 from sweeps.spec.recovery import RecoverySpec
-from tests.workers.phone_sweep import ONE_ROUND, ImpatientPhone, PhoneSweep, assert_invariants, fault, timed
+from tests.workers.phone_sweep import (
+    ONE_ROUND,
+    ImpatientPhone,
+    PhoneSweep,
+    assert_invariants,
+    fault,
+    timed,
+    wait_until_it_answers,
+)
 from workers.devices.adb import recovery
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
@@ -179,7 +187,7 @@ def test_a_phone_restarts_and_answers_with_another_boot_id(pair: Pair) -> None:
     phone, _ = pair
     before = device_of(phone).boot_id()
     recovery.climb(name_of(phone), "reboot")
-    phone.start_daemon()
+    wait_until_it_answers(phone)
     assert device_of(phone).boot_id() != before
 
 

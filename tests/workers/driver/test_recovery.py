@@ -24,8 +24,9 @@ from tests.workers.tiny_sweep import BuiltSweep
 from workers.devices.fake.device import FakeDevice
 from workers.devices.interface import Rung
 from workers.driver.canary import BLOCKS
-from workers.driver.events import AttemptFailed, Away, Event, Quarantined, Readmitted, Recovering, Waiting
+from workers.driver.events import AttemptFailed, Away, Back, Event, Quarantined, Readmitted, Recovering, Waiting
 from workers.driver.ladder import AwayWait
+from workers.driver.recovery import merge_host_events
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import DeviceLane
 from workers.measure.bench import AnswerT, Bench, Request
@@ -80,7 +81,8 @@ class Link:
         return Taken(rung)
 
     def _failed(self) -> Failed:
-        return Failed(stage="run", kind=self._out, message=f"it is {self._out}")
+        whose = "the host lab-2: " if self._out == "host_away" else ""
+        return Failed(stage="run", kind=self._out, message=f"{whose}it is {self._out}")
 
     def rest(self, seconds: float) -> None:
         self._bench.rest(seconds)
@@ -315,3 +317,39 @@ def test_what_a_person_quarantined_is_not_even_built_for(
     book.readmit("fake-steady")
     run(sweep, journal, phones, book)
     assert measured(sweep, journal) == [True, True]
+
+
+def test_a_host_that_goes_and_comes_back_is_told_once_for_all_of_its_devices(
+    tmp_path: Path, book: QuarantineBook
+) -> None:
+    sweep = sweep_of(tmp_path, devices=("fake:steady", "fake:hot"))
+    with Journal.open(sweep.workspace.journal) as journal:
+        events = run(sweep, journal, Phones(sweep.workspace.root, {2: "host_away", 3: "host_away"}), book)
+        told = [event for event in events if isinstance(event, Waiting | Back)]
+        assert [type(event) for event in told] == [Waiting, Back] * (len(told) // 2)
+        assert {event.device for event in told if isinstance(event, Waiting)} == {"the host lab-2"}
+        assert {event.host for event in told if isinstance(event, Back)} == {"the host lab-2"}
+        assert measured(sweep, journal) == [True] * 4
+
+
+def test_a_host_that_stays_away_is_told_of_once_a_minute_and_given_up_once() -> None:
+    host, lost = "the host lab-2", Failed(stage="run", kind="host_away", message="its connection is lost")
+    events: list[Event] = [Waiting("fake:hot", ("it is hot",), 0.0)]
+    for seconds in range(0, 130, 10):
+        events += [Waiting(host, ("its connection is lost",), seconds + late) for late in (0.0, 0.5)]
+    events += [Back("fake:one", host, 131.0), Back("fake:two", host, 131.5)]
+    events += [Waiting(host, ("its connection is lost",), 0.0), Away(host, lost, 2), Away(host, lost, 3)]
+    told = list(merge_host_events(iter(events)))
+    assert [event.waited_seconds for event in told if isinstance(event, Waiting)] == [0.0, 0.0, 60.0, 120.0, 0.0]
+    assert of(Back, told) == [Back("fake:one", host, 131.0)]
+    assert told[-1] == Away(host, lost, 5)
+    assert len(of(Away, told)) == 1
+
+
+def test_a_host_that_is_given_up_is_named_with_what_is_wrong_with_it(
+    sweep: BuiltSweep, journal: Journal, book: QuarantineBook
+) -> None:
+    events = run(sweep, journal, Phones(sweep.workspace.root, {2: "host_away"}, "reboot"), book)
+    [away] = of(Away, events)
+    assert isinstance(away, Away)
+    assert (away.device, away.failed.message, away.pending) == ("the host lab-2", "it is host_away", 2)

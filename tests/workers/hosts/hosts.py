@@ -111,6 +111,7 @@ class TestHost:
         """Whether workers wait to be let go."""
         self.make_worker: Callable[[DeviceFacts], Worker] = self._worker
         self.make: Callable[[str], DeviceFacts] = lambda name: facts(name.removeprefix("adb:"))
+        self.apart: Callable[[Callable[[], None]], object] = lambda call: call()
         self.identity: dict[str, object] = {"name": name, "machine": name, "boot": 1, "versions": VERSIONS} | identity
         self.start()
 
@@ -127,6 +128,7 @@ class TestHost:
             self.outbox,
             lambda device: self.make_worker(device),
             lambda: self.now_s,
+            lambda call: self.apart(call),
         )
         self.agent.tend()
 

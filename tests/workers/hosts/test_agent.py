@@ -1,5 +1,7 @@
 """The agent of a device host: blocks, leases and stored results together."""
 
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +12,7 @@ from sweeps.errors import ABSENT_KINDS, DeviceError
 from sweeps.records import Failed
 from sweeps.variant import Variant
 from tests import gallery
-from tests.workers.hosts.hosts import JOB, Ask, TestHost, facts
+from tests.workers.hosts.hosts import JOB, Ask, ControlledWorker, TestHost, facts
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
 from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Queued
@@ -161,6 +163,36 @@ def test_a_device_that_was_handed_back_or_whose_driver_is_gone_is_closed(host: T
     assert host.workers[1].ended == "closed"
     assert granted(host) == epoch, "the lease is still its, as nobody else asked"
     assert host.agent.run("one", epoch, Ask(JOB, 3)) == "answer 0 to 3"
+
+
+def test_a_device_that_hangs_while_it_is_handed_back_holds_up_no_other(tmp_path: Path) -> None:
+    host = TestHost(tmp_path, "lab-1", "one", "two")
+    host.apart = lambda call: threading.Thread(target=call, daemon=True).start()
+    hangs = threading.Event()
+
+    class Hanging(ControlledWorker):
+        def close(self) -> None:
+            hangs.wait(60)
+
+    workers = {"one": Hanging(facts("one")), "two": ControlledWorker(facts("two"))}
+    host.make_worker = lambda device: workers[device.device_id]
+    host.start()
+    for number, (device_id, worker) in enumerate(workers.items()):
+        worker.go.set()
+        epoch = host.agent.acquire(device_id, "ann")
+        assert isinstance(epoch, Granted)
+        host.agent.run(device_id, epoch.epoch, Ask(JOB, number))
+    host.now_s += TIME_TO_LIVE_S
+    host.names.append("adb:three")
+    host.agent.tend()
+    host.agent.tend()
+    deadline = time.monotonic() + 60
+    while not workers["two"].ended:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert len(host.agent.hello().devices) == 3
+    assert not workers["one"].ended
+    hangs.set()
 
 
 def test_a_device_that_is_not_attached_is_not_granted(host: TestHost) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import psutil
@@ -120,6 +120,29 @@ def test_who_waits_for_a_process_that_is_killed_is_told(process: DeviceProcess, 
     assert isinstance(answer, Failed)
     assert (answer.kind, answer.stage) == ("worker_lost", "run")
     assert f"ended with {-signal.SIGKILL}" in answer.message
+    later = process.ask(WhoAmI(job=job()))
+    assert isinstance(later, Failed)
+    assert later.kind == "worker_lost"
+
+
+def test_one_that_is_killed_while_it_is_replaced_stays_ended(
+    process: DeviceProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = process.ask(WhoAmI(job=job()))
+    assert isinstance(first, int)
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
+    killing = threading.Thread(target=process.kill)
+    start = subprocess.Popen
+
+    def start_late(*words: Any, **named: Any) -> "subprocess.Popen[bytes]":
+        killing.start()
+        killing.join(0.5)  # in vain: it has to wait for this
+        return start(*words, **named)
+
+    monkeypatch.setattr("workers.hosts.device_process.subprocess.Popen", start_late)
+    process.ask(WhoAmI(job=job()))
+    killing.join(60)
     later = process.ask(WhoAmI(job=job()))
     assert isinstance(later, Failed)
     assert later.kind == "worker_lost"

@@ -187,7 +187,7 @@ def test_a_host_of_another_version_is_told_and_not_used(world: World) -> None:
     refused = world.executor(lab).lane(named("one")).ask(Ask(JOB, 1))
     assert isinstance(refused, Failed)
     assert refused.kind == "host_away"
-    assert "the host lab-1 is not used: it has EdgeSweep 0.9" in refused.message
+    assert "the host lab-1: it is not used: it has EdgeSweep 0.9" in refused.message
 
 
 def test_a_device_whose_host_has_left_is_not_taken_for_a_device_that_is_gone(world: World) -> None:
@@ -203,7 +203,7 @@ def test_a_device_whose_host_has_left_is_not_taken_for_a_device_that_is_gone(wor
     gone = lane.ask(Ask(JOB, 2))
     assert isinstance(gone, Failed)
     assert gone.kind == "host_away"
-    assert gone.message.startswith("the host lab-1 is not in the lab now")
+    assert gone.message.startswith("the host lab-1: it is not in the lab now")
     # Of one that this driver never saw, the name tells the host.
     assert kind_of(world.executor(lab).lane(named("three", "lab-3")).ask(Ask(JOB, 1))) == "host_away"
     assert kind_of(world.executor(lab).lane(named("three", "lab-2")).ask(Ask(JOB, 1))) == "offline"

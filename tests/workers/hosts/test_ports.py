@@ -6,7 +6,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +17,11 @@ from sweeps.errors import ClusterError
 from tests.computers import Computer, Network, missing
 from tests.conftest import EDGESWEEP
 from workers.hosts import ports
+from workers.hosts.node import NodeOptions
 from workers.hosts.ports import Ports, kept_to
+from workers.hosts.supervisor import check_ports
 
+Edgesweep = Callable[..., CompletedProcess[str]]
 _PORT = 6379
 _PATIENCE_S = 120.0
 _SERVER = """
@@ -66,6 +71,28 @@ def test_every_port_of_a_node_is_in_its_range_and_none_is_given_twice(
     assert all(int(port) in one for port in given.values())
     assert 23999 not in one
     assert 24100 not in one
+
+
+def test_a_node_that_others_reach_outside_of_its_ports_is_refused(tmp_path: Path) -> None:
+    node = NodeOptions(
+        head="10.0.0.5:6379", is_head=True, ip="10.0.0.5", token_file=tmp_path, label="", ports=Ports(24000, 24099)
+    )
+    good = [(6379, "0.0.0.0:6379 (gcs_server)"), (24007, ":::24007 (raylet)"), (40000, "127.0.0.1:40000 (adb)")]
+    check_ports(node, good)
+    clients = (10001, "0.0.0.0:10001 (ray::ClientServer)")
+    with pytest.raises(ClusterError, match=r"of the ports 24000-24099: 0\.0\.0\.0:10001 \(ray::ClientServer\)\n"):
+        check_ports(node, [*good, clients])
+    with pytest.raises(ClusterError, match="6379"):
+        check_ports(replace(node, is_head=False), good)
+    check_ports(replace(node, ports=None), [*good, clients])
+
+
+def test_a_port_of_the_lab_that_is_one_of_its_hosts_ports_is_refused(edgesweep: Edgesweep, tmp_path: Path) -> None:
+    words = ("host", "up", "--port", "24050", "--ports", "24000-24099", "--state", str(tmp_path))
+    refused = edgesweep(*words)
+    assert refused.returncode == 1
+    assert "the lab's port 24050 is one of 24000-24099" in refused.stderr
+    assert "give another --port, or other --ports" in refused.stderr
 
 
 def test_an_address_that_is_no_own_one_is_refused_before_anything_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,8 @@ def test_a_sweep_measures_on_both_hosts_also_where_an_agent_is_killed_and_listen
     assert running.wait(PATIENCE_S) == 0, lab.said("both") + lab.said("lab-2")
     assert addresses <= {"127.0.0.1", "::ffff:127.0.0.1", "::1"}
     assert "127.0.0.1" in addresses
-    assert "waiting for host:lab-2/local" in lab.said("both")
+    assert "waiting for the host lab-2 (" in lab.said("both")
+    assert "without the host lab-2: host:lab-2/local answers again" in lab.said("both")
     assert len(lab.blocks("both")) == len(set(lab.blocks("both"))) == 2 * 5
     told = {host["name"]: host for host in lab.document()}
     assert {name: [one["name"] for one in host["devices"]] for name, host in told.items()} == {
@@ -205,7 +206,7 @@ def test_a_driver_that_is_killed_frees_its_device_and_its_next_run_goes_on_over_
     lab.wait(lambda: len(lab.blocks("killed")) > before or running.poll() is not None)
     lab.kill("lab-2", "raylet")
     assert running.wait(PATIENCE_S) == 0, lab.said("killed") + lab.said("lab-2")
-    assert "waiting for host:lab-2/local" in lab.said("killed")
+    assert "waiting for the host lab-2 (" in lab.said("killed")
     assert len(lab.blocks("killed")) == len(set(lab.blocks("killed"))) == 6
     left = [one for one in lab.processes("lab-2") if "torchscript" in _title(one) and "--model" in _title(one)]
     assert left == []

@@ -1,13 +1,18 @@
 """What is wrong with hosts, a token, an address: each told in one line, without Ray."""
 
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from socket import socket
-from subprocess import CompletedProcess
+from subprocess import PIPE, CompletedProcess, Popen
+from types import SimpleNamespace
 
 import pytest
+from ray import JobID
+from ray._private import worker
 
 from sweeps.cli.hosts import troubles
 from sweeps.errors import ClusterError, DeviceError
@@ -16,8 +21,9 @@ from tests.workers.hosts.hosts import JOB, VERSIONS, TestHost, facts
 from workers.executors.lane import Lane
 from workers.executors.loopback import LOOPBACK
 from workers.hosts import access
-from workers.hosts.cluster import earlier_starts
+from workers.hosts.cluster import earlier_starts, pass_on_what_ray_says
 from workers.hosts.interface import Hello
+from workers.hosts.node import node_of_head
 from workers.measure.requests import ReadyRequest
 
 
@@ -69,6 +75,56 @@ def test_a_name_is_refused_only_if_another_machine_that_answers_has_it(tmp_path:
 
     second.hello = away  # type: ignore[method-assign]
     assert earlier_starts(found, "lab-2", "cc") == []
+
+
+def test_what_ray_tells_a_driver_is_no_output_and_the_end_of_a_node_is_told_by_the_driver_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    died = (
+        "The node with node id: 1 and address: 10.0.0.5 has been marked dead because the detector has missed too many"
+    )
+    said = iter([died, "Raylet is terminated. Last lines:\n (raylet) a.cc:1", "A worker died."])
+
+    def poll() -> tuple[None, dict[str, object]]:
+        try:
+            return None, {"job_id": None, "error_message": next(said)}
+        except StopIteration:
+            raise ConnectionError from None
+
+    subscriber = SimpleNamespace(subscribe=lambda: None, poll=poll)
+    driver = SimpleNamespace(gcs_error_subscriber=subscriber, current_job_id=JobID.nil())
+    monkeypatch.setattr(worker, "print_to_stdstream", worker.print_to_stdstream)
+    pass_on_what_ray_says()
+    worker.listen_error_messages(driver, threading.Event())
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err == "Ray: A worker died.\n"
+
+
+@pytest.fixture
+def raylet(tmp_path: Path) -> Iterator[Callable[..., None]]:
+    """Starts what looks like a node of Ray."""
+    program = tmp_path / "raylet"
+    program.symlink_to(sys.executable)
+    with ExitStack() as stack:
+
+        def start(*words: str) -> None:
+            wait = "print(flush=True); import time; time.sleep(600)"
+            process = stack.enter_context(Popen([program, "-c", wait, *words], stdout=PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.readline()
+
+        yield start
+
+
+def test_a_driver_uses_the_node_of_the_head_and_of_no_other_host(raylet: Callable[..., None]) -> None:
+    head = "10.0.0.5:6379"
+    raylet(f"--gcs-address={head}", "--temp_dir=/of-a-host")
+    raylet("--gcs-address=10.0.0.9:6379", "--head", "--temp_dir=/of-another-lab")
+    assert node_of_head(head) is None
+    raylet(f"--gcs-address={head}", "--head", "--temp_dir=/of-the-head")
+    assert node_of_head(head) == Path("/of-the-head")
 
 
 @contextmanager

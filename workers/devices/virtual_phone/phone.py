@@ -126,16 +126,15 @@ class VirtualPhone(Answers):
         self._cable.bytes_per_s = bytes_per_s
 
     def reboot(self) -> None:
-        """Set a new boot id and kill every program. The phone's files stay."""
+        """Kill every program and set a new boot id, before the daemon serves again. The phone's files stay."""
+        self._stop_serving()
         self.boot()
-        self._end_programs()
-        self._wait_for_daemon()
+        self._serve()
 
     def stop_daemon(self) -> None:
         # Unplugged, so that connections are refused at once.
         self._cable.unplug()
-        (self._folder / "serving").unlink(missing_ok=True)
-        self._end_programs()
+        self._stop_serving()
 
     def restart_daemon(self) -> None:
         """End the daemon's connections. The phone's programs continue."""
@@ -147,9 +146,8 @@ class VirtualPhone(Answers):
         self._wait_for_daemon()
 
     def start_daemon(self) -> None:
-        (self._folder / "serving").touch()
         self._cable.plug()
-        self._wait_for_daemon()
+        self._serve()
 
     def unplug(self, after_bytes: int = 0) -> None:
         """Unplug the cable: now, or after `after_bytes` more bytes to the phone."""
@@ -178,7 +176,12 @@ class VirtualPhone(Answers):
         """All processes on the phone, with its daemon."""
         return self._running().children(recursive=True)
 
-    def _end_programs(self) -> None:
+    def _serve(self) -> None:
+        (self._folder / "serving").touch()
+        self._wait_for_daemon()
+
+    def _stop_serving(self) -> None:
+        (self._folder / "serving").unlink(missing_ok=True)
         programs = self.processes()
         for program in programs:
             with contextlib.suppress(psutil.Error):

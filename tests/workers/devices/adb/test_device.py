@@ -43,6 +43,7 @@ from tests.workers.phone_sweep import (
     in_a_push,
     in_a_transfer,
     once,
+    reboot,
     running_on,
     sizes,
     tidied_up,
@@ -642,7 +643,7 @@ def test_a_file_is_sent_once_however_often_it_is_pushed(device: AdbDevice, phone
 def test_a_phone_that_was_started_anew_has_no_result_of_before(device: AdbDevice, phone: VirtualPhone) -> None:
     device.run(["true"], 10)
     before = device.boot_id()
-    phone.reboot()
+    reboot(phone)
     assert device.boot_id() != before
     error = failure(lambda: device.run(["echo", "fast"], 20))
     assert error.kind == "rebooted"
@@ -872,7 +873,7 @@ def test_facts_are_asked_once_per_boot(device: AdbDevice, phone: VirtualPhone) -
     phone.set_property("ro.product.model", "Updated Phone")
     try:
         assert device.facts() is before
-        phone.reboot()
+        reboot(phone)
         assert failure(lambda: device.run(["true"], 20)).kind == "rebooted"
         assert device.facts().model == "Updated Phone"
     finally:

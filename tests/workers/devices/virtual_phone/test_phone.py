@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from sweeps.errors import DeviceError
-from tests.workers.phone_sweep import eventually, running_on
+from tests.workers.phone_sweep import eventually, reboot, running_on
 from workers.devices.adb.device import AdbDevice
 from workers.devices.adb.host import AdbHost
 from workers.devices.virtual_phone.adbd import adbd, missing
@@ -75,7 +75,7 @@ def test_what_is_done_to_one_phone_is_done_to_no_other(phones: list[VirtualPhone
     phones[0].heat(44.0, thermal_status=2)
     phones[0].drain(5)
     phones[0].fill_storage(leave_bytes=1_000_000)
-    phones[0].reboot()
+    reboot(phones[0])
     hot, cool = first.sensors(), second.sensors()
     assert (hot.temp_c, hot.thermal_status, hot.battery_percent) == (44.0, 2, 5)
     assert (cool.temp_c, cool.thermal_status, cool.battery_percent) == (25.0, 0, 80)
@@ -114,7 +114,7 @@ def test_a_reboot_ends_programs_and_keeps_files(phones: list[VirtualPhone], tmp_
     source.write_text("kept")
     path = device.push(source, "kept")
     device.run(["sh", "-c", "sleep 74.5 </dev/null >/dev/null 2>&1 &"], 20)
-    phones[3].reboot()
+    reboot(phones[3])
     assert not running_on(phones[3], "74.5")
     assert AdbDevice(tmp_path, phones[3].serial).run(["cat", path], 20).stdout == b"kept"
 

@@ -1,6 +1,5 @@
-"""The page as Streamlit runs it, on workspaces that the real journal and store wrote."""
+"""Decide as Streamlit runs it, on workspaces that the real plan and journal wrote."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,17 +8,14 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.inert import line
+from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
-from sweeps.journal.journal import Journal
-from sweeps.manifest import Coverage
 from sweeps.quarantine import QuarantineBook
-from sweeps.store.lag import Marks
-from sweeps.workspace import Workspace
 
 Page = Callable[[Path], AppTest]
 
-BEST = "cpu int8-x86 nhwc script fused optimized"
-BEST_ON_PHONE = "cpu int8-qnnpack nchw script fused optimized"
+BEST = "int8 · NHWC · x86 · 1 thread · scripted · optimized"
+BEST_ON_PHONE = "int8 · NCHW · QNNPACK · 1 thread · scripted · optimized"
 
 
 def table(page: AppTest, column: str) -> pd.DataFrame:
@@ -28,7 +24,7 @@ def table(page: AppTest, column: str) -> pd.DataFrame:
 
 
 def texts(page: AppTest) -> str:
-    parts = [*page.text, *page.markdown, *page.caption, *page.subheader, *page.info, *page.error]
+    parts = [*page.text, *page.markdown, *page.caption, *page.header, *page.subheader, *page.info, *page.error]
     return "\n".join(str(part.value) for part in parts)
 
 
@@ -40,9 +36,8 @@ def choose(page: AppTest, label: str, value: str) -> AppTest:
 def test_the_latest_sweep_opens_with_its_recommendation(page: Page, workspace: Path) -> None:
     shown = page(workspace)
     assert not shown.exception
-    assert [title.value for title in shown.title] == ["EdgeSweep"]
     assert shown.selectbox[0].value == "phones"
-    assert shown.subheader[0].value == f"`{BEST}`"
+    assert shown.header[0].value == BEST
     figures = {metric.label: metric.value for metric in shown.metric}
     assert figures == {
         "Latency (p50)": "3.003 ms",
@@ -50,13 +45,13 @@ def test_the_latest_sweep_opens_with_its_recommendation(page: Page, workspace: P
         "Accuracy drop": "0.20 points",
         "Size": "0.70 MB",
     }
-    assert "95 % interval: 2.984 to 3.022 ms" in texts(shown)
+    assert "95 %: 2.984 to 3.022 ms" in texts(shown)
 
 
 @pytest.mark.fault(57, "two equal variants", "named as a tie, one rank")
 def test_ties_are_named_on_the_card_and_share_a_rank(page: Page, workspace: Path) -> None:
     shown = page(workspace)
-    assert "**Equal to 1 other:** `cpu int8-x86 nhwc trace fused optimized`" in texts(shown)
+    assert "**Equal to 1 other:** int8 · NHWC · x86 · 1 thread · traced · optimized." in texts(shown)
     assert list(table(shown, "Rank")["Rank"])[:3] == ["1=", "1=", "3"]
 
 
@@ -65,13 +60,15 @@ def test_the_table_lists_every_measured_variant_with_its_figures(page: Page, wor
     assert len(ranking) == 12
     assert ranking["p50 (ms)"].is_monotonic_increasing
     first = ranking.iloc[0]
-    assert (first["Variant"], first["Verdict"], first["Trust"]) == (BEST, "pass", "ungated")
+    assert (first["Variant"], first["Verdict"], first["Doubts"]) == (BEST, "pass", TRUST_WORDS["ungated"])
     assert first["p50, 95 % interval"] == "2.984 to 3.022 ms"
     assert ranking["× best"].iloc[-1] == pytest.approx(8.63, abs=0.01)
 
 
 def test_trust_labels_come_with_their_advice(page: Page, workspace: Path) -> None:
-    assert "**ungated** (advisory): it is unknown whether the device was cool" in texts(page(workspace))
+    assert f"**{TRUST_WORDS['ungated']}** (it can win): it is unknown whether the device was cool" in texts(
+        page(workspace)
+    )
 
 
 def test_failed_and_skipped_variants_are_listed_with_their_reasons(page: Page, workspace: Path) -> None:
@@ -86,7 +83,7 @@ def test_failed_and_skipped_variants_are_listed_with_their_reasons(page: Page, w
 def test_another_device_has_its_own_recommendation(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Device", "phone-1")
     assert not shown.exception
-    assert shown.subheader[0].value == f"`{BEST_ON_PHONE}`"
+    assert shown.header[0].value == BEST_ON_PHONE
     assert len(table(shown, "Rank")) == 12
 
 
@@ -94,31 +91,11 @@ def test_both_charts_are_on_the_page(page: Page, workspace: Path) -> None:
     assert len(page(workspace).get("vega_lite_chart")) == 2
 
 
-def test_details_show_axes_figures_with_units_and_conditions(page: Page, workspace: Path) -> None:
-    shown = page(workspace)
-    name = next(box for box in shown.selectbox if box.label == "Variant").value
-    assert BEST in str(name)
-    pairs = {
-        row.What: row.Value for frame in shown.dataframe if "What" in frame.value for row in frame.value.itertuples()
-    }
-    assert pairs["layout"] == "nhwc"
-    assert pairs["Memory (peak less before load)"] == "50.0 MB"
-    assert pairs["engine_ran"] == "x86"
-    assert "round 1: 3.003 ms, round 2: 3.015 ms, round 3: 2.991 ms" in texts(shown)
-
-
-def test_details_of_a_failed_variant_say_why(page: Page, workspace: Path) -> None:
-    shown = page(workspace)
-    choices = next(box for box in shown.selectbox if box.label == "Variant").options
-    failed = next(name for name in choices if "fp32 nchw trace fused ·" in name)
-    assert "failed: the process was ended by signal 11" in texts(choose(shown, "Variant", failed))
-
-
 @pytest.mark.fault(52, "a sweep where all failed", "no winner, and the reasons")
 def test_where_everything_failed_there_is_no_winner_and_the_reason(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "broken")
     assert not shown.exception
-    assert shown.subheader[0].value == "No winner"
+    assert shown.header[0].value == "No winner"
     assert "nothing was measured: 4 failed" in texts(shown)
     assert not shown.metric
     assert not shown.get("vega_lite_chart")
@@ -135,13 +112,13 @@ SECTION = "Checked on this host, not timed"
 def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "checked")
     assert not shown.exception
-    assert shown.subheader[0].value.startswith("`cpu ")
-    assert all(variant.startswith("cpu ") for variant in table(shown, "Rank")["Variant"])
+    assert shown.header[0].value == "int8 · NHWC · x86 · 1 thread"
+    assert all("NNAPI" not in variant and "Metal" not in variant for variant in table(shown, "Rank")["Variant"])
     assert SECTION in [part.value for part in shown.subheader]
     found = table(shown, "Checked by")
     assert list(found["Variant"]) == [
-        *("metal fp32 nchw script", "nnapi fp32 nchw", "nnapi fp32 nhwc"),
-        *("nnapi int8-qnnpack nchw", "nnapi int8-qnnpack nhwc"),
+        *("Metal · fp32 · NCHW · 1 thread", "NNAPI · fp32 · NCHW · 1 thread", "NNAPI · fp32 · NHWC · 1 thread"),
+        *("NNAPI · int8 · NCHW · QNNPACK · 1 thread", "NNAPI · int8 · NHWC · QNNPACK · 1 thread"),
     ]
     assert list(found["Constraints"]) == ["constraints kept"] * 3 + ["unresolved", "constraint missed"]
     assert list(found["Checked by"]) == ["reference:metal@1"] + ["reference:nnapi@1"] * 4
@@ -156,8 +133,8 @@ def test_what_was_only_checked_has_a_section_with_table_chart_and_words(page: Pa
 def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "by-accuracy")
     assert not shown.exception
-    assert shown.subheader[0].value == "`nnapi fp32 nhwc`"
-    assert any("ONLY CHECKED, NOT TIMED" in str(part.value) for part in shown.caption)
+    assert shown.header[0].value == "NNAPI · fp32 · NHWC · 1 thread"
+    assert any("only checked and not timed" in str(part.value) for part in shown.caption)
     figures = {metric.label: metric.value for metric in shown.metric}
     assert (figures["Latency (p50)"], figures["Top-1"]) == ("not timed", "97.60 %")
     assert "emulated by `reference:nnapi@1`" in texts(shown)
@@ -170,40 +147,10 @@ def test_a_recommendation_that_was_only_checked_says_so(page: Page, workspace: P
 def test_where_all_was_only_checked_there_is_no_winner_and_no_chart_of_latency(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "only-checked")
     assert not shown.exception
-    assert shown.subheader[0].value == "No winner"
+    assert shown.header[0].value == "No winner"
     assert "nothing was timed: 4 only checked" in texts(shown)
     assert len(table(shown, "Checked by")) == 4
     assert len(shown.get("vega_lite_chart")) == 1
-
-
-def test_details_show_what_nnapi_covers_where_the_store_has_it() -> None:
-    def script(coverage: str) -> None:
-        import pandas as pd
-
-        from dashboard.views import details
-        from sweeps.results import FRAME_COLUMNS
-
-        row: dict[str, object] = dict.fromkeys(FRAME_COLUMNS, "")
-        row |= {"name": "net", "outcome": "measured", "block_medians_ms": (), "coverage": coverage}
-        figures = {"top1_percent": 97.5}
-        details.show(pd.DataFrame([{**row, **dict.fromkeys(details.METRICS, float("nan")), **figures}]), None)
-
-    coverage = Coverage(
-        operations={"ADD": 10, "CONV_2D": 35}, multiply_adds=6_100_000, multiply_adds_covered_percent=99.5
-    )
-    shown = AppTest.from_function(script, kwargs={"coverage": coverage.model_dump_json()}, default_timeout=60).run()
-    assert not shown.exception
-    tables = [frame.value for frame in shown.dataframe]
-    assert list(tables[2].itertuples(index=False, name=None)) == [
-        ("Multiply-adds covered", "99.5 %"),
-        ("Multiply-adds of the model", "6,100,000"),
-        ("CONV_2D", "35 ×"),
-        ("ADD", "10 ×"),
-    ]
-    for nothing in ("", "–", "no JSON", '{"operations": {}}'):
-        shown = AppTest.from_function(script, kwargs={"coverage": nothing}, default_timeout=60).run()
-        assert not shown.exception
-        assert "Covered by the accelerator" not in texts(shown)
 
 
 def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_rank(
@@ -219,20 +166,20 @@ def test_who_a_race_sent_away_is_shown_with_figures_and_evidence_and_without_a_r
     assert set(gone["Why"]) == {f"left after 3 rounds: at least 2.01 times as slow as {line(evil)}"}
     assert "device time: 35 min (1 % timed iterations), and 0 s of waiting; 7 of 14 left the race early" in texts(shown)
     reasons = [part.value for part in shown.text]
-    assert any(reason.startswith("cpu fp32 nhwc") and reason.endswith(f": {line(evil)} ended it") for reason in reasons)
+    assert any(reason.startswith("fp32 · NHWC") and reason.endswith(f": {line(evil)} ended it") for reason in reasons)
     left = f"eliminated: left after 3 rounds: at least 2.01 times as slow as {line(evil)}"
-    assert any(reason.startswith("cpu fp32 nchw") and reason.endswith(left) for reason in reasons)
+    assert any(reason.startswith("fp32 · NCHW") and reason.endswith(left) for reason in reasons)
 
 
 def test_each_tie_says_what_would_settle_it(page: Page, workspace: Path) -> None:
     shown = choose(page(workspace), "Sweep", "raced")
     assert list(table(shown, "Rank")["To settle the tie"])[:2] == ["–", "equal in practice: within 2 % at 95 %"]
     names = (
-        "cpu fp32 nhwc script fused",
-        "cpu int8-qnnpack nhwc script fused optimized",
-        "cpu int8-qnnpack nhwc script fused",
+        "fp32 · NHWC · 1 thread · scripted · not optimized",
+        "int8 · NHWC · QNNPACK · 1 thread · scripted · optimized",
+        "int8 · NHWC · QNNPACK · 1 thread · scripted · not optimized",
     )
-    others = ", ".join(f"`{name}`" for name in names)
+    others = ", ".join(names)
     assert f"**Equal to 3 others:** {others}. Shown at 95 % to be within 2 % of the best" in texts(shown)
     assert not shown.code
 
@@ -249,8 +196,8 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
 def test_the_front_is_marked_where_it_is_asked_for(page: Page, workspace: Path) -> None:
     ranking = table(choose(page(workspace), "Sweep", "raced"), "Rank")
     assert set(ranking[ranking["Front"] == "front"]["Variant"]) == {
-        "cpu int8-qnnpack nhwc script fused optimized",
-        "cpu int8-qnnpack nhwc script fused",
+        "int8 · NHWC · QNNPACK · 1 thread · scripted · optimized",
+        "int8 · NHWC · QNNPACK · 1 thread · scripted · not optimized",
     }
     assert "Front" not in table(page(workspace), "Rank")
 
@@ -259,10 +206,9 @@ def test_units_that_share_a_sweep_have_one_table_with_all_variants(page: Page, s
     shown = page(shared_by_units)
     assert not shown.exception
     ranking = table(shown, "Rank")
-    [details] = [box for box in shown.selectbox if box.label == "Variant"]
-    units = {name.rsplit(" · ", 1)[1] for name in details.options}
-    assert units == {"adb:a", "adb:b"}
-    assert len(ranking) == len(details.options) - 1, "the common variant of the other unit is not ranked twice"
+    assert len(set(ranking["Variant"])) == len(ranking) == 14, (
+        "the common variant of the other unit is not ranked twice"
+    )
     assert "All units of this class" not in [part.value for part in shown.subheader]
 
 
@@ -292,7 +238,7 @@ def test_figures_of_hand_run_tools_stand_beneath_the_ranking_of_their_device_alo
     assert list(apart["Device"]) == ["iPhone X"]
     # Faster than all that was measured, and yet nowhere in the ranking.
     assert "metal fp32" not in set(table(phone, "Rank")["Variant"])
-    assert phone.subheader[0].value == f"`{BEST_ON_PHONE}`"
+    assert phone.header[0].value == BEST_ON_PHONE
 
 
 def test_a_device_without_imported_figures_shows_only_those_of_no_device(page: Page, workspace: Path) -> None:
@@ -308,7 +254,7 @@ def test_a_device_without_imported_figures_shows_only_those_of_no_device(page: P
 def test_hostile_names_appear_to_the_letter(page: Page, workspace: Path, evil: str) -> None:
     shown = choose(page(workspace), "Sweep", "hostile")
     assert not shown.exception
-    headline = shown.subheader[0].value
+    headline = shown.header[0].value
     assert headline.startswith("``")
     assert headline.endswith("``")
     variant = table(shown, "Rank")["Variant"][0]
@@ -334,56 +280,9 @@ def test_nothing_from_the_store_becomes_html(page: Page, workspace: Path, evil: 
 def test_a_workspace_without_a_sweep_says_what_to_do(page: Page, tmp_path: Path) -> None:
     shown = page(tmp_path / "never made")
     assert not shown.exception
-    assert "No sweep has been recorded" in shown.info[0].value
-    assert "edgesweep run" in texts(shown)
+    assert "No sweep has been recorded" in shown.header[0].value
+    assert any("edgesweep run" in code.value for code in shown.code)
     assert not (tmp_path / "never made").exists()
-
-
-def test_a_damaged_store_is_an_error_with_a_next_step(page: Page, tmp_path: Path) -> None:
-    (tmp_path / "mlflow.sqlite").write_bytes(b"this is not a database" * 100)
-    shown = page(tmp_path)
-    assert not shown.exception
-    assert shown.error[0].value == "The results cannot be shown."
-    assert "mlflow.sqlite" in texts(shown)
-    assert "Next step: " in texts(shown)
-
-
-def test_an_unreachable_tracking_server_is_an_error_with_a_next_step(
-    page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
-    shown = page(tmp_path)
-    assert not shown.exception
-    assert "127.0.0.1:9" in texts(shown)
-    assert "Next step: " in texts(shown)
-
-
-def test_the_page_says_how_many_finished_jobs_the_store_lacks_and_since_when(
-    page: Page, workspace: Path, recorder_in: Callable[[Path], Callable[[str], None]], tmp_path: Path
-) -> None:
-    recorder_in(tmp_path)("lagging")
-    with Marks.open(Workspace(tmp_path), "lagging"):
-        pass  # a publisher that has published nothing yet
-    said = re.findall(
-        r"(\d+) finished jobs are not in MLflow yet, the first since \d{4}-\d\d-\d\d \d\d:\d\d UTC\.",
-        texts(page(tmp_path)),
-    )
-    with Journal.open(Workspace(tmp_path).journal, read_only=True) as journal:
-        assert said == [str(len(journal.jobs("lagging")))], "all of them are measured or have failed"
-    assert "not in MLflow" not in texts(page(workspace)), "it is not known there"
-
-
-@pytest.mark.fault(54, "a sweep recorded beside an open page", "shown after a refresh")
-def test_refresh_shows_a_sweep_that_was_recorded_meanwhile(
-    page: Page, tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]]
-) -> None:
-    record = recorder_in(tmp_path)
-    record("first")
-    shown = page(tmp_path)
-    assert shown.selectbox[0].options == ["first"]
-    record("second")
-    shown.button[0].click().run()
-    assert shown.selectbox[0].options == ["second", "first"]
 
 
 def test_a_device_in_quarantine_is_marked_on_its_page_alone(page: Page, workspace: Path) -> None:

@@ -1,0 +1,96 @@
+"""What runs in a workspace now: from the driver's lock, its file and the journal, in a few milliseconds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import StoreError
+from sweeps.journal.journal import Journal
+from sweeps.launching.driver import Driver, find
+from sweeps.records import Conditions
+from sweeps.results import ResultRow
+from sweeps.spec import catalog
+from sweeps.workspace import Workspace
+
+LAST = 10
+PHONES_EVERY_S, HERE_EVERY_S = 2, 10
+"""A page that looks costs this computer's CPU, which is what `local` is measured on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """One sweep of one workspace, and who runs it."""
+
+    driver: Driver
+    devices: tuple[DeviceFacts, ...] = ()
+    jobs: Mapping[str, int] = field(default_factory=dict)
+    """By device id, as planned."""
+    ended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By device id: measured and failed jobs."""
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    """By device id, of its last block."""
+    last: tuple[ResultRow, ...] = ()
+    """The jobs that ended last, the latest first."""
+
+    @property
+    def every_s(self) -> int | None:
+        """How often to look; `None` while nothing runs."""
+        if self.driver.state == "idle":
+            return None
+        return HERE_EVERY_S if any(catalog.is_host(one.name) for one in self.devices) else PHONES_EVERY_S
+
+    @property
+    def words(self) -> str:
+        """What it does, for people."""
+        driver, told = self.driver, self.driver.told
+        asked = driver.asked.what if driver.asked is not None else None
+        match driver.state:
+            case "starting":
+                return "Starting"
+            case "ending":
+                return "Writing the ranking"
+            case "running" if asked is not None:
+                return "Pausing after the running work" if asked == "pause" else "Stopping after the running work"
+            case "running":
+                return "Running" if told is None or not told.step else told.step[:1].upper() + told.step[1:]
+        if told is None:
+            return "Ended without a word" if driver.launched else "Nothing was started yet"
+        match told.ended:
+            case "finished":
+                return "Ended"
+            case "stopped":
+                return "Paused" if asked == "pause" else "Stopped"
+            case "failed":
+                return "Failed"
+        return "Ended without a word"
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the same start once more would go on."""
+        told = self.driver.told
+        return self.driver.state == "idle" and self.driver.launched and (told is None or told.ended != "finished")
+
+
+def read(root: Path) -> Running:
+    """As of now."""
+    workspace = Workspace(root)
+    driver = find(workspace)
+    if not driver.sweep or not workspace.journal.exists():
+        return Running(driver)
+    try:
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            devices = journal.devices(driver.sweep)
+            jobs: dict[str, int] = {}
+            for place, (_, count) in journal.planned_places(driver.sweep).items():
+                jobs[place.place_id] = jobs.get(place.place_id, 0) + count
+            return Running(
+                driver,
+                devices,
+                jobs,
+                journal.ended_counts(driver.sweep),
+                journal.last_conditions(driver.sweep),
+                tuple(journal.last_results(driver.sweep, LAST)),
+            )
+    except StoreError:  # the sweep is not planned yet, or its table is just made again
+        return Running(driver)

@@ -1,0 +1,22 @@
+"""The server: Streamlit's pages and the route of one-time links, behind the gate. `streamlit run` serves `app`."""
+
+import os
+from pathlib import Path
+
+from starlette.middleware import Middleware
+from starlette.routing import Route
+from streamlit import config
+from streamlit.starlette import App
+
+from dashboard.gate import ENTER, GATE, OwnPagesOnly, enter
+from dashboard.launch import TOKEN_VARIABLE
+
+# Not in the environment of the sweeps that are started from here.
+if first := os.environ.pop(TOKEN_VARIABLE, ""):
+    GATE.add_link(first)
+
+app = App(
+    Path(__file__).with_name("app.py"),
+    routes=[Route(ENTER, enter(int(config.get_option("server.port"))), methods=["GET"])],
+    middleware=[Middleware(OwnPagesOnly, hosts=config.get_option("server.allowedHosts"))],
+)

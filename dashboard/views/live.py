@@ -1,0 +1,200 @@
+"""Live: what runs on each device, what waits and why, what ended last; and the buttons to pause, stop and resume."""
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import running
+from dashboard.inert import NOTHING, inert, line
+from dashboard.options import given
+from dashboard.rights import Role, person, role
+from dashboard.running import Running
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import EdgeSweepError
+from sweeps.launching.driver import stop
+from sweeps.launching.live import LiveDevice
+from sweeps.launching.record import Ask
+from sweeps.launching.start import last_lines, resume
+from sweeps.ranking.values import duration
+from sweeps.records import Conditions
+from sweeps.workspace import Workspace
+
+MOST_CARDS = 40
+
+
+def show(root: Path) -> None:
+    """Draw the page."""
+    st.title("Live", anchor=False)
+    draw(root)
+
+
+def draw(root: Path) -> None:
+    """Draw what runs now, again and again while it runs."""
+    every_s = running.read(root).every_s
+    st.fragment(_now, run_every=every_s)(root, every_s)
+
+
+def _now(root: Path, every_s: int | None) -> None:
+    now = running.read(root)
+    if now.every_s != every_s:
+        st.rerun()  # it has begun or ended, so another pace is right
+    _state(now)
+    _buttons(root, now)
+    _problem(now)
+    told = now.driver.told
+    if told is not None and told.builds_total:
+        which = f": {line(', '.join(told.building))}" if told.building else ""
+        st.text(f"Builds: {told.builds_done} of {told.builds_total}{which}")
+    for facts in now.devices[:MOST_CARDS]:
+        _device(facts, now)
+    if len(now.devices) > MOST_CARDS:
+        st.caption(f"{len(now.devices) - MOST_CARDS} more devices: `edgesweep status` lists all jobs.")
+    _last(now)
+
+
+def _state(now: Running) -> None:
+    driver = now.driver
+    st.subheader(f"{inert(driver.sweep)} · {now.words}" if driver.sweep else now.words, anchor=False)
+    if driver.state == "idle" and not driver.sweep:
+        st.text("Next step: start a sweep on the page Launch, or with `edgesweep run sweep.yaml`.")
+    elif driver.launched and driver.launch is not None:
+        st.caption(f"Started by {inert(driver.launch.by)} at {_clock(driver.launch.started_s)} UTC")
+    else:
+        st.caption("Started in a terminal")
+    if driver.asked is not None and driver.state == "running":
+        st.caption(f"Asked to by {inert(driver.asked.by)}. What was measured is kept.")
+
+
+def _buttons(root: Path, now: Running) -> None:
+    if now.driver.state == "idle" and not now.can_resume:
+        return
+    may = role()
+    stopping = now.driver.asked is not None
+    others = Role.LAUNCH if now.driver.launched else Role.OPERATE
+    if may < others:
+        needed = "launch sweeps" if others is Role.LAUNCH else "operate this computer"
+        st.caption(f"You may look. Pausing and stopping is for who may {needed}.")
+        return
+    with st.container(horizontal=True):
+        if now.can_resume:
+            _button("Resume", "play_arrow", lambda: _resume(root))
+        elif not stopping:
+            _button("Pause", "pause", lambda: _stop(root, now, "pause", others))
+            _button("Stop", "stop", lambda: _stop(root, now, "stop", others))
+        elif may >= Role.OPERATE:
+            _button("Stop at once", "stop_circle", lambda: _stop(root, now, "stop", Role.OPERATE))
+
+
+def _button(label: str, icon: str, act: Callable[[], None]) -> None:
+    if st.button(label, icon=f":material/{icon}:", key=f"live {label}"):
+        try:
+            act()
+        except EdgeSweepError as error:
+            problem("That was not done.", error)
+        else:
+            st.rerun()
+
+
+def _stop(root: Path, now: Running, what: str, needed: Role) -> None:
+    if role() < needed or now.driver.pid is None:
+        raise EdgeSweepError("you may not do that", "log in, or open the link that `edgesweep dashboard` has printed")
+    asked = Ask(what="pause" if what == "pause" else "stop", by=person(), at_s=time.time(), pid=now.driver.pid)
+    stop(Workspace(root), asked)
+
+
+def _resume(root: Path) -> None:
+    if role() < Role.LAUNCH:
+        raise EdgeSweepError("you may not do that", "log in, or open the link that `edgesweep dashboard` has printed")
+    resume(Workspace(root), person(), given().models)
+
+
+def problem(title: str, error: EdgeSweepError) -> None:
+    """Draw an error: its words are text."""
+    st.error(title, icon=":material/error:")
+    for part in error.message.splitlines():
+        st.text(line(part))
+    if error.next_step:
+        st.text(f"Next step: {line(error.next_step)}")
+
+
+def _problem(now: Running) -> None:
+    driver, told = now.driver, now.driver.told
+    if driver.state != "idle" or driver.launch is None or not driver.launched:
+        return
+    if told is not None and told.ended in ("finished", "stopped"):
+        return
+    message = told.problem if told is not None and told.problem else "it ended without saying why"
+    problem("The sweep failed.", EdgeSweepError(message, told.next_step if told is not None else ""))
+    if lines := last_lines(Path(driver.launch.log)):
+        st.caption("The last lines of its output")
+        st.code("\n".join(line(one) for one in lines), language=None)
+
+
+def _device(facts: DeviceFacts, now: Running) -> None:
+    told = now.driver.told
+    live = told.device(facts.name) if told is not None else LiveDevice(name=facts.name)
+    ended, jobs = now.ended.get(facts.device_id, {}), now.jobs.get(facts.device_id)
+    done = sum(ended.values())
+    with st.container(border=True):
+        st.markdown(f"**{inert(facts.device_class)}** · {inert(facts.name)}")
+        figures = [f"{done} of {jobs} jobs" if jobs is not None else f"{done} jobs"]
+        figures += [f"{ended['failed']} failed"] if ended.get("failed") else []
+        seconds = live.seconds_left(time.time())
+        if now.driver.state == "running" and seconds is not None:
+            figures.append(f"about {duration(seconds)} left")
+        st.text(" · ".join(figures))
+        if live.total and now.driver.state != "idle":
+            st.progress(min(1.0, live.done / live.total))
+        if now.driver.state == "running":
+            st.text(_doing(live))
+        st.caption(inert(_weather(now.conditions.get(facts.device_id))))
+
+
+def _doing(live: LiveDevice) -> str:
+    if live.away:
+        return f"Away: {line(live.away)}; {live.pending} of its jobs wait for the next run"
+    if lacking := live.lacks(time.time()):
+        return f"Waiting for {duration(live.waited_s)}: {line('; '.join(lacking))}"
+    return f"Now: {line(live.running)}" if live.running else "Nothing runs on it now: it waits for builds, or is done"
+
+
+def _weather(found: Conditions | None) -> str:
+    """The temperature and the gate of its last block."""
+    if found is None:
+        return "no block yet"
+    heat = found.temp_end_c if found.temp_end_c is not None else found.temp_start_c
+    words = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
+    if found.thermal_status_end is not None:
+        words.append(f"thermal status {found.thermal_status_end}")
+    words.append("waited for a ready device" if found.gate != "none" else "no gate")
+    words += [f"lacked {'; '.join(found.lacking)}"] if found.lacking else []
+    return "last block: " + ", ".join(words)
+
+
+def _last(now: Running) -> None:
+    told = now.driver.told
+    if now.last:
+        st.caption("Ended last")
+        rows = [
+            {
+                "Job": line(row.name),
+                "Device": line(row.device),
+                "Outcome": row.outcome,
+                "p50": f"{ms:.3f} ms" if (ms := row.metrics.get("latency_p50_ms")) is not None else NOTHING,
+                "Reason": line(row.reason),
+            }
+            for row in now.last
+        ]
+        st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+    if told is not None and told.notes:
+        st.caption("What happened (UTC)")
+        for note in reversed(told.notes):
+            st.text(f"{_clock(note.at_s)}  {line(note.text)}")
+
+
+def _clock(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%H:%M:%S}"

@@ -1,0 +1,118 @@
+"""Fleet as Streamlit runs it, and what its cells say."""
+
+import io
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard import data, downloads
+from dashboard.fleet_cells import STATES, state_text
+from sweeps.errors import EdgeSweepError
+from sweeps.journal.results_table import Place
+from sweeps.quarantine import QuarantineBook
+from sweeps.ranking.overview import PlaceVerdict, waiting_place
+from sweeps.workspace import Workspace
+
+Page = Callable[..., AppTest]
+
+
+def texts(page: AppTest) -> str:
+    return "\n".join(str(part.value) for part in (*page.markdown, *page.caption, *page.header, *page.text))
+
+
+def cells(page: AppTest) -> list[dict[str, Any]]:
+    """Those of the wide map."""
+    spec = json.loads(page.get("vega_lite_chart")[0].proto.spec)
+    return [row for layer in spec["layer"] for row in layer["data"]["values"] if "device" in row]
+
+
+def test_every_sweep_has_a_line_with_its_state_and_who_wins(page: Page, workspace: Path) -> None:
+    shown = page(workspace, "fleet")
+    assert not shown.exception
+    table = shown.dataframe[0].value.set_index("Sweep")
+    assert set(table["State"]) == {"finished"}
+    assert table.loc["phones"]["Decided"] == "2 of 2"
+    assert table.loc["phones"]["Wins"] == "2 different builds"
+    assert table.loc["broken"]["Wins"] == "none yet"
+
+
+def test_the_map_rings_each_phones_winner_and_a_click_opens_its_place(page: Page, workspace: Path) -> None:
+    found = cells(page(workspace, "fleet", sweep="phones"))
+    ringed = [cell for cell in found if cell["ring"] != cell["fill"]]
+    assert [(cell["device"], cell["model"]) for cell in ringed] == [("board-1", "digits"), ("phone-1", "digits")]
+    assert all(cell["job"] for cell in ringed)
+
+
+def test_the_least_regret_choice_says_what_one_and_two_builds_cost(page: Page, workspace: Path) -> None:
+    shown = page(workspace, "fleet", sweep="phones")
+    assert shown.header[0].value == "fp32 · NCHW · 1 thread · scripted · optimized"
+    assert "May ship on every phone (2 of 2); at worst 7.19× the time of that phone's own best" in texts(shown)
+    assert "With 2 builds: **int8 · NHWC · x86" in texts(shown)
+    nothing = page(workspace, "fleet", sweep="broken")
+    assert nothing.header[0].value == "None may ship"
+
+
+def test_what_failed_needs_attention_and_a_device_in_quarantine_too(page: Page, workspace: Path) -> None:
+    assert "quarantined" not in texts(page(workspace, "fleet"))
+    QuarantineBook().put("phone-1", "adb:1", "battery swells")
+    shown = page(workspace, "fleet")
+    assert "quarantined" in texts(shown)
+    links = [part.proto.label for part in shown.get("page_link")]
+    assert any("2 failed" in label for label in links)
+
+
+@pytest.mark.fault(55, "names of script, markdown and shell", "only text on Fleet")
+def test_hostile_names_are_text(page: Page, workspace: Path, evil: str) -> None:
+    shown = page(workspace, "fleet", sweep="hostile")
+    assert not shown.exception
+    assert not [part for part in shown.markdown if part.allow_html]
+    for part in (*shown.markdown, *shown.caption, *shown.header):
+        assert evil.split()[0] not in "".join(str(part.value).split("``")[::2])
+
+
+def test_an_empty_workspace_says_what_to_do_first(page: Page, tmp_path: Path) -> None:
+    shown = page(tmp_path / "never made", "fleet")
+    assert not shown.exception
+    assert any("edgesweep demo" in code.value for code in shown.code)
+    assert not (tmp_path / "never made").exists()
+
+
+def test_each_state_of_a_verdict_has_its_own_mark() -> None:
+    def verdict(**changes: object) -> PlaceVerdict:
+        return waiting_place("s", "d", "m", "Phone", 3)._replace(**changes)
+
+    assert state_text(verdict()) == "… 3 waiting"
+    assert state_text(verdict(state="provisional", winner="x")) == "… provisional, 3 to come"
+    assert state_text(verdict(state="tied", winner="x", unresolved=2)) == "≈ tied with 2"
+    assert state_text(verdict(state="winner", winner="x")) == ""
+    assert state_text(verdict(state="none")) == STATES["none"] != ""
+
+
+def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not(
+    workspace: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(workspace, tmp_path / "copy")
+    root = tmp_path / "copy"
+    now = data.source(root)
+    assert now is not None
+    found = data.ranked(now, Place("shipped", "board-5", "digits"))
+    [device] = found.ranking.devices
+    assert device.winner is not None
+    assert downloads.has_build(root, device.winner.build_key)
+    archive = zipfile.ZipFile(io.BytesIO(downloads.build_zip(root, found, device, device.winner)))
+    assert sorted(archive.namelist()) == ["manifest.json", "model.pt"]
+    assert json.loads(archive.read("manifest.json"))["expected"]["job_key"] == device.winner.job_key
+    (Workspace(root).artifact(device.winner.build_key) / "model.pt").write_bytes(b"something else")
+    with pytest.raises(EdgeSweepError, match="missing or damaged"):
+        downloads.build_zip(root, found, device, device.winner)
+
+
+def test_a_downloads_name_is_safe_whatever_it_is_made_from() -> None:
+    assert downloads.file_name("../../x", "<b>ä</b> y") == "x-b-b-y"
+    assert downloads.file_name("", "/") == "edgesweep"

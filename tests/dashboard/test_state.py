@@ -1,0 +1,66 @@
+"""The address of a page holds its state, and what it asks for is not trusted."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from dashboard.views.recommendation import plainest
+from tests.dashboard.test_decide import BEST, BEST_ON_PHONE, choose, table, texts
+
+Page = Callable[..., AppTest]
+
+
+def test_an_address_opens_the_place_and_the_objective_that_it_names(page: Page, workspace: Path) -> None:
+    shown = page(workspace, sweep="phones", device="phone-1", model="digits", goal="top1_percent", drop="none")
+    assert not shown.exception
+    assert "1 thread" in shown.header[0].value
+    assert "Asked for: highest top-1 accuracy." in texts(shown)
+    assert page(workspace, sweep="phones", device="phone-1").header[0].value == BEST_ON_PHONE
+
+
+def test_what_is_chosen_is_in_the_address_and_another_browser_sees_the_same(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace, sweep="phones"), "Device", "phone-1")
+    shown.number_input[0].set_value(0.1).run()
+    asked = {name: value[0] if isinstance(value, list) else value for name, value in shown.query_params.items()}
+    assert (asked["device"], asked["drop"]) == ("phone-1", "0.1")
+    again = page(workspace, **asked)
+    assert again.header[0].value == shown.header[0].value != BEST_ON_PHONE
+    assert list(table(again, "Rank")["Verdict"]) == list(table(shown, "Rank")["Verdict"])
+    again.button(key="objective-back").click().run()
+    assert again.header[0].value == BEST_ON_PHONE
+    assert "drop" not in again.query_params
+
+
+def test_what_counts_in_one_sweep_is_not_kept_for_another(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace, sweep="phones"), "Sweep", "by-accuracy")
+    assert "Asked for: highest top-1 accuracy." in texts(shown)
+    assert "goal" not in shown.query_params
+    shown = page(workspace, sweep="phones")
+    assert shown.number_input[0].value == 1.0
+    assert choose(shown, "Sweep", "raced").number_input[0].value is None
+
+
+@pytest.mark.parametrize("name", ["sweep", "device", "model", "goal", "drop", "part", "job"])
+@pytest.mark.parametrize("value", ["<script>alert(1)</script>", "nan", "-1", "", "1e999", "../../etc/passwd"])
+def test_an_address_that_asks_for_nonsense_gets_a_page_and_words(
+    page: Page, workspace: Path, name: str, value: str
+) -> None:
+    shown = page(workspace, **{"sweep": "phones", name: value})
+    assert not shown.exception
+    assert shown.header[0].value == BEST
+    if name not in ("part", "job"):
+        assert [warning.value for warning in shown.warning] or not value
+    assert not [part for part in shown.markdown if part.allow_html]
+
+
+def test_a_picked_job_of_the_address_is_shown_beside_the_points(page: Page, workspace: Path) -> None:
+    ranking = table(page(workspace, sweep="phones"), "Rank")
+    shown = page(workspace, sweep="phones", job="f" * 64)
+    assert any("The winner. Click" in part.value for part in shown.caption)
+    assert len(ranking) == 12
+
+
+def test_where_nothing_is_plain_nothing_is_compared_with() -> None:
+    assert plainest([]) == set()

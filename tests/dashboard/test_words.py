@@ -1,0 +1,103 @@
+"""What builds are called: all that tells two apart, and nothing that Markdown could read otherwise."""
+
+from dataclasses import replace
+
+import pytest
+
+from dashboard.inert import inert, words
+from dashboard.words import TRUST_WORDS, build_names, device_names, plain_words, setup_names, wrapped
+from sweeps.metrics import METRICS
+from sweeps.trust import TRUST
+from tests.sweeps.conftest import Records
+
+records = Records()
+ROW = replace(records.row(records.job(1)), qengine="qnnpack", layout="nhwc", threads=4)
+
+
+def test_a_build_is_called_by_its_numbers_layout_engine_and_threads() -> None:
+    assert build_names([ROW]) == {ROW.job_key: "int8 · NHWC · QNNPACK · 4 threads"}
+
+
+@pytest.mark.parametrize(
+    ("change", "first", "second"),
+    [
+        ({"threads": 1}, "int8 · NHWC · QNNPACK · 4 threads", "int8 · NHWC · QNNPACK · 1 thread"),
+        (
+            {"capture": "trace"},
+            "int8 · NHWC · QNNPACK · 4 threads · scripted",
+            "int8 · NHWC · QNNPACK · 4 threads · traced",
+        ),
+        ({"backend": "nnapi"}, "int8 · NHWC · QNNPACK · 4 threads", "NNAPI · int8 · NHWC · QNNPACK · 4 threads"),
+        (
+            {"cpus": "big"},
+            "int8 · NHWC · QNNPACK · 4 threads · cores all",
+            "int8 · NHWC · QNNPACK · 4 threads · cores big",
+        ),
+        ({"grid": "second"}, "int8 · NHWC · QNNPACK · 4 threads", "int8 · NHWC · QNNPACK · 4 threads · second"),
+    ],
+)
+def test_what_tells_two_builds_apart_is_in_their_names(change: dict[str, object], first: str, second: str) -> None:
+    other = replace(ROW, job_key="other", **change)
+    assert build_names([ROW, other]) == {ROW.job_key: first, "other": second}
+
+
+def test_no_two_builds_have_one_name_even_if_all_axes_are_equal() -> None:
+    names = build_names([ROW, replace(ROW, job_key="a" * 64), replace(ROW, job_key="b" * 64)])
+    assert len(set(names.values())) == 3
+
+
+def test_one_build_on_several_devices_has_one_name() -> None:
+    there = [ROW, replace(ROW, job_key="other", device_id="phone-2"), replace(ROW, job_key="slow", threads=1)]
+    assert set(setup_names(there).values()) == {"int8 · NHWC · QNNPACK · 4 threads", "int8 · NHWC · QNNPACK · 1 thread"}
+
+
+def test_devices_of_one_text_have_their_ids_beside_it() -> None:
+    assert device_names({"a": "Phone", "b": "Phone", "c": "Board"}) == {
+        "a": "Phone · a",
+        "b": "Phone · b",
+        "c": "Board",
+    }
+
+
+def test_every_doubt_has_words_and_no_reason_has_a_metrics_raw_name() -> None:
+    assert TRUST_WORDS.keys() == TRUST.keys()
+    for name in METRICS:
+        assert name not in plain_words(f"{name} is 3 ms, not at most 2")
+    assert plain_words("accuracy_drop_points is 2") == "the accuracy drop is 2"
+
+
+@pytest.mark.parametrize("width", [5, 12, 40])
+def test_wrapping_leaves_nothing_out(width: int) -> None:
+    text = "NNAPI · int8 · NHWC · a-very-long-word-of-a-device · 4 threads"
+    lines = wrapped(text, width)
+    assert max(map(len, lines)) <= width
+    assert "".join("".join(lines).split()) == "".join(text.split())
+    assert width < 12 or not any(line.startswith("·") for line in lines)
+
+
+def test_harmless_text_is_plain_and_all_else_is_a_code_span() -> None:
+    for harmless in (
+        "int8 · NHWC · QNNPACK · 4 threads",
+        "Pixel 8 (Tensor G3)",
+        "mobilenet_v3_large",
+        "2.5 ms",
+        "why: 3 %",
+    ):
+        assert words(harmless) == harmless
+    for harm in (
+        "<b>",
+        "*x*",
+        "_x_",
+        "www.example.com",
+        "a.b",
+        ":smile:",
+        "$x$",
+        "x -> y",
+        "[x](y)",
+        "# x",
+        "`",
+        "1. x",
+        "- x",
+        "(c)",
+    ):
+        assert words(harm) == inert(harm)

@@ -1,0 +1,59 @@
+"""The way from a driver to one host: once it is lost, no call is tried before the host's computer can be reached.
+
+gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses grow with each one in vain, up to two
+minutes, and Ray has no setting for those between a driver and a host. So none is made in vain: a plain TCP connection
+is tried instead, every second, and costs nothing if it fails.
+"""
+
+import socket
+import time
+from collections.abc import Callable
+
+from workers.hosts.interface import TIME_TO_LIVE_S
+
+REACH_S = 1.0
+
+Address = tuple[str, int]
+
+
+def reachable(address: Address) -> bool:
+    """Whether something accepts a connection there, within `REACH_S`."""
+    try:
+        socket.create_connection(address, REACH_S).close()
+    except OSError:
+        return False
+    return True
+
+
+class Link:
+    """Whether a call is worth a try now. Any thread may ask."""
+
+    def __init__(
+        self,
+        address: Address | None,
+        clock: Callable[[], float] = time.monotonic,
+        reach: Callable[[Address], bool] = reachable,
+    ) -> None:
+        """`address`: of what always listens on the host's computer; `None` if that is not known. `clock`: seconds."""
+        self._address = address
+        self._clock = clock
+        self._reach = reach
+        self._heard_s = clock()
+        self._is_lost = False
+
+    def heard(self) -> None:
+        """A call was answered."""
+        self._heard_s, self._is_lost = self._clock(), False
+
+    def failed(self, *, lost: bool) -> None:
+        """A call was not answered. `lost`: its connection is. An answer that is late is none only once the host counts
+        as away: it may be busy."""
+        self._is_lost |= lost or self.silent_in_s() <= 0
+
+    def silent_in_s(self) -> float:
+        """Until the host counts as away; not above zero if it does."""
+        return self._heard_s + TIME_TO_LIVE_S - self._clock()
+
+    def is_open(self) -> bool:
+        """May take `REACH_S`."""
+        return not self._is_lost or self._address is None or self._reach(self._address)
