@@ -46,7 +46,7 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
     found = evidence.job(now, place.sweep, job_key)
     row = evidence.row(now, evidence.Side(place, job_key)) or (found.row if found else None)
     if found is None:
-        _skipped(row, name)
+        _without_evidence(row, name)
         return
     _card(row, found, place, name)
     if row is not None and row.outcome == "failed":
@@ -142,11 +142,19 @@ def _failed(row: ResultRow, found: JobEvidence) -> None:
                 st.text(line(f"{number}. {one.stage}, {one.kind}: {one.message}"))
 
 
-def _skipped(row: ResultRow | None, name: str) -> None:
+def _without_evidence(row: ResultRow | None, name: str) -> None:
+    """A skipped combination, or a result that another workspace measured: only its figures are known here."""
     with st.container(border=True, key="result-card"):
-        st.caption("Skipped: nothing was built or measured")
+        skipped = row is None or row.outcome == "skipped"
+        st.caption("Skipped: nothing was built or measured" if skipped else "From the copy of an MLflow server")
         st.header(words(name), anchor=False)
-        st.text(f"Reason: {line(row.reason if row else '')}")
+        if row is not None and row.outcome == "measured":
+            _figures(row)
+            _badges(row)
+        elif row is not None:
+            st.text(f"Reason: {line(row.reason)}")
+        if not skipped:
+            st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
 
 
 def _trust(row: ResultRow | None, found: JobEvidence) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import job_rows
-from dashboard.inert import NOTHING, line
+from dashboard.inert import NOTHING, line, words
 from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.evidence import JobEvidence
@@ -36,7 +36,7 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
         axes |= {"cpus": found.planned.job.run.cpus, "reuse_input": found.planned.job.run.reuse_input}
         _pairs([(name, line(str(value))) for name, value in axes.items()], "axes", "")
     _operators(found.manifest)
-    _log(Workspace(root), found.planned.job.build_key)
+    _log(Workspace(root), row.sweep if row else "", found.planned.job.build_key)
     with st.expander("Versions, hashes and keys"):
         _pairs(job_rows.identity(row, found.manifest, found.planned.facts), "identity", "")
     st.subheader("Measure it again", anchor=False)
@@ -102,30 +102,23 @@ def _operators(manifest: Manifest | None) -> None:
     )
 
 
-def _log(workspace: Workspace, build_key: str) -> None:
-    """Logs in the folder of the artifact, or under its key among the workspace's logs."""
-    found = (
-        [*_logs(workspace.artifact(build_key), "*"), *_logs(workspace.logs, f"{build_key}*")]
-        if _is_key(build_key)
-        else []
-    )
+def _log(workspace: Workspace, sweep: str, build_key: str) -> None:
+    """Logs in the folder of the artifact, or named by its key or its sweep among the workspace's logs."""
+    here = _logs(workspace.artifact(build_key)) if _KEY.fullmatch(build_key) else []
+    found = [*here, *(path for path in _logs(workspace.logs) if path.stem in (sweep, build_key))]
     if not found:
         st.text("Build log: none is kept in this workspace.")
         return
     for path in found:
-        with st.expander(f"Build log: {line(path.name)}"):
+        with st.expander(f"Log: {words(path.name)}"):
             st.code(_end_of(path), language=None, wrap_lines=True, height=400)
 
 
-def _is_key(text: str) -> bool:
-    return _KEY.fullmatch(text) is not None
-
-
-def _logs(folder: Path, names: str) -> list[Path]:
+def _logs(folder: Path) -> list[Path]:
     try:
         return sorted(
             path
-            for path in folder.glob(names)
+            for path in folder.iterdir()
             if path.suffix in (".log", ".txt") and path.is_file() and not path.is_symlink()
         )
     except OSError:
