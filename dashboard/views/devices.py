@@ -47,6 +47,10 @@ def show(root: Path) -> None:
         for one in known
         if (process := holder(held_path(phone_name(one.facts.device_id)))) is not None
     }
+    if not known and not records:
+        st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
+        st.text("They are in the journal of the workspace that measured them.")
+        return
     _overview(known, verdicts, records, holders, root)
     by_id = {one.facts.device_id: one for one in known}
     names = {key: line(f"{one.facts.device_class} · {one.facts.name}") for key, one in by_id.items()}
