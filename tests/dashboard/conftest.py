@@ -21,7 +21,7 @@ from sweeps.manifest import FILE_NAME, Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol.presets import protocol_of
-from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
+from sweeps.protocol.sentinel import CHECK_BLOCKS, next_check, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job
 from sweeps.settled import Settled
 from sweeps.spec.grid import GridSpec
@@ -84,8 +84,9 @@ class Recorder:
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
             for sentinel in plan.sentinels if sentinel_ms else ():
+                first = next_check(journal.blocks(sentinel.key))
                 for check, number in product(range(4), range(CHECK_BLOCKS)):
-                    block = _block(sentinel, round_of(check, number), sentinel_ms(check, number))
+                    block = _block(sentinel, round_of(first + check, number), sentinel_ms(check, number))
                     journal.add_block(edit_block(block, sentinel))
             for job in plan.jobs:
                 journal.add_artifact(_manifest(job))
