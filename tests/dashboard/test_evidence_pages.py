@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
-from streamlit.util import calc_hash
 
-from dashboard.launch import APP
 from sweeps.journal.journal import Journal
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
@@ -18,20 +16,10 @@ PAGES = ("compare", "result", "devices")
 
 
 @pytest.fixture
-def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shown:
-    """One page of a workspace, with these parameters in its URL."""
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def shown(page: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shown:
+    """Pages for a user of whose devices nothing is remembered."""
     monkeypatch.setenv("EDGESWEEP_STATE", str(tmp_path / "state"))
-
-    def run(root: Path, page: str, **url: str) -> AppTest:
-        monkeypatch.setattr("sys.argv", [str(APP), "--workspace", str(root)])
-        app = AppTest.from_file(str(APP), default_timeout=60)
-        app._page_hash = calc_hash(page)  # `switch_page` knows only pages that are files
-        for name, value in url.items():
-            app.query_params[name] = value
-        return app.run()
-
-    return run
+    return page
 
 
 def said(page: AppTest) -> str:
