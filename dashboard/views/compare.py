@@ -77,7 +77,10 @@ def _suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
     best = sorted(_timed(now, place), key=lambda row: row.metrics["latency_p50_ms"])
     keys = [row.job_key for row in best if row.job_key != verdicts[0].job_key]
     first = verdicts[0].job_key or (keys.pop(0) if keys else "")
-    return Side(place, first), Side(place, keys[0] if keys else first)
+    second = keys[0] if keys else first
+    if state.asked("a") is None and state.asked("b") == compare_rows.side_text(place.sweep, first):
+        first, second = second, first
+    return Side(place, first), Side(place, second)
 
 
 def _timed(now: Source, place: Place) -> list[ResultRow]:
@@ -96,6 +99,9 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None) -> Sid
         suggested = found or suggested
         for key in keys:
             st.session_state.pop(key, None)
+    elif wanted is None and keys[0] not in st.session_state and not len(st.query_params):
+        # Back on this page, from its menu: as it was left.
+        suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
     sweep = _box(f"{letter.upper()}: sweep", [one.name for one in data.sweeps(now)], keys[0], start.place.sweep, str)
     there = data.places(now, root, sweep)
