@@ -46,12 +46,12 @@ def show(root: Path) -> None:
     if now is None or not now.plans:
         empty.show(root)
         return
-    suggested = _suggested(now, root)
+    suggested, is_back = _suggested(now, root), not len(st.query_params)
     left, right = st.columns(2, gap="large")
     with left, st.container(border=True, key="side-a"):
-        a = _choose("a", now, root, suggested[0])
+        a = _choose("a", now, root, suggested[0], is_back=is_back)
     with right, st.container(border=True, key="side-b"):
-        b = _choose("b", now, root, suggested[1])
+        b = _choose("b", now, root, suggested[1], is_back=is_back)
     if a is None or b is None:
         st.info("There is nothing timed to compare on one of the sides.", icon=":material/inbox:")
         return
@@ -87,8 +87,8 @@ def _timed(now: Source, place: Place) -> list[ResultRow]:
     return [row for row in data.place_rows(now, place) if row.outcome == "measured" and row.timed]
 
 
-def _choose(letter: str, now: Source, root: Path, suggested: Side | None) -> Side | None:
-    """Three select boxes, whose choice is one parameter of the URL."""
+def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_back: bool) -> Side | None:
+    """Three select boxes, whose choice is one parameter of the URL. `is_back`: the URL asks for nothing."""
     wanted = state.asked(letter)
     keys = [f"{letter} {name}" for name in ("sweep", "place", "job")]
     if wanted is not None and wanted != st.session_state.get(f"compared {letter}"):
@@ -99,7 +99,7 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None) -> Sid
         suggested = found or suggested
         for key in keys:
             st.session_state.pop(key, None)
-    elif wanted is None and keys[0] not in st.session_state and not len(st.query_params):
+    elif is_back and keys[0] not in st.session_state:
         # Back on this page, from its menu: as it was left.
         suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
