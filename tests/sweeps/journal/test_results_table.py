@@ -10,8 +10,9 @@ from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.chosen_results import FILTERS
 from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.rebuild import rebuild, whole_results
-from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place
+from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place, Trouble
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
 
@@ -300,3 +301,23 @@ def test_a_table_of_version_7_gets_the_index(path, records):
         names = {name for (name,) in journal._rows("SELECT name FROM sqlite_master WHERE type = 'index'")}
         assert ("results_by_axes" in names, "results_by_place" in names) == (True, False)
         assert journal.result_rows("phones") == expected
+
+
+def test_what_waits_and_what_is_in_trouble_is_told_of_each_place(path, records):
+    done, distrusted, broken, late, elsewhere = (records.job(number) for number in range(5))
+    elsewhere = replace(elsewhere, model="other net")
+    place = Place("phones", done.device_id, done.model)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(done, distrusted, broken, late, elsewhere, rounds=1))
+        assert len(journal.waiting_jobs(place)) == 4
+        assert journal.troubles("phones") == []
+        measure(journal, records, done, rounds=1)
+        assert journal.troubles("phones") == []
+        journal.add_block(records.block(distrusted, 0, labels=("throttled",)))
+        journal.add_accuracy(records.accuracy(distrusted))
+        for _ in range(MAX_ATTEMPTS):
+            journal.add_failure(broken.key, records.failed())
+        assert journal.waiting_jobs(place) == [late.name]
+        assert journal.waiting_jobs(place._replace(model="other net")) == [elsewhere.name]
+        device = records.facts.device_class
+        assert journal.troubles("phones") == [Trouble(place, device, failed=1, untrusted=1)]
