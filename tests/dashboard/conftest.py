@@ -20,6 +20,7 @@ from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.manifest import FILE_NAME, Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
+from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
 from sweeps.protocol.sentinel import CHECK_BLOCKS, next_check, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job
@@ -83,11 +84,11 @@ class Recorder:
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
-            for sentinel in plan.sentinels if sentinel_ms else ():
-                first = next_check(journal.blocks(sentinel.key))
+            for looked in plan.sentinels if sentinel_ms else ():
+                first = next_check(journal.blocks(looked.key))
                 for check, number in product(range(4), range(CHECK_BLOCKS)):
-                    block = _block(sentinel, round_of(first + check, number), sentinel_ms(check, number))
-                    journal.add_block(edit_block(block, sentinel))
+                    block = _block(looked, round_of(first + check, number), sentinel_ms(check, number))
+                    journal.add_block(edit_block(block, looked))
             for job in plan.jobs:
                 journal.add_artifact(_manifest(job))
                 ms = latency_ms(job)
@@ -358,7 +359,10 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
 def _identities(sweep: str) -> Identities:
     """Each sweep has weights of its own: the journal has one accuracy of a build, whoever measured it."""
     return Identities(
-        models={"digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}")},
+        models={
+            "digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}"),
+            sentinel.MODEL.name: ModelIdentity(source=sentinel.MODEL.source, weights_id="random:0"),
+        },
         calibration_id="c" * 64,
         evaluation_id="e" * 64,
         versions={"torch": "2.12.1"},

@@ -55,7 +55,7 @@ def test_a_result_shows_samples_warm_ups_sentinel_conditions_build_and_how_to_re
     assert {metric.label for metric in page.metric} >= {"Latency (p50)", "Top-1"}
     blocks = next(frame.value for frame in page.dataframe if "Block" in frame.value)
     assert list(blocks["°C"]) == ["30.0 → 31.5", "31.0 → 32.5", "32.0 → 33.5"]
-    assert page.query_params["job"] == [key]
+    assert page.query_params["job"] == key
 
 
 def test_what_a_device_without_sensors_lacks_is_said_in_words(shown: Shown, evidence_store: Path) -> None:
@@ -83,10 +83,10 @@ def test_two_builds_of_one_device_are_compared_by_their_common_rounds(shown: Sho
     assert "B is slower than A" in text
     assert "paired by round 2.40× (2.40 to 2.40)" in text
     rounds = next(frame.value for frame in page.dataframe if "B / A" in frame.value)
-    assert rounds["B / A"].median() == pytest.approx(2.4, abs=0.001)
+    assert rounds["B / A"].median() == pytest.approx(2.4, abs=0.01)
     assert (rounds["B (ms)"] / rounds["A (ms)"]).median() == pytest.approx(rounds["B / A"].median())
     assert charts(page) == 2
-    assert page.query_params["a"] == [f"before:{a}"]
+    assert page.query_params["a"] == f"before:{a}"
 
 
 def test_two_days_and_two_devices_are_compared_as_the_command_does(shown: Shown, evidence_store: Path) -> None:
@@ -125,25 +125,25 @@ def test_a_device_without_sentinel_says_so(shown: Shown, evidence_store: Path) -
     assert charts(page) == 0
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_an_empty_workspace_says_what_to_do_first(shown: Shown, tmp_path: Path, page: str) -> None:
-    assert "edgesweep demo" in said(shown(tmp_path, page))
+@pytest.mark.parametrize("name", PAGES)
+def test_an_empty_workspace_says_what_to_do_first(shown: Shown, tmp_path: Path, name: str) -> None:
+    assert "edgesweep demo" in said(shown(tmp_path, name))
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("name", PAGES)
 def test_a_hostile_address_gets_words_and_something_to_look_at(
-    shown: Shown, evidence_store: Path, evil: str, page: str
+    shown: Shown, evidence_store: Path, evil: str, name: str
 ) -> None:
-    names = {"result": ("sweep", "device", "model", "job"), "compare": ("a", "b"), "devices": ("device",)}[page]
-    drawn = shown(evidence_store, page, **dict.fromkeys(names, evil))
+    names = {"result": ("sweep", "device", "model", "job"), "compare": ("a", "b"), "devices": ("device",)}[name]
+    drawn = shown(evidence_store, name, **dict.fromkeys(names, evil))
     assert "asks for something that is not here" in said(drawn)
     assert all("<script>" not in part.value or "`" in part.value for part in drawn.markdown)
-    assert all(drawn.query_params[name] != [evil] for name in names)
+    assert all(drawn.query_params[one] != evil for one in names)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_hostile_names_are_text(shown: Shown, evidence_store: Path, page: str) -> None:
-    drawn = shown(evidence_store, page, sweep="hostile", device="board-2")
+@pytest.mark.parametrize("name", PAGES)
+def test_hostile_names_are_text(shown: Shown, evidence_store: Path, name: str) -> None:
+    drawn = shown(evidence_store, name, sweep="hostile", device="board-2")
     said(drawn)
     rendered = [*drawn.markdown, *drawn.caption, *drawn.header, *drawn.subheader]
     assert all("<script>" not in part.value or "`" in part.value for part in rendered)
