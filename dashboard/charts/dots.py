@@ -29,7 +29,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
             "low": draw.known(row.latency_ci_low_ms),
             "high": draw.known(row.latency_ci_high_ms),
             "figure": row.latency_short,
-            "shade": draw.shade(row.status, look),
+            "shade": draw.shade(str(row.status), look),
             **draw.tip(row),
         }
         for row, (text, top, dot) in zip(shown.itertuples(), places, strict=True)

@@ -27,11 +27,14 @@ TEXT = "launch file"
 PLANNED = "launch plan"
 """Of the last preview, with the text that it is of."""
 _BEGIN = SweepForm()
+_STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
+"""Indentation has a meaning there."""
 
 
 def show(root: Path) -> None:
     """Draw the page."""
     st.title("Launch", anchor=False)
+    st.html(_STYLE)
     may = role()
     if may < Role.LAUNCH:
         st.info("You may look: sweeps are started by who came in by the printed link, or has a role.", icon="🔒")
@@ -48,13 +51,14 @@ def show(root: Path) -> None:
         )
         checked = check(Workspace(root), text, given().models)
         _problems(checked)
-    _act(root, text, checked, may)
+        _act(root, text, checked, may)
     if may is Role.OPERATE:
         _let_in()
 
 
 def _form(root: Path) -> None:
     """Each change writes the whole file anew."""
+    st.caption("A change here writes the file anew; what was edited in it is replaced.")
     texts = {"name": "Name", "source": "Model: torchvision's name, or module:function", "arguments": "Its arguments"}
     for name, label in texts.items():
         _keep(name)

@@ -26,8 +26,11 @@ class PageEntry:
 PAGES = (
     PageEntry("fleet", "Fleet", ":material/grid_view:"),
     PageEntry("decide", "Decide", ":material/verified:"),
+    PageEntry("compare", "Compare", ":material/compare_arrows:"),
+    PageEntry("result", "Result", ":material/science:"),
     PageEntry("launch", "Launch", ":material/rocket_launch:"),
     PageEntry("live", "Live", ":material/monitoring:"),
+    PageEntry("devices", "Devices", ":material/smartphone:"),
 )
 """In the order of the menu; the first one is shown first."""
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 
 from sweeps.journal.plans import PlanTables
@@ -17,6 +18,18 @@ class Position:
 
     plan_id: int
     attempt_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatedBlock:
+    """A block with its position in the order of all measurements, and the time when it was stored."""
+
+    placed: PlacedBlock
+    stored: datetime
+
+    @property
+    def block(self) -> Block:
+        return self.placed.block
 
 
 class ChangeTables(PlanTables):
@@ -99,6 +112,14 @@ class ChangeTables(PlanTables):
     def _sentinel_blocks(self, sentinel: str) -> list[PlacedBlock]:
         """The sentinel's blocks in the order of measuring."""
         return sorted(self._placed(sentinel), key=lambda one: one.position)
+
+    def dated_blocks(self, key: str) -> list[DatedBlock]:
+        """The blocks of a job or a sentinel in the order of measuring, each with the time when it was stored."""
+        rows = self._rows("SELECT id, record, created FROM attempts WHERE key = ? AND kind = 'block' ORDER BY id", key)
+        return [
+            DatedBlock(placed=PlacedBlock(position, from_json(Block, record)), stored=datetime.fromisoformat(created))
+            for position, record, created in rows
+        ]
 
     def _placed(self, job_key: str) -> list[PlacedBlock]:
         """The blocks of a job, or of a sentinel, in order of rounds."""

@@ -107,6 +107,14 @@ class PlanTables(JournalFile):
         rows = self._rows("SELECT facts FROM devices WHERE plan_id = ? ORDER BY position", self._plan_id(sweep))
         return tuple(from_json(DeviceFacts, facts) for (facts,) in rows)
 
+    def current_devices(self) -> list[tuple[str, str]]:
+        """The facts (JSON) of each device of each sweep's current plan, with the sweep; the latest sweep first."""
+        rows = self._rows(
+            "SELECT sweeps.name, facts FROM sweeps JOIN devices ON devices.plan_id = sweeps.plan_id"
+            " ORDER BY sweeps.updated DESC, sweeps.rowid DESC, position"
+        )
+        return [(name, facts) for name, facts in rows]
+
     def jobs(self, sweep: str) -> list[tuple[Job, bool]]:
         """Every job that the sweep ever had, and whether it is stale: the plan's jobs in its order, then stale ones."""
         plan_id = self._plan_id(sweep)

@@ -179,6 +179,21 @@ class ResultTables(TimeTables):
         [evaluation_id] = self._row("SELECT evaluation_id FROM results WHERE sweep = ? AND job_key = ?", sweep, job_key)
         return _row(found[0]), str(evaluation_id)
 
+    def sentinels_of(self, sweep: str, device_id: str, place_ids: Iterable[str]) -> list[str]:
+        """The keys of the sentinels of those jobs that have a result on this device, under any of these places."""
+        keys: dict[str, None] = {}
+        for place_id in place_ids:
+            rows = self._rows(
+                "SELECT DISTINCT json_extract(jobs.record, '$.sentinel') FROM results"
+                " JOIN jobs ON jobs.sweep = results.sweep AND jobs.job_key = results.job_key"
+                " WHERE results.sweep = ? AND results.place_id = ? AND results.device_id = ?",
+                sweep,
+                place_id,
+                device_id,
+            )
+            keys |= dict.fromkeys(key for (key,) in rows if key)
+        return list(keys)
+
     def _read_results(self, query: str, *values: str | int) -> list[ResultRow]:
         try:
             return [_row(one) for one in self._rows(query, *values)]

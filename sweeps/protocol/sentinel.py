@@ -54,8 +54,13 @@ def round_of(check: int, number: int) -> int:
     return check * _ROUNDS_PER_CHECK + number
 
 
+def check_of(round_: int) -> int:
+    """The check that a block of this round is part of."""
+    return round_ // _ROUNDS_PER_CHECK
+
+
 def next_check(blocks: Sequence[Block]) -> int:
-    return 1 + max((block.round // _ROUNDS_PER_CHECK for block in blocks), default=-1)
+    return 1 + max((check_of(block.round) for block in blocks), default=-1)
 
 
 def moved(blocks: Sequence[Block], known: Sequence[Block]) -> bool:
@@ -78,7 +83,7 @@ def changed_spans(placed: Sequence[PlacedBlock]) -> list[Span]:
     spans: list[Span] = []
     known: list[float] = []
     for session, run in groupby(placed, key=lambda one: one.block.session):
-        checks = [list(check) for _, check in groupby(run, key=lambda one: one.block.round // _ROUNDS_PER_CHECK)]
+        checks = [list(check) for _, check in groupby(run, key=lambda one: check_of(one.block.round))]
         whole = [check for check in checks if len(check) >= CHECK_BLOCKS]
         figures = [_figures_ns([one.block for one in check]) for check in whole]
         shifted: list[tuple[int, int]] = []

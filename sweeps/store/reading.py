@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from sweeps.store.sweep_tags import IMPORTED, IS_IMPORTED, IS_SWEEP, RUNS, UPDAT
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment, Run
+
+_JOB_KEY = re.compile(r"(skipped-)?[0-9a-f]{1,64}")
 
 
 Kind = Literal["job", "sweep", "imported", "running", "left_out"]
@@ -150,6 +153,20 @@ def load_imported(tracking_uri: str, sweep: str) -> tuple[Imported, ...]:
         runs = [] if experiment is None else active_runs(client, [experiment.experiment_id], IS_IMPORTED)
     found = (from_json(Imported, run.data.tags.get(IMPORTED, "")) for run in runs)
     return tuple({one.key: one for one in found}.values())
+
+
+def find_run(tracking_uri: str, sweep: str, job_key: str) -> tuple[str, str] | None:
+    """The ids of the experiment and of the run of one job; `None` if MLflow has none. Raises `StoreError`."""
+    if _JOB_KEY.fullmatch(job_key) is None:  # it becomes a part of a query
+        return None
+    with translated(tracking_uri):
+        client = connect(tracking_uri, make=False)
+        experiment = client.get_experiment_by_name(sweep)
+        if experiment is None:
+            return None
+        runs = active_runs(client, [experiment.experiment_id], f"tags.`{JOB_KEY}` = '{job_key}'")
+    newest = max(runs, key=published_s, default=None)
+    return None if newest is None else (str(experiment.experiment_id), str(newest.info.run_id))
 
 
 def list_sweeps(tracking_uri: str) -> list[SweepInfo]:

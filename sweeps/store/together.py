@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _MAKER = "ManagedSessionMaker"
-"""Where a store that is a database has what opens its sessions, in every MLflow since 1.0."""
+"""Where a store of MLflow that is a database has what opens its sessions (3.17)."""
 
 
 @contextmanager

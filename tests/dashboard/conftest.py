@@ -4,6 +4,7 @@ import hashlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +20,9 @@ from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.manifest import FILE_NAME, Manifest, TensorSpec, Verification
 from sweeps.planning.keys import Identities, ModelIdentity
 from sweeps.planning.plan import Plan, expand
+from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
+from sweeps.protocol.sentinel import CHECK_BLOCKS, next_check, round_of
 from sweeps.records import Accuracy, Block, Conditions, Failed, Job
 from sweeps.settled import Settled
 from sweeps.spec.grid import GridSpec
@@ -71,13 +74,21 @@ class Recorder:
         settle: Callable[[Job], Settled | None] = lambda job: None,
         pace: Callable[[Job, int], float] = lambda job, round_: (1.0, 1.004, 0.996)[round_ % 3],
         imported: tuple[Imported, ...] = (),
+        edit_block: Callable[[Block, Job], Block] = lambda block, job: block,
+        sentinel_ms: Callable[[int, int], float] | None = None,
+        checks_every: int | None = None,
     ) -> Plan:
         """Three rounds of each job that has a latency and is timed, an accuracy of each build on each device."""
-        plan = edit(expand(_spec(name, grid), devices, _supports, _identities(name)))
+        plan = edit(expand(_spec(name, grid, checks_every), devices, _supports, _identities(name)))
         protocol = protocol_of(plan.sweep)
         fingerprints = {facts.device_id: facts.fingerprint for facts in devices}
         with Journal.open(self.workspace.journal) as journal:
             journal.save_plan(plan)
+            for looked in plan.sentinels if sentinel_ms else ():
+                first = next_check(journal.blocks(looked.key))
+                for check, number in product(range(4), range(CHECK_BLOCKS)):
+                    block = _block(looked, round_of(first + check, number), sentinel_ms(check, number))
+                    journal.add_block(edit_block(block, looked))
             for job in plan.jobs:
                 journal.add_artifact(_manifest(job))
                 ms = latency_ms(job)
@@ -86,7 +97,7 @@ class Recorder:
                         journal.add_failure(job.key, Failed(stage="run", kind="crashed", message=message))
                     continue
                 for round_ in range(0 if job.emulated else protocol.rounds):
-                    journal.add_block(_block(job, round_, ms * pace(job, round_)))
+                    journal.add_block(edit_block(_block(job, round_, ms * pace(job, round_)), job))
                 if (settled := settle(job)) is not None:
                     journal.add_settled(replace(settled, question=protocol.question))
                 journal.add_accuracy(_accuracy(job, job.reference or fingerprints[job.device_id], drop_points(job)))
@@ -235,6 +246,60 @@ def _record(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
+def evidence_store() -> Path:
+    """A workspace without MLflow, whose blocks have conditions and whose devices have sentinels: `before` and `after`
+    a day later with the same builds, `hostile`, and `broken` on a device of its own."""
+    return shared.made_once("evidence of jobs", _record_evidence)
+
+
+def _record_evidence(folder: Path) -> None:
+    made = Recorder(Workspace.open(folder))
+    day = {
+        "sentinel_ms": lambda check, number: (4.0 if check < 2 else 4.6) + 0.01 * number,
+        "grid": WIDE,
+        "checks_every": 12,
+    }
+    units = (BOARD, PHONE)
+    made.record("broken", lambda job: None, devices=(replace(BOARD, device_id="board-0"),), message=EVIL)
+    made.record("hostile", by_axes, devices=(HARMFUL,), grid=WIDE, edit=hostile, message=EVIL)
+    made.record("before", by_axes, devices=units, edit_block=observed(1_800_000_000), **day)
+    made.record("after", later, devices=units, edit_block=observed(1_800_086_400), **day)
+
+
+def slows_down(check: int, number: int) -> float:
+    """A sentinel whose device changes its speed for good between two checks (ms)."""
+    return (4.0 if check < 2 else 4.6) + 0.01 * number
+
+
+def later(job: Job) -> float | None:
+    """As `by_axes`, what is traced 30 % slower."""
+    ms = by_axes(job)
+    return None if ms is None else ms * (1.3 if job.variant.capture == "trace" else 1.0)
+
+
+def observed(run: int) -> Callable[[Block, Job], Block]:
+    """A phone that warms up, in a run of the driver with this start; samples and warm-ups are not all alike."""
+
+    def edit(block: Block, job: Job) -> Block:
+        warm = 30.0 + block.round % 7
+        seen = replace(block.conditions, temp_start_c=warm, temp_end_c=warm + 1.5, gate="ready", battery_percent=81.0)
+        phone = job.device_id == PHONE.device_id
+        ms = block.samples_ns[0] / 1e6
+        return replace(
+            block,
+            session=run,
+            samples_ns=tuple(
+                ns + (ns // 5 if index % 37 == 0 else 97 * (index % 11)) for index, ns in enumerate(block.samples_ns)
+            ),
+            warmup_ns=tuple(int(1e6 * ms * (1 + 2 / (1 + index))) for index in range(8)),
+            conditions=seen if phone else block.conditions,
+            labels=() if phone else block.labels,
+        )
+
+    return edit
+
+
+@pytest.fixture(scope="session")
 def workspace(recorder: Recorder) -> Path:
     return recorder.workspace.root
 
@@ -294,7 +359,10 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
 def _identities(sweep: str) -> Identities:
     """Each sweep has weights of its own: the journal has one accuracy of a build, whoever measured it."""
     return Identities(
-        models={"digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}")},
+        models={
+            "digits": ModelIdentity(source="torchvision:mobilenet_v2", weights_id=f"demo:{sweep}"),
+            sentinel.MODEL.name: ModelIdentity(source=sentinel.MODEL.source, weights_id="random:0"),
+        },
         calibration_id="c" * 64,
         evaluation_id="e" * 64,
         versions={"torch": "2.12.1"},
@@ -303,13 +371,14 @@ def _identities(sweep: str) -> Identities:
     )
 
 
-def _spec(name: str, grid: GridSpec | None) -> SweepSpec:
+def _spec(name: str, grid: GridSpec | None, checks_every: int | None) -> SweepSpec:
     return SweepSpec(
         name=name,
         models=(ModelSpec(name="digits", source="mobilenet_v2", weights="demo"),),
         data=DataSpec(calibration=DigitsData(source="digits", images=100), evaluation=DigitsData(source="digits")),
         grids=(grid or GridSpec(),),
         budget="full",
+        protocol=ProtocolSpec(sentinel_every=checks_every),
     )
 
 

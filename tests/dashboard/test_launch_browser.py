@@ -19,7 +19,7 @@ from tests.fresh_mlflow import fresh_mlflow
 
 pytestmark = [pytest.mark.system, pytest.mark.browser, pytest.mark.long]
 
-LIMIT_MS = 300_000
+LIMIT_MS = 120_000
 TOKEN = "one-entry"
 SMALL = """\
 name: small
@@ -75,7 +75,7 @@ def test_a_person_with_the_link_launches_a_sweep_and_sees_it_end_and_others_only
 
         file.fill(SMALL.replace("fp32", "fp23"))
         file.press("Control+Enter")
-        expect(person.get_by_text("line 5: grids[0].precision[0]: the text 'fp23' is not allowed")).to_be_visible()
+        expect(person.get_by_text("line 6: grids[0].precision[0]: the text 'fp23' is not allowed")).to_be_visible()
         expect(start).to_be_disabled()
         file.fill(SMALL)
         file.press("Control+Enter")
@@ -94,15 +94,14 @@ def test_a_person_with_the_link_launches_a_sweep_and_sees_it_end_and_others_only
         expect(stranger.get_by_role("button", name="Start")).to_be_disabled()
 
         start.click()
+        expect(person.get_by_role("button", name="Pause")).to_be_visible()
         stranger.goto(f"{home}/live")
         heading = re.compile(r"^small · ")
         for page in (person, stranger):
             expect(page.get_by_role("heading", name=heading)).to_be_visible()
-        expect(person.get_by_role("button", name="Pause")).to_be_visible()
         expect(stranger.get_by_role("button", name="Pause")).to_have_count(0)
         person.goto(f"{home}/live")
         for page in (person, stranger):
-            expect(page.get_by_text(re.compile("^Now: "))).to_be_visible()
             expect(page.get_by_role("heading", name="small · Ended")).to_be_visible()
             expect(page.get_by_text("2 of 2 jobs")).to_be_visible()
     ended = find(Workspace(root))

@@ -72,11 +72,10 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
 ) -> None:
     recorder_in(tmp_path)("phones")
     workspace = Workspace.open(tmp_path)
-    [facts] = running_devices(workspace)
     with workspace.lock(), LiveFile(workspace.live, "phones") as live:
-        live.measuring(facts, 3, 12, f"digits {evil}, round 2")
-        live.waiting(facts, (f"the battery has 41 °C {evil}",), 40.0)
-        live._write()
+        live.measuring("local", 3, 12, f"digits {evil}, round 2")
+        live.waiting("local", (f"the battery has 41 °C {evil}",), 40.0)
+        live.end("")
         shown = opened("live", tmp_path)
         said = "\n".join(texts(shown))
         assert "`phones` · Running" in said
@@ -84,7 +83,11 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         assert "Waiting for 40 s: the battery has 41 °C" in said
         assert "jobs" in said
         assert labels(shown) == {"Pause": True, "Stop": True}
-        assert running.read(tmp_path).every_s == running.PHONES_EVERY_S
+        now = running.read(tmp_path)
+        assert [facts.name for facts in now.devices] == ["local"]
+        assert now.every_s == running.HERE_EVERY_S
+        phone = replace(now.devices[0], name="adb:1")
+        assert replace(now, devices=(phone,)).every_s == running.PHONES_EVERY_S
 
         keep(workspace, Ask(what="pause", by=evil, at_s=time.time(), pid=os.getpid()))
         shown = opened("live", tmp_path)
@@ -95,13 +98,6 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
     assert labels(shown) == {}
 
 
-def running_devices(workspace: Workspace) -> list[str]:
-    from sweeps.journal.journal import Journal
-
-    with Journal.open(workspace.journal, read_only=True) as journal:
-        return [facts.name for facts in journal.devices("phones")]
-
-
 def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +106,8 @@ def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
     assert "You may look" in shown.info[0].value
     assert labels(shown) == {"Preview": False, "Start": False}
     for button in shown.button:
-        button.click()  # AppTest does not look whether it can be pressed
+        button.proto.disabled = False  # a browser can be made to send what its page does not offer
+        button.click()
     shown.run()
     assert not workspace.launches.exists()
 

@@ -2,15 +2,14 @@
 
 import errno
 import fcntl
-import hashlib
 import os
 import stat
 from contextlib import suppress
 from pathlib import Path
 
 from sweeps.errors import DeviceError
+from sweeps.holds import held_path
 
-_FOLDER = Path("/tmp/edgesweep-held")  # noqa: S108  # not in a user's cache: all users of the host share its phones
 _MODE_OF_ALL = 0o666
 
 
@@ -31,14 +30,14 @@ class Hold:
     """
 
     def __init__(self, name: str, *, shared: bool = False) -> None:
-        path = _FOLDER / hashlib.sha256(name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+        path = held_path(name)
         try:
             self._file = _opened(path)
         except OSError as error:
             raise DeviceError(
                 "os_error",
                 f"{path} cannot be opened ({error})",
-                f"make {_FOLDER} a folder that every user may write to, and delete {path} if it is a link",
+                f"make {path.parent} a folder that every user may write to, and delete {path} if it is a link",
             ) from error
         try:
             fcntl.flock(self._file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -3,6 +3,7 @@
 import time
 
 from sweeps.errors import DeviceError
+from sweeps.holds import phone_name
 from workers.devices.adb.lease import HeldError, Hold
 
 _RESTART_S = 30.0
@@ -19,7 +20,7 @@ class PhoneLease:
     def __init__(self, serial: str, device_id: str, port: int) -> None:
         """`port`: of the adb server."""
         try:
-            self._phone = Hold(f"phone {device_id}")
+            self._phone = Hold(phone_name(device_id))
         except HeldError as error:
             process = f" (process {error.process})" if error.process else ""
             raise DeviceError(

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from sweeps import holds
 from sweeps.errors import DeviceError
-from workers.devices.adb import lease as adb_lease
 from workers.devices.adb.lease import HeldError, Hold
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "held"
-    monkeypatch.setattr(adb_lease, "_FOLDER", path)
+    monkeypatch.setattr(holds, "HELD", path)
     return path
 
 

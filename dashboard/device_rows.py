@@ -1,0 +1,134 @@
+"""What the page of devices shows of each. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dashboard.inert import NOTHING, line
+from sweeps.device_facts import DeviceFacts
+from sweeps.journal.evidence import KnownDevice, Sentinel
+from sweeps.quarantine import DeviceRecord
+from sweeps.ranking.overview import PlaceVerdict
+
+STATES = {
+    "quarantined": "quarantined: sweeps leave it alone",
+    "measuring": "is being measured now",
+    "waiting": "jobs wait for it",
+    "done": "all its jobs have ended",
+    "idle": "in no sweep",
+}
+
+
+def state_of(record: DeviceRecord | None, holder: int | None, here: Sequence[PlaceVerdict]) -> str:
+    """One of `STATES`. `here`: the verdicts of its places."""
+    if record is not None and record.quarantine is not None:
+        return "quarantined"
+    if holder is not None:
+        return "measuring"
+    if not here:
+        return "idle"
+    return "waiting" if any(one.waiting for one in here) else "done"
+
+
+def places_of(device: KnownDevice, verdicts: Sequence[PlaceVerdict]) -> list[PlaceVerdict]:
+    """What was measured on the device, or waits for it; also as one unit of a pool."""
+    return [one for one in verdicts if one.device_id in device.place_ids and one.sweep in device.sweeps]
+
+
+def overview(
+    devices: Sequence[KnownDevice],
+    verdicts: Sequence[PlaceVerdict],
+    records: dict[str, DeviceRecord],
+    holders: dict[str, int],
+) -> list[dict[str, Any]]:
+    """One line for each device: of the current plans, then those that are known only because of their faults."""
+    rows = []
+    by_place: dict[str, list[PlaceVerdict]] = {}
+    for one in verdicts:
+        by_place.setdefault(one.device_id, []).append(one)
+    for device in devices:
+        facts = device.facts
+        here = [one for key in device.place_ids for one in by_place.get(key, []) if one.sweep in device.sweeps]
+        record = records.get(facts.device_id)
+        rows.append(
+            {
+                "Device": line(facts.device_class),
+                "Named": line(facts.name),
+                "State": STATES[state_of(record, holders.get(facts.device_id), here)],
+                "Ended": sum(one.finished for one in here),
+                "Waiting": sum(one.waiting for one in here),
+                "Recent faults": len(record.faults) if record else 0,
+                "Sweeps": len(device.sweeps),
+                "Id": line(facts.device_id),
+            }
+        )
+    known = {device.facts.device_id for device in devices}
+    rows += [
+        {
+            "Device": NOTHING,
+            "Named": line(record.name),
+            "State": STATES[state_of(record, None, ())],
+            "Ended": 0,
+            "Waiting": 0,
+            "Recent faults": len(record.faults),
+            "Sweeps": 0,
+            "Id": line(key),
+        }
+        for key, record in records.items()
+        if key not in known
+    ]
+    return rows
+
+
+def fact_pairs(facts: DeviceFacts) -> list[tuple[str, str]]:
+    """Each known fact, by what it is."""
+    pairs = [
+        ("Maker", facts.maker),
+        ("Model", facts.model),
+        ("SoC", facts.soc),
+        ("OS build", facts.os_build),
+        ("ABI", facts.abi),
+        ("Cores", str(facts.cores)),
+        ("Clusters of cores", "; ".join(", ".join(map(str, one)) for one in facts.core_clusters)),
+        ("Memory", "" if facts.ram_bytes is None else f"{facts.ram_bytes / 2**30:.1f} GiB"),
+        ("CPU features", ", ".join(facts.cpu_features)),
+        ("Runtimes", ", ".join(" ".join(one) for one in facts.runtime_versions)),
+        ("Runners", ", ".join(" ".join(one) for one in facts.runners)),
+        ("Quantized engines", ", ".join(facts.qengines)),
+        ("NNAPI level", "" if facts.nnapi_level is None else str(facts.nnapi_level)),
+        ("Accelerators", ", ".join(facts.accelerators)),
+        ("Its host checks models for", ", ".join(facts.emulates)),
+        ("Programs run as", facts.exec_context),
+        ("Named in sweep files", facts.name),
+        ("Device id", facts.device_id),
+        ("Fingerprint", facts.fingerprint),
+    ]
+    return [(what, line(value)) for what, value in pairs if value]
+
+
+def host_of(facts: DeviceFacts) -> str:
+    """The computer that the device is at, as far as its name says."""
+    name = facts.name
+    if name.startswith("host:"):
+        return f"the lab's host {line(name.removeprefix('host:').partition('/')[0])}"
+    if name.startswith("ssh:"):
+        return f"itself, over ssh as {line(name.removeprefix('ssh:'))}"
+    if name == "local":
+        return "this computer: it is the device"
+    return "the computer that ran the sweep, by its adb server" if name.startswith("adb:") else "not known"
+
+
+def health(sentinel: Sentinel) -> list[str]:
+    """What the last look says, in words."""
+    if not sentinel.looks:
+        return []
+    last = sentinel.looks[-1]
+    usual = sorted(one.ms for one in sentinel.looks)[len(sentinel.looks) // 2]
+    away = 100 * (last.ms / usual - 1)
+    words = [f"The last look took {last.ms:.3f} ms, {away:+.1f} % from the median of {len(sentinel.looks)} looks."]
+    if last.temp_c is not None:
+        words.append(f"It was at {last.temp_c:.1f} °C then.")
+    if last.battery_percent is not None:
+        words.append(f"Its battery was at {last.battery_percent:.0f} %.")
+    spans = len(sentinel.spans)
+    words.append(f"It changed its speed for good {spans} time{'s' * (spans != 1)}." if spans else "No lasting change.")
+    return words

@@ -1,0 +1,65 @@
+"""Cached reads of one job, of a pair of jobs, and of one device, from the journal.
+
+As in `dashboard.data`, a `Source` is the key: equal as long as nothing has changed.
+"""
+
+from typing import NamedTuple
+
+import streamlit as st
+
+from dashboard.data import Source, place_rows
+from sweeps.journal.evidence import JobEvidence, KnownDevice, Sentinel, known_devices, read_job, read_sentinels
+from sweeps.journal.journal import Journal
+from sweeps.journal.results_table import Place
+from sweeps.journal.sentinels import sentinel_series
+from sweeps.ranking.comparable import Result
+from sweeps.ranking.compare import Comparison, compare
+from sweeps.results import ResultRow
+
+
+class Side(NamedTuple):
+    """One of two results that are compared."""
+
+    place: Place
+    job_key: str
+
+
+MARGIN_PERCENT = 5.0
+"""As `edgesweep compare` has it."""
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def job(now: Source, sweep: str, job_key: str) -> JobEvidence | None:
+    """All of one job; `None` if the sweep never had it. Shared by all sessions: never change it."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return read_job(journal, sweep, job_key)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def devices(now: Source) -> tuple[KnownDevice, ...]:
+    """The devices of the current plans of all sweeps."""
+    with Journal.open(now.path, read_only=True) as journal:
+        return tuple(known_devices(journal))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def sentinels(now: Source, device_id: str) -> tuple[Sentinel, ...]:
+    """The looks of all sentinels of a device of the current plans."""
+    [device] = [one for one in devices(now) if one.facts.device_id == device_id]
+    with Journal.open(now.path, read_only=True) as journal:
+        return read_sentinels(journal, device)
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def comparison(now: Source, a: Side, b: Side) -> Comparison:
+    """What `edgesweep compare` says of two timed results."""
+    rows = [row(now, side) for side in (a, b)]
+    left, right = (Result.of_row(one) for one in rows if one is not None)
+    series = sentinel_series(now.path, sorted({left.device_id, right.device_id}))
+    names = [f"{one.sweep}:{one.name}" for one in rows if one is not None]
+    return compare((names[0], [left]), (names[1], [right]), MARGIN_PERCENT, named=True, sentinels=series)
+
+
+def row(now: Source, side: Side) -> ResultRow | None:
+    """The result of one job of a place."""
+    return next((one for one in place_rows(now, side.place) if one.job_key == side.job_key), None)

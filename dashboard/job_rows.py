@@ -1,0 +1,248 @@
+"""What the page of one job shows, made from the journal's records. Pure; all text is for elements without Markdown."""
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from dashboard.inert import NOTHING, line
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import RETRIED_KINDS
+from sweeps.journal.changes import DatedBlock
+from sweeps.journal.evidence import Sentinel
+from sweeps.manifest import Manifest
+from sweeps.protocol.clock import figure_ns
+from sweeps.records import Block, Conditions
+from sweeps.results import ResultRow
+
+PIXELS = 900
+"""So many columns of samples a chart has at most: more than it has pixels nobody sees."""
+
+_NEXT_STEPS = {
+    "load": "see that the model's source and weights can be read",
+    "build": "the message says what the toolchain refused: change the model or take the combination out of the sweep",
+    "verify": "the built file does not answer as the model does: compare its precision and engine with others that do",
+    "push": "see that the device has room and stays connected",
+    "run": "see whether other builds run on this device: if none does, it is the device",
+    "evaluate": "see that the evaluation images can be read, and that the device has room for them",
+}
+
+
+def sample_columns(blocks: Sequence[Block], most: int = PIXELS) -> list[dict[str, float]]:
+    """The timed samples of all blocks side by side, as about `most` columns in all: each from the lowest to the highest
+    of the samples in it, so that no outlier is lost.
+
+    `at_s`: the middle of the column, in seconds of timed iterations. Blocks, each a process of its own, have gaps
+    between them.
+    """
+    per_column = max(1, -(-sum(len(block.samples_ns) for block in blocks) // most))
+    found: list[dict[str, float]] = []
+    for number, (at_s, block) in enumerate(zip(_starts_s(blocks), blocks, strict=True), 1):
+        for first in range(0, len(block.samples_ns), per_column):
+            part = block.samples_ns[first : first + per_column]
+            took_s = sum(part) / 1e9
+            ends = {"low_ms": min(part) / 1e6, "high_ms": max(part) / 1e6}
+            found.append({"block": number, "at_s": round(at_s + took_s / 2, 6), **ends, "samples": len(part)})
+            at_s += took_s
+    return found
+
+
+def block_spans(blocks: Sequence[Block]) -> list[dict[str, float]]:
+    """Where each block lies beside the others in `sample_columns`, with its figure."""
+    return [
+        {
+            "block": number,
+            "from_s": round(start_s, 6),
+            "to_s": round(start_s + sum(block.samples_ns) / 1e9, 6),
+            "figure_ms": figure_ns(block.samples_ns) / 1e6,
+        }
+        for number, (start_s, block) in enumerate(zip(_starts_s(blocks), blocks, strict=True), 1)
+    ]
+
+
+def warmup_rows(blocks: Sequence[Block], most: int = 200) -> list[dict[str, float | int]]:
+    """The first inference (iteration 0) and the first warm-up iterations of each block."""
+    found: list[dict[str, float | int]] = []
+    for number, block in enumerate(blocks, 1):
+        if block.first_inference_ns is not None:
+            found.append({"block": number, "iteration": 0, "ms": block.first_inference_ns / 1e6})
+        found += [
+            {"block": number, "iteration": place, "ms": ns / 1e6} for place, ns in enumerate(block.warmup_ns[:most], 1)
+        ]
+    return found
+
+
+def temperature_rows(blocks: Sequence[DatedBlock]) -> list[dict[str, float | int | str]]:
+    """Before and after each block, where the device has a sensor (°C)."""
+    found: list[dict[str, float | int | str]] = []
+    for number, one in enumerate(blocks, 1):
+        for when, temp_c in (
+            ("before", one.block.conditions.temp_start_c),
+            ("after", one.block.conditions.temp_end_c),
+        ):
+            if temp_c is not None:
+                found.append({"block": number, "when": when, "temp_c": temp_c})
+    return found
+
+
+def sentinel_rows(sentinel: Sentinel) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The looks, and the spans in which the device changed its speed, as charts have them."""
+    looks = [{"at": _text(one.stored), "ms": one.ms} for one in sentinel.looks]
+    at = {one.position: one.stored for one in sentinel.looks}
+    spans = [
+        {"from": _text(at[span.after]), "to": _text(at[span.until]), "what": "the device changed its speed"}
+        for span in sentinel.spans
+        if span.after in at and span.until in at
+    ]
+    return looks, spans
+
+
+def measured_spans(blocks: Sequence[DatedBlock], least: timedelta) -> list[dict[str, Any]]:
+    """When each block was measured: it ended when it was stored, or shortly before."""
+    return [
+        {
+            "from": _text(one.stored - max(least, timedelta(seconds=one.block.device_seconds))),
+            "to": _text(one.stored),
+            "what": f"block {number} of this job",
+        }
+        for number, one in enumerate(blocks, 1)
+    ]
+
+
+def block_table(blocks: Sequence[DatedBlock], changed: frozenset[int]) -> list[dict[str, Any]]:
+    """One line for each block, in the order of measuring. `changed`: as of `JobEvidence`."""
+    return [
+        {
+            "Block": number,
+            "Stored": f"{one.stored:%Y-%m-%d %H:%M:%S}",
+            "Round": one.block.round,
+            "What for": _purpose(one.block),
+            "Figure (ms)": figure_ns(one.block.samples_ns) / 1e6,
+            "Samples": len(one.block.samples_ns),
+            "Warm-ups": len(one.block.warmup_ns),
+            "First inference (ms)": _ms(one.block.first_inference_ns),
+            "Load (ms)": _ms(one.block.load_ns),
+            "Gate": _gate(one.block.conditions),
+            "Waited (s)": one.block.conditions.waited_seconds,
+            "°C": _from_to(one.block.conditions.temp_start_c, one.block.conditions.temp_end_c, 1),
+            "Thermal status": _from_to(
+                one.block.conditions.thermal_status_start, one.block.conditions.thermal_status_end, 0
+            ),
+            "CPU (MHz)": _from_to(one.block.conditions.cpu_mhz_start, one.block.conditions.cpu_mhz_end, 0),
+            "Other load": _percent(one.block.conditions.load_start),
+            "Stolen": _percent(one.block.conditions.steal_share),
+            "Battery": NOTHING
+            if one.block.conditions.battery_percent is None
+            else f"{one.block.conditions.battery_percent:.0f} %",
+            "CPUs": line(one.block.conditions.cpus),
+            "Threads": one.block.threads_ran,
+            "Ran on": line(f"{one.block.backend_ran}, {one.block.engine_ran}"),
+            "Labels": line(
+                ", ".join((*one.block.labels, *(["device_changed"] if one.placed.position in changed else [])))
+            ),
+        }
+        for number, one in enumerate(blocks, 1)
+    ]
+
+
+def next_step(stage: str, kind: str) -> str:
+    """What to do about a failed job."""
+    if kind in RETRIED_KINDS:
+        return "remove the cause: the next `edgesweep run` of the sweep file tries it again"
+    if kind == "not_possible":
+        return "it cannot run there: take the combination out of the sweep file"
+    advice = _NEXT_STEPS.get(stage, "see the message")
+    return f"{advice}; then `edgesweep run SWEEP.yaml --retry-failed` tries it again"
+
+
+def repeat_command(row: ResultRow, facts: DeviceFacts, root: str) -> str:
+    """The commands that measure a job again, for a shell."""
+    if row.outcome != "measured" or not row.timed:
+        return shlex.join(["edgesweep", "run", "SWEEP.yaml", "--retry-failed", "--workspace", line(root)])
+    export = ["edgesweep", "export", row.sweep, "--workspace", root, "--device", row.device_id, "--model", row.model]
+    check = ["edgesweep", "check", "shipped/manifest.json", "--device", facts.name, "--workspace", root]
+    words = [[*export, "--variant", row.name, "--output", "shipped"], check]
+    return "\n".join(shlex.join([line(word) for word in one]) for one in words)
+
+
+def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str | None:
+    """The page of a run on an MLflow server, without anybody's password; `None` if it has none."""
+    try:
+        parts = urlsplit(tracking_uri)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return None
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else quote(parts.hostname, safe=".-")
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return None
+    path = quote(parts.path.rstrip("/"), safe="/-._~%")
+    return (
+        f"{parts.scheme}://{host}{port}{path}/#/experiments/{quote(experiment_id, safe='')}/runs/"
+        f"{quote(run_id, safe='')}"
+    )
+
+
+def identity(row: ResultRow | None, manifest: Manifest | None, facts: DeviceFacts) -> list[tuple[str, str]]:
+    """Keys, hashes and versions, by what they are."""
+    pairs: list[tuple[str, str]] = []
+    if row is not None:
+        pairs += [
+            ("Job key", row.job_key),
+            ("Build key", row.build_key),
+            ("Runner", row.runner),
+            ("Runtime on the device", row.runtime_version),
+            ("Accuracy computed by", row.executor),
+        ]
+    pairs += [("Device id", facts.device_id), ("Device fingerprint", facts.fingerprint), ("OS build", facts.os_build)]
+    if manifest is not None:
+        pairs += [
+            ("Model source", manifest.model_source),
+            ("Weights", manifest.weights_id),
+            ("File", f"{manifest.file}, {manifest.file_bytes:,} bytes"),
+            ("sha256 of the file", manifest.file_sha256),
+            ("File version", str(manifest.file_version)),
+            ("Bytecode version", "" if manifest.bytecode_version is None else str(manifest.bytecode_version)),
+            ("Program id", manifest.program_id or ""),
+            ("Calibration images", manifest.calibration_id or ""),
+            *((f"Version of {name}", version) for name, version in sorted(manifest.versions.items())),
+        ]
+    return [(line(what), line(value)) for what, value in pairs]
+
+
+def _starts_s(blocks: Sequence[Block]) -> list[float]:
+    took_s = [sum(block.samples_ns) / 1e9 for block in blocks]
+    gap_s = 0.02 * sum(took_s) / max(1, len(blocks))
+    return [sum(took_s[:number]) + number * gap_s for number in range(len(blocks))]
+
+
+def _text(when: datetime) -> str:
+    return when.isoformat(timespec="milliseconds")
+
+
+def _purpose(block: Block) -> str:
+    if block.confirms:
+        return "confirms the winner"
+    if block.checks:
+        return "checks the batches"
+    return "added later" if block.added else "decides"
+
+
+def _gate(conditions: Conditions) -> str:
+    words = {"none": "none", "ready": "passed", "busy": "passed, busy", "timed_out": "timed out"}
+    text = words.get(conditions.gate, conditions.gate)
+    return line(f"{text}: {', '.join(conditions.lacking)}" if conditions.lacking else text)
+
+
+def _from_to(start: float | None, end: float | None, digits: int) -> str:
+    if start is None and end is None:
+        return NOTHING
+    return " → ".join(NOTHING if value is None else f"{value:.{digits}f}" for value in (start, end))
+
+
+def _percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{100 * share:.0f} %"
+
+
+def _ms(ns: int | None) -> float | None:
+    return None if ns is None else ns / 1e6

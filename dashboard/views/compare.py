@@ -1,0 +1,251 @@
+"""Compare: two variants, devices, sweeps or dates."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import compare_rows, data, evidence, state
+from dashboard.charts import evidence as drawing
+from dashboard.charts.drawing import Spec
+from dashboard.data import Source
+from dashboard.evidence import Side
+from dashboard.inert import line, words
+from dashboard.links import link
+from dashboard.views import empty, places
+from dashboard.views.tables import table_height
+from dashboard.words import build_names, device_names
+from sweeps.journal.results_table import Place
+from sweeps.ranking.compare import Compared, Finding
+from sweeps.results import ResultRow
+from sweeps.stats import Estimate
+
+_WORDS: dict[Finding, str] = {
+    "slower": "B is slower than A",
+    "slower (one session)": "B was slower in one session",
+    "unresolved": "Whether B is slower is not resolved",
+    "faster": "B is faster than A",
+    "the same": "B is as fast as A",
+    "not comparable": "A and B cannot be compared",
+}
+_ICONS: dict[Finding, str] = {
+    "slower": ":material/trending_down:",
+    "slower (one session)": ":material/help:",
+    "unresolved": ":material/help:",
+    "faster": ":material/bolt:",
+    "the same": ":material/equal:",
+    "not comparable": ":material/block:",
+}
+
+
+def show(root: Path) -> None:
+    """Draw the page."""
+    places.head("Compare", "Is B slower than A? Two variants, two devices, two sweeps, or one build on two days.")
+    now = data.source(root)
+    if now is None or not now.plans:
+        empty.show(root)
+        return
+    suggested, is_back = _suggested(now, root), not len(st.query_params)
+    left, right = st.columns(2, gap="large")
+    with left, st.container(border=True, key="side-a"):
+        a = _choose("a", now, root, suggested[0], is_back=is_back)
+    with right, st.container(border=True, key="side-b"):
+        b = _choose("b", now, root, suggested[1], is_back=is_back)
+    if a is None or b is None:
+        st.info("There is nothing timed to compare on one of the sides.", icon=":material/inbox:")
+        return
+    if a == b:
+        st.info("A and B are one and the same result: choose another on one of the sides.", icon=":material/equal:")
+        return
+    rows = [evidence.row(now, side) for side in (a, b)]
+    if rows[0] is not None and rows[1] is not None:
+        with st.container(key=places.selected(a, b), gap="medium"):
+            _compared(now, (a, b), (rows[0], rows[1]))
+
+
+def _suggested(now: Source, root: Path) -> tuple[Side | None, Side | None]:
+    """Where the URL names no sides: the best two of the device and model that it names, or of the first with two."""
+    wanted = (state.asked("sweep"), state.asked("device"), state.asked("model"))
+    verdicts = sorted(
+        (one for one in data.verdicts(now, root) if one.ranked),
+        key=lambda one: (-sum(one[place] == text for place, text in enumerate(wanted)), -min(one.ranked, 2)),
+    )
+    if not verdicts:
+        return None, None
+    place = Place(verdicts[0].sweep, verdicts[0].device_id, verdicts[0].model)
+    best = sorted(_timed(now, place), key=lambda row: row.metrics["latency_p50_ms"])
+    keys = [row.job_key for row in best if row.job_key != verdicts[0].job_key]
+    first = verdicts[0].job_key or (keys.pop(0) if keys else "")
+    second = keys[0] if keys else first
+    if state.asked("a") is None and state.asked("b") == compare_rows.side_text(place.sweep, first):
+        first, second = second, first
+    return Side(place, first), Side(place, second)
+
+
+def _timed(now: Source, place: Place) -> list[ResultRow]:
+    return [row for row in data.place_rows(now, place) if row.outcome == "measured" and row.timed]
+
+
+def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_back: bool) -> Side | None:
+    """Three select boxes, whose choice is one parameter of the URL. `is_back`: the URL asks for nothing."""
+    wanted = state.asked(letter)
+    keys = [f"{letter} {name}" for name in ("sweep", "place", "job")]
+    if wanted is not None and wanted != st.session_state.get(f"compared {letter}"):
+        found = _of_url(now, root, wanted)
+        if found is None:
+            st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
+            st.text(f"{letter}: {line(wanted[:200])}")
+        suggested = found or suggested
+        for key in keys:
+            st.session_state.pop(key, None)
+    elif is_back and keys[0] not in st.session_state:
+        # Back on this page, from its menu: as it was left.
+        suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
+    start = suggested if suggested is not None else Side(Place("", "", ""), "")
+    sweep = _box(f"{letter.upper()}: sweep", [one.name for one in data.sweeps(now)], keys[0], start.place.sweep, str)
+    there = data.places(now, root, sweep)
+    if not there.devices:
+        return None
+    names = device_names(there.devices)
+    every = [Place(sweep, device, model) for device, models in there.models.items() for model in models]
+    models = len({place.model for place in every})
+    shown = {
+        place: names[place.place_id] if models == 1 else f"{names[place.place_id]} · {line(place.model)}"
+        for place in every
+    }
+    place = _box("Device and model" if models > 1 else "Device", list(shown), keys[1], start.place, shown.get)
+    timed = {row.job_key: row for row in _timed(now, place)}
+    if not timed:
+        st.text("Nothing is timed there yet.")
+        return None
+    called = build_names(data.place_rows(now, place))
+    job_key = _box("Variant", list(timed), keys[2], start.job_key, called.get)
+    text = compare_rows.side_text(sweep, job_key)
+    state.put(letter, text)
+    st.session_state[f"compared {letter}"] = text
+    return Side(place, job_key)
+
+
+def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
+    if st.session_state.get(key) not in options:
+        st.session_state[key] = start if start in options else options[0]
+    return st.selectbox(label, options, key=key, format_func=lambda one: line(str(shown(one))))
+
+
+def _of_url(now: Source, root: Path, text: str) -> Side | None:
+    sweep, job_key = compare_rows.side_of(text)
+    found = evidence.job(now, sweep, job_key)
+    if found is None:
+        return None
+    job = found.planned.job
+    for device, models in data.places(now, root, sweep).models.items():
+        place = Place(sweep, device, job.model)
+        if job.model in models and any(row.job_key == job_key for row in _timed(now, place)):
+            return Side(place, job_key)
+    return None
+
+
+def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, ResultRow]) -> None:
+    a, b = rows
+    [found] = evidence.comparison(now, *sides).results
+    pairs = compare_rows.paired(a, b)
+    ratio = compare_rows.paired_ratio(a, b)
+    with st.container(border=True, key="verdict"):
+        st.subheader(f"{_ICONS[found.finding]} {_WORDS[found.finding]}", anchor=False)
+        _ratio(found, ratio, len(pairs))
+        if found.why:
+            st.text(f"Why: {line(found.why)}")
+        st.caption(_sessions(found))
+        with st.container(horizontal=True, gap="medium"):
+            for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
+                where = {"sweep": side.place.sweep, "device": side.place.place_id, "model": side.place.model}
+                link("result", f"All of {letter}", icon=":material/science:", **where, job=row.job_key)
+    with st.container(border=True, key="distributions"):
+        st.subheader("Samples and blocks", anchor=False)
+        drawn, beyond = _distributions(now, sides)
+        for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
+            name = build_names(data.place_rows(now, side.place))[row.job_key]
+            st.markdown(f"**{letter}** {words(name)}, on {words(row.device)}, in {words(row.sweep)}")
+        if drawn is None:
+            st.text("The blocks are not in this workspace's journal.")
+        else:
+            st.vega_lite_chart(drawn, key="distributions-chart", width="stretch")
+            more = f" {beyond:,} slower samples lie beyond the right end." if beyond else ""
+            st.caption(
+                f"Areas: samples, the most frequent as high as the other side's. Ticks: figures of blocks.{more}"
+            )
+    with st.container(border=True, key="pairs"):
+        st.subheader("Round by round", anchor=False)
+        _rounds(pairs, ratio, a, b)
+
+
+def _ratio(found: Compared, ratio: Estimate | None, rounds: int) -> None:
+    """The ratio, with figures from the same rounds, so that the reader can compute it."""
+    if ratio is not None:
+        st.markdown(
+            f"B / A **paired by round {compare_rows.ratio_text(ratio)}**: the median of the ratios of {rounds} common "
+            f"round{'s' * (rounds != 1)}, which are in the table below."
+        )
+    if found.ratio is None:
+        st.text("There is no ratio with an interval: a side has fewer than two blocks.")
+        return
+    unpaired = Estimate(found.ratio, found.ratio_low, found.ratio_high)
+    figures = f"A {found.a_p50_ms:.3f} ms, B {found.b_p50_ms:.3f} ms (medians of their blocks)"
+    st.markdown(
+        f"The verdict is that of `edgesweep compare`, from mean logarithms of all blocks: B / A "
+        f"{compare_rows.ratio_text(unpaired)}; {figures}."
+    )
+
+
+def _sessions(found: Compared) -> str:
+    if found.session_spread_percent is None:
+        return "Measured in the same runs: what a session does to A, it does to B."
+    return (
+        f"Sessions: {found.a_sessions} of A, {found.b_sessions} of B. The interval contains a spread between sessions "
+        f"of {found.session_spread_percent:.1f} %. The same: shown to differ by less than "
+        f"{evidence.MARGIN_PERCENT:g} %."
+    )
+
+
+def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b: ResultRow) -> None:
+    if not pairs or ratio is None:
+        st.text(
+            "They were measured on two devices: there are no common rounds."
+            if a.device_id != b.device_id
+            else "They were never measured in the same round: there are no pairs."
+        )
+        return
+    estimate = {"value": ratio.value}
+    if ratio.low is not None and ratio.high is not None:
+        estimate |= {"low": ratio.low, "high": ratio.high}
+    left, right = st.columns([3, 2], gap="medium")
+    with left:
+        st.vega_lite_chart(drawing.ratios(pairs, estimate), key="pairs-chart", width="stretch")
+        st.caption("Points: the ratio in each round. Line and band: the median and its 95 % interval. Dashed: equal.")
+    with right:
+        table = pd.DataFrame(pairs, columns=["number", "a_ms", "b_ms", "ratio"])
+        table.columns = pd.Index(["Round", "A (ms)", "B (ms)", "B / A"])
+        number = st.column_config.NumberColumn
+        st.dataframe(
+            table,
+            hide_index=True,
+            key="pairs-table",
+            height=table_height(len(table)),
+            column_config={
+                "A (ms)": number(format="%.3f"),
+                "B (ms)": number(format="%.3f"),
+                "B / A": number(format="%.3f"),
+            },
+        )
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _distributions(now: Source, sides: tuple[Side, Side]) -> tuple[Spec | None, int]:
+    """The chart, and how many samples lie beyond it. Shared by all sessions: never change it."""
+    found = [evidence.job(now, side.place.sweep, side.job_key) for side in sides]
+    a, b = ([one.block for one in side.blocks] if side else [] for side in found)
+    bins, beyond = compare_rows.histograms(a, b)
+    if not bins:
+        return None, 0
+    return drawing.distributions(bins, compare_rows.block_points(a, b)), beyond

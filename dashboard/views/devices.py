@@ -1,0 +1,200 @@
+"""Devices: what each is, whether it is well, who uses it, and how fast it was over time."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data, device_rows, evidence, job_rows, state
+from dashboard.charts import evidence as drawing
+from dashboard.charts.drawing import Spec
+from dashboard.data import Source
+from dashboard.inert import line, words
+from dashboard.links import link
+from dashboard.views import empty, places
+from dashboard.views.tables import table_height
+from sweeps.errors import StoreError
+from sweeps.holds import held_path, holder, phone_name
+from sweeps.journal.evidence import KnownDevice
+from sweeps.quarantine import DeviceRecord, QuarantineBook
+from sweeps.ranking.overview import PlaceVerdict
+from sweeps.workspace import Workspace
+
+MOST_PLACES = 40
+"""So many places of one device have a line with links."""
+_STATES = {
+    "winner": "has a winner",
+    "tied": "tied",
+    "provisional": "leads so far",
+    "waiting": "waits",
+    "none": "no winner",
+}
+
+
+def show(root: Path) -> None:
+    """Draw the page."""
+    places.head("Devices", "What each device is, whether it is well, who uses it, and what was measured there.")
+    records = _records()
+    now = data.source(root)
+    if (now is None or not now.plans) and not records:
+        empty.show(root)
+        return
+    known = evidence.devices(now) if now is not None and now.plans else ()
+    verdicts = data.verdicts(now, root) if now is not None and known else ()
+    holders = {
+        one.facts.device_id: process
+        for one in known
+        if (process := holder(held_path(phone_name(one.facts.device_id)))) is not None
+    }
+    if not known and not records:
+        st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
+        st.text("They are in the journal of the workspace that measured them.")
+        return
+    _overview(known, verdicts, records, holders, root)
+    by_id = {one.facts.device_id: one for one in known}
+    names = {key: line(f"{one.facts.device_class} · {one.facts.name}") for key, one in by_id.items()}
+    names |= {
+        key: line(f"{one.name} (in no sweep of this workspace)") for key, one in records.items() if key not in by_id
+    }
+    twice = [name for name in names.values() if list(names.values()).count(name) > 1]
+    names = {key: f"{name} · {line(key)}" if name in twice else name for key, name in names.items()}
+    device_id = state.chosen("device", "Device", list(names), lambda key: names[key], default=_unit_of(known))
+    record, device = records.get(device_id), by_id.get(device_id)
+    left, right = st.columns([1, 1], gap="large")
+    with left:
+        _use(device, record, holders.get(device_id))
+        _faults(record)
+    with right:
+        st.subheader("Facts", anchor=False)
+        if device is None:
+            st.text("No sweep of this workspace has it: its facts are not known here.")
+        else:
+            pairs = device_rows.fact_pairs(device.facts)
+            st.dataframe(
+                pd.DataFrame(pairs, columns=["What", "Value"]),
+                hide_index=True,
+                key="facts",
+                height=table_height(len(pairs)),
+            )
+    if now is not None and device is not None:
+        _history(now, device)
+        _measured(device_rows.places_of(device, verdicts), device)
+
+
+def _records() -> dict[str, DeviceRecord]:
+    """Those of the user whose dashboard this is."""
+    try:
+        return {one.device_id: one for one in QuarantineBook().records()}
+    except StoreError as error:
+        st.warning("The book of quarantines cannot be read.", icon=":material/warning:")
+        st.text(f"{line(error.message)}\nNext step: {line(error.next_step)}")
+        return {}
+
+
+def _unit_of(known: tuple[KnownDevice, ...]) -> str | None:
+    """A page that looks at a pool of units asks for it: its first unit is shown."""
+    wanted = state.asked("device") or ""
+    found = next((one.facts.device_id for one in known if wanted == one.place_ids[1]), None)
+    if found is not None:
+        state.put("device", found)
+    return found
+
+
+def _overview(
+    known: tuple[KnownDevice, ...],
+    verdicts: tuple[PlaceVerdict, ...],
+    records: dict[str, DeviceRecord],
+    holders: dict[str, int],
+    root: Path,
+) -> None:
+    table = pd.DataFrame(device_rows.overview(known, verdicts, records, holders))
+    st.dataframe(
+        table,
+        hide_index=True,
+        key="devices-table",
+        height=table_height(min(len(table), 8)),
+        column_config={"Device": st.column_config.TextColumn(width=230)},
+    )
+    driver = holder(Workspace(root).root / "driver.lock")
+    st.text(
+        f"A sweep runs in this workspace now (process {driver})."
+        if driver is not None
+        else "No sweep runs in this workspace now, as far as this computer knows."
+    )
+    st.caption(
+        "Whether a device that waits is plugged in, only asking it can tell: `edgesweep devices`; for a lab's hosts, "
+        "their health and leases: `edgesweep hosts`."
+    )
+
+
+def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None) -> None:
+    st.subheader("Who uses it", anchor=False)
+    quarantine = record.quarantine if record else None
+    if quarantine is not None:
+        st.warning("It is quarantined: sweeps leave it alone.", icon=":material/block:")
+        st.text(line(f"{quarantine.text}; {quarantine.way_out}"))
+    else:
+        st.text("It is not quarantined.")
+    if device is None:
+        return
+    st.text(f"It is at: {device_rows.host_of(device.facts)}")
+    name = device.facts.name
+    if process is not None:
+        st.text(f"Process {process} of this computer measures on it.")
+    elif name.startswith("adb:"):
+        st.text("No process of this computer measures on it.")
+    elif name.startswith("host:"):
+        st.text("Its host lends it to one sweep at a time. Who has it now: edgesweep hosts")
+    elif name.startswith("ssh:"):
+        st.text("The board itself keeps who measures on it. Who has it now: edgesweep devices")
+
+
+def _faults(record: DeviceRecord | None) -> None:
+    st.subheader("Faults", anchor=False)
+    if record is None or not record.faults:
+        st.text("None of its own is remembered.")
+        return
+    for fault in reversed(record.faults):
+        at = datetime.fromtimestamp(fault.at_s, UTC)
+        st.text(line(f"{at:%Y-%m-%d %H:%M} UTC, {fault.kind}: {fault.message}"))
+
+
+def _history(now: Source, device: KnownDevice) -> None:
+    st.subheader("How fast it was over time", anchor=False)
+    found = evidence.sentinels(now, device.facts.device_id)
+    if not found:
+        st.text("The sentinel has not looked at it yet: whether its speed changed is not known.")
+        return
+    charts = _charts(now, device.facts.device_id)
+    for number, (sentinel, chart) in enumerate(zip(found, charts, strict=True)):
+        with st.container(border=True, key=f"history-{number}"):
+            st.vega_lite_chart(chart, key=f"sentinel-{number}", width="stretch")
+            st.text(" ".join(device_rows.health(sentinel)))
+    st.caption(
+        "Each point is one look: a process with a small model of EdgeSweep's own. Dashed: their median. Pink: while "
+        "the device changed its speed for good. Looks with another runtime or OS have a chart of their own."
+    )
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _charts(now: Source, device_id: str) -> list[Spec]:
+    """One for each sentinel. Shared by all sessions: never change it."""
+    found = [job_rows.sentinel_rows(one) for one in evidence.sentinels(now, device_id)]
+    return [drawing.sentinel(looks, changed) for looks, changed in found]
+
+
+def _measured(here: list[PlaceVerdict], device: KnownDevice) -> None:
+    st.subheader("What was measured there", anchor=False)
+    if not here:
+        st.text("Nothing yet.")
+    for one in here[:MOST_PLACES]:
+        with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+            said = f"{one.finished} ended, {one.waiting} wait" if one.waiting else f"{one.finished} ended"
+            st.markdown(f"{words(one.sweep)} · {words(one.model)}: {_STATES[one.state]}, {said}")
+            where = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
+            if one.finished:
+                link("decide", "Decide", icon=":material/verified:", **where)
+                link("result", "Results", icon=":material/science:", **where, job=one.job_key or None)
+    if len(here) > MOST_PLACES:
+        st.caption(f"{len(here) - MOST_PLACES} more: choose their sweep on the other pages.")

@@ -1,0 +1,37 @@
+"""Which sweep, device and model a page looks at: chosen in its head, and in its URL."""
+
+import hashlib
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import data, state
+from dashboard.data import Source
+from dashboard.inert import line
+from dashboard.words import device_names
+from sweeps.journal.results_table import Place
+
+
+def head(title: str, about: str) -> None:
+    """The title of a page, and what it answers."""
+    st.title(title, anchor=False)
+    st.caption(about)
+
+
+def choose_place(now: Source, root: Path) -> Place | None:
+    """Choose a sweep, one of its devices and one of the models there; `None`, with words, if it has none."""
+    with st.container(horizontal=True, gap="medium", key="choices"):
+        sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
+        there = data.places(now, root, sweep)
+        if not there.devices:
+            st.info("This sweep has no jobs.", icon=":material/inbox:")
+            return None
+        names = device_names(there.devices)
+        device = state.chosen("device", "Device", list(names), lambda key: names.get(key, line(key)))
+        model = state.chosen("model", "Model", list(there.models[device]))
+    return Place(sweep, device, model)
+
+
+def selected(*what: object) -> str:
+    """The key of a container whose content belongs to a selection: never is that of another one seen in it."""
+    return f"now-{hashlib.sha256(repr(what).encode()).hexdigest()[:12]}"

@@ -1,0 +1,176 @@
+"""Result: all of one job."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import data, evidence, job_rows, state
+from dashboard.data import Source
+from dashboard.inert import inert, line, words
+from dashboard.links import link
+from dashboard.views import empty, places, result_build, result_measured
+from dashboard.words import build_names
+from sweeps.journal.evidence import JobEvidence
+from sweeps.journal.results_table import Place
+from sweeps.metrics import METRICS
+from sweeps.results import ResultRow
+from sweeps.trust import TRUST
+
+_SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")
+_OUTCOMES = {"measured": "Measured on", "failed": "Failed on", "skipped": "Skipped on"}
+
+
+def show(root: Path) -> None:
+    """Draw the page."""
+    places.head(
+        "Result", "All that is known of one job: what was measured, how far it can be trusted, how it was made."
+    )
+    now = data.source(root)
+    if now is None or not now.plans:
+        empty.show(root)
+        return
+    place = places.choose_place(now, root)
+    if place is None:
+        return
+    names = _jobs(now, place)
+    if not names:
+        st.info("Nothing of this model has ended on this device yet.", icon=":material/hourglass_empty:")
+        st.text("Next step: wait for the first result.")
+        return
+    job_key = state.chosen("job", "Job", list(names), lambda key: names[key])
+    with st.container(key=places.selected(place, job_key), gap="medium"):
+        _draw(root, now, place, job_key, names[job_key])
+
+
+def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> None:
+    found = evidence.job(now, place.sweep, job_key)
+    row = evidence.row(now, evidence.Side(place, job_key)) or (found.row if found else None)
+    if found is None:
+        _without_evidence(row, name)
+        return
+    _card(row, found, place, name)
+    if row is not None and row.outcome == "failed":
+        _failed(row, found)
+    _trust(row, found)
+    result_measured.show(now, place.sweep, job_key, found)
+    result_build.show(root, row, found)
+
+
+def _jobs(now: Source, place: Place) -> dict[str, str]:
+    """For people, by job key: those that have ended, and the one that the URL asks for if it waits there."""
+    rows = data.place_rows(now, place)
+    names = build_names(rows)
+    names |= {row.job_key: f"{names[row.job_key]} ({line(row.outcome)})" for row in rows if row.outcome != "measured"}
+    wanted = state.asked("job")
+    if wanted and wanted not in names and (found := evidence.job(now, place.sweep, wanted)) is not None:
+        job = found.planned.job
+        if found.row is None and (job.device_id, job.model) == (place.place_id, place.model):
+            names[wanted] = f"{line(job.name)} (waits)"
+    return names
+
+
+def _card(row: ResultRow | None, found: JobEvidence, place: Place, name: str) -> None:
+    facts, job = found.planned.facts, found.planned.job
+    with st.container(border=True, key="result-card"):
+        outcome = "Checked, not timed, on" if job.emulated else _OUTCOMES.get(row.outcome if row else "", "Waits on")
+        st.caption(f"{outcome} {words(facts.device_class)}")
+        st.header(words(name), anchor=False)
+        st.text(line(row.name if row else job.name))
+        if found.planned.stale:
+            st.text("The sweep file no longer asks for this job: it is in no ranking.")
+        if row is None:
+            st.text(f"{len(found.blocks)} blocks are measured; its rounds, or its accuracy, have not ended.")
+        elif row.outcome == "measured":
+            _figures(row)
+            _badges(row)
+        with st.container(horizontal=True, gap="medium"):
+            where = {"sweep": place.sweep, "device": place.place_id, "model": place.model}
+            link("decide", "What wins here", icon=":material/verified:", **where)
+            side = f"{place.sweep}:{job.key}"
+            link("compare", "Compare it", icon=":material/compare_arrows:", b=side, **where)
+            link("devices", "The device", icon=":material/smartphone:", device=facts.device_id)
+
+
+def _figures(row: ResultRow) -> None:
+    shown = [name for name in _SHOWN_ABOVE if row.metrics.get(name) is not None]
+    if not shown:
+        st.text("It has no figure of its own: it was measured in batches only, which give a ratio to the winner.")
+        return
+    for column, name in zip(st.columns(len(shown), gap="large"), shown, strict=True):
+        with column, st.container(gap=None):
+            metric = METRICS[name]
+            st.metric(metric.title, metric.format(row.metrics[name]))
+            st.caption(_interval(row, name))
+
+
+def _interval(row: ResultRow, name: str) -> str:
+    low_name, high_name = {
+        "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
+        "accuracy_drop_points": ("accuracy_drop_low_points", "accuracy_drop_high_points"),
+    }.get(name, ("", ""))
+    low, high = row.metrics.get(low_name), row.metrics.get(high_name)
+    if low is not None and high is not None:
+        digits = METRICS[name].digits
+        return f"95 %: {low:.{digits}f} to {high:.{digits}f}"
+    if name == "latency_p50_ms":
+        return "no interval: one block only"
+    if name == "top1_percent":
+        return "emulated" if row.emulated else f"of {row.images:,} images"
+    return "the file to ship" if name == "artifact_mb" else "no interval"
+
+
+def _badges(row: ResultRow) -> None:
+    if not row.trust:
+        return
+    with st.container(horizontal=True, gap="small"):
+        for name in row.trust:
+            if (label := TRUST.get(name)) is None:
+                st.badge(inert(name), color="red", icon=":material/block:")
+            elif label.disqualifying:
+                st.badge(name, color="red", icon=":material/block:")
+            else:
+                st.badge(name, color="gray", icon=":material/info:")
+
+
+def _failed(row: ResultRow, found: JobEvidence) -> None:
+    st.error("This job failed.", icon=":material/error:")
+    st.text(f"Stage: {line(row.stage)}\nKind: {line(row.kind)}\nMessage: {line(row.reason)}")
+    st.text(f"Next step: {job_rows.next_step(row.stage, row.kind)}")
+    if len(found.failures) > 1:
+        with st.expander(f"All {len(found.failures)} failures"):
+            for number, one in enumerate(found.failures, 1):
+                st.text(line(f"{number}. {one.stage}, {one.kind}: {one.message}"))
+
+
+def _without_evidence(row: ResultRow | None, name: str) -> None:
+    """A skipped combination, or a result that another workspace measured: only its figures are known here."""
+    with st.container(border=True, key="result-card"):
+        skipped = row is None or row.outcome == "skipped"
+        st.caption("Skipped: nothing was built or measured" if skipped else "From the copy of an MLflow server")
+        st.header(words(name), anchor=False)
+        if row is not None and row.outcome == "measured":
+            _figures(row)
+            _badges(row)
+        elif row is not None:
+            st.text(f"Reason: {line(row.reason)}")
+        if not skipped:
+            st.text("Its blocks, conditions and build are in the journal of the workspace that measured it, not here.")
+
+
+def _trust(row: ResultRow | None, found: JobEvidence) -> None:
+    st.subheader("How far it can be trusted", anchor=False)
+    labels = tuple(
+        dict.fromkeys((*(row.trust if row else ()), *(label for one in found.blocks for label in one.block.labels)))
+    )
+    if not labels:
+        st.text("Nothing speaks against it." if row and row.outcome == "measured" else "Nothing was measured.")
+    for name in labels:
+        label = TRUST.get(name)
+        if label is None:
+            st.markdown(f"{inert(name)}: not a label of this version; it cannot win")
+        else:
+            kind = "disqualifying: it cannot win" if label.disqualifying else "advisory"
+            st.markdown(f"**{name}** ({kind}): {label.advice}")
+    ended = found.settled.text_after(len(found.blocks)) if found.settled else ""
+    fixed = "The number of its rounds was fixed." if found.blocks else "It had no rounds."
+    st.text(f"Why its rounds ended: {line(ended)}" if ended else fixed)

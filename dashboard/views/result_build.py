@@ -1,0 +1,177 @@
+"""How one job was built, where its files and its MLflow run are, and what measures it again."""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import job_rows
+from dashboard.inert import NOTHING, line, words
+from dashboard.views.tables import table_height
+from sweeps.errors import EdgeSweepError
+from sweeps.journal.evidence import JobEvidence
+from sweeps.manifest import Manifest
+from sweeps.metrics import METRICS
+from sweeps.results import ResultRow
+from sweeps.spec import catalog
+from sweeps.store.uri import redact
+from sweeps.workspace import Workspace
+
+LOG_BYTES = 60_000
+"""So much of the end of a log is shown."""
+_KEY = re.compile(r"[0-9a-f]{8,64}")
+
+
+def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
+    """Draw the build, its figures, log, identity, and how to repeat the measurement."""
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.subheader("All figures", anchor=False)
+        _pairs(_figures(row), "figures", "Nothing was measured: there are none.")
+        _coverage(found.manifest)
+    with right:
+        st.subheader("The build", anchor=False)
+        axes = {**found.planned.job.variant.axes(), "threads": found.planned.job.run.threads}
+        axes |= {"cpus": found.planned.job.run.cpus, "reuse_input": found.planned.job.run.reuse_input}
+        _pairs([(name, line(str(value))) for name, value in axes.items()], "axes", "")
+    _operators(found.manifest)
+    _log(Workspace(root), row.sweep if row else "", found.planned.job.build_key)
+    with st.expander("Versions, hashes and keys"):
+        _pairs(job_rows.identity(row, found.manifest, found.planned.facts), "identity", "")
+    st.subheader("Measure it again", anchor=False)
+    if row is not None:
+        st.code(job_rows.repeat_command(row, found.planned.facts, str(root)), language=None)
+    else:
+        st.text("It waits: the next `edgesweep run` of its sweep file goes on with it.")
+    if row is not None:
+        _mlflow(Workspace(root).tracking_uri, row)
+
+
+def _figures(row: ResultRow | None) -> list[tuple[str, str]]:
+    if row is None:
+        return []
+    known = [
+        (METRICS[name].title, METRICS[name].format(value)) for name, value in row.metrics.items() if name in METRICS
+    ]
+    known += [
+        (line(catalog.metric(name).title), catalog.metric(name).format(value))
+        for name, value in sorted(row.metrics.items())
+        if name not in METRICS
+    ]
+    seconds = {
+        "Device time": row.device_seconds,
+        "Its share of batches": row.batch_seconds,
+        "Timed": row.timed_seconds,
+        "Waited for a ready device": row.waited_seconds,
+        "Sending files": row.push_seconds,
+        "Accuracy pass": row.accuracy_seconds,
+    }
+    return known + [(name, f"{value:.1f} s") for name, value in seconds.items() if value]
+
+
+def _coverage(manifest: Manifest | None) -> None:
+    st.markdown("**Covered by the accelerator**")
+    coverage = None if manifest is None else manifest.coverage
+    if coverage is None:
+        st.text("Not known: it is recorded of NNAPI builds only.")
+        return
+    share = [("Multiply-adds covered", f"{coverage.multiply_adds_covered_percent:.1f} %")]
+    share += [("Multiply-adds of the model", f"{coverage.multiply_adds:,}")]
+    if coverage.feature_level is not None:
+        share += [("Lowest NNAPI feature level", str(coverage.feature_level))]
+    operations = sorted(coverage.operations.items(), key=lambda item: (-item[1], item[0]))
+    _pairs(share + [(line(name), f"{count} ×") for name, count in operations], "coverage", "")
+
+
+def _operators(manifest: Manifest | None) -> None:
+    if manifest is None:
+        st.text("No build is recorded: operators, file and versions are not known.")
+        return
+    with st.expander(f"{len(manifest.operators)} operators, {len(manifest.fused)} fused sequences"):
+        st.text("\n".join(line(name) for name in manifest.operators) or NOTHING)
+        if manifest.fused:
+            st.text("Fused:\n" + "\n".join(line(name) for name in manifest.fused))
+    check = manifest.verification
+    sqnr = "bit-identical" if check.sqnr_db is None else f"SQNR {check.sqnr_db:.1f} dB"
+    st.text(
+        line(
+            f"Verified after the build on {check.images} images against {check.against}: {sqnr}"
+            + (f", by {check.executor}" if check.executor else "")
+        )
+    )
+
+
+def _log(workspace: Workspace, sweep: str, build_key: str) -> None:
+    """Logs in the folder of the artifact, or named by its key or its sweep among the workspace's logs."""
+    here = _logs(workspace.artifact(build_key)) if _KEY.fullmatch(build_key) else []
+    found = [*here, *(path for path in _logs(workspace.logs) if path.stem in (sweep, build_key))]
+    if not found:
+        st.text("Build log: none is kept in this workspace.")
+        return
+    for path in found:
+        with st.expander(f"Log: {words(path.name)}"):
+            st.code(_end_of(path), language=None, wrap_lines=True, height=400)
+
+
+def _logs(folder: Path) -> list[Path]:
+    try:
+        return sorted(
+            path
+            for path in folder.iterdir()
+            if path.suffix in (".log", ".txt") and path.is_file() and not path.is_symlink()
+        )
+    except OSError:
+        return []
+
+
+def _end_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - LOG_BYTES))
+            text = file.read(LOG_BYTES).decode("utf-8", "replace")
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    lines = [line(one) if one.strip() else "" for one in text.splitlines()]
+    return "\n".join(["…", *lines] if size > LOG_BYTES else lines)
+
+
+def _mlflow(uri: str, row: ResultRow) -> None:
+    st.subheader("In MLflow", anchor=False)
+    if not st.button(
+        "Find its run", key="find-run", icon=":material/search:", help="Asks MLflow, which takes seconds."
+    ):
+        st.text(f"Experiment: {line(row.sweep)}. Its run has the tag edgesweep.job_key = {line(row.job_key)}.")
+        return
+    try:
+        found = _run_of(uri, row.sweep, row.job_key)
+    except EdgeSweepError as error:
+        st.text(f"MLflow was not reached: {line(error.message)}\nNext step: {line(error.next_step)}")
+        return
+    if found is None:
+        st.text("MLflow has no run of this job yet: the next `edgesweep run` sends what is missing.")
+        return
+    experiment_id, run_id = found
+    st.text(f"Experiment {line(experiment_id)}, run {line(run_id)}, at {line(redact(uri, uri))}")
+    if (url := job_rows.run_url(uri, experiment_id, run_id)) is not None:
+        st.link_button("Open it in MLflow", url, icon=":material/open_in_new:")
+
+
+@st.cache_data(ttl=60, max_entries=64, show_spinner="Asking MLflow")
+def _run_of(uri: str, sweep: str, job_key: str) -> tuple[str, str] | None:
+    from sweeps.store.reading import find_run  # with MLflow, which is slow to import
+
+    return find_run(uri, sweep, job_key)
+
+
+def _pairs(pairs: list[tuple[str, str]], key: str, without: str) -> None:
+    if not pairs:
+        st.text(without)
+        return
+    st.dataframe(
+        pd.DataFrame(pairs, columns=["What", "Value"]),
+        hide_index=True,
+        key=f"result-{key}",
+        height=table_height(len(pairs)),
+    )

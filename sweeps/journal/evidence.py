@@ -1,0 +1,142 @@
+"""All that the journal has of one job, and of one device: for whoever looks at just these."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sweeps.device_facts import DeviceFacts, pool_id
+from sweeps.errors import StoreError
+from sweeps.journal.changes import DatedBlock
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import build_failure_keys
+from sweeps.json_records import from_json
+from sweeps.manifest import Manifest
+from sweeps.planning.planned import PlannedJob
+from sweeps.protocol.clock import figure_ns
+from sweeps.protocol.sentinel import Span, changed_spans, check_of
+from sweeps.records import Accuracy, Failed
+from sweeps.results import ResultRow
+from sweeps.settled import Settled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One block of a sentinel: how fast the device itself was."""
+
+    stored: datetime
+    position: int
+    session: int
+    """The run of the driver, as `sweeps.records.Block.session`."""
+    check: int
+    """Blocks of one check follow each other at once."""
+    ms: float
+    temp_c: float | None
+    battery_percent: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sentinel:
+    """The looks of one sentinel in the order of measuring, and the spans in which the device changed its speed."""
+
+    looks: tuple[Look, ...]
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEvidence:
+    """One job of a sweep. `row` is `None` while it waits for its end."""
+
+    planned: PlannedJob
+    row: ResultRow | None
+    blocks: tuple[DatedBlock, ...]
+    changed: frozenset[int]
+    """The positions of those of its blocks in which the device changed its speed."""
+    failures: tuple[Failed, ...]
+    """Of the job and of its build, since the last retry."""
+    settled: Settled | None
+    manifest: Manifest | None
+    accuracy: Accuracy | None
+    sentinel: Sentinel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownDevice:
+    """A device of the current plans, with the facts that the latest one has of it."""
+
+    facts: DeviceFacts
+    sweeps: tuple[str, ...]
+    """The latest first."""
+
+    @property
+    def place_ids(self) -> tuple[str, str]:
+        """What its results may be stored under: its own id, and that of its pool."""
+        return self.facts.device_id, pool_id(self.facts.fingerprint)
+
+
+def read_job(journal: Journal, sweep: str, job_key: str) -> JobEvidence | None:
+    """All of one job; `None` if the sweep never had it. Raises `StoreError`."""
+    try:
+        planned = journal.planned_job(sweep, job_key)
+    except StoreError:
+        return None
+    job, evaluation_id = planned.job, planned.evaluation_id
+    stored = journal.stored_result(sweep, job_key)
+    blocks = tuple(journal.dated_blocks(job_key))
+    sentinel = _sentinel(journal.dated_blocks(job.sentinel)) if job.sentinel else Sentinel(looks=())
+    accuracy = None
+    if evaluation_id is not None:
+        accuracy = journal.accuracy(job.build_key, evaluation_id, job.variant.qengine, planned.executor)
+    return JobEvidence(
+        planned=planned,
+        row=None if stored is None else stored[0],
+        blocks=blocks,
+        changed=frozenset(
+            one.placed.position for one in blocks if any(span.holds(one.placed) for span in sentinel.spans)
+        ),
+        failures=tuple(
+            failed for key in (*build_failure_keys(job, evaluation_id), job.key) for failed in journal.failures(key)
+        ),
+        settled=journal.settled(job_key, planned.protocol),
+        manifest=journal.artifact(job.build_key),
+        accuracy=accuracy,
+        sentinel=sentinel,
+    )
+
+
+def known_devices(journal: Journal) -> list[KnownDevice]:
+    """The devices of the current plans of all sweeps, those of the latest sweep first."""
+    facts: dict[str, DeviceFacts] = {}
+    sweeps: dict[str, list[str]] = {}
+    for sweep, record in journal.current_devices():
+        found = from_json(DeviceFacts, record)
+        facts.setdefault(found.device_id, found)
+        sweeps.setdefault(found.device_id, []).append(sweep)
+    return [KnownDevice(facts=one, sweeps=tuple(sweeps[key])) for key, one in facts.items()]
+
+
+def read_sentinels(journal: Journal, device: KnownDevice) -> tuple[Sentinel, ...]:
+    """The sentinels that jobs with a result on this device had, each with all its looks."""
+    keys = dict.fromkeys(
+        key for sweep in device.sweeps for key in journal.sentinels_of(sweep, device.facts.device_id, device.place_ids)
+    )
+    found = [_sentinel(journal.dated_blocks(key)) for key in keys]
+    return tuple(one for one in found if one.looks)
+
+
+def _sentinel(blocks: Sequence[DatedBlock]) -> Sentinel:
+    return Sentinel(
+        looks=tuple(_look(one) for one in blocks), spans=tuple(changed_spans([one.placed for one in blocks]))
+    )
+
+
+def _look(one: DatedBlock) -> Look:
+    block, conditions = one.block, one.block.conditions
+    return Look(
+        stored=one.stored,
+        position=one.placed.position,
+        session=block.session,
+        check=check_of(block.round),
+        ms=figure_ns(block.samples_ns) / 1e6,
+        temp_c=conditions.temp_start_c,
+        battery_percent=conditions.battery_percent,
+    )

@@ -1,0 +1,154 @@
+"""Compare, Result and Devices as Streamlit runs them, on workspaces that the real journal wrote."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from sweeps.journal.journal import Journal
+from sweeps.quarantine import QuarantineBook
+from sweeps.workspace import Workspace
+
+Shown = Callable[..., AppTest]
+PAGES = ("compare", "result", "devices")
+
+
+@pytest.fixture
+def shown(page: Shown, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Shown:
+    """Pages for a user of whose devices nothing is remembered."""
+    monkeypatch.setenv("EDGESWEEP_STATE", str(tmp_path / "state"))
+    return page
+
+
+def said(page: AppTest) -> str:
+    assert not page.exception
+    parts = [*page.title, *page.header, *page.subheader, *page.text, *page.markdown, *page.caption, *page.code]
+    parts += [*page.info, *page.warning, *page.error]
+    return "\n".join(str(part.value) for part in parts)
+
+
+def charts(page: AppTest) -> int:
+    return len(page.get("vega_lite_chart"))
+
+
+def key_of(root: Path, sweep: str, part: str, device_id: str = "board-1") -> str:
+    with Journal.open(Workspace(root).journal, read_only=True) as journal:
+        return next(job.key for job, _ in journal.jobs(sweep) if part in job.name and job.device_id == device_id)
+
+
+FAST = "int8-x86 nhwc script fused optimized"
+
+
+def test_a_result_shows_samples_warm_ups_sentinel_conditions_build_and_how_to_repeat_it(
+    shown: Shown, evidence_store: Path
+) -> None:
+    key = key_of(evidence_store, "before", "int8-qnnpack nchw script fused optimized", "phone-1")
+    page = shown(evidence_store, "result", sweep="before", device="phone-1", model="digits", job=key)
+    text = said(page)
+    assert charts(page) == 4
+    assert "300 samples" in text
+    assert "The number of its rounds was fixed." in text
+    assert "Build log: none is kept in this workspace." in text
+    assert "edgesweep check shipped/manifest.json --device adb:1" in text
+    assert {metric.label for metric in page.metric} >= {"Latency (p50)", "Top-1"}
+    blocks = next(frame.value for frame in page.dataframe if "Block" in frame.value)
+    assert list(blocks["°C"]) == ["30.0 → 31.5", "31.0 → 32.5", "32.0 → 33.5"]
+    assert page.query_params["job"] == key
+
+
+def test_what_a_device_without_sensors_lacks_is_said_in_words(shown: Shown, evidence_store: Path) -> None:
+    page = shown(evidence_store, "result", sweep="before", device="board-1", job=key_of(evidence_store, "before", FAST))
+    assert "The device has no sensor that can be read" in said(page)
+    assert "it is unknown whether the device was cool" in said(page)
+
+
+def test_a_failed_job_has_stage_kind_message_and_next_step(shown: Shown, evidence_store: Path, evil: str) -> None:
+    text = said(shown(evidence_store, "result", sweep="broken"))
+    assert "This job failed." in text
+    assert "Stage: run\nKind: crashed\nMessage: <script>alert(1)</script>" in text
+    assert "Next step: see whether other builds run on this device" in text
+    assert "No block of it was accepted" in text
+    assert evil not in "\n".join(str(part.value) for part in shown(evidence_store, "result", sweep="broken").markdown)
+
+
+def test_two_builds_of_one_device_are_compared_by_their_common_rounds(shown: Shown, evidence_store: Path) -> None:
+    a, b = (
+        key_of(evidence_store, "before", FAST),
+        key_of(evidence_store, "before", "int8-x86 nchw script fused optimized"),
+    )
+    page = shown(evidence_store, "compare", a=f"before:{a}", b=f"before:{b}")
+    text = said(page)
+    assert "B is slower than A" in text
+    assert "paired by round 2.40× (2.40 to 2.40)" in text
+    rounds = next(frame.value for frame in page.dataframe if "B / A" in frame.value)
+    assert rounds["B / A"].median() == pytest.approx(2.4, abs=0.01)
+    assert (rounds["B (ms)"] / rounds["A (ms)"]).median() == pytest.approx(rounds["B / A"].median())
+    assert charts(page) == 2
+    assert page.query_params["a"] == f"before:{a}"
+
+
+def test_two_days_and_two_devices_are_compared_as_the_command_does(shown: Shown, evidence_store: Path) -> None:
+    a, b = key_of(evidence_store, "before", FAST), key_of(evidence_store, "after", FAST)
+    text = said(shown(evidence_store, "compare", a=f"before:{a}", b=f"after:{b}"))
+    assert "never measured in the same round" in text
+    assert "Sessions: 1 of A, 1 of B" in text
+    other = key_of(evidence_store, "before", "int8-qnnpack nhwc script fused optimized", "phone-1")
+    text = said(shown(evidence_store, "compare", a=f"before:{a}", b=f"before:{other}"))
+    assert "A and B cannot be compared" in text
+    assert "device class: Acme Board 3 (Fast SoC) and Globex Phone 9 (SoC X)" in text
+
+
+def test_a_result_and_itself_are_not_compared(shown: Shown, evidence_store: Path) -> None:
+    side = f"before:{key_of(evidence_store, 'before', FAST)}"
+    assert "one and the same result" in said(shown(evidence_store, "compare", a=side, b=side))
+
+
+def test_a_device_shows_facts_use_history_and_what_was_measured(shown: Shown, evidence_store: Path) -> None:
+    QuarantineBook().put("phone-1", "adb:1", "its battery swells")
+    page = shown(evidence_store, "devices", device="phone-1")
+    text = said(page)
+    assert "It is quarantined" in text
+    assert "its battery swells" in text
+    assert "No process of this computer measures on it." in text
+    assert "It changed its speed for good 2 times." in text  # on each of two days
+    assert charts(page) == 1
+    table = page.dataframe[0].value
+    assert list(table[table["Id"] == "phone-1"]["State"]) == ["quarantined: sweeps leave it alone"]
+    assert "before · digits: has a winner, 14 ended" in text.replace("`", "")
+
+
+def test_a_device_without_sentinel_says_so(shown: Shown, evidence_store: Path) -> None:
+    page = shown(evidence_store, "devices", device="board-0")
+    assert "The sentinel has not looked at it yet" in said(page)
+    assert charts(page) == 0
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_an_empty_workspace_says_what_to_do_first(shown: Shown, tmp_path: Path, name: str) -> None:
+    assert "edgesweep demo" in said(shown(tmp_path, name))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_hostile_address_gets_words_and_something_to_look_at(
+    shown: Shown, evidence_store: Path, evil: str, name: str
+) -> None:
+    names = {"result": ("sweep", "device", "model", "job"), "compare": ("a", "b"), "devices": ("device",)}[name]
+    drawn = shown(evidence_store, name, **dict.fromkeys(names, evil))
+    assert "asks for something that is not here" in said(drawn)
+    assert all("<script>" not in part.value or "`" in part.value for part in drawn.markdown)
+    assert all(drawn.query_params[one] != evil for one in names)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_hostile_names_are_text(shown: Shown, evidence_store: Path, name: str) -> None:
+    drawn = shown(evidence_store, name, sweep="hostile", device="board-2")
+    said(drawn)
+    rendered = [*drawn.markdown, *drawn.caption, *drawn.header, *drawn.subheader]
+    assert all("<script>" not in part.value or "`" in part.value for part in rendered)
+
+
+def test_specifications_are_json(evidence_store: Path, shown: Shown) -> None:
+    page = shown(evidence_store, "result", sweep="before", device="phone-1")
+    assert all(json.loads(chart.proto.spec) for chart in page.get("vega_lite_chart"))
