@@ -73,6 +73,7 @@ STYLE = """<style>
 .stMainBlockContainer { padding-top: 3.5rem; }
 /* What is of another selection is not to be seen under the new one, not even for a moment. */
 .stApp[data-test-script-state="rerunRequested"] [class*="st-key-now-"],
+.stApp[data-test-script-state="running"] [class*="st-key-now-"],
 [class*="st-key-now-"] [data-stale="true"], [data-stale="true"] [class*="st-key-now-"] { visibility: hidden; }
 [class*="st-key-now-"] h2 { font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere; }
 [class*="st-key-eyebrow"] p { letter-spacing: 0.06em; text-transform: none; overflow-wrap: anywhere; }

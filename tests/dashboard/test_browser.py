@@ -23,20 +23,6 @@ expect.set_options(timeout=LIMIT_MS)
 ROOT = Path(__file__).parents[2]
 SCREENSHOT = ROOT / "infra/screenshot.py"
 BEST = "int8 · NHWC · x86 · 1 thread · scripted · optimized"
-BEST_ON_PHONE = "int8 · NCHW · QNNPACK · 1 thread · scripted · optimized"
-WATCH = """() => {
-    window.seen = [];
-    const look = () => {
-        const shown = (part) => part && getComputedStyle(part).visibility === 'visible' && part.textContent;
-        const card = [...document.querySelectorAll('.st-key-recommendation')].map(shown).filter(Boolean).join(' ');
-        const device = document.querySelectorAll('.st-key-choices [role="combobox"], .st-key-choices input');
-        const chosen = [...device].map((one) => one.value || one.textContent || '').join(' ');
-        window.seen.push([document.querySelector('.st-key-choices').textContent + chosen, card]);
-        requestAnimationFrame(look);
-    };
-    requestAnimationFrame(look);
-}"""
-"""What the selectors say, and what can be seen of the card, in every frame."""
 
 
 @dataclass(frozen=True)
@@ -100,20 +86,6 @@ def test_a_person_goes_from_the_fleet_to_a_decision_sends_it_and_takes_the_build
     manifest = json.loads(archive.read("manifest.json"))
     assert manifest["expected"]["figures"]["latency_p50_ms"] == pytest.approx(3.003, abs=0.001)
     assert archive.read("model.pt") == b"the model"
-
-
-def test_no_card_stands_under_the_name_of_another_device_not_even_for_a_frame(opened: Opened) -> None:
-    page = opened.page("decide?sweep=phones&device=board-1")
-    card = page.locator(".st-key-recommendation")
-    expect(card.get_by_role("heading")).to_have_text(BEST)
-    page.evaluate(WATCH)
-    choose(page, "Device", "Globex Phone 9 (SoC X)")
-    expect(card.get_by_role("heading")).to_have_text(BEST_ON_PHONE)
-    expect(card).to_have_count(1)
-    seen = page.evaluate("window.seen")
-    assert any("Globex" in label and "Globex" in shown for label, shown in seen), "both were watched"
-    assert any("Acme" in label and "Acme" in shown for label, shown in seen)
-    assert not [shown for label, shown in seen if "Globex" in label and "Acme" not in label and "Acme" in shown]
 
 
 def test_a_point_that_is_picked_shows_its_result_beside_it(opened: Opened) -> None:
