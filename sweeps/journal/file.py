@@ -41,7 +41,7 @@ class JournalFile:
             journal_schema.migrate(db, path)
             if not read_only:
                 with journal_schema.translated(path):
-                    _switch_to_wal(db, busy_timeout_s)
+                    switch_to_wal(db, busy_timeout_s)
                     db.execute("PRAGMA synchronous = FULL")
         except BaseException:
             db.close()
@@ -107,7 +107,7 @@ class JournalFile:
         """What follows from the writes of the transaction is written with them."""
 
 
-def _switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
+def switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
     """Retries until the deadline: for this statement, sqlite ignores the connection's timeout."""
     deadline = time.monotonic() + busy_timeout_s
     while True:

@@ -1,8 +1,10 @@
 """Rankings by the journal's table of results are those by MLflow, and overviews rank only what has changed."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -209,6 +211,28 @@ def test_stored_verdicts_may_be_lost_damaged_or_of_another_version(workspace, re
         if content is not None:
             workspace.verdicts.write_bytes(content)
         assert overview(workspace) == expected
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_file_of_verdicts_that_another_process_makes_just_now_is_left_to_it(workspace, records, monkeypatch, mode):
+    fill(workspace, records, [(5.0, 5.01, 5.02)] * 4)
+    expected = overview(workspace)
+    with closing(sqlite3.connect(workspace.verdicts)) as db:
+        made = "\n".join(db.iterdump())
+    workspace.verdicts.unlink()
+    monkeypatch.setattr(verdicts_module, "_BUSY_S", 0.0)
+    with closing(sqlite3.connect(workspace.verdicts, isolation_level=None)) as other:
+        other.execute(f"PRAGMA journal_mode = {mode}")
+        other.execute("BEGIN IMMEDIATE")
+        for statement in made.removeprefix("BEGIN TRANSACTION;").removesuffix("COMMIT;").split(";\n"):
+            other.execute(statement)
+        file = workspace.verdicts.stat().st_ino
+        assert overview(workspace) == expected
+        assert workspace.verdicts.stat().st_ino == file
+        other.execute(f"PRAGMA user_version = {verdicts_module._VERSION}")
+        other.execute("COMMIT")
+    assert overview(workspace) == expected
+    assert workspace.verdicts.stat().st_ino == file
 
 
 def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):
