@@ -19,9 +19,11 @@ from sweeps.cli.main import main
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
+from sweeps.json_records import to_json
 from sweeps.metrics import METRICS
 from sweeps.ranking.document import ranking_document
 from sweeps.records import Job
+from sweeps.settled import Settled
 from sweeps.store import copied, run_writer
 from sweeps.store.copied import ResultFiles, copy_path, in_words, result_files
 from sweeps.store.mlflow import Store
@@ -311,6 +313,25 @@ def test_what_is_not_edgesweeps_or_cannot_be_read_is_left_out_and_counted(team: 
     assert team.copied() == {jobs[4].key}
     team.client.set_tag(team.run_of(jobs[0]), "edgesweep.trust", "[]")
     assert team.copied(compare=True) == {jobs[0].key, jobs[4].key}
+
+
+def test_figures_that_are_not_finite_are_left_out_and_stop_no_copy(team: Team) -> None:
+    jobs = team.plan(2)
+    team.publish(*jobs)
+    with Journal.open(team.measuring.journal) as journal:
+        journal.add_imported("phones", imported())
+    team.publish()
+    experiment = team.client.get_experiment_by_name("phones")
+    [figure] = team.client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
+    text = figure.data.tags["edgesweep.imported"]
+    assert '"mean_ms":7.0' in text
+    team.client.set_tag(figure.info.run_id, "edgesweep.imported", text.replace('"mean_ms":7.0', '"mean_ms":Infinity'))
+    settled = Settled(job_key=jobs[0].key, budget="race", rounds=2, reason="slower", message="", ratio=1.5)
+    endless = to_json(settled).replace('"ratio":1.5', '"ratio":NaN')
+    team.client.set_tag(team.run_of(jobs[0]), "edgesweep.settled", endless)
+    assert team.copied() == {jobs[1].key}
+    files = team.copy()
+    assert (files.left_out, files.error) == (2, "")
 
 
 def test_a_sweep_file_of_another_version_hides_no_other_sweep(team: Team) -> None:
