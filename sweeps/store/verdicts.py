@@ -13,7 +13,7 @@ from typing import Self
 from sweeps.errors import StoreError
 from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
-from sweeps.journal.rebuild import whole_results
+from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import Place, Watermark
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
@@ -83,10 +83,11 @@ class Verdicts:
         return list(map(PlaceVerdict._make, self._db.execute(query, (sweep,))))
 
     def _bring_up_to_date(self, journal: Journal, sweep: str | None) -> None:
+        # Before the watermark, so that no other reader's look is later than it.
+        seen = {row[0]: row[1:] for row in self._db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
         mark = journal.watermark()
         plans = journal.plan_ids()
         wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
-        seen = {row[0]: row[1:] for row in self._db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
         late = {
             name: plan_id
             for name, plan_id in wanted.items()
@@ -97,6 +98,8 @@ class Verdicts:
             self._db.execute("DELETE FROM seen WHERE sweep = ?", (name,))
         if not late:
             return
+        # What is later than the journal is of one that was in its place before an older one was put back.
+        seen = {name: one for name, one in seen.items() if one[1] <= mark.seq}
         oldest = min((seen[name][1] for name in late if name in seen), default=0)
         changed: dict[str, set[Place]] = defaultdict(set)
         for place in journal.changed_places(oldest):
@@ -159,16 +162,18 @@ class Verdicts:
 
 def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
     """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
-    whole_results(files.journal)
-    with Journal.open(files.journal, read_only=True) as journal:
-        try:
-            with Verdicts.open(files.verdicts) as verdicts:
-                return verdicts.overview(journal, sweep)
-        except sqlite3.Error as error:  # a disk that is full, or a file that another process has locked
-            if _is_damage(error):
-                _remove(files.verdicts)
-            with Verdicts(_open(None)) as verdicts:
-                return verdicts.overview(journal, sweep)
+    return read_results(files.journal, lambda journal: _overview(journal, files.verdicts, sweep))
+
+
+def _overview(journal: Journal, path: Path, sweep: str | None) -> list[PlaceVerdict]:
+    try:
+        with Verdicts.open(path) as verdicts:
+            return verdicts.overview(journal, sweep)
+    except sqlite3.Error as error:  # a disk that is full, or a file that another process has locked
+        if _is_damage(error):
+            _remove(path)
+        with Verdicts(_open(None)) as verdicts:
+            return verdicts.overview(journal, sweep)
 
 
 def _open(path: Path | None) -> sqlite3.Connection:

@@ -21,7 +21,7 @@ from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.store import verdicts as verdicts_module
 from sweeps.store.mlflow import Store
-from sweeps.store.read_journal import rank_sweep
+from sweeps.store.read_journal import rank_sweep, read_sweep
 from sweeps.store.reading import load, load_imported
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
@@ -233,6 +233,38 @@ def test_a_file_of_verdicts_that_another_process_makes_just_now_is_left_to_it(wo
         other.execute("COMMIT")
     assert overview(workspace) == expected
     assert workspace.verdicts.stat().st_ino == file
+
+
+def test_verdicts_are_made_anew_when_an_older_journal_was_put_back(workspace, records):
+    older = workspace.root / "older.sqlite"
+    slow, fast = (replace(records.job(number), device_id="phone-0") for number in range(2))
+    with Journal.open(workspace.journal) as journal, closing(sqlite3.connect(older)) as copy:
+        journal.save_plan(records.plan(slow, fast, facts=devices(records, 1), rounds=3))
+        measure(journal, records, slow, (5.0, 5.01, 5.02))
+        journal._db.backup(copy)
+        measure(journal, records, fast, (1.0, 1.01, 1.02))
+    assert [one.winner for one in overview(workspace)] == [fast.name]
+    older.replace(workspace.journal)
+    assert [one.winner for one in overview(workspace)] == [slow.name]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda workspace: rank_sweep(workspace.journal, "phones"),
+        lambda workspace: read_sweep(workspace.journal, "phones").frame.to_dict(),
+        overview,
+    ],
+)
+def test_a_row_that_cannot_be_read_is_made_again_for_every_reader(workspace, records, read):
+    fill(workspace, records, [(5.0, 5.01, 5.02)] * 2)
+    with Journal.open(workspace.journal) as journal:
+        written = journal.result_rows("phones")
+    with closing(sqlite3.connect(workspace.journal)) as db, db:
+        db.execute("UPDATE results SET trust = '['")
+    read(workspace)
+    with Journal.open(workspace.journal) as journal:
+        assert journal.result_rows("phones") == written
 
 
 def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):
