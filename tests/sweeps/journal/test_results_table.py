@@ -175,8 +175,11 @@ def test_a_row_that_cannot_be_read_is_told_of(path, records, value):
         journal.save_plan(records.plan(job))
         measure(journal, records, job)
     change(path, f"UPDATE results SET {value}")
-    with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
-        journal.result_rows("phones")
+    with Journal.open(path) as journal:
+        with pytest.raises(DamagedResultsError, match="made again"):
+            journal.result_rows("phones")
+        with pytest.raises(DamagedResultsError, match="made again"):
+            journal.stored_result("phones", job.key)
 
 
 def test_a_journal_of_the_version_before_gets_its_results(path, records, monkeypatch):
@@ -300,6 +303,40 @@ def test_a_damaged_table_stops_no_measurement(path, records, damage):
     whole_results(path)
     with Journal.open(path) as journal:
         assert len(journal.result_rows("phones")) == 1
+
+
+def harm_pages(path, table):
+    """Overwrite the first page of a table or index."""
+    with Journal.open(path) as journal:
+        [root] = journal._row("SELECT rootpage FROM sqlite_master WHERE name = ?", table)
+        [size] = journal._row("PRAGMA page_size")
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+
+
+@pytest.mark.parametrize("table", ["results", "results_state"])
+def test_damaged_pages_of_the_table_are_found(path, records, table):
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(records.job(0)))
+    harm_pages(path, table)
+    with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
+        journal.watermark()
+
+
+def test_a_figure_that_no_table_takes_stops_no_measurement(path, records, monkeypatch):
+    job = records.job(0)
+
+    def too_large(*_):
+        raise OverflowError("Python int too large to convert to SQLite INTEGER")
+
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        monkeypatch.setattr(Journal, "_put_results", too_large)
+        measure(journal, records, job)
+        assert len(journal.blocks(job.key)) == 2
+        with pytest.raises(DamagedResultsError, match="made again"):
+            journal.watermark()
 
 
 def test_results_are_chosen_by_their_axes_over_all_places(path, records):
