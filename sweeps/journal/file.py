@@ -99,12 +99,16 @@ class JournalFile:
                 # If the disk is full, sqlite has rolled back already.
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+                self._after_rollback()
                 raise
             finally:
                 self._touched.clear()
 
     def _before_commit(self) -> None:
         """What follows from the writes of the transaction is written with them."""
+
+    def _after_rollback(self) -> None:
+        """What is known of the writes of the transaction is forgotten: their ids will be those of others."""
 
 
 def switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
