@@ -1,14 +1,16 @@
 """The part of the journal that finds changes: which jobs a reader must read again."""
 
 import json
+import sqlite3
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
+from pathlib import Path
 
 from sweeps.journal.plans import PlanTables
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob, PlannedSkip
-from sweeps.protocol.sentinel import PlacedBlock, changed_spans
+from sweeps.protocol.sentinel import PlacedBlock, Span, changed_spans
 from sweeps.records import Block, Job, Skipped
 
 
@@ -34,6 +36,11 @@ class DatedBlock:
 
 class ChangeTables(PlanTables):
     """Changes since a reader's last position."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        super().__init__(db, path)
+        self._spans: dict[str, tuple[int | None, list[Span]]] = {}
+        """By sentinel: the id of its newest block, and where the device changed up to it."""
 
     def position(self, sweep: str) -> Position:
         """The position of a reader that has read everything up to now."""
@@ -108,6 +115,18 @@ class ChangeTables(PlanTables):
             if changed_spans(blocks) != changed_spans([one for one in blocks if one.position <= newer]):
                 found.append(key)
         return found
+
+    def _changed_spans(self, sentinel: str) -> list[Span]:
+        """Its blocks are read again only when there is a new one: each job that ends asks."""
+        [newest] = self._row("SELECT max(id) FROM attempts WHERE key = ? AND kind = 'block'", sentinel)
+        known = self._spans.get(sentinel)
+        if known is None or known[0] != newest:
+            known = self._spans[sentinel] = newest, changed_spans(self._sentinel_blocks(sentinel))
+        return known[1]
+
+    def _after_rollback(self) -> None:
+        super()._after_rollback()
+        self._spans.clear()
 
     def _sentinel_blocks(self, sentinel: str) -> list[PlacedBlock]:
         """The sentinel's blocks in the order of measuring."""

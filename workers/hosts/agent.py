@@ -169,8 +169,7 @@ class HostAgent:
         """
         self._inventory.refresh()
         for device_id in self._leases.overdue():
-            # Now: by the time of the call, it may be the next driver's.
-            if (worker := self._desk(device_id).dismissed()) is not None:
+            if worker := self._desk(device_id).dismissed():  # now: later there may be the next driver's
                 self._apart(worker.kill)
         with self._lock:
             desks = dict(self._desks)
@@ -283,7 +282,7 @@ class _Desk:
         return worker
 
     def kill(self) -> None:
-        if (worker := self.dismissed()) is not None:
+        if worker := self.dismissed():
             worker.kill()
 
     def end(self) -> None:
