@@ -11,6 +11,7 @@ from dashboard.gate import Gate
 from dashboard.launch import serving
 from dashboard.rights import Role, read_roles
 from sweeps.errors import SpecError
+from tests.free_port import free_port
 
 TOKEN = "the link of this test"
 UPGRADE = {
@@ -23,7 +24,7 @@ UPGRADE = {
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with serving(tmp_path_factory.mktemp("workspace"), token=TOKEN) as port:
+    with serving(tmp_path_factory.mktemp("workspace"), token=TOKEN, port=free_port()) as port:
         yield port
 
 

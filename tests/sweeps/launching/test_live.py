@@ -9,7 +9,10 @@ from sweeps.errors import WorkspaceError
 from sweeps.launching.live import LiveFile, read_live
 
 
-def test_the_last_of_many_changes_is_in_the_file_and_nothing_runs_any_more(tmp_path: Path) -> None:
+def test_the_last_of_many_changes_is_in_the_file_and_nothing_runs_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.launching.live.WRITE_EVERY_S", 3600.0)
     path = tmp_path / "live.json"
     with LiveFile(path, "small") as live:
         begun = read_live(path)
