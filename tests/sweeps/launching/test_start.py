@@ -203,6 +203,30 @@ def test_a_model_s_own_code_comes_from_the_listed_folders_only(
     assert preview(workspace, own, (listed,)).jobs[0][0].startswith("net")
 
 
+def test_of_a_listed_file_only_what_it_defines_itself_may_be_called(small: str, tmp_path: Path) -> None:
+    folder = tmp_path / "listed"
+    (folder / "torch").mkdir(parents=True)
+    (folder / "nets.py").write_text(
+        "import torch\nfrom torch.hub import load_state_dict_from_url\nclass Net: ...\n"
+        "def make_net():\n    def inner(): ...\n"
+    )
+    (folder / "profile.py").write_text("def run(): ...\n")
+    (folder / "torch/hub.py").write_text("def load(): ...\n")
+    (folder / "broken.py").write_text("def run(:\n")
+    for source, why in {
+        "nets:load_state_dict_from_url": "defines no function or class load_state_dict_from_url at its top level",
+        "nets:inner": "defines no function or class inner at its top level",
+        "nets:torch": "defines no function or class torch at its top level",
+        "profile:run": "profile is a module of Python",
+        "torch.hub:load": "torch is a module of Python",
+        "broken:run": "defines no function or class run at its top level",
+    }.items():
+        [problem] = check(Workspace(tmp_path), small.replace("mobilenet_v2", source), (folder,)).problems
+        assert why in problem.message
+    for source in ("nets:Net", "nets:make_net"):
+        assert check(Workspace(tmp_path), small.replace("mobilenet_v2", source), (folder,)).problems == ()
+
+
 def test_a_preview_is_the_plan(workspace: Workspace, small: str) -> None:
     found = preview(workspace, small.replace("precision: [fp32]", "precision: [fp32], backend: [cpu, nnapi]"))
     [phone] = found.devices
