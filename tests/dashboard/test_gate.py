@@ -46,6 +46,7 @@ def ask(port: int, path: str, headers: Mapping[str, str], method: str = "GET") -
         ("127.0.0.1:{port}", "http://localhost:{port}", 403),
         ("127.0.0.1:{port}", "https://evil.example", 403),
         ("127.0.0.1:{port}", "null", 403),
+        ("127.0.0.1:{port}", "http://[", 403),
         ("evil.example:{port}", "http://evil.example:{port}", 403),  # a name that was pointed here
         ("127.0.0.1.evil.example", "http://127.0.0.1.evil.example", 403),
         ("user@127.0.0.1:{port}", "http://user@127.0.0.1:{port}", 403),
