@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from dashboard import rights, running
 from dashboard.sweep_form import SweepForm
@@ -109,6 +110,10 @@ def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
     shown = opened("launch", tmp_path)
     assert "You may look" in shown.info[0].value
     assert labels(shown) == {"Preview": False, "Start": False}
+    assert {box.disabled for kind in (shown.text_area, shown.text_input) for box in kind} == {True}
+    shown.text_area[0].proto.disabled = False
+    shown.text_area[0].set_value("name: mine\nmodels: 3\n").run()
+    assert not shown.error, "what nobody may start is not read"
     for button in shown.button:
         button.proto.disabled = False  # a browser can be made to send what its page does not offer
         button.click()
@@ -150,6 +155,20 @@ def test_the_form_writes_the_file_and_the_file_s_problems_have_lines(tmp_path: P
     said = texts(shown)
     assert any(text.startswith("line 2: models: must be a list") for text in said)
     assert labels(shown)["Start"] is False
+
+
+@pytest.mark.usefixtures("by_link")
+def test_what_was_written_is_there_again_after_another_page(page: Callable[..., AppTest], tmp_path: Path) -> None:
+    shown = page(tmp_path, "launch")
+    next(box for box in shown.text_input if box.label == "Name").set_value("mine").run()
+    edited = f"{shown.text_area[0].value}# by hand\n"
+    shown.text_area[0].set_value(edited).run()
+    for name in ("live", "launch"):
+        shown._page_hash = calc_hash(name)
+        shown.run()
+        assert bool(shown.text_area) == (name == "launch")
+    assert shown.text_area[0].value == edited
+    assert next(box for box in shown.text_input if box.label == "Name").value == "mine"
 
 
 @pytest.mark.parametrize(
