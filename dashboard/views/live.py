@@ -137,12 +137,10 @@ def _problem(now: Running) -> None:
 def _device(facts: DeviceFacts, now: Running) -> None:
     told = now.driver.told
     live = told.device(facts.name) if told is not None else LiveDevice(name=facts.name)
-    ended, jobs = now.ended.get(facts.device_id, {}), now.jobs.get(facts.device_id)
-    done = sum(ended.values())
+    failed = now.ended.get(facts.device_id, {}).get("failed")
     with st.container(border=True):
         st.markdown(f"**{inert(facts.device_class)}** · {inert(facts.name)}")
-        figures = [f"{done} of {jobs} jobs" if jobs is not None else f"{done} jobs"]
-        figures += [f"{ended['failed']} failed"] if ended.get("failed") else []
+        figures = [now.progress(facts), *([f"{failed} failed"] if failed else [])]
         seconds = live.seconds_left(time.time())
         if now.driver.state == "running" and seconds is not None:
             figures.append(f"about {duration(seconds)} left")

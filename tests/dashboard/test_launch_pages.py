@@ -13,6 +13,7 @@ from streamlit.util import calc_hash
 
 from dashboard import rights, running
 from dashboard.sweep_form import SweepForm
+from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.live import LiveFile
 from sweeps.launching.record import Ask, Launch, keep
@@ -101,6 +102,16 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
     shown = opened("live", tmp_path)
     assert "`phones` · Ended" in shown.subheader[0].value
     assert labels(shown) == {}
+
+
+def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
+    workspace = Workspace(shared_by_units)
+    with workspace.lock(), LiveFile(workspace.live, "shared"):
+        said = texts(opened("live", shared_by_units))
+    done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        jobs = [job.device_id for job, _ in journal.jobs("shared")]
+    assert done == [str(jobs.count(unit)) for unit in ("unit-a", "unit-b")]
 
 
 def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
