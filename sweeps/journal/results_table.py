@@ -168,7 +168,7 @@ class ResultTables(TimeTables):
         journal's latest: otherwise the sweep has ended long ago."""
         rows = self._rows(
             "SELECT json_extract(jobs.record, '$.device_id'), json_extract(attempts.record, '$.conditions')"
-            " FROM attempts JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
+            " FROM attempts CROSS JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
             " attempts.id > (SELECT max(id) FROM attempts) - ? AND json_valid(attempts.record)"
             " ORDER BY attempts.id DESC LIMIT ?",
             sweep,

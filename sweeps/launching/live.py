@@ -143,7 +143,8 @@ class LiveFile:
 
     def measuring(self, device: str, done: int, total: int, running: str) -> None:
         known = self.live.device(device)
-        began_s = known.began_s or (self._now_s() if running else None)
+        goes_on = known.began_s is not None and done >= known.done
+        began_s = known.began_s if goes_on else (self._now_s() if running else None)
         self._put(replace(known, running=running, done=done, total=total, began_s=began_s, waiting=(), away=""))
 
     def waiting(self, device: str, lacking: tuple[str, ...], waited_s: float) -> None:
