@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dashboard import data, downloads
+from dashboard import data, downloads, fleet_cells
 from dashboard.fleet_cells import STATES, state_text
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict, waiting_place
+from sweeps.ranking.shipping import Cell
 from sweeps.workspace import Workspace
 
 Page = Callable[..., AppTest]
@@ -92,6 +93,20 @@ def test_each_state_of_a_verdict_has_its_own_mark() -> None:
     assert state_text(verdict(state="tied", winner="x", unresolved=2)) == "≈ tied with 2"
     assert state_text(verdict(state="winner", winner="x")) == ""
     assert state_text(verdict(state="none")) == STATES["none"] != ""
+
+
+def test_a_tooltip_says_only_what_applies() -> None:
+    cells = {
+        ("good",): Cell(job_key="a", state="ships", ratio=1.5),
+        ("bad",): Cell(job_key="b", state="may_not", ratio=0.5),
+        ("gone",): Cell(job_key="c", state="failed", ratio=None),
+    }
+    [row] = fleet_cells.builds({"d": "Phone"}, list(cells), {"d": cells}, {}, "m")
+    assert [cell.tip for cell in row.cells] == [
+        "1.50× of the best build that may ship here",
+        "0.50× of the best build that may ship here · ✕ may not",
+        "✕ failed",
+    ]
 
 
 def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not(
