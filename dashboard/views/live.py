@@ -86,7 +86,7 @@ def _buttons(root: Path, now: Running) -> None:
             _button("Pause", "pause", lambda: _stop(root, now, "pause", others))
             _button("Stop", "stop", lambda: _stop(root, now, "stop", others))
         elif may >= Role.OPERATE:
-            _button("Stop at once", "stop_circle", lambda: _stop(root, now, "stop", Role.OPERATE))
+            _button("Stop at once", "stop_circle", lambda: _stop(root, now, "stop", Role.OPERATE, at_once=True))
 
 
 def _button(label: str, icon: str, act: Callable[[], None]) -> None:
@@ -99,11 +99,11 @@ def _button(label: str, icon: str, act: Callable[[], None]) -> None:
             st.rerun()
 
 
-def _stop(root: Path, now: Running, what: str, needed: Role) -> None:
+def _stop(root: Path, now: Running, what: str, needed: Role, at_once: bool = False) -> None:
     if role() < needed or now.driver.pid is None:
         raise EdgeSweepError("you may not do that", "log in, or open the link that `edgesweep dashboard` has printed")
     asked = Ask(what="pause" if what == "pause" else "stop", by=person(), at_s=time.time(), pid=now.driver.pid)
-    stop(Workspace(root), asked)
+    stop(Workspace(root), asked, at_once)
 
 
 def _resume(root: Path) -> None:

@@ -1,5 +1,6 @@
 """Sweeps as processes of their own: started, found again, stopped; and what is not started, or not stopped."""
 
+import errno
 import fcntl
 import os
 import subprocess
@@ -81,6 +82,8 @@ def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice(workspace: Wor
 
     until(lambda: _done(workspace) > 0)
     driver.stop(workspace, ask(launch.pid, "pause"))
+    with pytest.raises(WorkspaceError, match=r"asked to end by a test already|runs no sweep in this workspace now"):
+        driver.stop(workspace, ask(launch.pid, "pause"))
     until(lambda: driver.find(workspace).state == "idle")
     paused = driver.find(workspace)
     assert paused.asked is not None
@@ -122,6 +125,40 @@ def test_a_sweep_that_is_starting_can_be_stopped(workspace: Workspace, small: st
     found = driver.find(workspace)
     assert found.told is not None
     assert found.told.ended == "stopped"
+
+
+def test_of_two_who_pause_at_the_same_time_the_second_is_refused_also_if_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace.open(tmp_path)
+    program = (
+        "import signal, sys; from pathlib import Path; from sweeps.workspace import Workspace\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('asked', flush=True))\n"
+        "with Workspace(Path(sys.argv[1])).lock():\n    print('mine', flush=True)\n    sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        try:
+            assert running.stdout.readline() == "mine\n"
+            with monkeypatch.context() as full:
+                full.setattr(driver, "keep", _full)
+                driver.stop(workspace, ask(running.pid))
+            assert running.stdout.readline() == "asked\n"
+            driver.stop(workspace, ask(running.pid))
+            assert running.stdout.readline() == "asked\n"
+            with pytest.raises(WorkspaceError, match="asked to end by a test already"):
+                driver.stop(workspace, ask(running.pid))
+            driver.stop(workspace, ask(running.pid), at_once=True)
+        finally:
+            running.stdin.close()
+        assert running.stdout.read() == "asked\n"
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_no_other_process_gets_a_signal(workspace: Workspace) -> None:
