@@ -3,12 +3,15 @@
 import io
 import json
 import shutil
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard import data, downloads, fleet_cells
@@ -75,6 +78,21 @@ def test_hostile_names_are_text(page: Page, workspace: Path, evil: str) -> None:
     assert not [part for part in shown.markdown if part.allow_html]
     for part in (*shown.markdown, *shown.caption, *shown.header):
         assert evil.split()[0] not in "".join(str(part.value).split("``")[::2])
+
+
+def test_a_table_of_results_that_has_to_be_made_again_is_and_says_so(
+    page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(workspace, tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy/journal.sqlite")) as db, db:
+        db.execute("UPDATE results_state SET is_whole = 0")
+    said: list[str] = []
+    drawn = st.progress
+    monkeypatch.setattr(data.st, "progress", lambda value, text: (said.append(text), drawn(value, text))[1])
+    shown = page(tmp_path / "copy", "fleet")
+    assert not shown.exception
+    assert len(shown.dataframe[0].value) == len(page(workspace, "fleet").dataframe[0].value)
+    assert said == ["The results of this workspace are read anew, once. It takes about a second for 200 jobs."]
 
 
 def test_an_empty_workspace_says_what_to_do_first(page: Page, tmp_path: Path) -> None:
