@@ -1,7 +1,6 @@
 """The dashboard's entry, which `edgesweep dashboard` serves (`dashboard.launch` binds it to this machine alone)."""
 
 import gc
-import importlib
 from functools import partial
 from pathlib import Path
 
@@ -36,8 +35,7 @@ def main() -> None:
 @st.cache_resource(show_spinner=False)
 def _freeze() -> None:
     """Once in the server's process: Streamlit collects garbage after each run, and need not look at the libraries."""
-    for entry in registry.PAGES:
-        importlib.import_module(f"dashboard.views.{entry.name}")
+    registry.load()
     gc.collect()
     gc.freeze()
 

@@ -10,7 +10,8 @@ from dashboard import running
 from dashboard.gate import ENTER, GATE
 from dashboard.inert import inert, line
 from dashboard.options import given
-from dashboard.rights import Role, person, role
+from dashboard.rights import person, role
+from dashboard.roles import Role
 from dashboard.sweep_form import PRESETS, SweepForm
 from dashboard.views import live
 from dashboard.views.tables import table_height

@@ -11,7 +11,8 @@ import streamlit as st
 from dashboard import running
 from dashboard.inert import NOTHING, inert, line
 from dashboard.options import given
-from dashboard.rights import Role, person, role
+from dashboard.rights import person, role
+from dashboard.roles import Role
 from dashboard.running import Running
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import EdgeSweepError

@@ -7,6 +7,7 @@ are drawn.
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from dashboard.data import Ranked
 from sweeps.ranking.values import DeviceRanking
@@ -37,7 +38,17 @@ PAGES = (
 
 def draw(entry: PageEntry, root: Path) -> None:
     """Draw a page."""
-    importlib.import_module(f"dashboard.views.{entry.name}").show(root)
+    _module(entry).show(root)
+
+
+def load() -> None:
+    """Import the modules of all pages."""
+    for entry in PAGES:
+        _module(entry)
+
+
+def _module(entry: PageEntry) -> ModuleType:
+    return importlib.import_module(f"dashboard.views.{entry.name}")
 
 
 def views() -> tuple[ViewEntry, ...]:

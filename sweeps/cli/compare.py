@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
-from sweeps.cli.which_sweep import results_of
+from sweeps.cli.stored_results import results_of
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.sentinels import sentinel_series
 from sweeps.ranking import compare as comparing

@@ -8,6 +8,7 @@ import click
 
 from dashboard.launch import TOKEN_VARIABLE, command
 from dashboard.options import Options
+from dashboard.roles import read_roles
 from sweeps.cli.options import workspace_option
 
 
@@ -60,8 +61,6 @@ def dashboard(
     options = Options(root, models, None if roles is None else roles.resolve(), auth_secrets is not None)
     argv = command(options, host, port, names=names, auth_secrets=auth_secrets)
     if roles is not None:
-        from dashboard.rights import read_roles  # imports Streamlit, which the other ways need not wait for
-
         read_roles(roles)
     token = secrets.token_urlsafe(32)
     shown = f"[{host}]" if ":" in host else host

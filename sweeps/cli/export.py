@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, sweep_argument, workspace_option
-from sweeps.cli.which_sweep import results_of
+from sweeps.cli.stored_results import results_of
 from sweeps.manifest import FILE_NAME
 from sweeps.ranking.export import export_candidate
 from sweeps.ranking.rank import rank as rank_results

@@ -15,7 +15,7 @@ COMMANDS = {
         "sweeps.cli.compare:compare",
         "Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.",
     ),
-    "dashboard": ("sweeps.cli.dashboard:dashboard", "Review results in the browser."),
+    "dashboard": ("sweeps.cli.dashboard:dashboard", "Launch sweeps, watch them and read their results in the browser."),
     "demo": (
         "sweeps.cli.demo:demo",
         "Train MobileNetV2 on handwritten digits, build its variants, measure them on this CPU, rank them.",

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
-from sweeps.cli.which_sweep import files_and_name, of_latest
+from sweeps.cli.stored_results import files_and_name, of_latest
 from sweeps.errors import NoResultsError
 from sweeps.journal.rebuild import whole_results
 from sweeps.ranking.document import ranking_document

@@ -20,8 +20,8 @@ from sweeps.cli.options import (
     yes_option,
 )
 from sweeps.cli.session import CtrlC, open_executor, show
+from sweeps.cli.stored_results import results_of
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
-from sweeps.cli.which_sweep import results_of
 from sweeps.errors import RETRIED_KINDS, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete

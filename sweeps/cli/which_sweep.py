@@ -1,21 +1,8 @@
 """Selects the sweep of a command: the named one, otherwise the latest of the workspace."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-import click
-
-from sweeps.errors import NoResultsError, StoreError, WorkspaceError
+from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal.journal import Journal
-from sweeps.store.client import FIRST_STEP
-from sweeps.store.copied import ResultFiles, result_files
-from sweeps.store.read_journal import read_sweep
-from sweeps.text import plain
 from sweeps.workspace import Workspace
-
-if TYPE_CHECKING:
-    from sweeps.results import SweepResults
 
 
 def open_journal(workspace: Workspace, *, read_only: bool = True) -> Journal:
@@ -34,63 +21,3 @@ def sweep_name(journal: Journal, sweep: str | None) -> str:
             f"there is no sweep called {name!r} in this workspace", f"known sweeps: {', '.join(known) or 'none'}"
         )
     return name
-
-
-def files_and_name(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> tuple[ResultFiles, str]:
-    """What to read for a command, and the sweep that it means: a copy's state is told. Raises `StoreError`."""
-    files = result_files(workspace, sweep, compare=compare, each=_told_of_reading())
-    if not files.is_copy:
-        with open_journal(workspace) as journal:
-            return files, sweep_name(journal, sweep)
-    click.echo(plain(f"Results: {files.text}."), err=True)
-    if sweep is None and workspace.journal.exists():
-        # The latest sweep of this workspace, also if other workspaces use the same MLflow.
-        with open_journal(workspace) as journal:
-            sweep = journal.latest_sweep()
-    with Journal.open(files.journal, read_only=True) as journal:
-        known = sorted(journal.plan_ids())
-        name = sweep or journal.latest_sweep()
-    if name is None or name not in known:
-        raise NoResultsError(
-            f"there is no sweep {name!r} in MLflow" if name else "there is no sweep in MLflow yet",
-            f"it has: {', '.join(known)}" if known else FIRST_STEP,
-        )
-    return files, name
-
-
-def results_of(workspace: Workspace, sweep: str | None) -> "SweepResults":
-    """All results of a sweep. Raises `StoreError` as `files_and_name`, `NoResultsError` if it has none."""
-    with of_latest(workspace, sweep):
-        files, name = files_and_name(workspace, sweep)
-        return read_sweep(files.journal, name)
-
-
-def _told_of_reading() -> Callable[[int], None]:
-    """Say how far it is, where a server has many runs."""
-    count = 0
-
-    def each(runs: int) -> None:
-        nonlocal count
-        count += runs
-        if runs >= 1_000:
-            click.echo(f"Copying results of MLflow: {count:,} runs read", err=True)
-
-    return each
-
-
-@contextmanager
-def of_latest(workspace: Workspace, sweep: str | None) -> Iterator[None]:
-    """If the latest sweep (`sweep` is `None`) has no results yet, say which others there are."""
-    try:
-        yield
-    except NoResultsError as error:
-        if sweep is not None or not workspace.journal.exists():
-            raise
-        with open_journal(workspace) as journal:
-            latest = journal.latest_sweep()
-            others = [info.name for info in journal.sweeps() if info.name != latest]
-        if not others:
-            raise
-        raise StoreError(
-            f"{latest}, the latest sweep here, has no results yet", f"name another one: {', '.join(others)}"
-        ) from error

@@ -9,7 +9,7 @@ import pytest
 
 from dashboard.gate import Gate
 from dashboard.launch import serving
-from dashboard.rights import Role, read_roles
+from dashboard.roles import Role, read_roles
 from sweeps.errors import SpecError
 from tests.free_port import free_port
 

@@ -57,7 +57,8 @@ class Identity:
 
 
 class HostAgent:
-    """A `workers.hosts.interface.Host` on this machine."""
+    """A `workers.hosts.interface.Host` on this machine. One class, since each of its calls needs the same lease, desk
+    and outbox of a device."""
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.cli.which_sweep import results_of
+from sweeps.cli.stored_results import results_of
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store

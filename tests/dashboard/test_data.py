@@ -1,0 +1,22 @@
+"""What pages keep of the store: as long as nothing has changed there."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+Page = Callable[..., AppTest]
+
+
+@pytest.mark.fault(54, "a sweep recorded beside an open page", "shown when the page is drawn again")
+def test_a_sweep_that_is_recorded_beside_an_open_page_is_there_at_the_next_look(
+    page: Page, tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]]
+) -> None:
+    record = recorder_in(tmp_path)
+    record("first")
+    shown = page(tmp_path, "fleet")
+    assert list(shown.dataframe[0].value["Sweep"]) == ["first"]
+    record("second")
+    shown.run()
+    assert sorted(shown.dataframe[0].value["Sweep"]) == ["first", "second"]
