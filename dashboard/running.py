@@ -60,6 +60,8 @@ class Running:
                 return "Writing the ranking"
             case "running" if asked is not None:
                 return "Pausing after the running work" if asked == "pause" else "Stopping after the running work"
+            case "running" if driver.is_asked:
+                return "Stopping after the running work"
             case "running":
                 return "Running" if told is None or not told.step else told.step[:1].upper() + told.step[1:]
         if told is None:

@@ -74,7 +74,7 @@ def _buttons(root: Path, now: Running) -> None:
     if now.driver.state == "idle" and not now.can_resume:
         return
     may = role()
-    stopping = now.driver.asked is not None
+    stopping = now.driver.is_asked
     others = Role.LAUNCH if now.driver.launched else Role.OPERATE
     if may < others:
         needed = "launch sweeps" if others is Role.LAUNCH else "operate this computer"

@@ -43,6 +43,12 @@ class Driver:
         return self.live is None or self.live.pid == self.launch.pid or self.live.started_s < self.launch.started_s
 
     @property
+    def is_asked(self) -> bool:
+        """Whether what runs was asked to end: from here, or by Ctrl-C where it was started."""
+        stopping = self.live is not None and self.live.pid == self.pid and self.live.stopping
+        return self.asked is not None or stopping
+
+    @property
     def told(self) -> Live | None:
         """What the driver that runs, or ran last, said of itself; `None` if it has not said anything yet."""
         pid = self.pid if self.pid is not None or not self.launched or self.launch is None else self.launch.pid
@@ -104,10 +110,10 @@ def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
         with _ONE:
             if not _is_driver(workspace, ask.pid):
                 raise gone
-            before = find(workspace).asked
-            if before is not None and not at_once:
+            if (before := find(workspace)).is_asked and not at_once:
+                whom = before.asked.by if before.asked is not None else "whoever started it"
                 raise WorkspaceError(
-                    f"process {ask.pid} was asked to end by {before.by} already, and does so after the running work",
+                    f"process {ask.pid} was asked to end by {whom} already, and does so after the running work",
                     "wait for it, or have it stopped at once",
                 )
             signal.pidfd_send_signal(process, signal.SIGINT)

@@ -95,6 +95,11 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         phone = replace(now.devices[0], name="adb:1")
         assert replace(now, devices=(phone,)).every_s == running.PHONES_EVERY_S
 
+        live.stopping()
+        shown = opened("live", tmp_path)
+        assert "`phones` · Stopping after the running work" in shown.subheader[0].value
+        assert labels(shown) == {"Stop at once": True}
+
         keep(workspace, Ask(what="pause", by=evil, at_s=time.time() + 600, pid=os.getpid()))
         shown = opened("live", tmp_path)
         assert "Pausing after the running work" in shown.subheader[0].value
