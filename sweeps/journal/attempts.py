@@ -1,7 +1,9 @@
 """The tables of what happened: artifacts, blocks, accuracies, failures, ends of rounds, imported figures."""
 
 import json
+import sqlite3
 from dataclasses import replace
+from pathlib import Path
 
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
@@ -11,7 +13,7 @@ from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.protocol.ended import same_question
 from sweeps.protocol.presets import Protocol
-from sweeps.protocol.sentinel import changed_spans
+from sweeps.protocol.sentinel import Span, changed_spans
 from sweeps.protocol.sessions import begins_session, has_start, start_text
 from sweeps.records import Accuracy, Block, Failed
 from sweeps.settled import Settled
@@ -20,6 +22,11 @@ from sweeps.trust import stored_in_order
 
 class AttemptTables(ChangeTables):
     """Attempts in the journal. They are added, and never changed or deleted."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        super().__init__(db, path)
+        self._spans: dict[str, tuple[int | None, list[Span]]] = {}
+        """By sentinel: the id of its newest block, and where the device changed up to it."""
 
     def add_artifact(self, manifest: Manifest) -> None:
         """Record a built artifact, unless the same manifest is recorded already."""
@@ -72,13 +79,25 @@ class AttemptTables(ChangeTables):
 
         With the key of the device's sentinel, blocks from spans of a changed device get the label `device_changed`.
         """
-        spans = changed_spans(self._sentinel_blocks(sentinel)) if sentinel else []
+        spans = self._changed_spans(sentinel) if sentinel else []
         return tuple(
             replace(one.block, labels=stored_in_order((*one.block.labels, "device_changed")))
             if any(span.holds(one) for span in spans)
             else one.block
             for one in self._placed(job_key)
         )
+
+    def _changed_spans(self, sentinel: str) -> list[Span]:
+        """Its blocks are read again only when there is a new one: each job that ends asks."""
+        [newest] = self._row("SELECT max(id) FROM attempts WHERE key = ? AND kind = 'block'", sentinel)
+        known = self._spans.get(sentinel)
+        if known is None or known[0] != newest:
+            known = self._spans[sentinel] = newest, changed_spans(self._sentinel_blocks(sentinel))
+        return known[1]
+
+    def _after_rollback(self) -> None:
+        super()._after_rollback()
+        self._spans.clear()
 
     def block_count(self, job_key: str) -> int:
         """The number of blocks of a job, without reading them."""

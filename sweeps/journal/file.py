@@ -41,7 +41,7 @@ class JournalFile:
             journal_schema.migrate(db, path)
             if not read_only:
                 with journal_schema.translated(path):
-                    _switch_to_wal(db, busy_timeout_s)
+                    switch_to_wal(db, busy_timeout_s)
                     db.execute("PRAGMA synchronous = FULL")
         except BaseException:
             db.close()
@@ -99,6 +99,7 @@ class JournalFile:
                 # If the disk is full, sqlite has rolled back already.
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+                self._after_rollback()
                 raise
             finally:
                 self._touched.clear()
@@ -106,8 +107,11 @@ class JournalFile:
     def _before_commit(self) -> None:
         """What follows from the writes of the transaction is written with them."""
 
+    def _after_rollback(self) -> None:
+        """What is known of the writes of the transaction is forgotten: their ids will be those of others."""
 
-def _switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
+
+def switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:
     """Retries until the deadline: for this statement, sqlite ignores the connection's timeout."""
     deadline = time.monotonic() + busy_timeout_s
     while True:

@@ -85,7 +85,7 @@ class Journal(Outcomes):
         self._db.execute("SAVEPOINT results")
         try:
             self._refresh_after(replanned)
-        except (sqlite3.DatabaseError, StoreError, ValueError, TypeError):
+        except (sqlite3.DatabaseError, StoreError, ValueError, TypeError, ArithmeticError):
             if not self._db.in_transaction:  # the disk is full: sqlite has rolled back
                 raise
             self._db.execute("ROLLBACK TO results")

@@ -3,35 +3,75 @@
 The driver may write meanwhile: what it accepts is in its own transactions, and the parts here are short ones.
 """
 
-from collections.abc import Callable
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import DamagedResultsError, Watermark
 
+Found = TypeVar("Found")
 _PART = 200
 """Jobs in one transaction: about a second."""
 
 
 def whole_results(path: Path, each: Callable[[int, int], object] | None = None) -> Watermark:
     """The watermark of the table of results, which is made again first if it has to be. `each`: as of `rebuild`."""
+    return read_results(path, Journal.watermark, each)
+
+
+def read_results(
+    path: Path, read: Callable[[Journal], Found], each: Callable[[int, int], object] | None = None
+) -> Found:
+    """What `read` finds in the table of results, which is made again once if it is damaged. `each`: as of `rebuild`."""
     try:
-        with Journal.open(path, read_only=True) as journal:
-            return journal.watermark()
+        return _read(path, read)
     except DamagedResultsError:
-        rebuild(path, each)
-        with Journal.open(path, read_only=True) as journal:
-            return journal.watermark()
+        pass
+    with _turn(path):
+        try:  # another process may have made it again
+            return _read(path, read)
+        except DamagedResultsError:
+            _rebuild(path, each)
+        return _read(path, read)
 
 
 def rebuild(path: Path, each: Callable[[int, int], object] | None = None) -> int:
     """Make the table again. Returns the number of its rows. `each` is called with how many jobs are done, of how many.
 
     Raises `StoreError` if the journal itself cannot be read, or is a copy, which then counts as damaged;
-    `DamagedResultsError` if another process makes it, too.
+    `DamagedResultsError` if a driver damages it meanwhile.
     """
+    with _turn(path):
+        return _rebuild(path, each)
+
+
+def _read(path: Path, read: Callable[[Journal], Found]) -> Found:
+    with Journal.open(path, read_only=True) as journal:
+        journal.watermark()
+        return read(journal)
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """One process makes the table at a time, and the others wait: they would undo each other's work."""
+    descriptor = None
+    try:
+        with suppress(OSError):  # a folder or file system without locks: then it is as it is
+            descriptor = os.open(path.with_suffix(".rebuild.lock"), os.O_CREAT | os.O_RDWR, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _rebuild(path: Path, each: Callable[[int, int], object] | None) -> int:
     with Journal.open(path) as journal, journal_schema.translated(path):
         epoch = journal.empty_results()
         if journal.is_copy:

@@ -7,7 +7,8 @@ each change of a row gives it a number that is larger than all before.
 import json
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -29,6 +30,7 @@ COLUMNS = ("attempt", "place_id", "evaluation_id", *_FIELDS, "extra_metrics", *M
 """Those of the table, without `seq`."""
 _PAIRS = ("block_medians_ms", "confirmed_medians_ms", "check_medians_ms")
 READ = f"SELECT {', '.join((*_FIELDS, 'extra_metrics', *METRICS))} FROM results"  # noqa: S608  # names of ours
+_READ_WITH_EVALUATION = READ.replace("SELECT ", "SELECT evaluation_id, ", 1)
 _PLACES = ", ".join("?" * len(COLUMNS))
 _PUT = f"INSERT OR REPLACE INTO results ({', '.join(COLUMNS)}) VALUES ({_PLACES})"  # noqa: S608  # names of ours
 
@@ -69,13 +71,11 @@ class ResultTables(TimeTables):
 
     def watermark(self) -> Watermark:
         """As of now. Raises `DamagedResultsError` if the table is not whole, or lacks attempts of the journal."""
-        try:
+        with _reading():
             state = self._row(
                 "SELECT is_whole, epoch, attempt, (SELECT coalesce(max(id), 0) FROM attempts),"
                 " (SELECT coalesce(max(seq), 0) FROM results) FROM results_state"
             )
-        except sqlite3.Error as error:
-            raise damaged(f"{error}") from error
         if state is None or not state[0]:
             raise damaged("it was not made yet, or not to its end")
         if state[2] != state[3]:
@@ -178,12 +178,11 @@ class ResultTables(TimeTables):
         return {device_id: from_json(Conditions, text) for device_id, text in reversed(rows)}
 
     def stored_result(self, sweep: str, job_key: str) -> tuple[ResultRow, str] | None:
-        """One row, also a stale one, with the id of its evaluation set."""
-        found = self._rows(f"{READ} WHERE sweep = ? AND job_key = ?", sweep, job_key)
-        if not found:
-            return None
-        [evaluation_id] = self._row("SELECT evaluation_id FROM results WHERE sweep = ? AND job_key = ?", sweep, job_key)
-        return _row(found[0]), str(evaluation_id)
+        """One row, also a stale one, with the id of its evaluation set. Raises as `result_rows`."""
+        query = f"{_READ_WITH_EVALUATION} WHERE sweep = ? AND job_key = ?"
+        with _reading():
+            found = self._row(query, sweep, job_key)
+            return None if found is None else (_row(found[1:]), str(found[0]))
 
     def sentinels_of(self, sweep: str, device_id: str, place_ids: Iterable[str]) -> list[str]:
         """The keys of the sentinels of those jobs that have a result on this device, under any of these places."""
@@ -201,14 +200,21 @@ class ResultTables(TimeTables):
         return list(keys)
 
     def _read_results(self, query: str, *values: str | int) -> list[ResultRow]:
-        try:
+        with _reading():
             return [_row(one) for one in self._rows(query, *values)]
-        except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
-            raise damaged(getattr(error, "message", str(error))) from error
 
     def _put_results(self, rows: Iterable[tuple[ResultRow, str, int]]) -> None:
         """Write rows, each with the id of its evaluation set and its newest attempt."""
         self._db.executemany(_PUT, [_values(row, evaluation_id, attempt) for row, evaluation_id, attempt in rows])
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Raises `DamagedResultsError` where a row cannot be read."""
+    try:
+        yield
+    except (ValueError, TypeError, StoreError, sqlite3.Error) as error:
+        raise damaged(getattr(error, "message", str(error))) from error
 
 
 def damaged(why: str) -> DamagedResultsError:

@@ -7,8 +7,8 @@ versions) is found by comparing all runs every so often.
 """
 
 import fcntl
-import hashlib
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,17 +16,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
 from sweeps.errors import NoResultsError, StoreError
-from sweeps.quarantine import state_folder
-from sweeps.store.client import FIRST_STEP, connect, experiments, run_pages, translated
-from sweeps.store.copy_file import CopiedExperiment, CopyFile, is_copy
+from sweeps.journal.rebuild import rebuild
+from sweeps.journal.results_table import DamagedResultsError
+from sweeps.store.client import FIRST_STEP, connect, experiments, run_of, run_pages, translated
+from sweeps.store.copy_file import CopiedExperiment, CopyFile, copy_path, is_copy
 from sweeps.store.lag import is_own
 from sweeps.store.read_journal import has_sweep
 from sweeps.store.reading import digest_of, read_run
 from sweeps.store.run_content import PUBLISHED
-from sweeps.store.uri import dialect, redact, sqlite_path
+from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -126,17 +126,6 @@ def _check_known(uri: str, sweep: str) -> None:
         )
 
 
-def copy_path(uri: str) -> Path:
-    """The file of a server's copy: its name tells nothing of the server, nor of the password."""
-    if dialect(uri) == "sqlite":
-        uri = str(sqlite_path(uri).resolve())
-    parts = urlsplit(uri)
-    user, at, host = parts.netloc.rpartition("@")
-    named = parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}").geturl()
-    digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:24]
-    return state_folder() / "copies" / f"{digest}.sqlite"
-
-
 def is_complete(path: Path) -> bool:
     """Whether there is a copy that once had all runs."""
     if not is_copy(path):
@@ -170,7 +159,7 @@ def _state(uri: str, path: Path) -> ResultFiles:
 
 
 def _beside(uri: str, path: Path, compare: bool) -> None:
-    with suppress(StoreError):  # the copy has it
+    with suppress(StoreError, sqlite3.Error, OSError):  # the copy has it
         _bring_up_to_date(uri, path, compare=compare, patient=False, each=_unheard)
 
 
@@ -187,8 +176,13 @@ def _bring_up_to_date(uri: str, path: Path, *, compare: bool, patient: bool, eac
             try:
                 with translated(uri):
                     _look(connect(uri, make=False), file, look, each)
-            except StoreError as error:
-                file.tried(began_s, f"{error.message}: {error.next_step}")
+            except DamagedResultsError:
+                rebuild(path)  # no copy can be: it says so, and the next look makes the copy anew
+            except (StoreError, sqlite3.Error, OSError) as error:
+                said = (
+                    f"{error.message}: {error.next_step}" if isinstance(error, StoreError) else redact(f"{error}", uri)
+                )
+                file.tried(began_s, said)
                 if LOOKS[-1].name not in file.looks():
                     raise
                 return
@@ -259,9 +253,11 @@ def _take(client: "MlflowClient", file: CopyFile, sweeps: dict[str, str], runs: 
 
 
 def _read_again(client: "MlflowClient", file: CopyFile, sweeps: dict[str, str], run_ids: list[str]) -> None:
-    """Runs that take the place of others."""
-    runs = [client.get_run(run_id) for run_id in run_ids]
-    if active := [run for run in runs if run.info.lifecycle_stage == "active"]:
+    """Runs that take the place of others, unless they were purged meanwhile."""
+    found = {run_id: run_of(client, run_id) for run_id in run_ids}
+    if purged := [run_id for run_id, run in found.items() if run is None]:
+        _read_again(client, file, sweeps, file.drop(purged))
+    if active := [run for run in found.values() if run is not None and run.info.lifecycle_stage == "active"]:
         _take(client, file, sweeps, active)
 
 

@@ -4,13 +4,18 @@ Whoever reads a journal's results reads it as a journal: it has plans and no job
 is gone leaves its row, which is stale then: so the watermark tells readers of that, too.
 """
 
+import hashlib
 import os
+import re
 import sqlite3
+import time
+from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Self
+from urllib.parse import urlsplit
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import StoreError
@@ -18,10 +23,13 @@ from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.schema import MIGRATIONS, translated
 from sweeps.json_records import to_json
+from sweeps.quarantine import state_folder
 from sweeps.store.reading import Found, OwnRun, StoredRow
+from sweeps.store.uri import dialect, sqlite_path
 
 VERSION = 1
 """To be raised with each change of these tables or of what is copied: files of another version are made anew."""
+_UNUSED_S = 86400.0
 _PRAGMA = "application_id"
 _MARK = 0x45530000 + VERSION
 """In the file's header: a copy, of this version."""
@@ -55,6 +63,7 @@ class CopyFile(Journal):
         if not is_copy(path):
             for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
                 name.unlink(missing_ok=True)
+            _remove_older(path)
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         file = cls.open(path)
         with translated(path):
@@ -206,6 +215,33 @@ class CopyFile(Journal):
         elif kind == "job" and (stored := self.stored_result(sweep, key)) is not None:
             row, evaluation_id = stored
             self._put_results([(replace(row, stale=True), evaluation_id, 0)])
+
+
+def copy_path(uri: str) -> Path:
+    """The file of a server's copy: its name tells nothing of the server, nor of the password. Each version has its own:
+    two that are in use would make the other's anew at every look."""
+    if dialect(uri) == "sqlite":
+        uri = str(sqlite_path(uri).resolve())
+    parts = urlsplit(uri)
+    user, at, host = parts.netloc.rpartition("@")
+    named = parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}").geturl()
+    digest = hashlib.sha256(named.encode("utf-8", "replace")).hexdigest()[:24]
+    return state_folder() / "copies" / f"{digest}.v{VERSION}-{len(MIGRATIONS)}.sqlite"
+
+
+def _remove_older(path: Path) -> None:
+    """The copies of this server by other versions that nobody has used for a day."""
+    server, mine = path.name.partition(".")[0], f"{path.stem}."
+    versions: dict[str, list[Path]] = defaultdict(list)
+    with suppress(OSError):
+        for other in path.parent.glob(f"{server}.*"):
+            if not other.name.startswith(mine):
+                version = re.match(rf"{server}(\.v[\d-]+)?", other.name)
+                versions[version[0] if version else ""].append(other)
+        for files in versions.values():
+            if max(one.stat().st_mtime for one in files) < time.time() - _UNUSED_S:
+                for one in files:
+                    one.unlink(missing_ok=True)
 
 
 def is_copy(path: Path) -> bool:

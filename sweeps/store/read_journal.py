@@ -4,8 +4,8 @@ from pathlib import Path
 
 from sweeps.errors import NoResultsError
 from sweeps.journal.journal import Journal
-from sweeps.journal.rebuild import rebuild, whole_results
-from sweeps.journal.results_table import DamagedResultsError, Place
+from sweeps.journal.rebuild import read_results
+from sweeps.journal.results_table import Place
 from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.values import Ranking
 from sweeps.results import SweepResults, devices_called, to_frame
@@ -29,39 +29,36 @@ def rank_sweep(path: Path, sweep: str, device: str | None = None) -> Ranking:
     A damaged table of results is made again. Raises `NoResultsError` if the sweep has no results yet, `EdgeSweepError`
     if no device matches `device`.
     """
-    whole_results(path)
-    try:
-        return _rank(path, sweep, device)
-    except DamagedResultsError:
-        rebuild(path)
-        return _rank(path, sweep, device)
+    return read_results(path, lambda journal: _rank(journal, sweep, device))
 
 
-def _rank(path: Path, sweep: str, device: str | None) -> Ranking:
-    with Journal.open(path, read_only=True) as journal:
-        places = journal.result_places(sweep)
-        if not places:
-            raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
-        spec, imported = journal.spec(sweep), journal.imported(sweep)
-        if device is None:
-            return rank_rows(journal.result_rows(sweep), spec.objective, sweep, imported=imported)
-        called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
-        mine = {place for place, name in places.items() if (place.place_id, name) in called}
-        rows = [row for place in sorted(mine) for row in journal.result_rows(sweep, place)]
+def _rank(journal: Journal, sweep: str, device: str | None) -> Ranking:
+    places = journal.result_places(sweep)
+    if not places:
+        raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+    spec, imported = journal.spec(sweep), journal.imported(sweep)
+    if device is None:
+        return rank_rows(journal.result_rows(sweep), spec.objective, sweep, imported=imported)
+    called = devices_called({(place.place_id, name) for place, name in places.items()}, device)
+    mine = {place for place, name in places.items() if (place.place_id, name) in called}
+    rows = [row for place in sorted(mine) for row in journal.result_rows(sweep, place)]
     others = {(place.place_id, place.model) for place in places.keys() - mine}
     beside = [one for one in imported if one.place not in others]
     return rank_rows(sorted(rows, key=lambda row: (row.name, row.job_key)), spec.objective, sweep, device, beside)
 
 
 def read_sweep(path: Path, sweep: str) -> SweepResults:
-    """All that the journal at `path` has of a sweep, as a data frame. Raises `NoResultsError` if it has no results."""
-    whole_results(path)
-    with Journal.open(path, read_only=True) as journal:
-        rows = journal.result_rows(sweep)
-        if not rows:
-            raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
-        updated = next(info.updated for info in journal.sweeps() if info.name == sweep)
-        return SweepResults(name=sweep, spec=journal.spec(sweep), frame=to_frame(rows), updated=updated)
+    """All that the journal at `path` has of a sweep, as a data frame; a damaged table of results is made again. Raises
+    `NoResultsError` if it has no results."""
+    return read_results(path, lambda journal: _read_sweep(journal, sweep))
+
+
+def _read_sweep(journal: Journal, sweep: str) -> SweepResults:
+    rows = journal.result_rows(sweep)
+    if not rows:
+        raise NoResultsError(f"the sweep {sweep!r} has no results yet", "wait for its first job")
+    updated = next(info.updated for info in journal.sweeps() if info.name == sweep)
+    return SweepResults(name=sweep, spec=journal.spec(sweep), frame=to_frame(rows), updated=updated)
 
 
 def rank_place(journal: Journal, place: Place) -> Ranking:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sweeps.errors import NoResultsError, StoreError
 from sweeps.imported import Imported
-from sweeps.json_records import from_json
+from sweeps.json_records import from_json, to_json
 from sweeps.results import ResultRow, SweepInfo, SweepResults, to_frame
 from sweeps.store import run_content, sweep_tags
 from sweeps.store.client import FIRST_STEP, active_runs, connect, experiments, published_s, translated
@@ -86,9 +86,12 @@ def _content(sweep: str, run: "Run") -> tuple[Kind, str, StoredRow | Imported | 
                 return "running", "", None
             case "job":
                 row = run_content.to_row(sweep, "", run.data.params, run.data.metrics, tags)
+                if row.settled is not None:
+                    to_json(row.settled)  # it raises for a figure that no copy takes
                 return "job", row.job_key, StoredRow(row, tags.get(run_content.EVALUATION_ID, ""))
             case "imported":
                 one = from_json(Imported, tags.get(IMPORTED, ""))
+                to_json(one)
                 return "imported", one.key, one
             case "sweep" if not sweep_tags.has_spec(tags):
                 return "running", "", None

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Self
 
 from sweeps.errors import StoreError
+from sweeps.journal.file import switch_to_wal
 from sweeps.journal.journal import Journal
-from sweeps.journal.rebuild import whole_results
+from sweeps.journal.rebuild import read_results
 from sweeps.journal.results_table import Place, Watermark
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
@@ -21,20 +22,25 @@ from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
 _COLUMNS = PlaceVerdict._fields
-_TABLES = f"""
-CREATE TABLE IF NOT EXISTS verdicts (
-    sweep TEXT, device_id TEXT, model TEXT, part INTEGER,
-    {", ".join(name for name in _COLUMNS if name not in ("sweep", "device_id", "model", "part"))},
-    PRIMARY KEY (sweep, device_id, model, part)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS seen (
-    sweep TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, plan_id INTEGER NOT NULL,
-    objective TEXT NOT NULL
-);
-"""
+_TABLES = (
+    f"""CREATE TABLE verdicts (
+        sweep TEXT, device_id TEXT, model TEXT, part INTEGER,
+        {", ".join(name for name in _COLUMNS if name not in ("sweep", "device_id", "model", "part"))},
+        PRIMARY KEY (sweep, device_id, model, part)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE seen (
+        sweep TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, plan_id INTEGER NOT NULL,
+        objective TEXT NOT NULL
+    )""",
+)
 _VERSION = 2
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
+_DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+class _OtherVersionError(Exception):
+    """The file is not as this version writes it."""
 
 
 class Verdicts:
@@ -45,14 +51,18 @@ class Verdicts:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """A damaged file, or one of another version, is made anew."""
-        for name in (path, path, None):
+        """A damaged file, or one of another version, is made anew. Where it cannot be used otherwise (no right to
+        write, another process has locked it), verdicts are in memory."""
+        for _ in range(2):
             try:
-                return cls(_open(name))
-            except sqlite3.Error:
-                with suppress(OSError):
-                    path.unlink()
-        raise AssertionError("sqlite opens no database in memory")
+                return cls(_open(path))
+            except _OtherVersionError:
+                _remove(path)
+            except sqlite3.Error as error:
+                if not _is_damage(error):
+                    break
+                _remove(path)
+        return cls(_open(None))
 
     def __enter__(self) -> Self:
         return self
@@ -73,10 +83,11 @@ class Verdicts:
         return list(map(PlaceVerdict._make, self._db.execute(query, (sweep,))))
 
     def _bring_up_to_date(self, journal: Journal, sweep: str | None) -> None:
+        # Before the watermark, so that no other reader's look is later than it.
+        seen = {row[0]: row[1:] for row in self._db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
         mark = journal.watermark()
         plans = journal.plan_ids()
         wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
-        seen = {row[0]: row[1:] for row in self._db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
         late = {
             name: plan_id
             for name, plan_id in wanted.items()
@@ -87,6 +98,8 @@ class Verdicts:
             self._db.execute("DELETE FROM seen WHERE sweep = ?", (name,))
         if not late:
             return
+        # What is later than the journal is of one that was in its place before an older one was put back.
+        seen = {name: one for name, one in seen.items() if one[1] <= mark.seq}
         oldest = min((seen[name][1] for name in late if name in seen), default=0)
         changed: dict[str, set[Place]] = defaultdict(set)
         for place in journal.changed_places(oldest):
@@ -149,29 +162,53 @@ class Verdicts:
 
 def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
     """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
-    whole_results(files.journal)
-    with Journal.open(files.journal, read_only=True) as journal:
-        try:
-            with Verdicts.open(files.verdicts) as verdicts:
-                return verdicts.overview(journal, sweep)
-        except sqlite3.Error:  # a disk that is full, or a file that another process has locked
-            with Verdicts(_open(None)) as verdicts:
-                return verdicts.overview(journal, sweep)
+    return read_results(files.journal, lambda journal: _overview(journal, files.verdicts, sweep))
+
+
+def _overview(journal: Journal, path: Path, sweep: str | None) -> list[PlaceVerdict]:
+    try:
+        with Verdicts.open(path) as verdicts:
+            return verdicts.overview(journal, sweep)
+    except sqlite3.Error as error:  # a disk that is full, or a file that another process has locked
+        if _is_damage(error):
+            _remove(path)
+        with Verdicts(_open(None)) as verdicts:
+            return verdicts.overview(journal, sweep)
 
 
 def _open(path: Path | None) -> sqlite3.Connection:
-    """`None`: in memory. Raises `sqlite3.Error` if it is not as this version writes it."""
+    """`None`: in memory. Raises `_OtherVersionError`, `sqlite3.Error`."""
     name = ":memory:" if path is None else str(path)
     db = sqlite3.connect(name, isolation_level=None, timeout=_BUSY_S)
     try:
-        [version] = db.execute("PRAGMA user_version").fetchone()
-        if version == _VERSION:
-            return db
-        [tables] = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        if tables:
-            raise sqlite3.DatabaseError(f"it has version {version}")
-        db.executescript(f"PRAGMA journal_mode = WAL; {_TABLES} PRAGMA user_version = {_VERSION};")
+        if not _is_made(db):
+            switch_to_wal(db, _BUSY_S)
+            db.execute("BEGIN IMMEDIATE")
+            if not _is_made(db):  # by another process, meanwhile
+                for statement in (*_TABLES, f"PRAGMA user_version = {_VERSION}"):
+                    db.execute(statement)
+            db.execute("COMMIT")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _is_made(db: sqlite3.Connection) -> bool:
+    """Whether it has its tables. Raises as `_open`."""
+    version, tables = db.execute(
+        "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+    ).fetchone()
+    if version != _VERSION and (version or tables):
+        raise _OtherVersionError
+    return bool(version)
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+
+
+def _remove(path: Path) -> None:
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        with suppress(OSError):
+            name.unlink()

@@ -169,7 +169,9 @@ class HostAgent:
         """
         self._inventory.refresh()
         for device_id in self._leases.overdue():
-            self._apart(self._desk(device_id).kill)
+            # Now: by the time of the call, it may be the next driver's.
+            if (worker := self._desk(device_id).dismissed()) is not None:
+                self._apart(worker.kill)
         with self._lock:
             desks = dict(self._desks)
         for device_id, desk in desks.items():
@@ -274,10 +276,14 @@ class _Desk:
         finally:
             self.busy.release()
 
-    def kill(self) -> None:
+    def dismissed(self) -> Worker | None:
+        """Its worker, which it has no longer."""
         with self._lock:
             worker, self._worker = self._worker, None
-        if worker is not None:
+        return worker
+
+    def kill(self) -> None:
+        if (worker := self.dismissed()) is not None:
             worker.kill()
 
     def end(self) -> None:

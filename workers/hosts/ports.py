@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import psutil
 
@@ -31,6 +31,7 @@ _CLIENTS = "--ray-client-server-port"
 _LEAST = len(_NAMED) + 1 + 25
 """One for the agent, one for its keeper, one for each driver here."""
 _NFT_S = 20.0
+_KILL_S = 5.0
 _LOOK_S = 0.05
 
 
@@ -99,7 +100,7 @@ def kept_to(address: str, ports: Ports, lab_port: int | None) -> Iterator[None]:
                 holder.stdin.close()
             with suppress(subprocess.TimeoutExpired):
                 holder.wait(_NFT_S)
-            holder.kill()
+            _kill(holder)
 
 
 def _rules(table: str, address: str, interface: str, ports: Ports, lab_port: int | None) -> str:
@@ -158,10 +159,29 @@ def _started(argv: Sequence[str], said: IO[str]) -> "subprocess.Popen[str]":
 def _await(holder: "subprocess.Popen[str]", look: Sequence[str], said: IO[str]) -> None:
     """Until the table is there."""
     deadline = time.monotonic() + _NFT_S
-    while subprocess.run(look, stdin=subprocess.DEVNULL, capture_output=True).returncode != 0:  # noqa: S603
+    while not _succeeds(look, deadline - time.monotonic()):
         said.seek(0)
         words = said.read().split("\n")[0]
         if words or holder.poll() is not None or time.monotonic() > deadline:
             step = "run `sudo -v` first" if os.geteuid() else "leave --firewall out, and use your own"
             raise ClusterError(f"the rules cannot be installed: {words or 'nft does not say why'}", step)
         time.sleep(_LOOK_S)
+
+
+def _succeeds(argv: Sequence[str], timeout_s: float) -> bool:
+    """Whether a program ends with 0 in time."""
+    null = subprocess.DEVNULL
+    process = subprocess.Popen(argv, stdin=null, stdout=null, stderr=null)  # noqa: S603  # an argument list; no shell
+    try:
+        return process.wait(max(0.0, timeout_s)) == 0
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        _kill(process)
+
+
+def _kill(process: "subprocess.Popen[Any]") -> None:
+    with suppress(PermissionError):  # sudo is root's
+        process.kill()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_KILL_S)

@@ -1,12 +1,16 @@
 """The table of results: what ranking needs of each finished job, written with its attempts, made again from them."""
 
+import fcntl
 import sqlite3
+import threading
 from contextlib import closing
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 
 from sweeps.errors import StoreError
+from sweeps.journal import rebuild as rebuild_module
 from sweeps.journal import schema as journal_schema
 from sweeps.journal.chosen_results import FILTERS
 from sweeps.journal.journal import Journal
@@ -171,8 +175,11 @@ def test_a_row_that_cannot_be_read_is_told_of(path, records, value):
         journal.save_plan(records.plan(job))
         measure(journal, records, job)
     change(path, f"UPDATE results SET {value}")
-    with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
-        journal.result_rows("phones")
+    with Journal.open(path) as journal:
+        with pytest.raises(DamagedResultsError, match="made again"):
+            journal.result_rows("phones")
+        with pytest.raises(DamagedResultsError, match="made again"):
+            journal.stored_result("phones", job.key)
 
 
 def test_a_journal_of_the_version_before_gets_its_results(path, records, monkeypatch):
@@ -214,6 +221,53 @@ def test_a_table_that_another_process_has_emptied_meanwhile_does_not_count_as_wh
         assert [row.job_key for row in journal.result_rows("phones")] == [job.key]
 
 
+def test_of_two_readers_of_a_damaged_table_one_makes_it_and_the_other_waits(path, records, monkeypatch):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        measure(journal, records, job)
+    change(path, "UPDATE results_state SET is_whole = 0")
+    other_is_there, emptied, marks = threading.Event(), [], []
+    empty, lock = Journal.empty_results, fcntl.flock
+
+    def emptying(journal):
+        emptied.append(journal)
+        epoch = empty(journal)
+        if threading.current_thread() is other:
+            other_is_there.set()
+        return epoch
+
+    def locking(*words):
+        if threading.current_thread() is other:
+            other_is_there.set()
+        lock(*words)
+
+    monkeypatch.setattr(Journal, "empty_results", emptying)
+    monkeypatch.setattr(rebuild_module, "fcntl", SimpleNamespace(flock=locking, LOCK_EX=fcntl.LOCK_EX), raising=False)
+    other = threading.Thread(target=lambda: marks.append(whole_results(path)))
+
+    def meanwhile(*_):
+        other.start()
+        assert other_is_there.wait(60)
+
+    marks.append(whole_results(path, meanwhile))
+    other.join(60)
+    assert len(emptied) == 1
+    assert marks[0] == marks[1]
+
+
+def test_where_no_lock_can_be_made_the_table_is_made_all_the_same(path, records):
+    job = records.job(0)
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        measure(journal, records, job)
+    change(path, "UPDATE results_state SET is_whole = 0")
+    path.with_suffix(".rebuild.lock").mkdir()
+    whole_results(path)
+    with Journal.open(path) as journal:
+        assert len(journal.result_rows("phones")) == 1
+
+
 def test_a_sweep_without_results_has_no_rows(path, records):
     with Journal.open(path) as journal:
         assert journal.watermark().seq == 0
@@ -249,6 +303,40 @@ def test_a_damaged_table_stops_no_measurement(path, records, damage):
     whole_results(path)
     with Journal.open(path) as journal:
         assert len(journal.result_rows("phones")) == 1
+
+
+def harm_pages(path, table):
+    """Overwrite the first page of a table or index."""
+    with Journal.open(path) as journal:
+        [root] = journal._row("SELECT rootpage FROM sqlite_master WHERE name = ?", table)
+        [size] = journal._row("PRAGMA page_size")
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+
+
+@pytest.mark.parametrize("table", ["results", "results_state"])
+def test_damaged_pages_of_the_table_are_found(path, records, table):
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(records.job(0)))
+    harm_pages(path, table)
+    with Journal.open(path) as journal, pytest.raises(DamagedResultsError, match="made again"):
+        journal.watermark()
+
+
+def test_a_figure_that_no_table_takes_stops_no_measurement(path, records, monkeypatch):
+    job = records.job(0)
+
+    def too_large(*_):
+        raise OverflowError("Python int too large to convert to SQLite INTEGER")
+
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(job))
+        monkeypatch.setattr(Journal, "_put_results", too_large)
+        measure(journal, records, job)
+        assert len(journal.blocks(job.key)) == 2
+        with pytest.raises(DamagedResultsError, match="made again"):
+            journal.watermark()
 
 
 def test_results_are_chosen_by_their_axes_over_all_places(path, records):

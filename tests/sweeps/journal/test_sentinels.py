@@ -9,6 +9,7 @@ import pytest
 
 from sweeps.journal.journal import Journal
 from sweeps.journal.sentinels import sentinel_series
+from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
 
 DAY_S = 86_400
 START = 1_790_000_000
@@ -97,3 +98,50 @@ def test_the_series_of_a_sentinel_has_each_block_with_its_session(journal, path,
 def test_without_a_journal_there_is_no_evidence(tmp_path):
     assert sentinel_series(tmp_path / "none.sqlite", ["local-1"]) == {}
     assert not (tmp_path / "none.sqlite").exists()
+
+
+def look(journal, records, check, ms):
+    sentinel = replace(records.job(0), key="5" * 64)
+    for number in range(CHECK_BLOCKS):
+        journal.add_block(records.block(sentinel, round_of(check, number), ms=ms))
+
+
+def test_the_blocks_of_a_sentinel_are_read_again_only_when_there_is_a_new_one(journal, records, monkeypatch):
+    job = records.job(0, sentinel="5" * 64)
+    journal.save_plan(records.plan(job))
+    look(journal, records, 0, ms=5.0)
+    journal.add_block(records.block(job, 0))
+    read, real = [], Journal._sentinel_blocks
+    monkeypatch.setattr(Journal, "_sentinel_blocks", lambda self, key: (read.append(key), real(self, key))[1])
+
+    def changed():
+        return ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
+
+    assert [changed() for _ in range(3)] == [[False]] * 3
+    assert len(read) == 1
+    look(journal, records, 1, ms=9.0)
+    read.clear()
+    assert [changed() for _ in range(3)] == [[True]] * 3
+    assert len(read) == 1
+
+
+def test_what_a_transaction_that_failed_had_of_a_sentinel_is_forgotten(journal, records):
+    job = records.job(0, sentinel="5" * 64)
+    journal.save_plan(records.plan(job))
+    look(journal, records, 0, ms=5.0)
+    journal.add_block(records.block(job, 0))
+
+    def changed():
+        return ["device_changed" in block.labels for block in journal.blocks(job.key, job.sentinel)]
+
+    def killed():
+        with journal.together():
+            look(journal, records, 1, ms=5.0)
+            assert changed() == [False]
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        killed()
+    with journal.together():  # under the same ids
+        look(journal, records, 1, ms=9.0)
+    assert changed() == [True]

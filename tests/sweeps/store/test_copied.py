@@ -19,11 +19,14 @@ from sweeps.cli.main import main
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
+from sweeps.json_records import to_json
 from sweeps.metrics import METRICS
 from sweeps.ranking.document import ranking_document
 from sweeps.records import Job
-from sweeps.store import copied, run_writer
-from sweeps.store.copied import ResultFiles, copy_path, in_words, result_files
+from sweeps.settled import Settled
+from sweeps.store import copied, copy_file, run_writer
+from sweeps.store.copied import ResultFiles, in_words, result_files
+from sweeps.store.copy_file import copy_path
 from sweeps.store.mlflow import Store
 from sweeps.store.read_journal import rank_sweep
 from sweeps.store.verdicts import overview
@@ -266,6 +269,52 @@ def test_of_two_runs_of_a_job_the_last_written_counts_and_the_other_when_that_is
     assert latency() == [first.data.metrics["latency_p50_ms"]]
 
 
+def test_a_run_that_takes_the_place_of_another_and_was_purged_stops_no_copy(team: Team, uri: str) -> None:
+    jobs = team.plan(2)
+    team.publish(*jobs)
+    first = team.client.get_run(team.run_of(jobs[0]))
+    twin = team.client.create_run(first.info.experiment_id, tags=dict(first.data.tags)).info.run_id
+    for name, value in first.data.params.items():
+        team.client.log_param(twin, name, value)
+    for name, value in first.data.metrics.items():
+        team.client.log_metric(twin, name, value)
+    team.client.set_terminated(twin)
+    assert len(team.copied()) == 2
+    team.client.delete_run(twin)
+    with closing(sqlite3.connect(uri.removeprefix("sqlite:///"))) as db, db:
+        for table in ("metrics", "latest_metrics", "params", "tags", "runs"):
+            db.execute(f"DELETE FROM {table} WHERE run_uuid = ?", (first.info.run_id,))
+    assert team.copied(compare=True) == {jobs[1].key}
+    assert team.copy().error == ""
+
+
+@pytest.mark.parametrize("error", [sqlite3.OperationalError("no such table: x"), OSError(5, "Input/output error")])
+def test_whatever_stops_a_look_beside_a_reader_is_told_of(
+    team: Team, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    team.publish(*team.plan(1))
+    path = team.copy().journal
+
+    def stopped(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(copied.CopyFile, "set_experiments", stopped)
+    copied._beside(team.uri, path, compare=False)
+    assert str(error) in team.copy(wait=False).error
+    monkeypatch.undo()
+
+
+def test_a_damaged_row_that_is_to_be_replaced_is_told_of_and_the_copy_is_made_anew(team: Team) -> None:
+    [job] = team.plan(1)
+    team.publish(job)
+    with closing(sqlite3.connect(team.copy().journal)) as db, db:
+        db.execute("UPDATE results SET trust = '['")
+    team.client.set_tag(team.run_of(job), "edgesweep.trust", '["throttled"]')
+    with pytest.raises(StoreError, match="the copy of MLflow's results is damaged"):
+        team.copy(compare=True)
+    assert team.copied() == {job.key}
+
+
 def test_a_deleted_sweep_is_gone_and_comes_back(team: Team) -> None:
     team.publish(*team.plan(1))
     team.publish(*team.plan(1, name="other"), sweep="other")
@@ -311,6 +360,25 @@ def test_what_is_not_edgesweeps_or_cannot_be_read_is_left_out_and_counted(team: 
     assert team.copied() == {jobs[4].key}
     team.client.set_tag(team.run_of(jobs[0]), "edgesweep.trust", "[]")
     assert team.copied(compare=True) == {jobs[0].key, jobs[4].key}
+
+
+def test_figures_that_are_not_finite_are_left_out_and_stop_no_copy(team: Team) -> None:
+    jobs = team.plan(2)
+    team.publish(*jobs)
+    with Journal.open(team.measuring.journal) as journal:
+        journal.add_imported("phones", imported())
+    team.publish()
+    experiment = team.client.get_experiment_by_name("phones")
+    [figure] = team.client.search_runs([experiment.experiment_id], "tags.`edgesweep.record` = 'imported'")
+    text = figure.data.tags["edgesweep.imported"]
+    assert '"mean_ms":7.0' in text
+    team.client.set_tag(figure.info.run_id, "edgesweep.imported", text.replace('"mean_ms":7.0', '"mean_ms":Infinity'))
+    settled = Settled(job_key=jobs[0].key, budget="race", rounds=2, reason="slower", message="", ratio=1.5)
+    endless = to_json(settled).replace('"ratio":1.5', '"ratio":NaN')
+    team.client.set_tag(team.run_of(jobs[0]), "edgesweep.settled", endless)
+    assert team.copied() == {jobs[1].key}
+    files = team.copy()
+    assert (files.left_out, files.error) == (2, "")
 
 
 def test_a_sweep_file_of_another_version_hides_no_other_sweep(team: Team) -> None:
@@ -359,6 +427,31 @@ def test_a_copy_that_is_damaged_or_of_another_version_is_made_anew(team: Team, h
                 db.execute(statement)
     assert team.copied() == {job.key for job in jobs}
     assert team.read == 3
+
+
+def test_each_version_has_a_copy_of_its_own_and_old_ones_go_when_one_is_made(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team.publish(*team.plan(1))
+    used = team.copy().journal
+    monkeypatch.setattr(copy_file, "VERSION", copy_file.VERSION + 1)
+    monkeypatch.setattr(copy_file, "_MARK", copy_file._MARK + 1)
+    monkeypatch.setattr(copy_file, "_TABLES", copy_file._TABLES.replace(str(copy_file._MARK - 1), str(copy_file._MARK)))
+    newer = team.copy().journal
+    assert newer != used
+    assert used.exists(), "another version may use it"
+    server = used.name.partition(".")[0]
+    unused = [used.with_name(f"{server}{end}") for end in (".sqlite", ".lock", ".verdicts.sqlite")]
+    unused += used.parent.glob(f"{used.stem}.*")
+    assert used in unused
+    another = used.with_name("another.v1-1.sqlite")
+    for path in (*unused, another):
+        path.touch()
+        os.utime(path, (1.0, 1.0))
+    newer.unlink()
+    team.copy()
+    assert [path for path in unused if path.exists()] == []
+    assert another.exists()
 
 
 def test_a_damaged_row_is_told_of_and_the_next_command_makes_the_copy_anew(team: Team) -> None:

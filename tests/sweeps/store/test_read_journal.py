@@ -1,8 +1,10 @@
 """Rankings by the journal's table of results are those by MLflow, and overviews rank only what has changed."""
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -19,7 +21,7 @@ from sweeps.ranking.document import ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.store import verdicts as verdicts_module
 from sweeps.store.mlflow import Store
-from sweeps.store.read_journal import rank_sweep
+from sweeps.store.read_journal import rank_sweep, read_sweep
 from sweeps.store.reading import load, load_imported
 from sweeps.store.verdicts import overview
 from sweeps.workspace import Workspace
@@ -77,7 +79,7 @@ medians_ms = st.one_of(
 
 
 @given(outcomes=st.lists(medians_ms, min_size=1, max_size=9), phones=st.integers(1, 3))
-@hypothesis_settings(max_examples=6)
+@hypothesis_settings(max_examples=6, derandomize=True)
 def test_the_ranking_is_the_one_by_mlflow(tmp_path_factory, records, outcomes, phones):
     workspace = Workspace.open(tmp_path_factory.mktemp("workspace"))
     fill(workspace, records, outcomes, phones)
@@ -209,6 +211,60 @@ def test_stored_verdicts_may_be_lost_damaged_or_of_another_version(workspace, re
         if content is not None:
             workspace.verdicts.write_bytes(content)
         assert overview(workspace) == expected
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_file_of_verdicts_that_another_process_makes_just_now_is_left_to_it(workspace, records, monkeypatch, mode):
+    fill(workspace, records, [(5.0, 5.01, 5.02)] * 4)
+    expected = overview(workspace)
+    with closing(sqlite3.connect(workspace.verdicts)) as db:
+        made = "\n".join(db.iterdump())
+    workspace.verdicts.unlink()
+    monkeypatch.setattr(verdicts_module, "_BUSY_S", 0.0)
+    with closing(sqlite3.connect(workspace.verdicts, isolation_level=None)) as other:
+        other.execute(f"PRAGMA journal_mode = {mode}")
+        other.execute("BEGIN IMMEDIATE")
+        for statement in made.removeprefix("BEGIN TRANSACTION;").removesuffix("COMMIT;").split(";\n"):
+            other.execute(statement)
+        file = workspace.verdicts.stat().st_ino
+        assert overview(workspace) == expected
+        assert workspace.verdicts.stat().st_ino == file
+        other.execute(f"PRAGMA user_version = {verdicts_module._VERSION}")
+        other.execute("COMMIT")
+    assert overview(workspace) == expected
+    assert workspace.verdicts.stat().st_ino == file
+
+
+def test_verdicts_are_made_anew_when_an_older_journal_was_put_back(workspace, records):
+    older = workspace.root / "older.sqlite"
+    slow, fast = (replace(records.job(number), device_id="phone-0") for number in range(2))
+    with Journal.open(workspace.journal) as journal, closing(sqlite3.connect(older)) as copy:
+        journal.save_plan(records.plan(slow, fast, facts=devices(records, 1), rounds=3))
+        measure(journal, records, slow, (5.0, 5.01, 5.02))
+        journal._db.backup(copy)
+        measure(journal, records, fast, (1.0, 1.01, 1.02))
+    assert [one.winner for one in overview(workspace)] == [fast.name]
+    older.replace(workspace.journal)
+    assert [one.winner for one in overview(workspace)] == [slow.name]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda workspace: rank_sweep(workspace.journal, "phones"),
+        lambda workspace: read_sweep(workspace.journal, "phones").frame.to_dict(),
+        overview,
+    ],
+)
+def test_a_row_that_cannot_be_read_is_made_again_for_every_reader(workspace, records, read):
+    fill(workspace, records, [(5.0, 5.01, 5.02)] * 2)
+    with Journal.open(workspace.journal) as journal:
+        written = journal.result_rows("phones")
+    with closing(sqlite3.connect(workspace.journal)) as db, db:
+        db.execute("UPDATE results SET trust = '['")
+    read(workspace)
+    with Journal.open(workspace.journal) as journal:
+        assert journal.result_rows("phones") == written
 
 
 def test_rank_imports_neither_pandas_scipy_mlflow_nor_torch(workspace, records):

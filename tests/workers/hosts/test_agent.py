@@ -137,6 +137,23 @@ def test_a_block_that_is_in_another_drivers_way_for_too_long_is_ended(host: Test
     assert granted(host, "bob")
 
 
+def test_a_late_end_of_a_block_does_not_end_the_next_drivers(tmp_path: Path, pool: ThreadPoolExecutor) -> None:
+    host, later = TestHost(tmp_path), []
+    host.apart = later.append
+    host.start()
+    block = running(host, pool, granted(host, "ann"))
+    host.now_s += TIME_TO_LIVE_S + PATIENCE_S + 1
+    assert isinstance(host.agent.acquire("one", "bob"), Queued)
+    host.agent.tend()
+    host.workers[0].go.set()
+    block.result(60)
+    host.held = False
+    assert host.agent.run("one", granted(host, "bob"), Ask(JOB, 2)) == "answer 0 to 2"
+    for end in later:
+        end()
+    assert [worker.ended for worker in host.workers] == ["killed", ""]
+
+
 def test_a_person_ends_a_lease_and_its_block(host: TestHost, pool: ThreadPoolExecutor) -> None:
     block = running(host, pool, granted(host, "ann"))
     assert host.agent.free("one") == "ann"

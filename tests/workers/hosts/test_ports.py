@@ -3,6 +3,7 @@
 import re
 import shutil
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -136,6 +137,24 @@ def test_what_nft_says_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(ports.shutil, "which", lambda name, **_: str(nft) if name == "nft" else None)
     monkeypatch.setattr(ports.os, "geteuid", lambda: 0)
     with pytest.raises(ClusterError, match="Error: not permitted"), kept_to("127.0.0.1", Ports(24000, 24099), None):
+        pass
+
+
+def test_an_nft_that_hangs_and_cannot_be_killed_is_told_of(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    nft = tmp_path / "nft"
+    nft.write_text("#!/bin/sh\nexec sleep 1000\n")
+    nft.chmod(0o755)
+    monkeypatch.setattr(ports.shutil, "which", lambda name, **_: str(nft) if name == "nft" else None)
+    monkeypatch.setattr(ports.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(ports, "_NFT_S", 0.1)
+    kill = subprocess.Popen.kill
+
+    def refused(process: "subprocess.Popen[bytes]") -> None:
+        kill(process)  # or the test would leave it behind
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(subprocess.Popen, "kill", refused)
+    with pytest.raises(ClusterError, match="does not say why"), kept_to("127.0.0.1", Ports(24000, 24099), None):
         pass
 
 
