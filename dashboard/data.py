@@ -3,6 +3,8 @@
 What it returns is shared by all sessions: never change it.
 """
 
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
-from sweeps.journal.results_table import Place, Trouble
+from sweeps.journal.results_table import DamagedResultsError, Place, Trouble, Watermark
 from sweeps.ranking.backends import BackendFigure, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
@@ -90,10 +92,26 @@ def source(root: Path) -> Source | None:
     there = files(root)
     if there is None:
         return None
-    mark = whole_results(there.journal)
+    mark = _whole(there.journal)
     with Journal.open(there.journal, read_only=True) as journal:
         plans = tuple(sorted(journal.plan_ids().items()))
     return Source(there.journal, there.verdicts, mark.epoch, mark.seq, plans)
+
+
+_ONE = threading.Lock()
+"""Of all sessions, one makes a table of results again; the others wait, and look again."""
+
+
+def _whole(path: Path) -> Watermark:
+    """As of `whole_results`, which may take minutes once: after an update of EdgeSweep, or if the table is damaged."""
+    with suppress(DamagedResultsError), Journal.open(path, read_only=True) as journal:
+        return journal.watermark()
+    said = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
+    bar = st.progress(0.0, said)
+    with _ONE:
+        found = whole_results(path, lambda done, of: bar.progress(done / of, f"{said} {done} of {of}"))
+    bar.empty()
+    return found
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
@@ -103,7 +121,7 @@ def sweeps(now: Source) -> tuple[SweepRow, ...]:
         return tuple(journal.sweeps())
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=3, show_spinner=False)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
     return tuple(overview(ResultFiles(journal=now.path, verdicts=now.verdicts)))

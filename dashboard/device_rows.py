@@ -1,6 +1,6 @@
 """What the page of devices shows of each. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dashboard.inert import NOTHING, line
@@ -34,6 +34,14 @@ def places_of(device: KnownDevice, verdicts: Sequence[PlaceVerdict]) -> list[Pla
     return [one for one in verdicts if one.device_id in device.place_ids and one.sweep in device.sweeps]
 
 
+def places(verdicts: Iterable[PlaceVerdict]) -> list[list[PlaceVerdict]]:
+    """The verdicts of each place: one for each set of conditions. All of them have the counts of the whole place."""
+    found: dict[tuple[str, str, str], list[PlaceVerdict]] = {}
+    for one in verdicts:
+        found.setdefault(one.place, []).append(one)
+    return list(found.values())
+
+
 def overview(
     devices: Sequence[KnownDevice],
     verdicts: Sequence[PlaceVerdict],
@@ -47,7 +55,8 @@ def overview(
         by_place.setdefault(one.device_id, []).append(one)
     for device in devices:
         facts = device.facts
-        here = [one for key in device.place_ids for one in by_place.get(key, []) if one.sweep in device.sweeps]
+        there = [one for key in device.place_ids for one in by_place.get(key, []) if one.sweep in device.sweeps]
+        here = [parts[0] for parts in places(there)]
         record = records.get(facts.device_id)
         rows.append(
             {

@@ -65,4 +65,4 @@ def offer_tables(make: Callable[[], Table], name: str, key: str) -> None:
 
 def file_name(*parts: str) -> str:
     """A name for a file from text that is not trusted: letters, digits, dots and dashes, at most 100 characters."""
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", "-".join(parts)).strip("-.")[:100] or "edgesweep"
+    return re.sub(r"[^A-Za-z0-9.]+", "-", "-".join(parts)).strip("-.")[:100] or "edgesweep"

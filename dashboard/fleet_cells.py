@@ -116,5 +116,6 @@ def _build(column: int, device: str, model: str, cell: Cell | None, winner: str)
     cost = "" if cell.ratio is None else f"{cell.ratio:.2f}×"
     lines = tuple(filter(None, (cost, state))) or ("–",)
     shade = cell.ratio if cell.state == "ships" else None
-    tip = f"{cost or state} of the best build that may ship here"
+    of_best = f"{cost} of the best build that may ship here" if cost else ""
+    tip = " · ".join(filter(None, (of_best, state))) or "no figure"
     return HeatCell(column, device, model, cell.job_key, lines, shade, tip, cell.job_key == winner)

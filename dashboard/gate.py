@@ -120,7 +120,15 @@ class OwnPagesOnly:
         if len(hosts) != 1 or _name(hosts[0]) not in self._hosts:
             return False
         # Programs that are no browsers send none, and have no cookie that they could be made to send.
-        return all(urlsplit(origin).netloc.lower() == hosts[0].lower() for origin in origins)
+        return all(_address(origin) == hosts[0].lower() for origin in origins)
+
+
+def _address(origin: str) -> str | None:
+    """Host and port of `http://127.0.0.1:8501`; `None` if it is no address at all."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _name(host: str) -> str | None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweeps.device_facts import DeviceFacts
+from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.launching.driver import Driver, find
@@ -25,13 +25,21 @@ class Running:
     driver: Driver
     devices: tuple[DeviceFacts, ...] = ()
     jobs: Mapping[str, int] = field(default_factory=dict)
-    """By device id, as planned."""
+    """As planned, by device id, or by that of the pool whose units share them."""
     ended: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """By device id: measured and failed jobs."""
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
     """By device id, of its last block."""
     last: tuple[ResultRow, ...] = ()
     """The jobs that ended last, the latest first."""
+
+    def progress(self, facts: DeviceFacts) -> str:
+        """`3 of 12 jobs`, as far as it is known how many a device gets."""
+        done = sum(self.ended.get(facts.device_id, {}).values())
+        own, shared = self.jobs.get(facts.device_id), self.jobs.get(pool_id(facts.fingerprint))
+        if shared is not None:
+            return f"{done} of {shared + (own or 0)} jobs that devices of its class share"
+        return f"{done} jobs" if own is None else f"{done} of {own} jobs"
 
     @property
     def every_s(self) -> int | None:
@@ -52,6 +60,8 @@ class Running:
                 return "Writing the ranking"
             case "running" if asked is not None:
                 return "Pausing after the running work" if asked == "pause" else "Stopping after the running work"
+            case "running" if driver.is_asked:
+                return "Stopping after the running work"
             case "running":
                 return "Running" if told is None or not told.step else told.step[:1].upper() + told.step[1:]
         if told is None:

@@ -20,9 +20,11 @@ def chosen(
 
     `options` (at least one) are what the URL has; `shown` makes their text for people. A URL that asks for anything
     else gets a line that says so, and the `default`, or the first option. The `usual` option is not in the URL, and
-    what was chosen does not stay where another one is usual.
+    what was chosen does not stay where another one is usual, nor while another page is shown.
     """
-    if usual is not None and asked(name) is None and st.session_state.get(_default(name)) != usual:
+    # Streamlit forgets the value of a box that was not drawn.
+    is_new = _key(name) not in st.session_state or st.session_state.get(_default(name)) != usual
+    if usual is not None and asked(name) is None and is_new:
         st.session_state[_key(name)] = usual
     st.session_state[_default(name)] = usual
     value = _begin(name, options, usual or default)

@@ -116,9 +116,9 @@ def _overview(
         height=table_height(min(len(table), 8)),
         column_config={"Device": st.column_config.TextColumn(width=230)},
     )
-    driver = holder(Workspace(root).root / "driver.lock")
+    driver = Workspace(root).holder()
     st.text(
-        f"A sweep runs in this workspace now (process {driver})."
+        f"A sweep runs in this workspace now (process {driver or 'unknown'})."
         if driver is not None
         else "No sweep runs in this workspace now, as far as this computer knows."
     )
@@ -188,13 +188,15 @@ def _measured(here: list[PlaceVerdict], device: KnownDevice) -> None:
     st.subheader("What was measured there", anchor=False)
     if not here:
         st.text("Nothing yet.")
-    for one in here[:MOST_PLACES]:
+    there = device_rows.places(here)
+    for parts in there[:MOST_PLACES]:
+        one, states = parts[0], " and ".join(dict.fromkeys(_STATES[part.state] for part in parts))
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
             said = f"{one.finished} ended, {one.waiting} wait" if one.waiting else f"{one.finished} ended"
-            st.markdown(f"{words(one.sweep)} · {words(one.model)}: {_STATES[one.state]}, {said}")
+            st.markdown(f"{words(one.sweep)} · {words(one.model)}: {states}, {said}")
             where = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
             if one.finished:
                 link("decide", "Decide", icon=":material/verified:", **where)
                 link("result", "Results", icon=":material/science:", **where, job=one.job_key or None)
-    if len(here) > MOST_PLACES:
-        st.caption(f"{len(here) - MOST_PLACES} more: choose their sweep on the other pages.")
+    if len(there) > MOST_PLACES:
+        st.caption(f"{len(there) - MOST_PLACES} more: choose their sweep on the other pages.")

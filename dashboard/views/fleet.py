@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, downloads, fleet_cells, links, state
+from dashboard import data, device_rows, downloads, fleet_cells, links, state
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.data import Source
 from dashboard.inert import line, words
@@ -73,16 +73,16 @@ def _sweeps(now: Source, verdicts: tuple[PlaceVerdict, ...], running: str) -> No
     lines = []
     for sweep in found[:SWEEPS]:
         mine = there.get(sweep.name, [])
-        places = {(one.device_id, one.model): one for one in mine}.values()
-        finished, waiting = (sum(getattr(one, name) for one in places) for name in ("finished", "waiting"))
-        decided = sum(bool(one.winner) for one in mine)
+        by_place = device_rows.places(mine)
+        finished, waiting = (sum(getattr(parts[0], name) for parts in by_place) for name in ("finished", "waiting"))
+        decided = sum(any(one.winner for one in parts) for parts in by_place)
         wins = Counter(one.variant for one in mine if one.winner)
         winner = (
             "none yet" if not wins else line(next(iter(wins))) if len(wins) == 1 else f"{len(wins)} different builds"
         )
         status = "running" if sweep.name == running else "finished" if not waiting else f"{waiting} jobs to come"
         lines.append(
-            (line(sweep.name), status, finished / max(1, finished + waiting), f"{decided} of {len(mine)}", winner)
+            (line(sweep.name), status, finished / max(1, finished + waiting), f"{decided} of {len(by_place)}", winner)
         )
     columns = ["Sweep", "State", "Progress", "Decided", "Wins"]
     configure = st.column_config

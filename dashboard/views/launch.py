@@ -1,13 +1,14 @@
 """Launch: a form and the sweep file beside it, what would run, and the button that starts it."""
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dashboard import running
 from dashboard.gate import ENTER, GATE
-from dashboard.inert import line
+from dashboard.inert import inert, line
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
@@ -25,9 +26,13 @@ from sweeps.workspace import Workspace
 
 TEXT = "launch file"
 """Key of the sweep file's text in the session."""
+MOST_CHARACTERS = 65_536
+KEPT = "launch kept"
+"""What is written on the page, by key: Streamlit forgets a widget's value while another page is shown."""
 PLANNED = "launch plan"
 """Of the last preview, with the text that it is of."""
 _BEGIN = SweepForm()
+_NAMES = tuple(SweepForm.__dataclass_fields__)
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
 """Indentation has a meaning there."""
 
@@ -42,14 +47,22 @@ def show(root: Path) -> None:
     if running.read(root).driver.state != "idle":
         live.draw(root)
         st.caption("This workspace runs one sweep at a time. What stands below can be started when it has ended.")
-    st.session_state.setdefault(TEXT, _BEGIN.text())
     form, file = st.columns([2, 3], gap="large")
     with form:
-        _form(root)
+        _form(root, may)
     with file:
+        _keep(TEXT, _BEGIN.text())
         text = st.text_area(
-            "Sweep file", key=TEXT, height=520, help="What the form writes; edit it for all that the form lacks."
+            "Sweep file",
+            key=TEXT,
+            height=520,
+            max_chars=MOST_CHARACTERS,
+            disabled=may < Role.LAUNCH,
+            help="What the form writes; edit it for all that the form lacks.",
         )
+        st.session_state[KEPT] = {key: st.session_state[key] for key in (TEXT, *map(_key, _NAMES))}
+        if may < Role.LAUNCH:
+            text = _BEGIN.text()  # whatever a browser sends: to check a file costs time
         checked = check(Workspace(root), text, given().models)
         _problems(checked)
         _act(root, text, checked, may)
@@ -57,26 +70,26 @@ def show(root: Path) -> None:
         _let_in()
 
 
-def _form(root: Path) -> None:
+def _form(root: Path, may: Role) -> None:
     """Each change writes the whole file anew."""
+    for name in _NAMES:
+        value = getattr(_BEGIN, name)
+        _keep(_key(name), list(value) if isinstance(value, tuple) else value)
+    off = may < Role.LAUNCH
     st.caption("A change here writes the file anew; what was edited in it is replaced.")
     texts = {"name": "Name", "source": "Model: torchvision's name, or module:function", "arguments": "Its arguments"}
     for name, label in texts.items():
-        _keep(name)
-        st.text_input(label, key=_key(name), on_change=_write)
-    _pick("weights", "Weights (or a checkpoint's path)", ("demo", "random", "pretrained"))
-    _keep("side")
-    st.number_input("Input: pixels a side", 8, 2048, key=_key("side"), on_change=_write)
-    _pick("images", "Images (or a folder's path)", ("digits", "synthetic"))
+        st.text_input(label, key=_key(name), max_chars=1000, disabled=off, on_change=_write)
+    _pick("weights", "Weights (or a checkpoint's path)", ("demo", "random", "pretrained"), off)
+    st.number_input("Input: pixels a side", 8, 2048, key=_key("side"), disabled=off, on_change=_write)
+    _pick("images", "Images (or a folder's path)", ("digits", "synthetic"), off)
     for name, label, options in (
         ("precisions", "Precision", catalog.values("precision")),
         ("layouts", "Layout", catalog.values("layout")),
         ("backends", "Backend", catalog.values("backend")),
         ("threads", "Threads", (1, 2, 4, 8)),
     ):
-        _keep(name)
-        st.pills(label, options, selection_mode="multi", key=_key(name), on_change=_write)
-    _keep("devices")
+        st.pills(label, options, selection_mode="multi", key=_key(name), disabled=off, on_change=_write)
     known = list(dict.fromkeys([*_devices(root), *st.session_state[_key("devices")]]))
     st.multiselect(
         "Devices (type any name)",
@@ -84,15 +97,14 @@ def _form(root: Path) -> None:
         key=_key("devices"),
         accept_new_options=True,
         format_func=line,
+        disabled=off,
         on_change=_write,
         help="local, adb:SERIAL, adb:*, ssh:USER@BOARD, fake:NAME",
     )
-    _keep("preset")
-    st.segmented_control("Protocol", PRESETS, key=_key("preset"), required=True, on_change=_write)
+    st.segmented_control("Protocol", PRESETS, key=_key("preset"), required=True, disabled=off, on_change=_write)
 
 
-def _pick(name: str, label: str, options: tuple[str, ...]) -> None:
-    _keep(name)
+def _pick(name: str, label: str, options: tuple[str, ...], off: bool) -> None:
     own = st.session_state[_key(name)]
     st.selectbox(
         label,
@@ -100,18 +112,20 @@ def _pick(name: str, label: str, options: tuple[str, ...]) -> None:
         key=_key(name),
         accept_new_options=True,
         format_func=line,
+        disabled=off,
         on_change=_write,
     )
 
 
-def _keep(name: str) -> None:
-    """Also while another page is shown."""
-    value = getattr(_BEGIN, name)
-    st.session_state[_key(name)] = st.session_state.get(_key(name), list(value) if isinstance(value, tuple) else value)
+def _keep(key: str, begin: Any) -> None:
+    """As it is, as it was before another page was shown, or as it begins."""
+    st.session_state[key] = st.session_state.get(key, st.session_state.get(KEPT, {}).get(key, begin))
 
 
 def _write() -> None:
-    given_now = {name: st.session_state[_key(name)] for name in SweepForm.__dataclass_fields__}
+    if role() < Role.LAUNCH:
+        return
+    given_now = {name: st.session_state[_key(name)] for name in _NAMES}
     st.session_state[TEXT] = SweepForm(**given_now).text()
 
 
@@ -119,6 +133,7 @@ def _key(name: str) -> str:
     return f"launch {name}"
 
 
+@st.cache_data(ttl=60, max_entries=8, show_spinner=False)
 def _devices(root: Path) -> list[str]:
     """This computer, and what earlier sweeps of the workspace measured on."""
     found = ["local"]
@@ -169,7 +184,7 @@ def _plan(plan: Preview) -> None:
         st.metric("Skipped", len(plan.skipped), width="content")
         st.metric("Time, about", duration(plan.seconds), width="content")
     for note in plan.notes:
-        st.caption(f"`{line(note).replace('`', ' ')}`")
+        st.caption(inert(note))
     devices = [
         {
             "Device": line(one.name),

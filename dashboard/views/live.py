@@ -74,7 +74,7 @@ def _buttons(root: Path, now: Running) -> None:
     if now.driver.state == "idle" and not now.can_resume:
         return
     may = role()
-    stopping = now.driver.asked is not None
+    stopping = now.driver.is_asked
     others = Role.LAUNCH if now.driver.launched else Role.OPERATE
     if may < others:
         needed = "launch sweeps" if others is Role.LAUNCH else "operate this computer"
@@ -87,7 +87,7 @@ def _buttons(root: Path, now: Running) -> None:
             _button("Pause", "pause", lambda: _stop(root, now, "pause", others))
             _button("Stop", "stop", lambda: _stop(root, now, "stop", others))
         elif may >= Role.OPERATE:
-            _button("Stop at once", "stop_circle", lambda: _stop(root, now, "stop", Role.OPERATE))
+            _button("Stop at once", "stop_circle", lambda: _stop(root, now, "stop", Role.OPERATE, at_once=True))
 
 
 def _button(label: str, icon: str, act: Callable[[], None]) -> None:
@@ -100,11 +100,11 @@ def _button(label: str, icon: str, act: Callable[[], None]) -> None:
             st.rerun()
 
 
-def _stop(root: Path, now: Running, what: str, needed: Role) -> None:
+def _stop(root: Path, now: Running, what: str, needed: Role, at_once: bool = False) -> None:
     if role() < needed or now.driver.pid is None:
         raise EdgeSweepError("you may not do that", "log in, or open the link that `edgesweep dashboard` has printed")
     asked = Ask(what="pause" if what == "pause" else "stop", by=person(), at_s=time.time(), pid=now.driver.pid)
-    stop(Workspace(root), asked)
+    stop(Workspace(root), asked, at_once)
 
 
 def _resume(root: Path) -> None:
@@ -138,12 +138,10 @@ def _problem(now: Running) -> None:
 def _device(facts: DeviceFacts, now: Running) -> None:
     told = now.driver.told
     live = told.device(facts.name) if told is not None else LiveDevice(name=facts.name)
-    ended, jobs = now.ended.get(facts.device_id, {}), now.jobs.get(facts.device_id)
-    done = sum(ended.values())
+    failed = now.ended.get(facts.device_id, {}).get("failed")
     with st.container(border=True):
         st.markdown(f"**{inert(facts.device_class)}** · {inert(facts.name)}")
-        figures = [f"{done} of {jobs} jobs" if jobs is not None else f"{done} jobs"]
-        figures += [f"{ended['failed']} failed"] if ended.get("failed") else []
+        figures = [now.progress(facts), *([f"{failed} failed"] if failed else [])]
         seconds = live.seconds_left(time.time())
         if now.driver.state == "running" and seconds is not None:
             figures.append(f"about {duration(seconds)} left")

@@ -7,7 +7,7 @@ from typing import Literal
 import pandas as pd
 import streamlit as st
 
-from dashboard import downloads, links, rows
+from dashboard import compare_rows, downloads, links, rows
 from dashboard.data import Ranked
 from dashboard.inert import inert, line, words
 from dashboard.views import objective
@@ -49,7 +49,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
             st.markdown(sentence)
         _figures(device, winner, row)
         _badges(winner, waiting)
-        _ties(device, table, ranked)
+        _ties(device, table)
         if device.alarm:
             st.warning(f"Batches are contradicted: {inert(device.alarm)}")
         _trust(winner)
@@ -84,7 +84,7 @@ def plainest(there: Sequence[ResultRow]) -> set[str]:
     return {row.job_key for row in plain if (row.optimize, row.fuse, row.threads) == least}
 
 
-def _ties(device: DeviceRanking, table: pd.DataFrame, ranked: Ranked) -> None:
+def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
     if device.equal:
         st.markdown(
             f"**Equal to {_count(len(device.equal), 'other')}:** {_named(device.equal, table)}. "
@@ -99,7 +99,6 @@ def _ties(device: DeviceRanking, table: pd.DataFrame, ranked: Ranked) -> None:
     if device.settle_command:
         st.markdown("To measure just these until the tie is settled:")
         st.code(device.settle_command, language=None)
-        links.link("launch", "Settle it from here", icon=":material/play_arrow:", sweep=ranked.place.sweep)
 
 
 def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:
@@ -188,7 +187,7 @@ def _take_along(root: Path, ranked: Ranked, device: DeviceRanking, winner: Candi
             sweep=ranked.place.sweep,
             device=ranked.place.place_id,
             model=ranked.place.model,
-            a=winner.job_key,
+            a=compare_rows.side_text(ranked.place.sweep, winner.job_key),
         )
 
 

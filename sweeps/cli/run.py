@@ -266,7 +266,7 @@ def _drive(
         RunProgress() as progress,
         open_executor(executor_name, workspace, planned, lab) as executor,
         # After the executor: Ray's start sets signal handlers of its own.
-        CtrlC(progress.note) as stop,
+        CtrlC(progress.note, live.stopping) as stop,
     ):
         driver = Driver(
             planned,

@@ -73,11 +73,12 @@ class CtrlC:
     """A context manager: the first Ctrl-C requests an orderly end, the second one stops at once.
 
     A thread prints the message. The signal handler cannot, because it may interrupt another write. The work cannot
-    either, because it may take minutes until it checks for the request.
+    either, because it may take minutes until it checks for the request. `asked` is called by it, too.
     """
 
-    def __init__(self, note: Callable[[str], None]) -> None:
+    def __init__(self, note: Callable[[str], None], asked: Callable[[], None] = lambda: None) -> None:
         self._note = note
+        self._tell_asked = asked
         self._asked = False
         self._told: SimpleQueue[str | None] = SimpleQueue()  # its `put` is reentrant
 
@@ -101,6 +102,7 @@ class CtrlC:
 
     def _tell(self) -> None:
         for message in iter(self._told.get, None):
+            self._tell_asked()
             self._note(message)
 
 

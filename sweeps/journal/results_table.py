@@ -22,6 +22,9 @@ from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.trust import TRUST
 
+LATEST = 5_000
+"""So many attempts are looked through for what a device was like last."""
+
 _FIELDS = {entry.name: entry.type for entry in fields(ResultRow) if entry.name not in ("metrics", "run_id")}
 COLUMNS = ("attempt", "place_id", "evaluation_id", *_FIELDS, "extra_metrics", *METRICS)
 """Those of the table, without `seq`."""
@@ -144,15 +147,15 @@ class ResultTables(TimeTables):
         return sorted(rows, key=lambda row: (row.name, row.job_key))
 
     def ended_counts(self, sweep: str) -> dict[str, dict[str, int]]:
-        """By the id of each place's device (or pool): its jobs that are `measured` and `failed`."""
+        """By the id of each unit, also of a pool: its jobs that are `measured` and `failed`."""
         rows = self._rows(
-            "SELECT place_id, outcome, count(*) FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
-            " GROUP BY place_id, outcome",
+            "SELECT device_id, outcome, count(*) FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
+            " GROUP BY device_id, outcome",
             sweep,
         )
         found: dict[str, dict[str, int]] = {}
-        for place_id, outcome, count in rows:
-            found.setdefault(place_id, {})[outcome] = count
+        for device_id, outcome, count in rows:
+            found.setdefault(device_id, {})[outcome] = count
         return found
 
     def last_results(self, sweep: str, count: int) -> list[ResultRow]:
@@ -161,12 +164,15 @@ class ResultTables(TimeTables):
         return self._read_results(f"{READ}{where}", sweep, count)
 
     def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
-        """By device id: of the last block, for the devices of the last `blocks` of a sweep."""
+        """By device id: of the last block, for the devices of the last `blocks` of a sweep, if they are among the
+        journal's latest: otherwise the sweep has ended long ago."""
         rows = self._rows(
             "SELECT json_extract(jobs.record, '$.device_id'), json_extract(attempts.record, '$.conditions')"
-            " FROM attempts JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
-            " json_valid(attempts.record) ORDER BY attempts.id DESC LIMIT ?",
+            " FROM attempts CROSS JOIN jobs ON job_key = key AND sweep = ? WHERE kind = 'block' AND"
+            " attempts.id > (SELECT max(id) FROM attempts) - ? AND json_valid(attempts.record)"
+            " ORDER BY attempts.id DESC LIMIT ?",
             sweep,
+            LATEST,
             blocks,
         )
         return {device_id: from_json(Conditions, text) for device_id, text in reversed(rows)}

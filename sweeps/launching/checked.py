@@ -1,12 +1,13 @@
-"""Checks the text of a sweep file before it is started from a browser: each problem with its line. Pure but for files'
-existence."""
+"""Checks the text of a sweep file before it is started from a browser: each problem with its line. Runs none of it."""
 
+import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import SpecError
+from sweeps.spec.inputs import TAKEN_MODULES
 from sweeps.spec.sweep import SweepSpec, validated
 from sweeps.spec.yaml_source import MAX_BYTES, Document, parsed
 from sweeps.workspace import Workspace
@@ -36,7 +37,7 @@ class Checked:
 
 def check(workspace: Workspace, text: str, models: Sequence[Path] = ()) -> Checked:
     """Relative paths in the file start at the workspace's folder `launches`. `models`: the only folders that a model's
-    own code (`module:function`) may come from."""
+    own code (`module:function`) may come from: what a file there defines, not what it imports."""
     path = workspace.launches / NEW
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         return Checked(None, (Problem(None, "larger than 1 MiB: a sweep file has only a few lines"),))
@@ -57,22 +58,43 @@ def _problem(line: str, path: Path) -> Problem:
 def _foreign_code(spec: SweepSpec, document: Document, models: Sequence[Path]) -> list[Problem]:
     found = []
     for position, model in enumerate(spec.models):
-        module, colon, _ = model.source.partition(":")
-        if not colon or any(_has_module(folder, module) for folder in models):
-            continue
-        listed = ", ".join(map(str, models))
-        why = f"it is in none of the folders {listed}" if models else "no folder of models is listed"
-        found.append(
-            Problem(
-                document.line(("models", position, "source")),
-                f"the code of {model.source} may not be run from here: {why} (edgesweep dashboard --models DIR)",
+        why = _refused(model.source, models) if ":" in model.source else ""
+        if why:
+            found.append(
+                Problem(
+                    document.line(("models", position, "source")),
+                    f"the code of {model.source} may not be run from here: {why} (edgesweep dashboard --models DIR)",
+                )
             )
-        )
     return found
 
 
-def _has_module(folder: Path, module: str) -> bool:
-    base = folder.joinpath(*module.split("."))
-    home = folder.resolve()
-    files = (base / "__init__.py", base.with_name(f"{base.name}.py"))
-    return any(file.is_file() and file.resolve().is_relative_to(home) for file in files)
+def _refused(source: str, models: Sequence[Path]) -> str:
+    """Why a model's code may not be run; empty if it may: then it is what the first folder with its module defines."""
+    module, _, name = source.partition(":")
+    names = module.split(".")
+    if not models:
+        return "no folder of models is listed"
+    if names[0] in TAKEN_MODULES:
+        return f"{names[0]} is a module of Python or EdgeSweep, wherever a file is called like it"
+    file = next((file for folder in models if (file := _file_of(folder, names)) is not None), None)
+    if file is None:
+        return f"it is in none of the folders {', '.join(map(str, models))}"
+    if name not in _defined_in(file):
+        return f"{file} defines no function or class {name} at its top level"
+    return ""
+
+
+def _file_of(folder: Path, names: Sequence[str]) -> Path | None:
+    base, home = folder.joinpath(*names), folder.resolve()
+    found = next((file for file in (base / "__init__.py", base.parent / f"{base.name}.py") if file.is_file()), None)
+    return found if found is not None and found.resolve().is_relative_to(home) else None
+
+
+def _defined_in(file: Path) -> set[str]:
+    """Not what it imports: that could be any function of its libraries. Nothing of a file that cannot be read."""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError):
+        return set()
+    return {one.name for one in body if isinstance(one, ast.FunctionDef | ast.ClassDef)}

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -10,6 +12,9 @@ from sweeps.errors import WorkspaceError
 from sweeps.launching.live import Live, read_live
 from sweeps.launching.record import Ask, Launch, keep, last, lock_of
 from sweeps.workspace import Workspace, look
+
+_ONE = threading.Lock()
+"""Of those who stop the same driver at the same time, one is the first."""
 
 State = Literal["idle", "starting", "running", "ending"]
 
@@ -38,6 +43,12 @@ class Driver:
         return self.live is None or self.live.pid == self.launch.pid or self.live.started_s < self.launch.started_s
 
     @property
+    def is_asked(self) -> bool:
+        """Whether what runs was asked to end: from here, or by Ctrl-C where it was started."""
+        stopping = self.live is not None and self.live.pid == self.pid and self.live.stopping
+        return self.asked is not None or stopping
+
+    @property
     def told(self) -> Live | None:
         """What the driver that runs, or ran last, said of itself; `None` if it has not said anything yet."""
         pid = self.pid if self.pid is not None or not self.launched or self.launch is None else self.launch.pid
@@ -60,20 +71,30 @@ def find(workspace: Workspace) -> Driver:
         pid = launch.pid if launch is not None else 0
         state = "ending" if live is not None and live.pid == pid and live.ended else "starting"
     of = pid if pid is not None else live.pid if live is not None else None
+    is_of = asked is not None and asked.pid == of and asked.at_s >= _begun_s(asked.pid, launch, live)
     return Driver(
         state="idle" if pid is None else state,
         pid=pid,
         launch=launch,
         live=live,
-        asked=asked if asked is not None and asked.pid == of else None,
+        asked=asked if is_of else None,
     )
 
 
-def stop(workspace: Workspace, ask: Ask) -> None:
-    """Send Ctrl-C to the driver `ask.pid`, once more each time. Once: it ends after the running work; twice: at once.
-    What was measured is kept.
+def _begun_s(pid: int, launch: Launch | None, live: Live | None) -> float:
+    """When the last driver with this process id began, as far as it is known: ids are used again, above all in
+    containers."""
+    if launch is not None and launch.pid == pid:
+        return launch.started_s
+    return live.started_s if live is not None and live.pid == pid else 0.0
 
-    Raises `WorkspaceError` if it is not the driver of this workspace (any more): no other process gets a signal.
+
+def stop(workspace: Workspace, ask: Ask, at_once: bool = False) -> None:
+    """Send Ctrl-C to the driver `ask.pid`: it ends after the running work; where it was asked before, and this is to be
+    `at_once`, without it. What was measured is kept.
+
+    Raises `WorkspaceError` if it is not the driver of this workspace (any more): no other process gets a signal. Also
+    if it was asked before and this is not to be `at_once`: two who pause a sweep must not end its running work.
     """
     if ask.pid <= 0:
         raise WorkspaceError(
@@ -86,14 +107,22 @@ def stop(workspace: Workspace, ask: Ask) -> None:
     except OSError as error:
         raise gone from error
     try:
-        if not _is_driver(workspace, ask.pid):
-            raise gone
-        keep(workspace, ask)
-        signal.pidfd_send_signal(process, signal.SIGINT)
+        with _ONE:
+            if not _is_driver(workspace, ask.pid):
+                raise gone
+            if (before := find(workspace)).is_asked and not at_once:
+                whom = before.asked.by if before.asked is not None else "whoever started it"
+                raise WorkspaceError(
+                    f"process {ask.pid} was asked to end by {whom} already, and does so after the running work",
+                    "wait for it, or have it stopped at once",
+                )
+            signal.pidfd_send_signal(process, signal.SIGINT)
+            with suppress(OSError):  # a full disk keeps nobody from stopping
+                keep(workspace, ask)
     except OSError as error:
         raise WorkspaceError(
             f"process {ask.pid} cannot be stopped: {error.strerror}",
-            "stop it as the user who started it, and look whether the disk is full",
+            "stop it as the user who started it",
         ) from error
     finally:
         os.close(process)

@@ -77,6 +77,8 @@ class Live:
     devices: tuple[LiveDevice, ...] = ()
     notes: tuple[Note, ...] = ()
     """The latest last."""
+    stopping: bool = False
+    """Whether it was asked to end after the running work, from wherever."""
     ended: End = ""
     """Empty while it runs; also if it was killed."""
     problem: str = ""
@@ -106,6 +108,7 @@ class LiveFile:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._later: threading.Timer | None = None
+        self._stopping = False
         self._written_s = float("-inf")
         self.live = Live(sweep=sweep, pid=os.getpid(), started_s=now_s())
 
@@ -143,7 +146,8 @@ class LiveFile:
 
     def measuring(self, device: str, done: int, total: int, running: str) -> None:
         known = self.live.device(device)
-        began_s = known.began_s or (self._now_s() if running else None)
+        goes_on = known.began_s is not None and done >= known.done
+        began_s = known.began_s if goes_on else (self._now_s() if running else None)
         self._put(replace(known, running=running, done=done, total=total, began_s=began_s, waiting=(), away=""))
 
     def waiting(self, device: str, lacking: tuple[str, ...], waited_s: float) -> None:
@@ -154,6 +158,11 @@ class LiveFile:
         known = self.live.device(device)
         self._put(replace(known, running="", waiting=(), away=reason, pending=pending))
 
+    def stopping(self) -> None:
+        """From any thread: it was asked to end after the running work."""
+        self._stopping = True
+        self._change(None)
+
     def note(self, text: str) -> None:
         notes = (*self.live.notes, Note(at_s=self._now_s(), text=plain(text)[:2000]))
         self._change(replace(self.live, notes=notes[-NOTES:]))
@@ -163,9 +172,10 @@ class LiveFile:
         devices += [] if device in devices else [device]
         self._change(replace(self.live, step="", devices=tuple(devices)))
 
-    def _change(self, live: Live) -> None:
+    def _change(self, live: Live | None) -> None:
+        """`None`: nothing else has changed than what another thread may have told."""
         with self._lock:
-            self.live = live
+            self.live = replace(live or self.live, stopping=self._stopping)
             if self._later is not None:
                 return
             left_s = self._written_s + WRITE_EVERY_S - time.monotonic()

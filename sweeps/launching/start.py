@@ -1,5 +1,6 @@
 """Starts a sweep as a process of its own, which outlives the browser and the dashboard."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -123,7 +124,11 @@ def _detached(argv: Sequence[str], output: int, lock: int, folder: Path, models:
         cwd=folder,
         env=environment(models),
     ) as process:
-        told, _ = process.communicate(timeout=DETACH_LIMIT_S)
+        try:
+            told, _ = process.communicate(timeout=DETACH_LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            raise OSError(errno.ETIMEDOUT, "no process was started in time") from error
     if process.returncode or not told.strip().isdigit():
         raise OSError(process.returncode, "no process could be started")
     return int(told)

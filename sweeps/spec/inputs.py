@@ -1,5 +1,6 @@
 """The models in a sweep file, and the images to calibrate and evaluate them with."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -10,6 +11,8 @@ from sweeps.spec.fields import Deviation, FilePath, Name, Part, Size, Source, ch
 
 Scalar = str | int | float | bool
 
+TAKEN_MODULES = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
+"""Modules that a user's file of the same name never replaces."""
 
 WEIGHTS = ("pretrained", "random", "demo")
 """Allowed values of `weights` besides a path."""

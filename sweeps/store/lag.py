@@ -110,11 +110,11 @@ class Marks:
 
 def read_lag(workspace: Workspace, journal: Journal, sweep: str) -> Lag | None:
     """The lag of the jobs in the sweep's plan. `None` if it is not known: nothing was marked for this server yet."""
-    marked = _read(workspace, sweep)
+    marked = _read(workspace, journal, sweep)
     if marked is None:
         return None
     complete_to, marks = marked
-    if journal.position(sweep) == complete_to:
+    if marks is None:
         return Lag(jobs=0, since=None)
     waiting = []
     for planned in journal.jobs_since(sweep, complete_to):
@@ -124,7 +124,10 @@ def read_lag(workspace: Workspace, journal: Journal, sweep: str) -> Lag | None:
     return Lag(jobs=len(waiting), since=min(waiting, default=None))
 
 
-def _read(workspace: Workspace, sweep: str) -> tuple[Position | None, Mapping[str, int]] | None:
+def _read(
+    workspace: Workspace, journal: Journal, sweep: str
+) -> tuple[Position | None, Mapping[str, int] | None] | None:
+    """Up to where all is published, and the marks; `None` in place of these if that is all: there may be very many."""
     path = workspace.published
     if not path.exists():
         return None
@@ -132,14 +135,17 @@ def _read(workspace: Workspace, sweep: str) -> tuple[Position | None, Mapping[st
     try:
         with closing(_open(path, mode="ro")) as db:
             row = db.execute("SELECT plan_id, attempt_id FROM sweeps WHERE server = ? AND sweep = ?", place).fetchone()
+            if row is None:
+                return None
+            if _is_gone(workspace):
+                return None, {}
+            complete_to = None if row[0] is None else Position(plan_id=row[0], attempt_id=row[1])
+            if complete_to is not None and complete_to == journal.position(sweep):
+                return complete_to, None
             found = db.execute("SELECT job_key, attempt_id FROM marks WHERE server = ? AND sweep = ?", place).fetchall()
     except sqlite3.Error:
         return None  # it is only for information, and the next publication makes it anew
-    if row is None:
-        return None
-    if row[0] is None or _is_gone(workspace):
-        return None, {} if _is_gone(workspace) else dict(found)
-    return Position(plan_id=row[0], attempt_id=row[1]), dict(found)
+    return complete_to, dict(found)
 
 
 def _open(path: Path | None, mode: str = "rwc") -> sqlite3.Connection:

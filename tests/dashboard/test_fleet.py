@@ -3,20 +3,24 @@
 import io
 import json
 import shutil
+import sqlite3
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import data, downloads
+from dashboard import data, downloads, fleet_cells
 from dashboard.fleet_cells import STATES, state_text
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict, waiting_place
+from sweeps.ranking.shipping import Cell
 from sweeps.workspace import Workspace
 
 Page = Callable[..., AppTest]
@@ -76,6 +80,21 @@ def test_hostile_names_are_text(page: Page, workspace: Path, evil: str) -> None:
         assert evil.split()[0] not in "".join(str(part.value).split("``")[::2])
 
 
+def test_a_table_of_results_that_has_to_be_made_again_is_and_says_so(
+    page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(workspace, tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy/journal.sqlite")) as db, db:
+        db.execute("UPDATE results_state SET is_whole = 0")
+    said: list[str] = []
+    drawn = st.progress
+    monkeypatch.setattr(data.st, "progress", lambda value, text: (said.append(text), drawn(value, text))[1])
+    shown = page(tmp_path / "copy", "fleet")
+    assert not shown.exception
+    assert len(shown.dataframe[0].value) == len(page(workspace, "fleet").dataframe[0].value)
+    assert said == ["The results of this workspace are read anew, once. It takes about a second for 200 jobs."]
+
+
 def test_an_empty_workspace_says_what_to_do_first(page: Page, tmp_path: Path) -> None:
     shown = page(tmp_path / "never made", "fleet")
     assert not shown.exception
@@ -92,6 +111,20 @@ def test_each_state_of_a_verdict_has_its_own_mark() -> None:
     assert state_text(verdict(state="tied", winner="x", unresolved=2)) == "≈ tied with 2"
     assert state_text(verdict(state="winner", winner="x")) == ""
     assert state_text(verdict(state="none")) == STATES["none"] != ""
+
+
+def test_a_tooltip_says_only_what_applies() -> None:
+    cells = {
+        ("good",): Cell(job_key="a", state="ships", ratio=1.5),
+        ("bad",): Cell(job_key="b", state="may_not", ratio=0.5),
+        ("gone",): Cell(job_key="c", state="failed", ratio=None),
+    }
+    [row] = fleet_cells.builds({"d": "Phone"}, list(cells), {"d": cells}, {}, "m")
+    assert [cell.tip for cell in row.cells] == [
+        "1.50× of the best build that may ship here",
+        "0.50× of the best build that may ship here · ✕ may not",
+        "✕ failed",
+    ]
 
 
 def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not(

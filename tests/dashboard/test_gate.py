@@ -11,6 +11,7 @@ from dashboard.gate import Gate
 from dashboard.launch import serving
 from dashboard.roles import Role, read_roles
 from sweeps.errors import SpecError
+from tests.free_port import free_port
 
 TOKEN = "the link of this test"
 UPGRADE = {
@@ -23,7 +24,7 @@ UPGRADE = {
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with serving(tmp_path_factory.mktemp("workspace"), token=TOKEN) as port:
+    with serving(tmp_path_factory.mktemp("workspace"), token=TOKEN, port=free_port()) as port:
         yield port
 
 
@@ -45,6 +46,7 @@ def ask(port: int, path: str, headers: Mapping[str, str], method: str = "GET") -
         ("127.0.0.1:{port}", "http://localhost:{port}", 403),
         ("127.0.0.1:{port}", "https://evil.example", 403),
         ("127.0.0.1:{port}", "null", 403),
+        ("127.0.0.1:{port}", "http://[", 403),
         ("evil.example:{port}", "http://evil.example:{port}", 403),  # a name that was pointed here
         ("127.0.0.1.evil.example", "http://127.0.0.1.evil.example", 403),
         ("user@127.0.0.1:{port}", "http://user@127.0.0.1:{port}", 403),

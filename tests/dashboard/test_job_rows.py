@@ -9,9 +9,10 @@ from dashboard import compare_rows, device_rows, job_rows
 from dashboard.charts import evidence as drawing
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.changes import DatedBlock
-from sweeps.journal.evidence import Look, Sentinel
+from sweeps.journal.evidence import KnownDevice, Look, Sentinel
 from sweeps.protocol.sentinel import PlacedBlock, Span
 from sweeps.quarantine import DeviceRecord, Quarantine
+from sweeps.ranking.overview import waiting_place
 from sweeps.records import Block, Conditions
 from sweeps.stats import Estimate
 
@@ -142,6 +143,14 @@ def test_the_state_of_a_device_is_the_worst_that_is_known() -> None:
     assert device_rows.state_of(kept_out, 7, ()) == "quarantined"
     assert device_rows.state_of(None, 7, ()) == "measuring"
     assert device_rows.state_of(None, None, ()) == "idle"
+
+
+def test_jobs_are_counted_once_however_many_sets_of_conditions_they_have() -> None:
+    first = waiting_place("s", "d", "m", "P", 3)._replace(finished=5)
+    verdicts = [first, first._replace(part=1), first._replace(model="other")]
+    assert [len(parts) for parts in device_rows.places(verdicts)] == [2, 1]
+    [row] = device_rows.overview([KnownDevice(facts=FACTS, sweeps=("s",))], verdicts, {}, {})
+    assert (row["Ended"], row["Waiting"]) == (10, 6)
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,15 @@ from dashboard import launch
 from dashboard.options import Options
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
+from tests.free_port import free_port
 
 
 def test_the_command_hands_over_the_workspace_last(tmp_path: Path) -> None:
     folder = tmp_path / "it's; a $HOME"
-    argv = launch.command(Options(folder), port=8600)
+    port = free_port()
+    argv = launch.command(Options(folder), port=port)
     assert argv[-3:] == ["--", "--workspace", str(folder)]
-    assert argv[argv.index("--server.port") + 1] == "8600"
+    assert argv[argv.index("--server.port") + 1] == str(port)
 
 
 def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +42,7 @@ def argv_of(process: psutil.Process) -> list[str]:
 
 @pytest.mark.fault(56, "a real server started", "it listens on loopback only")
 def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:
-    with launch.serving(tmp_path) as port:
+    with launch.serving(tmp_path, port=free_port()) as port:
         [server] = [child for child in psutil.Process().children() if str(port) in argv_of(child)]
         pids = {server.pid, *(child.pid for child in server.children(recursive=True))}
         found = {
@@ -52,7 +54,7 @@ def test_it_listens_on_this_machine_only(tmp_path: Path) -> None:
 
 
 def test_it_has_ended_after_the_block(tmp_path: Path) -> None:
-    with launch.serving(tmp_path) as port:
+    with launch.serving(tmp_path, port=free_port()) as port:
         pass
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     with pytest.raises(ConnectionRefusedError):
@@ -60,7 +62,10 @@ def test_it_has_ended_after_the_block(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    with pytest.raises(EdgeSweepError, match=r"missing\.py"), launch.serving(tmp_path, tmp_path / "missing.py"):
+    with (
+        pytest.raises(EdgeSweepError, match=r"missing\.py"),
+        launch.serving(tmp_path, tmp_path / "missing.py", port=free_port()),
+    ):
         pass
 
 

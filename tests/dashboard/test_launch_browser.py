@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -55,13 +56,14 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield root
     left = find(Workspace(root))
     if left.pid:  # the test failed before its end
-        psutil.Process(left.pid).kill()
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(left.pid).kill()
 
 
 def test_a_person_with_the_link_launches_a_sweep_and_sees_it_end_and_others_only_look(
     browser: Browser, root: Path
 ) -> None:
-    with serving(root, token=TOKEN, options=Options(root)) as port:
+    with serving(root, token=TOKEN, options=Options(root), port=free_port()) as port:
         home = f"http://127.0.0.1:{port}"
         person = browser.new_context(viewport={"width": 1400, "height": 1000}).new_page()
         person.set_default_timeout(LIMIT_MS)

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from dashboard import rights, running
 from dashboard.sweep_form import SweepForm
+from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.live import LiveFile
 from sweeps.launching.record import Ask, Launch, keep
@@ -68,14 +70,18 @@ def test_an_empty_workspace_says_what_to_do(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("by_link")
 def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
-    tmp_path: Path, recorder_in: Callable[[Path], Callable[[str], None]], evil: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    recorder_in: Callable[[Path], Callable[[str], None]],
+    evil: str,
 ) -> None:
     recorder_in(tmp_path)("phones")
     workspace = Workspace.open(tmp_path)
-    with workspace.lock(), LiveFile(workspace.live, "phones") as live:
+    monkeypatch.setattr("sweeps.launching.live.WRITE_EVERY_S", 0.0)
+    # A wait that was told in ten minutes is not over, however long the pages take.
+    with workspace.lock(), LiveFile(workspace.live, "phones", lambda: time.time() + 600) as live:
         live.measuring("local", 3, 12, f"digits {evil}, round 2")
         live.waiting("local", (f"the battery has 41 °C {evil}",), 40.0)
-        live.end("")
         shown = opened("live", tmp_path)
         said = "\n".join(texts(shown))
         assert "`phones` · Running" in said
@@ -89,13 +95,28 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         phone = replace(now.devices[0], name="adb:1")
         assert replace(now, devices=(phone,)).every_s == running.PHONES_EVERY_S
 
-        keep(workspace, Ask(what="pause", by=evil, at_s=time.time(), pid=os.getpid()))
+        live.stopping()
+        shown = opened("live", tmp_path)
+        assert "`phones` · Stopping after the running work" in shown.subheader[0].value
+        assert labels(shown) == {"Stop at once": True}
+
+        keep(workspace, Ask(what="pause", by=evil, at_s=time.time() + 600, pid=os.getpid()))
         shown = opened("live", tmp_path)
         assert "Pausing after the running work" in shown.subheader[0].value
         assert labels(shown) == {"Stop at once": True}
     shown = opened("live", tmp_path)
     assert "`phones` · Ended" in shown.subheader[0].value
     assert labels(shown) == {}
+
+
+def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
+    workspace = Workspace(shared_by_units)
+    with workspace.lock(), LiveFile(workspace.live, "shared"):
+        said = texts(opened("live", shared_by_units))
+    done = [text.partition(" of ")[0] for text in said if text.endswith("jobs that devices of its class share")]
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        jobs = [job.device_id for job, _ in journal.jobs("shared")]
+    assert done == [str(jobs.count(unit)) for unit in ("unit-a", "unit-b")]
 
 
 def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
@@ -105,6 +126,10 @@ def test_who_may_only_look_gets_no_button_and_whatever_they_send_does_nothing(
     shown = opened("launch", tmp_path)
     assert "You may look" in shown.info[0].value
     assert labels(shown) == {"Preview": False, "Start": False}
+    assert {box.disabled for kind in (shown.text_area, shown.text_input) for box in kind} == {True}
+    shown.text_area[0].proto.disabled = False
+    shown.text_area[0].set_value("name: mine\nmodels: 3\n").run()
+    assert not shown.error, "what nobody may start is not read"
     for button in shown.button:
         button.proto.disabled = False  # a browser can be made to send what its page does not offer
         button.click()
@@ -146,6 +171,20 @@ def test_the_form_writes_the_file_and_the_file_s_problems_have_lines(tmp_path: P
     said = texts(shown)
     assert any(text.startswith("line 2: models: must be a list") for text in said)
     assert labels(shown)["Start"] is False
+
+
+@pytest.mark.usefixtures("by_link")
+def test_what_was_written_is_there_again_after_another_page(page: Callable[..., AppTest], tmp_path: Path) -> None:
+    shown = page(tmp_path, "launch")
+    next(box for box in shown.text_input if box.label == "Name").set_value("mine").run()
+    edited = f"{shown.text_area[0].value}# by hand\n"
+    shown.text_area[0].set_value(edited).run()
+    for name in ("live", "launch"):
+        shown._page_hash = calc_hash(name)
+        shown.run()
+        assert bool(shown.text_area) == (name == "launch")
+    assert shown.text_area[0].value == edited
+    assert next(box for box in shown.text_input if box.label == "Name").value == "mine"
 
 
 @pytest.mark.parametrize(

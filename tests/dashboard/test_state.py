@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 from dashboard.views.recommendation import plainest
 from tests.dashboard.test_decide import BEST, BEST_ON_PHONE, choose, table, texts
@@ -40,6 +41,17 @@ def test_what_counts_in_one_sweep_is_not_kept_for_another(page: Page, workspace:
     shown = page(workspace, sweep="phones")
     assert shown.number_input[0].value == 1.0
     assert choose(shown, "Sweep", "raced").number_input[0].value is None
+
+
+def test_an_objective_of_one_s_own_is_left_with_the_page(page: Page, workspace: Path) -> None:
+    shown = choose(page(workspace, sweep="phones"), "The best has the", "top1_percent")
+    assert "Asked for: highest top-1 accuracy" in texts(shown)
+    for name in ("fleet", "decide"):
+        shown._page_hash = calc_hash(name)
+        shown.query_params.pop("goal", None)
+        shown.run()
+    assert "Asked for: lowest latency (p50)" in texts(shown)
+    assert "goal" not in shown.query_params
 
 
 @pytest.mark.parametrize("name", ["sweep", "device", "model", "goal", "drop", "part", "job"])

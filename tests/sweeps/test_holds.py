@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from sweeps.holds import held_path, holder
@@ -12,7 +13,10 @@ def test_a_lock_is_seen_with_its_process_and_stays_free_for_others(tmp_path: Pat
     with path.open("w") as file:
         assert holder(path) is None
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        assert holder(path) == os.getpid()
+        deadline = time.monotonic() + 60
+        while (seen := holder(path)) is None:  # Linux may leave a lock out of its list while others come and go
+            assert time.monotonic() < deadline
+        assert seen == os.getpid()
     assert holder(path) is None
 
 

@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import ModelError
+from sweeps.spec.inputs import TAKEN_MODULES
 from sweeps.temporary import folder_of_process
 
 if TYPE_CHECKING:
     import torch
-
-# Modules that a user's file of the same name never replaces.
-_TAKEN = sys.stdlib_module_names | {"sweeps", "workers", "dashboard", "torch", "torchvision", "numpy"}
 
 _lock = threading.RLock()
 _modules: dict[str, dict[str, ModuleType]] = {}
@@ -145,7 +143,7 @@ def _file(root: Path, names: Sequence[str]) -> Path | None:
 
 
 def _collected(root: Path, names: Sequence[str]) -> OwnCode:
-    installed = names[0] in _TAKEN or root.resolve() in _installed_folders()
+    installed = names[0] in TAKEN_MODULES or root.resolve() in _installed_folders()
     if installed and (recorded := RECORDED_IDS.get(".".join(names))):
         return OwnCode(recorded, {})
     contents: dict[str, bytes] = {}
@@ -160,7 +158,7 @@ def _collected(root: Path, names: Sequence[str]) -> OwnCode:
         package = current if path.name == "__init__.py" else current[:-1]
         parents = [current[:i] for i in range(1, len(current))]
         for name in (*parents, *_imported(content, path, package)):
-            local = name[0] == names[0] if installed else name[0] not in _TAKEN
+            local = name[0] == names[0] if installed else name[0] not in TAKEN_MODULES
             if local and name not in seen:
                 seen.add(name)
                 waiting.append(name)

@@ -9,7 +9,10 @@ from sweeps.errors import WorkspaceError
 from sweeps.launching.live import LiveFile, read_live
 
 
-def test_the_last_of_many_changes_is_in_the_file_and_nothing_runs_any_more(tmp_path: Path) -> None:
+def test_the_last_of_many_changes_is_in_the_file_and_nothing_runs_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.launching.live.WRITE_EVERY_S", 3600.0)
     path = tmp_path / "live.json"
     with LiveFile(path, "small") as live:
         begun = read_live(path)
@@ -53,6 +56,11 @@ def test_time_left_is_told_at_the_pace_so_far_and_a_wait_only_while_it_is_told_a
         assert live.live.device("adb:1").seconds_left(1005.0) is None
         live.measuring("adb:1", 2, 8, "third")
         assert live.live.device("adb:1").seconds_left(1010.0) == 30.0
+        now[0] = 2000.0
+        live.measuring("adb:1", 0, 4, "once more, from the start")
+        live.measuring("adb:1", 1, 4, "its second")
+        assert live.live.device("adb:1").seconds_left(2005.0) == 15.0
+        now[0] = 1000.0
         live.waiting("adb:1", ("the battery has 40 °C",), 20.0)
         waits = live.live.device("adb:1")
     assert waits.lacks(1009.0) == ("the battery has 40 °C",)

@@ -1,11 +1,13 @@
 """Sweeps as processes of their own: started, found again, stopped; and what is not started, or not stopped."""
 
+import errno
 import fcntl
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -36,7 +38,8 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works
     yield workspace
     found = driver.find(workspace)
     if found.pid:
-        psutil.Process(found.pid).kill()
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(found.pid).kill()
         until(lambda: driver.find(workspace).state == "idle")
 
 
@@ -69,7 +72,8 @@ def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(
 @pytest.mark.system
 @pytest.mark.long
 def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice(workspace: Workspace, small: str) -> None:
-    launch = start(workspace, small, "ann@example.org", options=INLINE)
+    many = small.replace("preset: quick", "preset: quick, rounds: 100").replace("nhwc]", "nhwc], threads: [1, 2, 4]")
+    launch = start(workspace, many, "ann@example.org", options=INLINE)
     assert driver.find(workspace).state in ("starting", "running")
     with pytest.raises(WorkspaceError, match=r"started by ann@example\.org") as refused:
         start(workspace, small.replace("name: small", "name: other"), "bob@example.org")
@@ -78,6 +82,8 @@ def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice(workspace: Wor
 
     until(lambda: _done(workspace) > 0)
     driver.stop(workspace, ask(launch.pid, "pause"))
+    with pytest.raises(WorkspaceError, match=r"asked to end by a test already|runs no sweep in this workspace now"):
+        driver.stop(workspace, ask(launch.pid, "pause"))
     until(lambda: driver.find(workspace).state == "idle")
     paused = driver.find(workspace)
     assert paused.asked is not None
@@ -98,7 +104,7 @@ def test_a_sweep_is_paused_and_resumed_and_measures_nothing_twice(workspace: Wor
     after = _blocks(workspace)
     assert {key: after[key][: len(blocks)] for key, blocks in before.items()} == before
     with Journal.open(workspace.journal, read_only=True) as journal:
-        assert read_status(journal, "small").count("measured") == 2
+        assert read_status(journal, "small").count("measured") == 6
 
 
 def _done(workspace: Workspace) -> int:
@@ -115,11 +121,44 @@ def test_a_sweep_that_is_starting_can_be_stopped(workspace: Workspace, small: st
     launch = start(workspace, small, "ann@example.org", options=INLINE)
     until(lambda: driver.find(workspace).told is not None)  # Python itself has begun by then
     driver.stop(workspace, ask(launch.pid))
-    driver.stop(workspace, ask(launch.pid))
     until(lambda: driver.find(workspace).state == "idle")
     found = driver.find(workspace)
     assert found.told is not None
     assert found.told.ended == "stopped"
+
+
+def test_of_two_who_pause_at_the_same_time_the_second_is_refused_also_if_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = Workspace.open(tmp_path)
+    program = (
+        "import signal, sys; from pathlib import Path; from sweeps.workspace import Workspace\n"
+        "signal.signal(signal.SIGINT, lambda *_: print('asked', flush=True))\n"
+        "with Workspace(Path(sys.argv[1])).lock():\n    print('mine', flush=True)\n    sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        try:
+            assert running.stdout.readline() == "mine\n"
+            with monkeypatch.context() as full:
+                full.setattr(driver, "keep", _full)
+                driver.stop(workspace, ask(running.pid))
+            assert running.stdout.readline() == "asked\n"
+            driver.stop(workspace, ask(running.pid))
+            assert running.stdout.readline() == "asked\n"
+            with pytest.raises(WorkspaceError, match="asked to end by a test already"):
+                driver.stop(workspace, ask(running.pid))
+            driver.stop(workspace, ask(running.pid), at_once=True)
+        finally:
+            running.stdin.close()
+        assert running.stdout.read() == "asked\n"
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_no_other_process_gets_a_signal(workspace: Workspace) -> None:
@@ -199,6 +238,30 @@ def test_a_model_s_own_code_comes_from_the_listed_folders_only(
     (listed / "my_nets/small.py").write_text("def make_net(**given): ...\n")
     assert check(workspace, own, (listed,)).problems == ()
     assert preview(workspace, own, (listed,)).jobs[0][0].startswith("net")
+
+
+def test_of_a_listed_file_only_what_it_defines_itself_may_be_called(small: str, tmp_path: Path) -> None:
+    folder = tmp_path / "listed"
+    (folder / "torch").mkdir(parents=True)
+    (folder / "nets.py").write_text(
+        "import torch\nfrom torch.hub import load_state_dict_from_url\nclass Net: ...\n"
+        "def make_net():\n    def inner(): ...\n"
+    )
+    (folder / "profile.py").write_text("def run(): ...\n")
+    (folder / "torch/hub.py").write_text("def load(): ...\n")
+    (folder / "broken.py").write_text("def run(:\n")
+    for source, why in {
+        "nets:load_state_dict_from_url": "defines no function or class load_state_dict_from_url at its top level",
+        "nets:inner": "defines no function or class inner at its top level",
+        "nets:torch": "defines no function or class torch at its top level",
+        "profile:run": "profile is a module of Python",
+        "torch.hub:load": "torch is a module of Python",
+        "broken:run": "defines no function or class run at its top level",
+    }.items():
+        [problem] = check(Workspace(tmp_path), small.replace("mobilenet_v2", source), (folder,)).problems
+        assert why in problem.message
+    for source in ("nets:Net", "nets:make_net"):
+        assert check(Workspace(tmp_path), small.replace("mobilenet_v2", source), (folder,)).problems == ()
 
 
 def test_a_preview_is_the_plan(workspace: Workspace, small: str) -> None:
