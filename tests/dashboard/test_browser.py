@@ -127,7 +127,8 @@ def test_nothing_of_the_store_comes_alive(opened: Opened, evil: str) -> None:
         page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
         page.goto(f"{opened.address}/{path}")
         expect(page.get_by_role("heading").first).to_be_visible()
-        expect(page.get_by_text("alert(1)").first).to_be_visible()
+        # A table's cells, which are painted, have hidden twins for screen readers.
+        expect(page.get_by_text("alert(1)").filter(visible=True).first).to_be_visible()
         assert page.locator("a[href^='javascript:'], a[href*='example.com']").count() == 0
         page.context.close()
     assert dialogs == []
