@@ -33,8 +33,8 @@ class ChosenResults(ResultTables):
         """
         where, values = _matching(wanted, sweep)
         # First which ones, and only then their long texts.
-        chosen = f"SELECT seq FROM results{where} ORDER BY latency_p50_ms IS NULL, latency_p50_ms, seq LIMIT ?"  # noqa: S608
         order = "ORDER BY latency_p50_ms IS NULL, latency_p50_ms, seq"
+        chosen = f"SELECT seq FROM results{where} {order} LIMIT ?"  # noqa: S608  # names of ours
         return self._read_results(f"{READ} WHERE seq IN ({chosen}) {order}", *values, most)
 
     def matching_places(
