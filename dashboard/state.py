@@ -1,10 +1,12 @@
 """The state of a page, which is in its URL: a view can be sent, and what a URL asks for is never trusted."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import streamlit as st
 
 from dashboard.inert import line, words
+from dashboard.style import hidden_unless
 
 
 def chosen(
@@ -28,8 +30,18 @@ def chosen(
         st.session_state[_key(name)] = usual
     st.session_state[_default(name)] = usual
     value = _begin(name, options, usual or default)
-    st.selectbox(label, options, key=_key(name), format_func=shown, disabled=len(options) == 1)
+    box(label, options, _key(name), shown)
     return _end(name, st.session_state.get(_key(name), value), options, value, usual)
+
+
+def box(label: str, options: Sequence[Any], key: str, shown: Callable[[Any], str]) -> Any:
+    """A select box. What belongs to a selection is hidden as long as the box shows another option than the chosen one.
+
+    No two boxes of a page have the same label.
+    """
+    value = st.selectbox(label, options, key=key, format_func=shown, disabled=len(options) == 1)
+    st.html(hidden_unless(label, shown(value)))
+    return value
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:

@@ -36,6 +36,9 @@ class Palette:
     """... and the worst of those that may ship; between them the colours are mixed."""
     on_best: str
     on_worst: str
+    side_a: str
+    """The two sides of a comparison, which also lie apart."""
+    side_b: str
 
 
 LIGHT = Palette(
@@ -49,6 +52,8 @@ LIGHT = Palette(
     worst="#E4EDF7",
     on_best="#FFFFFF",
     on_worst="#17212E",
+    side_a="#B85C00",
+    side_b="#0B5CAD",
 )
 DARK = Palette(
     text="#E6EDF5",
@@ -61,6 +66,8 @@ DARK = Palette(
     worst="#1C3147",
     on_best="#0B1A2A",
     on_worst="#E6EDF5",
+    side_a="#F0B040",
+    side_b="#7CC0FF",
 )
 
 
@@ -70,12 +77,21 @@ def palette() -> Palette:
 
 
 STYLE = """<style>
-.stMainBlockContainer { padding-top: 3.5rem; }
+.stMainBlockContainer { padding: 4.5rem clamp(1rem, 4vw, 5rem) 3rem; }
+[data-testid="stHeading"] :is(h1, h2, h3) { padding: 0.25rem 0; }
+/* Text of at least 4.5 times the contrast of its background; disabled controls have less. */
+[data-testid="stCaptionContainer"] { opacity: 0.78; }
+[data-testid="stBaseButton-primary"]:is(*, :hover) { color: light-dark(#FFFFFF, #0B1A2A); }
+/* A name that is too long for its box ends in dots; it stands whole in the list, and in the card below. */
+[data-testid="stSelectbox"] input { text-overflow: ellipsis; }
+@media (max-width: 640px) { [data-testid="stSelectbox"] input { font-size: 0.8125rem; } }
 /* What is of another selection is not to be seen under the new one, not even for a moment. */
 .stApp[data-test-script-state="rerunRequested"] [class*="st-key-now-"],
 .stApp[data-test-script-state="running"] [class*="st-key-now-"],
 [class*="st-key-now-"] [data-stale="true"], [data-stale="true"] [class*="st-key-now-"] { visibility: hidden; }
-[class*="st-key-now-"] h2 { font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere; }
+[class*="st-key-now-"] h2 {
+    padding: 0; font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere;
+}
 [class*="st-key-eyebrow"] p { letter-spacing: 0.06em; text-transform: none; overflow-wrap: anywhere; }
 /* Side by side where there is room for it, otherwise one below the other. */
 .st-key-charts, .st-key-attention, .st-key-choices { flex-flow: row wrap !important; }
@@ -86,7 +102,22 @@ STYLE = """<style>
 .st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
 .st-key-figures > * { width: auto !important; }
 .st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }
-@media (max-width: 640px) { .st-key-fleet-wide { display: none; } }
-@media (min-width: 641px) { .st-key-fleet-narrow { display: none; } }
+@media (max-width: 640px) { :has(> .st-key-fleet-wide) { display: none; } }
+@media (min-width: 641px) { :has(> .st-key-fleet-narrow) { display: none; } }
 </style>"""
 """`st-key-now-...` is a container whose content belongs to what is selected."""
+
+
+def hidden_unless(box: str, value: str) -> str:
+    """A style that hides what belongs to a selection while the select box with this label shows another text.
+
+    The browser changes the box some frames before anything else on the page tells that a selection loads.
+    """
+    there = f'input[aria-label="{_css_string(box)}"]'
+    same = f'{there}[value="{_css_string(value)}"]'
+    return f'<style>.stApp:has({there}):not(:has({same})) [class*="st-key-now-"] {{ visibility: hidden; }}</style>'
+
+
+def _css_string(text: str) -> str:
+    """What may stand between quotes in a style: nothing in it can end the string, or the style."""
+    return "".join(char if char.isascii() and (char.isalnum() or char == " ") else f"\\{ord(char):x} " for char in text)

@@ -136,9 +136,11 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
     labels = list(dict.fromkeys(rows["label"]))
     places, height = draw.lines_of(labels)
     where = dict(zip(labels, places, strict=True))
+    firsts = ~rows["label"].duplicated()
     data = [
         {
-            "name": where[row.label][0],
+            "name": where[row.label][0] if is_first else "",
+            "ratio": row.ratio_text if is_first else "",
             "top": where[row.label][1],
             "dot": where[row.label][2],
             "backend": row.backend,
@@ -148,7 +150,7 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
             "low": draw.known(row.low_ms),
             "high": draw.known(row.high_ms),
         }
-        for row in rows.itertuples()
+        for row, is_first in zip(rows.itertuples(), firsts, strict=True)
     ]
     colour = {
         "field": "backend",
@@ -166,6 +168,7 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
         data,
         [
             draw.text("name", "top", look.text, {"x": {"value": 0}}, size=13),
+            draw.text("ratio", "top", look.quiet, {"x": {"value": "width"}}, align="right", size=12),
             {
                 "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
                 "mark": {"type": "rule", "strokeWidth": 5, "opacity": 0.45},

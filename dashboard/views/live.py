@@ -61,7 +61,7 @@ def _state(now: Running) -> None:
     driver = now.driver
     st.subheader(f"{inert(driver.sweep)} · {now.words}" if driver.sweep else now.words, anchor=False)
     if driver.state == "idle" and not driver.sweep:
-        st.text("Next step: start a sweep on the page Launch, or with `edgesweep run sweep.yaml`.")
+        st.markdown("Next step: start a sweep on the page Launch, or with `edgesweep run sweep.yaml`.")
     elif driver.launched and driver.launch is not None:
         st.caption(f"Started by {inert(driver.launch.by)} at {_clock(driver.launch.started_s)} UTC")
     else:

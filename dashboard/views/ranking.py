@@ -49,7 +49,7 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
         )
         figure = data.backends(now, tuple(there if len(there) <= data.MOST_COMPARED else [place]), objective)
         if figure is not None:
-            backends.show(figure)
+            backends.show(figure, place)
     unranked.show_imported(
         found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )
@@ -82,14 +82,17 @@ def _most_drop(objective: ObjectiveSpec) -> float | None:
 def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: DeviceRanking) -> None:
     # Side by side where each has the width of a phone, otherwise one below the other.
     with st.container(horizontal=True, gap="medium", key="charts"):
-        with st.container(border=True, key="latency-chart", width="stretch"):
+        with st.container(border=True, key="latency-chart", width="stretch", height="stretch"):
             _latency(table)
         with st.container(border=True, key="tradeoff-chart", width="stretch"):
             st.subheader("Speed against accuracy", anchor=False)
             timed = table[table["latency_p50_ms"].notna()]
             if timed["accuracy"].notna().any():
                 tradeoff.show(table, axis, place, device.winner.job_key if device.winner else "")
-                st.caption("Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop).")
+                st.caption(
+                    "Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop). "
+                    f"{axis.lines_in_words}"
+                )
             else:
                 st.caption("No accuracy is known for any measured variant.")
 

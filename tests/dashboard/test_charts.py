@@ -121,9 +121,9 @@ def test_the_accuracy_axis_holds_every_interval_and_both_lines() -> None:
 
 def test_the_lines_say_what_they_are() -> None:
     axis = tradeoff.AccuracyAxis("Top-1 (%)", eager_percent=97.6, least_percent=96.6)
-    texts = json.dumps(tradeoff.tradeoff(THREE, axis, LIGHT))
-    assert "fp32 eager 97.60 %" in texts
-    assert "least allowed 96.60 %" in texts
+    assert axis.lines_in_words == "Line: fp32 eager, 97.60 %. Dashed: the least allowed, 96.60 %."
+    drawn = tradeoff.tradeoff(THREE, axis, LIGHT)["layer"][:2]
+    assert [layer["data"]["values"] for layer in drawn] == [[{"accuracy": 97.6}], [{"accuracy": 96.6}]]
 
 
 def test_the_winner_is_drawn_over_the_others_and_every_point_can_be_picked() -> None:

@@ -39,7 +39,7 @@ WATCH = """([names, nobody]) => {
     window.frames_seen = [];
     requestAnimationFrame(tick);
 }"""
-"""Keeps of every frame, as it is painted: the device that the selector names, and the one that the visible card names."""
+"""Keeps of every frame, as it is painted: the device that the selector names, and the one that the card names."""
 
 
 @pytest.fixture(scope="module")
