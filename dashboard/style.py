@@ -30,6 +30,7 @@ class Palette:
     """Cells without a figure."""
     winner: str
     ships: str
+    unresolved: str
     best: str
     """Cells of a heat map: the best, ..."""
     worst: str
@@ -47,11 +48,12 @@ LIGHT = Palette(
     faint="#E3E8EE",
     empty="#EEF0F2",
     winner="#0B5CAD",
-    ships="#5E9BD3",
+    ships="#4F8ECB",
+    unresolved="#B27300",
     best="#0B5CAD",
     worst="#E4EDF7",
     on_best="#FFFFFF",
-    on_worst="#17212E",
+    on_worst="#000000",
     side_a="#B85C00",
     side_b="#0B5CAD",
 )
@@ -62,13 +64,26 @@ DARK = Palette(
     empty="#1B232C",
     winner="#7CC0FF",
     ships="#3D87CC",
+    unresolved=ORANGE,
     best="#7CC0FF",
     worst="#1C3147",
-    on_best="#0B1A2A",
-    on_worst="#E6EDF5",
+    on_best="#000000",
+    on_worst="#FFFFFF",
     side_a="#F0B040",
     side_b="#7CC0FF",
 )
+
+
+def contrast(first: str, second: str) -> float:
+    """How much brighter one of two colours (`#RRGGBB`) is than the other, from 1 to 21, as WCAG 2 has it."""
+    brighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def palette() -> Palette:
@@ -78,7 +93,8 @@ def palette() -> Palette:
 
 STYLE = """<style>
 .stMainBlockContainer { padding: 4.5rem clamp(1rem, 4vw, 5rem) 3rem; }
-[data-testid="stHeading"] :is(h1, h2, h3) { padding: 0.25rem 0; }
+[data-testid="stHeading"] :is(h1, h2, h3) { padding: 0.25rem 0 0.5rem; }
+[data-testid="stMetricLabel"] * { white-space: normal; overflow: visible; }
 /* Text of at least 4.5 times the contrast of its background; disabled controls have less. */
 [data-testid="stCaptionContainer"] { opacity: 0.78; }
 [data-testid="stBaseButton-primary"]:is(*, :hover) { color: light-dark(#FFFFFF, #0B1A2A); }
@@ -90,7 +106,7 @@ STYLE = """<style>
 .stApp[data-test-script-state="running"] [class*="st-key-now-"],
 [class*="st-key-now-"] [data-stale="true"], [data-stale="true"] [class*="st-key-now-"] { visibility: hidden; }
 [class*="st-key-now-"] h2 {
-    padding: 0; font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere;
+    padding: 0 0 0.4rem; font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere;
 }
 [class*="st-key-eyebrow"] p { letter-spacing: 0.06em; text-transform: none; overflow-wrap: anywhere; }
 /* Side by side where there is room for it, otherwise one below the other. */

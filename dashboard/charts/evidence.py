@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboard.charts.drawing import LEGEND, Spec
-from dashboard.style import GREEN, ORANGE, PINK, Palette
+from dashboard.style import GREEN, PINK, Palette
 
 Rows = Sequence[dict[str, Any]]
 
@@ -31,7 +31,7 @@ def samples(columns: Rows, spans: Rows, look: Palette) -> Spec:
     }
     figures = {
         "data": {"values": list(spans)},
-        "mark": {"type": "rule", "color": ORANGE, "strokeWidth": 3},
+        "mark": {"type": "rule", "color": look.side_a, "strokeWidth": 3},
         "encoding": {
             "x": {**across, "field": "from_s"},
             "x2": {"field": "to_s"},
@@ -39,7 +39,7 @@ def samples(columns: Rows, spans: Rows, look: Palette) -> Spec:
             "tooltip": _tips(block="Block", figure_ms="Its figure (ms)"),
         },
     }
-    return _layers([{"data": {"values": list(columns)}, "layer": [between, *ends]}, figures])
+    return _layers([{"data": {"values": list(columns)}, "layer": [between, *ends]}, figures], look)
 
 
 def warmups(rows: Rows, look: Palette) -> Spec:
@@ -58,6 +58,7 @@ def warmups(rows: Rows, look: Palette) -> Spec:
                 "encoding": encoding,
             },
         ],
+        look,
         rows,
         height=180,
     )
@@ -78,7 +79,9 @@ def temperatures(rows: Rows, look: Palette) -> Spec:
         "shape": {"field": "when", "type": "nominal", "scale": {"domain": ["before", "after"]}, "legend": None},
         "tooltip": [*_tips(block="Block", temp_c="°C"), {"field": "when", "title": "When"}],
     }
-    return _layers([{"mark": {"type": "point", "filled": True, "size": 70}, "encoding": encoding}], rows, height=180)
+    return _layers(
+        [{"mark": {"type": "point", "filled": True, "size": 70}, "encoding": encoding}], look, rows, height=180
+    )
 
 
 def sentinel(looks: Rows, changed: Rows, look: Palette, measured: Rows = ()) -> Spec:
@@ -115,7 +118,7 @@ def sentinel(looks: Rows, changed: Rows, look: Palette, measured: Rows = ()) -> 
             },
         },
     ]
-    return _layers(layers, height=220)
+    return _layers(layers, look, height=220)
 
 
 def distributions(bins: Rows, medians: Rows, look: Palette) -> Spec:
@@ -153,6 +156,7 @@ def distributions(bins: Rows, medians: Rows, look: Palette) -> Spec:
                 },
             },
         ],
+        look,
         height=230,
     )
 
@@ -190,16 +194,20 @@ def ratios(rows: Rows, estimate: dict[str, float], look: Palette) -> Spec:
             },
         },
     ]
-    return _layers(layers, height=230)
+    return _layers(layers, look, height=230)
 
 
-def _layers(layers: list[Spec], rows: Rows = (), height: int = HEIGHT_PX) -> Spec:
+def _layers(layers: list[Spec], look: Palette, rows: Rows = (), height: int = HEIGHT_PX) -> Spec:
     """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
     return {
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "layer": [{"data": {"values": list(rows)}, "layer": layers}] if rows else layers,
-        "config": {"view": {"stroke": None}},
+        "config": {
+            "view": {"stroke": None},
+            "legend": {"labelColor": look.text},
+            "axis": {"labelColor": look.quiet, "titleColor": look.quiet, "gridColor": look.faint},
+        },
     }
 
 

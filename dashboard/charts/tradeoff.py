@@ -120,7 +120,7 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
             "encoding": {"x": x, "y": y, "text": {"field": "beside"}},
         },
     ]
-    spec = draw.chart(data, marks, height)
+    spec = draw.chart(data, marks, height, look)
     spec["layer"] = [*layers, *spec["layer"]]
     picked = {"type": "point", "fields": ["job_key"], "on": "click", "nearest": False}
     spec["params"] = [{"name": "picked", "select": picked, "views": ["points"]}]

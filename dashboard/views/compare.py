@@ -48,7 +48,7 @@ def show(root: Path) -> None:
         empty.show(root)
         return
     suggested, is_back = _suggested(now, root), not len(st.query_params)
-    left, right = st.columns(2, gap="large")
+    left, right = st.columns(2, gap="medium")
     with left, st.container(border=True, key="side-a"):
         a = _choose("a", now, root, suggested[0], is_back=is_back)
     with right, st.container(border=True, key="side-b"):
