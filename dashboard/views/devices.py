@@ -14,7 +14,7 @@ from dashboard.inert import line, words
 from dashboard.links import link
 from dashboard.style import Palette, palette
 from dashboard.views import empty, places
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
@@ -115,7 +115,7 @@ def _overview(
         hide_index=True,
         key="devices-table",
         height=table_height(min(len(table), 8)),
-        column_config={"Device": st.column_config.TextColumn(width=280)},
+        column_config={"Device": st.column_config.TextColumn(width=text_width(table["Device"]))},
     )
     driver = Workspace(root).holder()
     st.text(

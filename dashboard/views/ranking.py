@@ -12,7 +12,7 @@ from dashboard.data import Ranked, Source
 from dashboard.inert import NOTHING, inert, line
 from dashboard.style import palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from dashboard.words import TRUST_WORDS, plain_words
 from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
@@ -140,7 +140,7 @@ def _table(table: pd.DataFrame, metric: str) -> None:
         placeholder=NOTHING,
         column_config={
             "Rank": configure.TextColumn(width=50),
-            "Variant": configure.TextColumn(width=290),
+            "Variant": configure.TextColumn(width=text_width(table["variant"])),
             "p50 (ms)": configure.NumberColumn(format="%.3f"),
             "× best": configure.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
             f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f"),
