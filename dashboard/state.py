@@ -1,6 +1,7 @@
 """The state of a page, which is in its URL: a view can be sent, and what a URL asks for is never trusted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import streamlit as st
@@ -40,8 +41,18 @@ def box(label: str, options: Sequence[Any], key: str, shown: Callable[[Any], str
     No two boxes of a page have the same label.
     """
     value = st.selectbox(label, options, key=key, format_func=shown, disabled=len(options) == 1)
-    st.html(hidden_unless(label, shown(value)))
+    st.session_state.setdefault(_BOXES, {})[label] = shown(value)
     return value
+
+
+@contextmanager
+def boxes_tied() -> Iterator[None]:
+    """Draw a page in it. The styles of its boxes come last: until they are new, what was there before stays hidden."""
+    st.session_state[_BOXES] = {}
+    yield
+    rules = "\n".join(hidden_unless(label, value) for label, value in st.session_state[_BOXES].items())
+    if rules:
+        st.html(f"<style>{rules}</style>")
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
@@ -122,6 +133,7 @@ def forget(*names: str) -> None:
         st.session_state.pop(_key(name), None)
 
 
+_BOXES = "what the boxes of this page show"
 MOST_NUMBER = 1e9
 NO_NUMBER = "none"
 

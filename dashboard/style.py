@@ -102,9 +102,10 @@ STYLE = """<style>
 [data-testid="stSelectbox"] input { text-overflow: ellipsis; }
 @media (max-width: 640px) { [data-testid="stSelectbox"] input { font-size: 0.8125rem; } }
 /* What is of another selection is not to be seen under the new one, not even for a moment. */
-.stApp[data-test-script-state="rerunRequested"] [class*="st-key-now-"],
-.stApp[data-test-script-state="running"] [class*="st-key-now-"],
-[class*="st-key-now-"] [data-stale="true"], [data-stale="true"] [class*="st-key-now-"] { visibility: hidden; }
+[class*="st-key-now-"] [data-stale="true"], [class*="st-key-now-"] [data-stale="true"] *,
+[data-stale="true"] [class*="st-key-now-"], [data-stale="true"] [class*="st-key-now-"] * {
+    visibility: hidden !important;  /* Streamlit makes some of what is in them visible. */
+}
 [class*="st-key-now-"] h2 {
     padding: 0 0 0.4rem; font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere;
 }
@@ -125,13 +126,14 @@ STYLE = """<style>
 
 
 def hidden_unless(box: str, value: str) -> str:
-    """A style that hides what belongs to a selection while the select box with this label shows another text.
+    """A rule that hides what belongs to a selection while the select box with this label shows another text.
 
     The browser changes the box some frames before anything else on the page tells that a selection loads.
     """
     there = f'input[aria-label="{_css_string(box)}"]'
     same = f'{there}[value="{_css_string(value)}"]'
-    return f'<style>.stApp:has({there}):not(:has({same})) [class*="st-key-now-"] {{ visibility: hidden; }}</style>'
+    other = f'.stApp:has({there}):not(:has({same})) [class*="st-key-now-"]'
+    return f"{other}, {other} * {{ visibility: hidden !important; }}"
 
 
 def _css_string(text: str) -> str:
