@@ -94,7 +94,6 @@ def palette() -> Palette:
 STYLE = """<style>
 .stMainBlockContainer { padding: 4.5rem clamp(1rem, 4vw, 5rem) 3rem; }
 [data-testid="stHeading"] :is(h1, h2, h3) { padding: 0.25rem 0 0.5rem; }
-[data-testid="stMetricLabel"] * { white-space: normal; overflow: visible; }
 /* Text of at least 4.5 times the contrast of its background; disabled controls have less. */
 [data-testid="stCaptionContainer"] { opacity: 0.78; }
 [data-testid="stBaseButton-primary"]:is(*, :hover) { color: light-dark(#FFFFFF, #0B1A2A); }

@@ -17,6 +17,8 @@ from sweeps.results import ResultRow
 from sweeps.trust import TRUST
 
 _SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")
+_TITLES = {"accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
+"""Shorter than those of the table of all figures."""
 _OUTCOMES = {"measured": "Measured on", "failed": "Failed on", "skipped": "Skipped on"}
 
 
@@ -99,7 +101,10 @@ def _figures(row: ResultRow) -> None:
         st.text("It has no figure of its own: it was measured in batches only, which give a ratio to the winner.")
         return
     tables.figures(
-        [(METRICS[name].title, METRICS[name].format(row.metrics[name]), _interval(row, name)) for name in shown]
+        [
+            (_TITLES.get(name, METRICS[name].title), METRICS[name].format(row.metrics[name]), _interval(row, name))
+            for name in shown
+        ]
     )
 
 
