@@ -24,10 +24,13 @@ _NOT_STARTED, _OTHER_BOOT, _NO_END = 93, 94, 95
 _SIGNALS = range(129, 129 + 64)
 
 
-# Shell built-ins, because each program started costs a millisecond. Whoever makes the file `started` runs the program,
-# and nobody else can: `begin` is false where another shell was first, and has waited for the end then. It polls seldom,
-# because each `sleep` is a process beside the measured one. Android 7's `head` has no `-c`. Each `echo` sends a packet:
-# without stderr one `echo` prints both lines. `report` returns when the report was acknowledged.
+# Shell built-ins, because each program started costs a millisecond.
+# begin NAME: whoever makes the file `started` runs the program, and nobody else can. False where another shell did; its
+# program has ended then.
+# collect: waits for the end. It polls seldom, because each `sleep` is a process beside the measured one.
+# report MARK: prints stdout; a line with the mark, exit code and boot id; stderr; a line with the mark. Then it waits
+# for the acknowledgement. Android 7's `head` has no `-c`. Each `echo` sends a packet: without stderr one prints both
+# lines.
 _FUNCTIONS = f"""
 n='
 '
@@ -153,8 +156,7 @@ class Attempt:
         return f"{_FUNCTIONS}d={self._folder}; collect; {self._report_script()}"
 
     def _report_script(self) -> str:
-        """Prints stdout; a line with the mark, exit code and boot id; stderr; a line with the mark. Then it waits for
-        the acknowledgement, and cleans up while the host continues."""
+        """Cleans up while the host continues."""
         return f"report {self._mark} && {{ : >$d/out; : >$d/err; {self._folders_script()} }} >/dev/null 2>&1"
 
     def _folders_script(self) -> str:
