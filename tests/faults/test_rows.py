@@ -38,7 +38,7 @@ def test_the_table_has_a_line_per_way_with_what_all_its_tests_saw() -> None:
     lines = lines_of(
         [
             report(
-                "passed", (2, "pulled", "sent later", 1.25, [1, 2, 3], 0), (1, "pulled", "waited for", None, [1], None)
+                "passed", (2, "pulled", "sent later", 1.25, [1, 2, 3], 2), (1, "pulled", "waited for", None, [1], None)
             ),
             report("passed", (2, "pulled", "sent later", 3.5, [4, 5, 6], 0)),
             report("failed", (4, "no key", "left out", 0.5, [], None)),
