@@ -8,6 +8,7 @@ import click
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.cli.stored_results import files_and_name, of_latest
 from sweeps.errors import NoResultsError
+from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import whole_results
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
@@ -70,4 +71,8 @@ def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, 
         copied = {"copied": files.document()} if files.is_copy else {}
         print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)} | copied)
     else:
-        print_ranking(ranked)
+        from sweeps.cli.evaluation import more_images  # imports pillow: an overview needs none
+
+        with Journal.open(files.journal, read_only=True) as journal:
+            spec = journal.spec(ranked.sweep)
+        print_ranking(ranked, more_images(spec, ranked))

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from sweeps.cli.evaluation import more_images
 from sweeps.cli.known import batch_spreads
 from sweeps.cli.lab import lab_options, lab_or_none
 from sweeps.cli.options import (
@@ -98,7 +99,7 @@ def run(
     if as_json:
         print_json(ranking_document(ranked))
     else:
-        print_ranking(ranked)
+        print_ranking(ranked, more_images(spec, ranked))
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
         sys.exit(1)  # nothing was measured: a script must notice
 

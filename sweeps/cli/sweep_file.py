@@ -43,7 +43,9 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
 
     Raises as `plan_sweep` does.
     """
-    from workers.plan import plan_sweep  # imports numpy, pillow and psutil: `plan --help` needs none
+    # Both import numpy and pillow: `plan --help` needs none.
+    from sweeps.cli.evaluation import too_few_images
+    from workers.plan import plan_sweep
 
     before: tuple[DeviceFacts, ...] = ()
     last: Protocol | None = None
@@ -54,6 +56,8 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
                 before, last = journal.devices(spec.name), journal.protocol(spec.name)
                 spec, kept = keep_budget(spec, last)
     planned = plan_sweep(spec, workspace.root, roots, before, _tell, lab.select if lab is not None else None)
+    for warning in too_few_images(spec):
+        _tell(warning)
     planned = replace(planned, budget_reason=kept or planned.budget_reason)
     noise, errors = known(planned, workspace, known_noise)
     for error in errors:

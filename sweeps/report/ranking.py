@@ -1,6 +1,6 @@
 """Prints a ranking in a terminal. Decides nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -58,10 +58,13 @@ _BACKEND_COLUMNS = {
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
-def print_ranking(ranking: Ranking) -> None:
+def print_ranking(ranking: Ranking, notes: Iterable[str] = ()) -> None:
+    """`notes`: lines after the tables of devices."""
     console = open_console()
     for device in ranking.devices:
         _print_device(console, ranking, device)
+    for note in notes:
+        console.print(Text(plain(note)))
     for pooled in ranking.classes:
         _print_class(console, ranking, pooled)
     if ranking.backends is not None:
