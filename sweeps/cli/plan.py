@@ -16,7 +16,7 @@ from sweeps.cli.options import (
     workspace_option,
     yes_option,
 )
-from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.cli.sweep_file import load_sweep, machine_lines, make_plan, roots_of
 from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
@@ -77,9 +77,10 @@ def plan(
     noise, _ = known(planned, workspace, known_noise)
     spreads = batch_spreads(planned, workspace)
     kept_out = quarantines_of(planned.devices)
+    machine = machine_lines(planned) if left.seconds else []
     if as_json:
-        print_json(plan_document(planned, states, left, noise, spreads, kept_out))
+        print_json(plan_document(planned, states, left, noise, spreads, kept_out) | {"machine": machine})
     else:
         print_plan(planned, states, left.seconds, noise, spreads, kept_out, programs)
-        for line in sharing_lines:
+        for line in (*sharing_lines, *machine):
             click.echo(plain(line), err=True)

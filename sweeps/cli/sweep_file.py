@@ -81,3 +81,13 @@ def _had(planned: Plan, last: Protocol | None, before: Sequence[DeviceFacts]) ->
 
 def _tell(message: str) -> None:
     click.echo(plain(message), err=True)
+
+
+def machine_lines(planned: Plan) -> list[str]:
+    """What will happen to blocks on this computer as it is now; empty if it is ready, or times nothing."""
+    from workers.devices.linux.sensors import read_sensors
+    from workers.measure.outlook import outlook
+
+    local = {facts.device_id for facts in planned.devices if facts.name == "local"}
+    here = [job.device_id for job in planned.jobs if job.device_id in local and not job.emulated]
+    return list(outlook(read_sensors(), planned.protocol.on(here[0]))) if here else []

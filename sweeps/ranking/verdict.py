@@ -26,7 +26,8 @@ INTERVALS = {
 }
 """Metrics that have a 95 % interval, and the names of its bounds."""
 
-_LABELLED = {"top1_percent", "top5_percent", *(DROP, *INTERVALS[DROP])}
+LABELLED = frozenset({"top1_percent", "top5_percent", DROP, *INTERVALS[DROP]})
+"""Metrics that need labelled images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +215,7 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
         why = f"{metric} is not known: {_why_unknown(row, metric)}"
     else:
         why = f"{metric} is {in_words(row.figures, metric)}"
-        counts = _lost_and_gained(row) if metric == DROP else None
+        counts = counts_behind(row) if metric == DROP else None
         result = _kept(row, constraint) if counts is None else _kept_by_counts(*counts, row.images, constraint)
         if result == "pass":
             why = ""
@@ -257,7 +258,7 @@ def _kept_by_counts(lost: int, gained: int, images: int, constraint: ConstraintS
     return "pass" if (found == "below") == (constraint.at_most is not None) else "fail"
 
 
-def _lost_and_gained(row: ResultRow) -> tuple[int, int] | None:
+def counts_behind(row: ResultRow) -> tuple[int, int] | None:
     """The images behind a row's accuracy drop; `None` if they do not follow from its figures."""
     value, ends = row.figures[DROP], interval(row.figures, DROP)
     if value is None or ends is None or not ends[0] <= value <= ends[1]:
@@ -266,7 +267,7 @@ def _lost_and_gained(row: ResultRow) -> tuple[int, int] | None:
 
 
 def _why_unknown(row: ResultRow, metric: str) -> str:
-    if metric in _LABELLED and row.figures["agreement_percent"] is not None:
+    if metric in LABELLED and row.figures["agreement_percent"] is not None:
         return "the evaluation data has no labels"
     if catalog.is_timed(metric) and in_batches_only(row):
         ended = row.settled

@@ -80,6 +80,7 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
     console.print(Text(plain(f"objective: {ranking.objective}"), style="dim"))
     if device.winner is None:
         console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
+        _print_provisional(console, device)
     else:
         console.print(
             Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
@@ -111,6 +112,18 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         console.print(table)
     if device.imported:
         _print_imported(console, NOTE, device.imported)
+
+
+def _print_provisional(console: Console, device: DeviceRanking) -> None:
+    found = device.provisional
+    if found is None:
+        return
+    if found.name:
+        chosen = next(one for one in device.ranking if one.job_key == found.job_key)
+        figure = in_words(chosen.figures, device.metric)
+        console.print(Text(plain(f"Provisional: {_short(found.name, device)}  {figure}"), style="bold yellow"))
+        console.print(Text(plain(f"  It is not the winner: {found.why}")))
+    console.print(Text(plain(f"  {'To settle it' if found.name else 'To go on'}: {found.settle.timed_text}")))
 
 
 def _print_imported(console: Console, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
