@@ -14,8 +14,8 @@ BUSY = (
     "in all, and are then marked busy_host, which may win; their intervals will be wider"
 )
 HOT = (
-    "this computer is not ready: CPU at 80.0 °C, above 70 °C; battery at 20 %, below 30 %. Blocks will wait up to 60 s, "
-    "and if that is in vain, they are marked gate_timeout, which may not win; the limits are under protocol: gate:"
+    "this computer is not ready: CPU at 80.0 °C, above 70 °C; battery at 20 %, below 30 %. Blocks will wait up to "
+    "60 s, and if that is in vain, they are marked gate_timeout, which may not win; the limits are under protocol: gate:"
 )
 
 
