@@ -110,5 +110,5 @@ def _more(drop: float, differ: float, images: int, bound: float) -> int | None:
 
 def _rounded(count: int) -> int:
     """Up, to two digits: it is an estimate."""
-    unit = 10 ** max(0, len(str(count)) - 2)
+    unit: int = 10 ** max(0, len(str(count)) - 2)
     return math.ceil(count / unit) * unit
