@@ -83,8 +83,8 @@ _RUNNING = {
     "garbled": "the program's output cannot be read -> run --retry-failed; see its log in the workspace",
     "interpreter_missing": "the runner was compiled for the other file format -> write format: [pt] or [ptl] to fit it",
     "invalid_samples": "the runner reported impossible times -> check the clock of the device, run --retry-failed",
-    "killed": "the program was ended from outside, as a rule because memory was short -> close other programs, or use a "
-    "smaller model",
+    "killed": "the program was ended from outside, as a rule because memory was short -> close other programs, or use "
+    "a smaller model",
     "load_failed": "the file cannot be loaded there -> build it again, or use the runtime's version of the message",
     "nnapi_compile_failed": "the accelerator refuses the compiled model -> try another preference, or backend: [cpu]",
     "no_artifact": "the built file is not in the workspace -> run again: it is built anew",

@@ -33,7 +33,8 @@ TRUST: dict[str, TrustLabel] = {
         TrustLabel(
             name="gate_timeout",
             title="The device was never ready",
-            fields="protocol.gate.wait_seconds, protocol.gate.max_cpu_temp_c, protocol.gate.max_battery_temp_c, protocol.gate.min_battery_percent; gate: none measures as it is",
+            fields="protocol.gate: wait_seconds, max_cpu_temp_c, max_battery_temp_c, min_battery_percent; "
+            "gate: none measures as it is",
             disqualifying=True,
             advice="the device was not ready within the limit (too warm, battery too low, another benchmark running): "
             "remove the cause, or raise the limit; edgesweep run SWEEP.yaml --retry-failed measures it again",

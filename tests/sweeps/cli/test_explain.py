@@ -81,7 +81,7 @@ def explained(*words: str) -> str:
 def test_a_word_is_explained_with_the_field_to_change() -> None:
     text = explained("gate_timeout")
     assert text.startswith("gate_timeout (trust label)\n  The device was never ready; nothing with it wins.\n  why: ")
-    assert "protocol.gate.wait_seconds" in text
+    assert "protocol.gate: wait_seconds" in text
     assert explained("Gate-Timeout") == text
 
 

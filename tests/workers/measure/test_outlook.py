@@ -15,7 +15,8 @@ BUSY = (
 )
 HOT = (
     "this computer is not ready: CPU at 80.0 °C, above 70 °C; battery at 20 %, below 30 %. Blocks will wait up to "
-    "60 s, and if that is in vain, they are marked gate_timeout, which may not win; the limits are under protocol: gate:"
+    "60 s, and if that is in vain, they are marked gate_timeout, which may not win; the limits are under "
+    "protocol: gate:"
 )
 
 
