@@ -13,10 +13,12 @@ from dashboard.inert import inert, line, words
 from dashboard.views import objective
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.metrics import METRICS
+from sweeps.ranking.ties import latency_ratio
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
+from sweeps.stats import median
 from sweeps.trust import TRUST
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
@@ -82,14 +84,29 @@ def _beats(ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFram
     plain = others[others["job_key"].isin(plainest(ranked.rows))]
     if not plain.empty:
         against = plain.sort_values("latency_p50_ms").iloc[-1]
-        ratio = against["latency_p50_ms"] / row["latency_p50_ms"]
-        if ratio >= 1.05:
-            found.append(f"**{ratio:.1f}× as fast** as {words(against['variant'])} ({against['latency_short']}).")
+        found += _times_as_fast(ranked, winner, str(against["job_key"]), words(against["variant"]))
     quicker = others[(others["latency_p50_ms"] < row["latency_p50_ms"]) & (others["verdict"] != "pass")]
     for one in quicker.sort_values("latency_p50_ms").head(2).itertuples():
         may = "may not ship" if one.status == "may not ship" else "nobody knows yet if it may ship"
         found.append(f"{words(one.variant)} is quicker ({one.latency_short}), but {may}: {words(str(one.why))}.")
     return found
+
+
+def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[str]:
+    """With the figures that the ratio is made of: those of the same rounds."""
+    by_key = {row.job_key: row for row in ranked.rows}
+    one, against = by_key[winner.job_key], by_key[other_key]
+    rounds = sorted(one.medians_ms.keys() & against.medians_ms.keys())
+    ratio = latency_ratio(against, one)
+    if ratio is None or ratio.value < 1.05:
+        return []
+    if ratio.low is None or len(rounds) < 2:
+        return [f"**{ratio.value:.1f}× as fast** as {other}."]
+    figures = [median([row.medians_ms[number] for number in rounds]) for row in (against, one)]
+    return [
+        f"**{ratio.value:.2f}× as fast** as {other}, paired by round ({ratio.low:.2f} to {ratio.high:.2f}; "
+        f"{figures[0]:.2f} ms against {figures[1]:.2f} ms in the same {len(rounds)} rounds)."
+    ]
 
 
 def plainest(there: Sequence[ResultRow]) -> set[str]:

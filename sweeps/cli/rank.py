@@ -26,10 +26,17 @@ from sweeps.workspace import Workspace
 @workspace_option
 @click.option("--device", help="The table of this device only (its id, or a part of its name).")
 @click.option("--all", "everything", is_flag=True, help="The tables of all devices.")
+@click.option("-v", "--verbose", is_flag=True, help="Name every variant where many share a reason.")
 @click.option("--compare-runs", is_flag=True, help="Compare the copy of a tracking server with all its runs now.")
 @json_option
 def rank(
-    sweep: str | None, root: Path, device: str | None, everything: bool, compare_runs: bool, as_json: bool
+    sweep: str | None,
+    root: Path,
+    device: str | None,
+    everything: bool,
+    verbose: bool,
+    compare_runs: bool,
+    as_json: bool,
 ) -> None:
     """Rank the variants of a sweep (by default the latest) per device: the winners, or whole tables.
 
@@ -37,7 +44,7 @@ def rank(
     Example: edgesweep rank --device local --json
     """
     workspace = Workspace(root)
-    tables = everything or device is not None
+    tables = everything or verbose or device is not None
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep, compare=compare_runs)
         whole_results(files.journal, _told_once())
@@ -46,7 +53,7 @@ def rank(
         if ranked is not None:
             there = {(entry.device_id, entry.model) for entry in ranked.devices}
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, files, as_json=as_json)
+            _show(ranked, verdicts, files, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
             print_overview(name, verdicts)
         else:
@@ -66,7 +73,7 @@ def _told_once() -> Callable[[int, int], None]:
     return each
 
 
-def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, as_json: bool) -> None:
+def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, as_json: bool, verbose: bool) -> None:
     if as_json:
         copied = {"copied": files.document()} if files.is_copy else {}
         print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)} | copied)
@@ -75,4 +82,4 @@ def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, 
 
         with Journal.open(files.journal, read_only=True) as journal:
             spec = journal.spec(ranked.sweep)
-        print_ranking(ranked, more_images(spec, ranked))
+        print_ranking(ranked, more_images(spec, ranked), verbose=verbose)
