@@ -138,6 +138,11 @@ def explanation(word: str) -> tuple[Explanation, ...]:
     return found
 
 
+def meaning(word: str) -> str:
+    """What a word of the catalogs means, for a tooltip."""
+    return explanation(word)[0].meaning
+
+
 def _all() -> Iterator[Explanation]:
     for word, (meaning, why, todo) in _VERDICTS.items():
         yield Explanation(word=word, sort="verdict", meaning=meaning, why=why, todo=todo)
