@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import fault_rows
+import word_tables
 from tree_text import tree
 
 from sweeps import stats
@@ -24,7 +25,6 @@ from sweeps.protocol.calibrated import MOST_ROUNDS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
 from sweeps.protocol.sessions import GAP_S, PRIOR_DEGREES, PRIOR_SPREAD
 from sweeps.ranking import batch_alarm, moderated, sessions, ties, two_speeds
-from sweeps.report.explanations import SORTS, explanations
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
@@ -92,20 +92,6 @@ def labels() -> str:
         ("label", "may win", "what it says, and what to do"),
         [(f"`{one.name}`", "no" if one.disqualifying else "yes", one.advice) for one in TRUST.values()],
     )
-
-
-def words() -> str:
-    """All that `edgesweep explain` explains, a table for each sort."""
-    found = [one for several in explanations().values() for one in several]
-    parts = []
-    for sort, heading in SORTS.items():
-        rows = [
-            (f"`{one.word}`", f"{one.meaning}{f' ({one.why})' if one.why else ''}", one.todo)
-            for one in found
-            if one.sort == sort
-        ]
-        parts.append(f"## {heading}\n\n{_table(('word', 'what it means, and why', 'what to do'), rows)}")
-    return "\n" + "\n".join(parts) + "\n"
 
 
 def figures() -> str:
@@ -246,7 +232,7 @@ GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "infra" / "axes.md": {"axes": axes},
     ROOT / "infra" / "tree.md": {"tree": tree},
     ROOT / "infra" / "faults.md": {"faults": fault_rows.table},
-    ROOT / "infra" / "words.md": {"words": words},
+    ROOT / "infra" / "words.md": {"words": word_tables.tables},
     PROTOCOL: {"presets": presets, "gates": gates, "labels": labels, "figures": figures},
 }
 """By page, its generated parts."""

@@ -1,30 +1,12 @@
-"""What the command line says of the number of evaluation images: too few, and whether there are more."""
+"""Whether there are more evaluation images, where they would settle a constraint."""
 
 from collections.abc import Iterator
 
 from sweeps.errors import DataError
-from sweeps.ranking.accuracy_bound import least_images
 from sweeps.ranking.values import Ranking
-from sweeps.ranking.verdict import DROP
 from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.spec.sweep import SweepSpec
 from workers.models.evaluation_images import EvaluationImages, evaluation_images
-
-
-def too_few_images(spec: SweepSpec) -> Iterator[str]:
-    """A warning for each bound that no build can be shown to keep. Raises `DataError`."""
-    bounds = [one.at_most for one in spec.objective.constraints if one.metric == DROP and one.at_most is not None]
-    found = evaluation_images(spec.data) if bounds else None
-    for bound in bounds if found else ():
-        least = least_images(bound)
-        assert found is not None
-        if least is None:
-            yield f"no number of images can show that a build loses at most {bound:g} points: raise at_most"
-        elif found.used < least:
-            yield (
-                f"{found.used} evaluation images are too few: even of a build that answers like the original, {least} "
-                f"are needed to show that it loses at most {bound:g} points{_way_out(found, least)}"
-            )
 
 
 def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
@@ -48,9 +30,3 @@ def _images(data: DataSpec) -> EvaluationImages | None:
         return evaluation_images(data)
     except DataError:  # the folder is no longer there, or on another computer
         return None
-
-
-def _way_out(found: EvaluationImages, least: int) -> str:
-    if found.there >= least:
-        return f"; {found.where} has {found.there}: write data: evaluation: images: {least} or more"
-    return f"; {found.where} has {found.there}: add {least - found.there} or more, or raise at_most"

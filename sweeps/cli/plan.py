@@ -16,7 +16,7 @@ from sweeps.cli.options import (
     workspace_option,
     yes_option,
 )
-from sweeps.cli.sweep_file import load_sweep, machine_lines, make_plan, roots_of
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
 from sweeps.planning.planned import planned_job
@@ -26,6 +26,7 @@ from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
 from sweeps.text import plain
 from sweeps.workspace import Workspace
+from workers.measure.outlook import outlook_here
 
 
 @click.command()
@@ -77,7 +78,7 @@ def plan(
     noise, _ = known(planned, workspace, known_noise)
     spreads = batch_spreads(planned, workspace)
     kept_out = quarantines_of(planned.devices)
-    machine = machine_lines(planned) if left.seconds else []
+    machine = outlook_here(planned) if left.seconds else []
     if as_json:
         print_json(plan_document(planned, states, left, noise, spreads, kept_out) | {"machine": machine})
     else:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from sweeps.cli.evaluation import more_images
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.cli.stored_results import files_and_name, of_latest
 from sweeps.errors import NoResultsError
@@ -78,8 +79,6 @@ def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, 
         copied = {"copied": files.document()} if files.is_copy else {}
         print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)} | copied)
     else:
-        from sweeps.cli.evaluation import more_images  # imports pillow: an overview needs none
-
         with Journal.open(files.journal, read_only=True) as journal:
             spec = journal.spec(ranked.sweep)
         print_ranking(ranked, more_images(spec, ranked), verbose=verbose)

@@ -22,7 +22,7 @@ from sweeps.cli.options import (
 )
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.stored_results import results_of
-from sweeps.cli.sweep_file import load_sweep, machine_lines, make_plan, roots_of
+from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import RETRIED_KINDS, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
@@ -52,6 +52,7 @@ from workers.driver.events import Away
 from workers.driver.sharing import Sharing, with_links
 from workers.driver.sweep import Driver
 from workers.hosts.lab import Lab
+from workers.measure.outlook import outlook_here
 
 
 @click.command()
@@ -150,7 +151,7 @@ def run_spec(
                 for job, ended in zip(planned.jobs, endings, strict=True)
                 if isinstance(ended, Complete)
             )
-            for line in () if complete else machine_lines(planned):
+            for line in () if complete else outlook_here(planned):
                 click.echo(plain(line), err=True)
             away: dict[str, int] = {}
             interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away, live, lab=lab)

@@ -43,9 +43,7 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
 
     Raises as `plan_sweep` does.
     """
-    # Both import numpy and pillow: `plan --help` needs none.
-    from sweeps.cli.evaluation import too_few_images
-    from workers.plan import plan_sweep
+    from workers.plan import plan_sweep  # imports numpy, pillow and psutil: `plan --help` needs none
 
     before: tuple[DeviceFacts, ...] = ()
     last: Protocol | None = None
@@ -56,8 +54,6 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
                 before, last = journal.devices(spec.name), journal.protocol(spec.name)
                 spec, kept = keep_budget(spec, last)
     planned = plan_sweep(spec, workspace.root, roots, before, _tell, lab.select if lab is not None else None)
-    for warning in too_few_images(spec):
-        _tell(warning)
     planned = replace(planned, budget_reason=kept or planned.budget_reason)
     noise, errors = known(planned, workspace, known_noise)
     for error in errors:
@@ -81,13 +77,3 @@ def _had(planned: Plan, last: Protocol | None, before: Sequence[DeviceFacts]) ->
 
 def _tell(message: str) -> None:
     click.echo(plain(message), err=True)
-
-
-def machine_lines(planned: Plan) -> list[str]:
-    """What will happen to blocks on this computer as it is now; empty if it is ready, or times nothing."""
-    from workers.devices.linux.sensors import read_sensors
-    from workers.measure.outlook import outlook
-
-    local = {facts.device_id for facts in planned.devices if facts.name == "local"}
-    here = [job.device_id for job in planned.jobs if job.device_id in local and not job.emulated]
-    return list(outlook(read_sensors(), planned.protocol.on(here[0]))) if here else []

@@ -1,16 +1,26 @@
-"""What will happen to blocks on this computer as it is now, said before anything runs. Pure: sensors in, lines out."""
+"""What will happen to blocks on this computer as it is now, said before anything runs."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
+from sweeps.spec import catalog
 from sweeps.text import duration
 from workers.devices.interface import Sensors
+from workers.devices.linux.sensors import read_sensors
 from workers.measure.readiness import judge
 
 
+def outlook_here(plan: Plan) -> list[str]:
+    """What will happen to blocks of a plan on this computer as it is now; empty if the plan times nothing here."""
+    here = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
+    timed = [job.device_id for job in plan.jobs if job.device_id in here and not job.emulated]
+    return list(outlook(read_sensors(), plan.protocol.on(timed[0]))) if timed else []
+
+
 def outlook(sensors: Sensors, protocol: Protocol) -> Iterator[str]:
-    """A line for each kind of condition that is not met now; none if the computer is ready, or there is no gate."""
+    """Pure. A line for each kind of condition that is not met now: none if it is ready, or without a gate."""
     gate = protocol.gate
     if gate is None:
         return

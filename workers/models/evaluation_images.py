@@ -1,8 +1,11 @@
 """How many images there are to evaluate with, also those that a sweep file leaves out. Reads names, and no image."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sweeps.ranking.accuracy_bound import least_images
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData
+from sweeps.spec.objective import ObjectiveSpec
 from workers.models.data_sources import calibrating, digits, images_in, of_one_folder
 
 
@@ -30,3 +33,26 @@ def evaluation_images(data: DataSpec) -> EvaluationImages | None:
         case _:
             return None
     return EvaluationImages(used=min(there, evaluation.images or there), there=there, where=where)
+
+
+def too_few_images(data: DataSpec, objective: ObjectiveSpec) -> Iterator[str]:
+    """A warning for each bound on the accuracy drop that no build can be shown to keep. Raises `DataError`."""
+    bounds = [one.at_most for one in objective.constraints if one.metric == "accuracy_drop_points"]
+    found = evaluation_images(data) if bounds else None
+    for bound in bounds:
+        if found is None or bound is None:
+            continue
+        least = least_images(bound)
+        if least is None:
+            yield f"no number of images can show that a build loses at most {bound:g} points: raise at_most"
+        elif found.used < least:
+            yield (
+                f"{found.used} evaluation images are too few: even of a build that answers like the original, {least} "
+                f"are needed to show that it loses at most {bound:g} points{_way_out(found, least)}"
+            )
+
+
+def _way_out(found: EvaluationImages, least: int) -> str:
+    if found.there >= least:
+        return f"; {found.where} has {found.there}: write data: evaluation: images: {least} or more"
+    return f"; {found.where} has {found.there}: add {least - found.there} or more, or raise at_most"

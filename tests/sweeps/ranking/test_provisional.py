@@ -1,5 +1,7 @@
 """Where nothing may win there is a choice for now, and one thing to do."""
 
+from dataclasses import replace
+
 import pytest
 
 from sweeps.ranking.document import ranking_document
@@ -25,10 +27,7 @@ def row(records):
             "accuracy_drop_high_points": drop.high,
         }
         made = records.row(records.job(next(number)), p50_ms, name=name, images=counts[2], **changes)
-        return ResultRow(
-            **{field: getattr(made, field) for field in made.__dataclass_fields__ if field != "metrics"},
-            metrics={**made.metrics, **figures},
-        )
+        return replace(made, metrics={**made.metrics, **figures})
 
     return make
 
@@ -93,7 +92,9 @@ def test_what_can_never_win_is_no_choice(row):
 
 def test_a_bound_on_latency_that_is_open_asks_for_rounds(row):
     bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="latency_p50_ms", at_most=8.0),))
-    choice = found([row("a", 8.0, rounds=3, device_seconds=9.0)], bound).provisional
+    made = row("a", 8.0, rounds=3, device_seconds=9.0)
+    wide = {**made.metrics, "latency_ci_low_ms": 7.0, "latency_ci_high_ms": 9.0}
+    choice = found([replace(made, metrics=wide, block_medians_ms=((0, 7.0), (1, 8.0), (2, 9.0)))], bound).provisional
     assert (choice.settle.field, choice.settle.value) == ("protocol.rounds", "6")
     assert choice.settle.seconds == pytest.approx(9.0)
 

@@ -306,7 +306,7 @@ def test_where_the_images_behind_a_drop_are_known_the_question_is_one_sided_and_
         "worse": "fail",
     }
     assert found["open"].why == (
-        "accuracy_drop_points is 0.417 points (-0.834–1.66): whether it is at most 1 points is not resolved; 5 lost "
+        "accuracy_drop_points is 0.417 points (-0.870–1.70): whether it is at most 1 points is not resolved; 5 lost "
         "and 3 gained of 480 images; about 1,100 more evaluation images would show that it is "
         "(550 to 2,300, by how often answers differ)"
     )
