@@ -11,6 +11,7 @@ from dashboard.inert import line
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
+from sweeps.trust import TRUST
 
 _CALLED = {
     "cpu": "CPU",
@@ -134,29 +135,8 @@ _SHORT = {
 }
 _METRIC = re.compile(rf"\b(?:{'|'.join(sorted(METRICS, key=len, reverse=True))})\b")
 
-TRUST_WORDS = {
-    "throttled": "The device throttled",
-    "gate_timeout": "The device was never ready",
-    "backend_fell_back": "Another backend ran",
-    "engine_differs": "Another engine ran",
-    "device_changed": "The device changed its speed",
-    "invalid_output": "An output is no number",
-    "ungated": "Nobody knows if the device was cool",
-    "virtual_phone": "A virtual phone, not a real one",
-    "hot_start": "The device started warm",
-    "unstable": "The last rounds differ",
-    "device_moved": "The device changed its speed during the race",
-    "two_speeds": "The device has two speeds",
-    "few_samples": "Few samples",
-    "one_block": "Only one process, so no interval",
-    "coarse_clock": "The clock is coarse",
-    "bursts": "Load came in bursts",
-    "outliers": "Many outliers",
-    "part_of_images": "Accuracy of a part of the images",
-    "threads_unknown": "Nobody knows how many threads ran",
-    "busy_host": "Other programs ran on the machine",
-}
-"""Each trust label of `sweeps.trust.TRUST` in words."""
+TRUST_WORDS = {label.name: label.title for label in TRUST.values()}
+"""Each trust label in words."""
 
 
 def wrapped(text: str, width: int) -> list[str]:

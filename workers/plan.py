@@ -18,6 +18,7 @@ from sweeps.variant import Variant
 from workers.devices import registry as devices
 from workers.measure.attach import attach
 from workers.models import data
+from workers.models.evaluation_images import too_few_images
 from workers.models.identity import identify
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
@@ -83,6 +84,8 @@ def plan_sweep(
     plan = expand(spec, facts, supports, identities)
     if calibration.count == 0 and any(is_calibrated(job.variant) for job in plan.jobs):
         tell(f"builds that are calibrated will fail, data.calibration is {calibration.source}")
+    for warning in too_few_images(spec.data, spec.objective):
+        tell(warning)
     return plan
 
 

@@ -20,8 +20,8 @@ from sweeps.launching.driver import stop
 from sweeps.launching.live import LiveDevice
 from sweeps.launching.record import Ask
 from sweeps.launching.start import last_lines, resume
-from sweeps.ranking.values import duration
 from sweeps.records import Conditions
+from sweeps.text import duration
 from sweeps.workspace import Workspace
 
 MOST_CARDS = 40

@@ -18,7 +18,8 @@ from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
-from sweeps.ranking.verdict import reference_text
+from sweeps.ranking.verdict import VERDICTS, reference_text
+from sweeps.report.explanations import meaning
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.trust import TRUST
 
@@ -97,6 +98,9 @@ def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: Devic
                 st.caption("No accuracy is known for any measured variant.")
 
 
+_VERDICTS = "; ".join(f"{word}: {meaning(word)}" for word in (*VERDICTS, "eliminated"))
+
+
 def _latency(table: pd.DataFrame) -> None:
     st.subheader("Latency", anchor=False)
     timed = table[table["latency_p50_ms"].notna()]
@@ -141,12 +145,12 @@ def _table(table: pd.DataFrame, metric: str) -> None:
         column_config={
             "Rank": configure.TextColumn(width=50),
             "Variant": configure.TextColumn(width=text_width(table["variant"])),
-            "p50 (ms)": configure.NumberColumn(format="%.3f"),
+            "p50 (ms)": configure.NumberColumn(format="%.3f", help=meaning("latency_p50_ms")),
             "× best": configure.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
-            f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f"),
-            "Drop (points)": configure.NumberColumn(format="%.2f"),
-            "Verdict": configure.TextColumn(width=90),
-            "Size (MB)": configure.NumberColumn(format="%.2f"),
+            f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f", help=meaning(metric)),
+            "Drop (points)": configure.NumberColumn(format="%.2f", help=meaning("accuracy_drop_points")),
+            "Verdict": configure.TextColumn(width=90, help=_VERDICTS),
+            "Size (MB)": configure.NumberColumn(format="%.2f", help=meaning("artifact_mb")),
         },
     )
 

@@ -25,6 +25,7 @@ from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
+from sweeps.ranking.provisional import provisional
 from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking, Tie
@@ -196,6 +197,7 @@ def _entry(
         front=objective.front,
         winner=candidates[0] if first else None,
         no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
+        provisional=None if first else provisional(rows, judgements, eliminated, objective),
         tied=candidates[1 : len(sharing)],
         alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,

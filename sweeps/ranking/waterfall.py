@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-from sweeps.ranking.accuracy_change import change, drop_of
+from sweeps.ranking.accuracy_change import change
 from sweeps.ranking.ties import latency_ratio, told_apart
 from sweeps.results import ResultRow, SweepResults, read_rows
-from sweeps.stats import Estimate
+from sweeps.stats import Estimate, drop_of
 
 Resolved = Literal["faster", "slower", "more accurate", "less accurate", "no difference shown"]
 _LATENCY: dict[Literal["slower", "faster"] | None, Resolved] = {

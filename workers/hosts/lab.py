@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.ranking.values import duration
 from sweeps.spec import places
+from sweeps.text import duration
 from workers.hosts.away import LOST, away
 from workers.hosts.interface import BEAT_S, TIME_TO_LIVE_S, Hello, Host, Queued, Versions
 

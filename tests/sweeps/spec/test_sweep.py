@@ -262,7 +262,7 @@ GRIDS = {
     ),
     "another word for all": (
         "  - calibration_images: [10, al]",
-        "6: grids[0].calibration_images[1]: must be all or a whole number, not the text 'al'",
+        "6: grids[0].calibration_images[1]: must be all or a whole number, not the text 'al'; did you mean 'all'?",
     ),
     "no image": ("  - calibration_images: [0]", "6: grids[0].calibration_images[0]: must be at least 1, not 0"),
     "too many images": (
@@ -283,7 +283,10 @@ GRIDS = {
         "  - {name: a}\n  - {}\n  - name: a",
         "8: grids[2].name: a second grid is called 'a'; give each its own name",
     ),
-    "a grid that is a list": ("  - [fp32]", "6: grids[0]: must be a block of keys, not a list"),
+    "a grid that is a list": (
+        "  - [fp32]",
+        f"6: grids[0]: must be a block of keys, not a list; its keys: {', '.join(GridSpec.model_fields)}",
+    ),
     "a key twice": (
         "  - fuse: [true]\n    layout: [nchw]\n    fuse: [false]",
         "8: grids[0].fuse: this key is here twice (lines 6 and 8)",
@@ -447,7 +450,8 @@ OTHERS = {
     ),
     "an unknown budget": (
         "budget: rcae",
-        "7: budget: must be full or race or a block of keys, not the text 'rcae'",
+        "7: budget: must be full or race or a block of keys, not the text 'rcae'; its keys: device_minutes; "
+        "did you mean 'race'?",
     ),
     "a budget without minutes": (
         "budget: {}",
@@ -484,7 +488,8 @@ OTHERS = {
     "a gate of NaN": ("protocol: {gate: {max_load: .nan}}", "7: protocol.gate.max_load: must be a finite number"),
     "a word that is no gate": (
         "protocol: {gate: off}",
-        "7: protocol.gate: must be a block of keys or none, not the text 'off'",
+        "7: protocol.gate: must be a block of keys or none, not the text 'off'; "
+        f"its keys: {', '.join(GateSpec.model_fields)}",
     ),
     "a race that units share": (
         "share: class\nbudget: race",
