@@ -10,6 +10,7 @@ from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
 from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.onnxruntime import programs
 from workers.runtimes.onnxruntime.runner import NAME, VERSION
 from workers.runtimes.onnxruntime.supports import reason_against
 from workers.runtimes.torchscript.runtime import TorchScript, arguments, batch_of, python_module
@@ -51,13 +52,13 @@ class OnnxRuntime:
         return build(self, variant, build_key, inputs, out, shared)
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
-        raise BuildError("no_runner", "onnxruntime has no program for phones yet")
+        return programs.programs(facts)
 
     def introduction(self, program: str) -> list[str]:
-        raise NotImplementedError("there is no program of onnxruntime")
+        return TorchScript().introduction(program)
 
     def identity(self, stdout: bytes) -> RunnerIdentity:
-        raise NotImplementedError("there is no program of onnxruntime")
+        return TorchScript().identity(stdout)
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """Of `program`, else of the Python runner in this interpreter. Both take the same arguments."""
