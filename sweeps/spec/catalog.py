@@ -82,6 +82,8 @@ EAGER = RuntimeEntry(
 )
 
 _EXTRA = "runtimes 390 MB"
+_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
+"""What an app needs beside the model: told by runners that run with a library of their own."""
 
 
 def _of_onnx(name: str, title: str = "") -> BackendEntry:
@@ -116,6 +118,7 @@ ONNXRUNTIME = RuntimeEntry(
         "graph_optimization": ("all", "extended", "basic", "disabled"),
     },
     synonyms={"graph_optimization": {"none": "all"}},
+    metrics=(_LIBRARY,),
     extra=_EXTRA,
 )
 

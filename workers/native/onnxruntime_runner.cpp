@@ -186,13 +186,18 @@ class OrtModel : public PlainModel {
 
 class OnnxRuntime : public Toolchain {
  public:
-  OnnxRuntime() : api_(library()) {
+  OnnxRuntime() : library_(library()), api_(library_) {
     need(api_.call<Api::kCreateEnv>(ort::kErrorsOnly, static_cast<const char*>("edgesweep"), &env_));
   }
 
   const char* runner() const override { return "native-onnxruntime"; }
   const char* runner_version() const override { return EDGESWEEP_RUNNER_VERSION; }
   std::string version() const override { return "onnxruntime " + api_.version(); }
+
+  int64_t library_bytes() const override {
+    struct stat status {};
+    return stat(library_.c_str(), &status) == 0 ? int64_t{status.st_size} : 0;
+  }
 
   std::vector<std::string> backends() const override {
     char** names = nullptr;
@@ -271,6 +276,7 @@ class OnnxRuntime : public Toolchain {
     return false;
   }
 
+  std::string library_;
   Api api_;
   ort::Env* env_ = nullptr;
 };

@@ -53,12 +53,26 @@ class Toolchain {
   virtual const char* runner_version() const = 0;
   // Name and version of the runtime.
   virtual std::string version() const = 0;
+  // What an app needs beside the model, in bytes.
+  virtual int64_t library_bytes() const = 0;
   // Where the runtime can run operators.
   virtual std::vector<std::string> backends() const = 0;
   // All that must not count as load time. Throws GiveUp.
   virtual void prepare(const PlainArguments& given) = 0;
   virtual std::unique_ptr<PlainModel> load(const PlainArguments& given) = 0;
 };
+
+// A figure of a `metrics` event.
+struct Megabytes {
+  const char* name;
+  int64_t bytes;
+};
+
+inline std::string json(const Megabytes& figure) {
+  char number[32];
+  std::snprintf(number, sizeof number, "%.6f", static_cast<double>(figure.bytes) / 1e6);
+  return "{" + quoted(figure.name) + ": " + number + "}";
+}
 
 // Memory as a runtime likes it, zeroed as Android's ByteBuffer.allocateDirect.
 class Buffer {
@@ -298,6 +312,7 @@ inline void run_plain(Toolchain& toolchain, const PlainArguments& given, const R
   }
   report.tell(loaded);
   given.eval_inputs ? evaluate_plain(*model, given, report) : measure_plain(*model, given, report);
+  report.tell(Event("metrics").with("values", Megabytes{"runtime_mb", toolchain.library_bytes()}));
   report.tell(Event("ran")
                   .with("backend", given.backend)
                   .with("reference", given.exact_int8)

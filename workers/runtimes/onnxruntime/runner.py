@@ -17,6 +17,7 @@ from workers.runtimes.torchscript.runner.batch import main
 from workers.runtimes.torchscript.runner.events import GiveUp
 from workers.runtimes.torchscript.runner.load import main_message
 from workers.runtimes.torchscript.runner.main import Load, Program
+from workers.runtimes.torchscript.runner.main import main as run_alone
 
 if TYPE_CHECKING:
     import torch
@@ -128,7 +129,20 @@ def _float32() -> Any:
     return np.float32
 
 
-PROGRAM = Program(NAME, VERSION, _opened, runtime=_version)
+def _metrics() -> dict[str, float]:
+    import onnxruntime
+
+    libraries = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*")
+    return {"runtime_mb": sum(file.stat().st_size for file in libraries) / 1e6}
+
+
+PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics)
+
+
+def alone(argv: list[str]) -> int:
+    """One run, without batches. Returns the exit code."""
+    return run_alone(argv, PROGRAM)
+
 
 if __name__ == "__main__":
     sys.exit(main(program=PROGRAM))

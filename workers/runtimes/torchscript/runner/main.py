@@ -62,6 +62,8 @@ class Program(NamedTuple):
     """The context of `--exact-int8`, where opening does not see to it."""
     runtime: Callable[[], str] | None = None
     """The version of the runtime, where that is not torch."""
+    metrics: Callable[[], dict[str, float]] | None = None
+    """Figures of its own."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -240,6 +242,8 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
             raise
         except Exception as error:  # torch.jit.Error is not a RuntimeError
             raise GiveUp(*failure(given.backend, error)) from error
+    if program.metrics is not None:
+        tell(report, "metrics", values=program.metrics())
     tell(
         report,
         "ran",
