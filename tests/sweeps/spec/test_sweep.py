@@ -17,6 +17,7 @@ import sweeps
 from sweeps.errors import SpecError
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import PRESETS
+from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
@@ -180,7 +181,7 @@ def test_the_schema_is_valid_and_described() -> None:
     assert json.loads(json.dumps(schema)) == schema
     grid = schema["$defs"]["GridSpec"]["properties"]
     assert all(grid[axis]["description"] and grid[axis]["uniqueItems"] for axis in grid if axis != "name")
-    assert schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"] == list(METRICS)
+    assert schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"] == list(catalog.metrics())
 
 
 @pytest.mark.parametrize(
