@@ -162,17 +162,17 @@ TRUST_WORDS = {
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters: nothing is left out, and what stands between two dots stays together as far
-    as it fits."""
-    parts = text.split(" · ")
-    units = [f"{part} ·" for part in parts[:-1]] + parts[-1:]
-    words = [word for unit in units for word in ([unit] if len(unit) <= width else unit.split(" "))]
+    """Lines of at most `width` characters: nothing is left out but dots at their ends, and what stands between two dots
+    stays together as far as it fits."""
     lines: list[str] = []
-    for word in words:
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines += [word[start : start + width] for start in range(0, len(word), width)] or [""]
+    for part in text.split(" · "):
+        dot = " · "
+        for word in [part] if len(part) <= width else part.split(" "):
+            if lines and len(lines[-1]) + len(dot) + len(word) <= width:
+                lines[-1] += f"{dot}{word}"
+            else:
+                lines += [word[start : start + width] for start in range(0, len(word), width)] or [""]
+            dot = " "
     return lines
 
 

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from sweeps.cli import main
 from sweeps.quarantine import STATE_VARIABLE
-from tests import runtimes, shared, side_by_side, sshd
+from tests import postgresql, runtimes, shared, side_by_side, sshd
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 
@@ -38,6 +38,7 @@ REQUIREMENTS = {
     # marker: (program, the line that installs it)
     "browser": ("chromium", "apt-get install -y chromium"),
     "compiler": ("g++", "apt-get install -y g++"),
+    "postgresql": (postgresql.PG_CTL, "apt-get install -y postgresql"),
     "sshd": (sshd.SSHD, "apt-get install -y openssh-server"),
 }
 

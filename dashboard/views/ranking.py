@@ -12,7 +12,7 @@ from dashboard.data import Ranked, Source
 from dashboard.inert import NOTHING, inert, line
 from dashboard.style import palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from dashboard.words import TRUST_WORDS, plain_words
 from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
@@ -49,7 +49,7 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
         )
         figure = data.backends(now, tuple(there if len(there) <= data.MOST_COMPARED else [place]), objective)
         if figure is not None:
-            backends.show(figure)
+            backends.show(figure, place)
     unranked.show_imported(
         found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )
@@ -82,14 +82,17 @@ def _most_drop(objective: ObjectiveSpec) -> float | None:
 def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: DeviceRanking) -> None:
     # Side by side where each has the width of a phone, otherwise one below the other.
     with st.container(horizontal=True, gap="medium", key="charts"):
-        with st.container(border=True, key="latency-chart", width="stretch"):
+        with st.container(border=True, key="latency-chart", width="stretch", height="stretch"):
             _latency(table)
         with st.container(border=True, key="tradeoff-chart", width="stretch"):
             st.subheader("Speed against accuracy", anchor=False)
             timed = table[table["latency_p50_ms"].notna()]
             if timed["accuracy"].notna().any():
                 tradeoff.show(table, axis, place, device.winner.job_key if device.winner else "")
-                st.caption("Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop).")
+                st.caption(
+                    "Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop). "
+                    f"{axis.lines_in_words}"
+                )
             else:
                 st.caption("No accuracy is known for any measured variant.")
 
@@ -137,7 +140,7 @@ def _table(table: pd.DataFrame, metric: str) -> None:
         placeholder=NOTHING,
         column_config={
             "Rank": configure.TextColumn(width=50),
-            "Variant": configure.TextColumn(width=290),
+            "Variant": configure.TextColumn(width=text_width(table["variant"])),
             "p50 (ms)": configure.NumberColumn(format="%.3f"),
             "× best": configure.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
             f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f"),

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import compare_rows, downloads, links, rows
 from dashboard.data import Ranked
 from dashboard.inert import inert, line, words
-from dashboard.views import objective
+from dashboard.views import objective, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
@@ -25,7 +25,6 @@ _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
     "fail": ("constraint missed", "red", ":material/cancel:"),
     "disqualified": ("disqualified", "red", ":material/block:"),
 }
-_FIGURE_PX = 190
 
 
 def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame, waiting: int) -> None:
@@ -125,12 +124,7 @@ def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
         metric = catalog.metric(device.metric)
         title = metric_title(metric.name)
         figures.insert(0, (title[0].upper() + title[1:], metric.format(winner.figures.get(metric.name)), "asked for"))
-    # As many beside each other as there is room for.
-    with st.container(horizontal=True, gap="medium", key="figures"):
-        for title, value, note in figures:
-            with st.container(gap=None, width=_FIGURE_PX):
-                st.metric(words(title), value)
-                st.caption(note)
+    tables.figures(figures)
 
 
 def _badges(winner: Candidate, waiting: int) -> None:

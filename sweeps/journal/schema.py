@@ -15,7 +15,6 @@ _BY_AXES = """CREATE INDEX IF NOT EXISTS results_by_axes ON results (
 """All that results are chosen by (`sweeps.journal.chosen_results`), so that their long texts are not read for it."""
 
 _AXES_OF_9 = ("opset INTEGER NOT NULL DEFAULT 0", "graph_optimization TEXT NOT NULL DEFAULT 'none'")
-
 RESULTS: tuple[str, ...] = (
     f"""CREATE TABLE results (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -220,11 +219,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Version 7: the results, as they were then.
     tuple(one.replace(f"{', '.join(_AXES_OF_9)}, ", "") for one in RESULTS if one != _BY_AXES),
-    # Version 8: one index for places and axes, which is that of version 9.
+    # Version 8: one index for places and axes, made with version 9, which has axes of ONNX Runtime.
     ("DROP INDEX IF EXISTS results_by_place",),
-    # Version 9: axes of ONNX Runtime.
     (
-        *(f"ALTER TABLE results ADD COLUMN {axis}" for axis in _AXES_OF_9),
+        *(f"ALTER TABLE results ADD COLUMN {one}" for one in _AXES_OF_9),
         "DROP INDEX IF EXISTS results_by_axes",
         _BY_AXES,
     ),

@@ -8,7 +8,6 @@ threads and memory before it imports torch.
 """
 
 import ctypes
-import importlib
 import json
 import os
 import signal
@@ -24,11 +23,7 @@ _START_S = 600.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PYTHON = [sys.executable, "-m"]
 _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
-_MAINS = {
-    _TORCHSCRIPT: "workers.runtimes.torchscript.runner.main:main",
-    "workers.runtimes.onnxruntime.runner": "workers.runtimes.onnxruntime.runner:alone",
-}
-"""The runners that a fork can be, by the module that runs as a program: the function that takes its arguments."""
+_ONNXRUNTIME = "workers.runtimes.onnxruntime.runner"
 
 
 class ForkServer:
@@ -43,11 +38,11 @@ class ForkServer:
         Raises `subprocess.TimeoutExpired` after the process was ended.
         """
         python, module, arguments = argv[:2], "".join(argv[2:3]), argv[3:]
-        if python != _PYTHON or module not in _MAINS or not hasattr(os, "fork"):
+        if python != _PYTHON or module not in (_TORCHSCRIPT, _ONNXRUNTIME) or not hasattr(os, "fork"):
             return subprocess.run(argv, capture_output=True, timeout=deadline_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
         with temporary_folder() as folder:
             out, err = folder / "stdout", folder / "stderr"
-            command = {"main": _MAINS[module], "argv": arguments, "stdout": str(out), "stderr": str(err)}
+            command: dict[str, object] = {"module": module, "argv": arguments, "stdout": str(out), "stderr": str(err)}
             exit_code = self._forked(command, deadline_s)
             return subprocess.CompletedProcess(argv, exit_code, out.read_bytes(), err.read_bytes())
 
@@ -118,8 +113,11 @@ def _run(command: dict[str, object]) -> int:
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT)
             os.dup2(file, descriptor)
-        module, _, name = str(command["main"]).partition(":")
-        main = getattr(importlib.import_module(module), name)
+        if command["module"] == _ONNXRUNTIME:
+            from workers.runtimes.onnxruntime.runner import alone as main
+        else:
+            from workers.runtimes.torchscript.runner.main import main
+
         exit_code = main([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
     except BaseException:  # noqa: BLE001  # a fork must never return into the server's loop
         sys.excepthook(*sys.exc_info())
