@@ -82,6 +82,8 @@ _IF_NEEDED: tuple[Callable[[ResultRow], str], ...] = (
     _either("relaxed_fp16", "fp16 allowed", "fp32 only"),
     _either("flexible_batch", "any batch", "one batch"),
     _either("reduced_range", "7-bit weights", "8-bit weights"),
+    lambda row: f"opset {row.opset}" if row.opset else "usual opset",
+    _text("graph_optimization"),
     lambda row: f"cores {line(row.cpus)}",
     _either("reuse_input", "input reused", "input fresh"),
     _text("grid"),

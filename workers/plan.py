@@ -221,7 +221,7 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
 
     `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason.
     """
-    own = runtime in catalog.BUILT_IN_NAMES
+    own = runtime in catalog.ALWAYS_BROUGHT
     has_python = facts.runtime_versions and not facts.runners
     if catalog.is_host(facts.name) or has_python or (facts.runtime_versions and own) or runtime in dict(facts.runners):
         return None

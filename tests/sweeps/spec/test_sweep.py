@@ -17,6 +17,7 @@ import sweeps
 from sweeps.errors import SpecError
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import PRESETS
+from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
@@ -180,7 +181,7 @@ def test_the_schema_is_valid_and_described() -> None:
     assert json.loads(json.dumps(schema)) == schema
     grid = schema["$defs"]["GridSpec"]["properties"]
     assert all(grid[axis]["description"] and grid[axis]["uniqueItems"] for axis in grid if axis != "name")
-    assert schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"] == list(METRICS)
+    assert schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"] == list(catalog.metrics())
 
 
 @pytest.mark.parametrize(
@@ -227,12 +228,12 @@ GRIDS = {
         "  - layout: [nchw]\n    precison: [fp32]",
         "7: grids[0]: the key 'precison' is unknown (allowed: name, runtime, backend, precision, quantization, "
         "qengine, granularity, calibration_images, interface, layout, capture, format, fuse, optimize, preference, "
-        "relaxed_fp16, flexible_batch, threads, cpus, reuse_input); "
+        "relaxed_fp16, flexible_batch, opset, graph_optimization, threads, cpus, reuse_input); "
         "did you mean 'precision'?",
     ),
     "an unknown value": (
         "  - precision: [fp32, int9]",
-        "6: grids[0].precision[1]: the text 'int9' is not allowed (allowed: fp32, int8); did you mean 'int8'?",
+        "6: grids[0].precision[1]: the text 'int9' is not allowed (allowed: fp32, int8, fp16); did you mean 'int8'?",
     ),
     "a value instead of a list": (
         "  - precision: int8",
@@ -271,7 +272,8 @@ GRIDS = {
     ),
     "a backend that there is not": (
         "  - backend: [cpu, nnap]",
-        "6: grids[0].backend[1]: the text 'nnap' is not allowed (allowed: cpu, nnapi, metal); did you mean 'nnapi'?",
+        "6: grids[0].backend[1]: the text 'nnap' is not allowed (allowed: cpu, nnapi, metal, xnnpack, qnn, coreml); "
+        "did you mean 'nnapi'?",
     ),
     "a range backwards": ("  - cpus: [3-0]", "6: grids[0].cpus[0]: the range 3-0 ends before it starts"),
     "a CPU twice": ("  - cpus: ['0-2,1']", "6: grids[0].cpus[0]: '0-2,1' names a CPU twice"),
