@@ -2,16 +2,21 @@
 
 gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses grow with each one in vain, up to two
 minutes, and Ray has no setting for those between a driver and a host. So a driver makes none in vain: a plain TCP
-connection is tried instead, every second, and costs nothing if it fails.
+connection is tried instead, every second, and costs nothing if it fails. If an attempt was made all the same, there is
+no other until gRPC has forgotten it.
 """
 
 import socket
 import time
 from collections.abc import Callable
 
-from workers.hosts.interface import TIME_TO_LIVE_S
+from workers.hosts.access import IDLE_S
+from workers.hosts.interface import SILENT_S
 
 REACH_S = 1.0
+FORGOTTEN_S = 2 * IDLE_S + 0.2
+"""After the last call gRPC has forgotten its connection, and the pauses: once per `IDLE_S` it looks whether there was
+a call since it looked before."""
 
 Address = tuple[str, int]
 
@@ -40,6 +45,7 @@ class Link:
         self._reach = reach
         self._heard_s = clock()
         self._is_lost = False
+        self._forgotten_s = clock()
 
     def heard(self) -> None:
         """A call was answered."""
@@ -49,11 +55,15 @@ class Link:
         """A call was not answered. `lost`: its connection is. An answer that is late is none only once the host counts
         as away: it may be busy."""
         self._is_lost |= lost or self.silent_in_s() <= 0
+        if lost:
+            self._forgotten_s = self._clock() + FORGOTTEN_S
 
     def silent_in_s(self) -> float:
         """Until the host counts as away; not above zero if it does."""
-        return self._heard_s + TIME_TO_LIVE_S - self._clock()
+        return self._heard_s + SILENT_S - self._clock()
 
     def is_open(self) -> bool:
         """May take `REACH_S`."""
-        return not self._is_lost or self._address is None or self._reach(self._address)
+        if not self._is_lost or self._address is None:
+            return True
+        return self._clock() >= self._forgotten_s and self._reach(self._address)
