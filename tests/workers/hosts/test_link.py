@@ -34,7 +34,7 @@ def test_nothing_is_called_over_a_lost_link_until_the_host_can_be_reached() -> N
     network = Network()
     link = network.link()
     network.is_cut = True
-    link.failed(lost=True)
+    link.lost()
     network.now_s += FORGOTTEN_S
     assert not link.is_open()
     network.is_cut = False
@@ -51,7 +51,7 @@ def test_after_a_call_in_vain_there_is_none_until_its_attempt_to_connect_is_forg
     network = Network()
     link = network.link()
     for _ in range(2):
-        link.failed(lost=True)
+        link.lost()
         network.now_s += FORGOTTEN_S / 2
         assert not link.is_open()
     assert network.tries == []
@@ -59,23 +59,27 @@ def test_after_a_call_in_vain_there_is_none_until_its_attempt_to_connect_is_forg
     assert link.is_open()
 
 
-def test_an_answer_that_is_late_loses_the_link_only_once_the_host_counts_as_away() -> None:
+def test_a_silent_host_is_called_only_if_it_can_be_reached_and_before_that_it_may_be_busy() -> None:
     network = Network()
     link = network.link()
     network.is_cut = True
     network.now_s += SILENT_S / 2
     assert link.silent_in_s() == SILENT_S / 2
-    link.failed(lost=False)
-    assert link.is_open(), "it may be busy"
+    assert link.is_open()
+    assert network.tries == []
     network.now_s += SILENT_S / 2
-    link.failed(lost=False)
     assert link.silent_in_s() <= 0
     assert not link.is_open()
+    network.is_cut = False
+    assert link.is_open(), "it is busy"
+    link.heard()
+    assert link.is_open()
+    assert len(network.tries) == 2
 
 
 def test_a_host_whose_address_is_not_known_is_called_all_the_same() -> None:
     link = Network().link(None)
-    link.failed(lost=True)
+    link.lost()
     assert link.is_open()
 
 
