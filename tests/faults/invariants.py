@@ -103,8 +103,10 @@ class _Rows:
             query = "SELECT key, kind, round, record FROM attempts ORDER BY id"
             self._rows = [(*row[:3], json.loads(row[3] or "{}")) for row in db.execute(query)]
 
-    def rounds(self, key: str) -> list[int]:
-        return [round_ for its, kind, round_, _ in self._rows if (its, kind) == (key, "block")]
+    def rounds(self, key: str, *, added: bool) -> list[int]:
+        """Of its blocks. `added`: also of those that were asked for after its own rounds."""
+        blocks = ((round_, record) for its, kind, round_, record in self._rows if (its, kind) == (key, "block"))
+        return [round_ for round_, record in blocks if added or not record.get("added")]
 
     def failures(self, key: str) -> list[dict[str, str]]:
         """Since the last retry."""
@@ -127,9 +129,10 @@ class _Rows:
 
 
 def _each_once(rows: _Rows, planned: PlannedJob) -> None:
-    name, rounds = planned.job.name, rows.rounds(planned.job.key)
+    name, rounds = planned.job.name, rows.rounds(planned.job.key, added=True)
     _require(1, len(set(rounds)) == len(rounds), f"{name} has two blocks of one round: {sorted(rounds)}")
-    _require(1, set(rounds) <= set(range(planned.protocol.last_round)), f"{name} has rounds that were not planned")
+    own = set(rows.rounds(planned.job.key, added=False))
+    _require(1, own <= set(range(planned.protocol.last_round)), f"{name} has rounds that were not planned")
     _require(1, len(rows.failures(planned.job.key)) <= MAX_ATTEMPTS, f"{name} was tried on after it was given up")
 
 

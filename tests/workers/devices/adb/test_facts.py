@@ -110,7 +110,7 @@ def test_free_storage_that_is_no_number_is_an_error_that_names_the_phone(free: s
 @pytest.mark.parametrize("code", [HUGE, "1000", "-1", "٣", ""])
 def test_an_exit_code_that_is_no_number_is_an_error_that_names_the_phone(code: str) -> None:
     def answer(command: str) -> bytes:
-        mark = re.search(r"echo '\n([0-9a-f]{16}) '", command)
+        mark = re.search(r"report ([0-9a-f]{16}) ", command)
         return b"out\n%s %s boot\n\n%s\n" % (mark[1].encode(), code.encode(), mark[1].encode()) if mark else b""
 
     with pytest.raises(DeviceError, match="R58M") as caught:
@@ -120,7 +120,7 @@ def test_an_exit_code_that_is_no_number_is_an_error_that_names_the_phone(code: s
 
 def test_an_exit_code_that_is_one_is_told() -> None:
     def answer(command: str) -> bytes:
-        mark = re.search(r"echo '\n([0-9a-f]{16}) '", command)
+        mark = re.search(r"report ([0-9a-f]{16}) ", command)
         return b"out\n%s 139 boot\n\n%s\n" % (mark[1].encode(), mark[1].encode()) if mark else b""
 
     assert scripted(answer).run(["runner"], 5).exit_code == -11

@@ -1,5 +1,6 @@
 """The shell that stays open on a phone while it is leased, and what happens to a program when that shell dies."""
 
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ def leased(phone: VirtualPhone, tmp_path: Path) -> Iterator[AdbDevice]:
 
 
 def shells(phone: VirtualPhone) -> list[psutil.Process]:
-    return [one for one, argv in programs_on(phone) if leads_attempt("\0".join(argv))]
+    """Not what a shell has begun and has still its name, as while it cleans up."""
+    found = [one for one, argv in programs_on(phone) if leads_attempt("\0".join(argv))]
+    return [one for one in found if one.is_running() and os.getpgid(one.pid) == one.pid]
 
 
 def count(device: AdbDevice, then: str = "true") -> str:
