@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.ranking.values import duration
 from sweeps.records import Failed
+from sweeps.text import duration
 from workers.executors.lane import Lane, failed_by
 from workers.measure.bench import AnswerT, Request
 

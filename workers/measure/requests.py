@@ -284,4 +284,6 @@ def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:
         input_scale=manifest.input.scale,
         input_zero_point=manifest.input.zero_point,
         reuse_input=job.run.reuse_input,
+        sha256=manifest.file_sha256,
+        graph_optimization=job.variant.graph_optimization,
     )
