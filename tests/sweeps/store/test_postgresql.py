@@ -92,7 +92,8 @@ def content(run: Run) -> dict[str, Any]:
     return {
         "name": run.info.run_name,
         "status": run.info.status,
-        "measured": (run.info.start_time, run.info.end_time) if run.data.params else None,
+        # What was skipped is dated with its publication.
+        "dated": None if run.info.status == "KILLED" else (run.info.start_time, run.info.end_time),
         "params": run.data.params,
         "metrics": {name: value for name, value in run.data.metrics.items() if name != "edgesweep_published_s"},
         "tags": {name: value for name, value in run.data.tags.items() if not OWN_TAGS.match(name)},

@@ -1,3 +1,0 @@
-"""Pages of 100,000 results."""
-
-RESULTS = 100_000
