@@ -130,9 +130,7 @@ def _overview(
     )
 
 
-def _use(
-    device: KnownDevice | None, record: DeviceRecord | None, process: int | None, gone: device_rows.Gone
-) -> None:
+def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, gone: device_rows.Gone) -> None:
     st.subheader("Who uses it", anchor=False)
     quarantine = record.quarantine if record else None
     if quarantine is not None:
