@@ -14,6 +14,8 @@ PICTURES ?= screenshots
 # Tests in parallel. More tests than cores slow each other down.
 JOBS ?= 2
 STAMP := $(VENV)/.installed
+# With ExecuTorch and ONNX Runtime, which only the tests need.
+ALL := $(VENV)/.installed-runtimes
 
 .PHONY: demo test test-system faults dashboard screenshots bench lint fmt docs clean
 .DEFAULT_GOAL := demo
@@ -34,14 +36,14 @@ SYSTEM := system and not smoke and not suite
 SUITE := suite
 PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
 
-test: $(STAMP) lint
+test: $(ALL) lint
 	$(PYTEST) -m "$(FAST)"
 
-test-system: $(STAMP)
+test-system: $(ALL)
 	$(PYTEST) -m "$(SYSTEM)"
 
 # libfaketime, for jumps of the clock, is compiled where it is installed: nothing else here needs a compiler for that.
-faults: $(STAMP)
+faults: $(ALL)
 	$(BIN)/python -m pip install --quiet --constraint infra/constraints.txt libfaketime
 	$(PYTEST) -m "fault" --faults
 
@@ -55,7 +57,7 @@ fmt: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP)
+bench: $(ALL)
 	$(BIN)/python tests/benchmarks/run_all.py
 
 docs: $(STAMP)
@@ -68,6 +70,11 @@ $(STAMP): pyproject.toml infra/constraints.txt
 	@echo "Installing EdgeSweep and its pinned dependencies into $(VENV) (about 6 GB, 2 to 4 minutes) ..."
 	$(BIN)/python -m pip install --quiet --constraint infra/constraints.txt --editable '.[workers,dashboard,dev]'
 	@touch $(STAMP)
+
+$(ALL): $(STAMP)
+	@echo "Installing the runtimes beside PyTorch Mobile into $(VENV) (390 MB, a minute) ..."
+	$(BIN)/python -m pip install --quiet --constraint infra/constraints.txt --editable '.[workers,dashboard,dev,runtimes]'
+	@touch $(ALL)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import rights
+from dashboard import rights, state
 from dashboard.inert import line
 from dashboard.options import given
 from dashboard.style import STYLE, WIDTH_PX
@@ -47,7 +47,8 @@ def _draw(entry: PageEntry, root: Path) -> None:
         st.container(width=WIDTH_PX, gap="medium"),
     ):
         try:
-            registry.draw(entry, root)
+            with state.boxes_tied():
+                registry.draw(entry, root)
         except EdgeSweepError as error:
             st.error("The results cannot be shown.", icon=":material/error:")
             st.text(line(error.message))

@@ -5,7 +5,7 @@ import re
 from sweeps.text import plain
 
 NOTHING = "–"
-_HARMLESS = re.compile(r"[^\W_](?:[^\W_]|[ ·,;()/≈×%–]|:(?= )|(?<=[^\W_])[-_.](?=[^\W_]))*")
+_HARMLESS = re.compile(r"[^\W_](?:[^\W_]|[ ·,;()/≈×%°–]|:(?= )|(?<=[^\W_])[-_.](?=[^\W_]))*")
 _ADDRESS = re.compile(r"www|\.[^\W\d]|\d\.\D", re.IGNORECASE)
 
 

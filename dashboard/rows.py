@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pandas as pd
 
 from dashboard.inert import NOTHING, line
-from dashboard.words import plain_words
+from dashboard.words import device_names, plain_words
 from sweeps.imported import Imported
 from sweeps.metrics import METRICS
 from sweeps.ranking.backends import BackendFigure
@@ -231,13 +231,15 @@ def backends(figure: BackendFigure) -> pd.DataFrame:
 
 
 def backend_bars(figure: BackendFigure) -> pd.DataFrame:
-    """The data of `dashboard.charts.dots.backends`: one row per timed side of a pair, in order: label (device, model,
-    precision), backend (`CPU` or `NNAPI`), variant, p50_ms, low_ms, high_ms (NaN is unknown). Has all columns even
-    without rows."""
-    columns = ["label", "backend", "variant", "p50_ms", "low_ms", "high_ms"]
+    """The data of `dashboard.charts.dots.backends`: one row per timed side of a pair, in order: label (precision and
+    device; with its id where several have one name), ratio_text, backend (`CPU` or `NNAPI`), variant, p50_ms, low_ms,
+    high_ms (NaN is unknown). Has all columns even without rows."""
+    columns = ["label", "ratio_text", "backend", "variant", "p50_ms", "low_ms", "high_ms"]
+    names = device_names({pair.device_id: pair.device for pair in figure.pairs})
     rows = [
         (
-            line(f"{pair.precision} · {pair.model} · {pair.device} {pair.device_id}"),
+            line(f"{pair.precision} · {names[pair.device_id]}"),
+            "" if pair.ratio is None else f"{pair.ratio.value:.2f}×",
             backend,
             line(best.variant),
             best.p50_ms,
@@ -248,7 +250,7 @@ def backend_bars(figure: BackendFigure) -> pd.DataFrame:
         for backend, best in (("CPU", pair.cpu), ("NNAPI", pair.nnapi))
         if best is not None
     ]
-    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[3:], "float64"))
+    return pd.DataFrame(rows, columns=columns).astype(dict.fromkeys(columns[4:], "float64"))
 
 
 def interval(metric: str, low: float | None, high: float | None) -> str:

@@ -1,10 +1,13 @@
 """The state of a page, which is in its URL: a view can be sent, and what a URL asks for is never trusted."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import streamlit as st
 
 from dashboard.inert import line, words
+from dashboard.style import hidden_unless
 
 
 def chosen(
@@ -28,8 +31,28 @@ def chosen(
         st.session_state[_key(name)] = usual
     st.session_state[_default(name)] = usual
     value = _begin(name, options, usual or default)
-    st.selectbox(label, options, key=_key(name), format_func=shown, disabled=len(options) == 1)
+    box(label, options, _key(name), shown)
     return _end(name, st.session_state.get(_key(name), value), options, value, usual)
+
+
+def box(label: str, options: Sequence[Any], key: str, shown: Callable[[Any], str]) -> Any:
+    """A select box. What belongs to a selection is hidden as long as the box shows another option than the chosen one.
+
+    No two boxes of a page have the same label.
+    """
+    value = st.selectbox(label, options, key=key, format_func=shown, disabled=len(options) == 1)
+    st.session_state.setdefault(_BOXES, {})[label] = shown(value)
+    return value
+
+
+@contextmanager
+def boxes_tied() -> Iterator[None]:
+    """Draw a page in it. The styles of its boxes come last: until they are new, what was there before stays hidden."""
+    st.session_state[_BOXES] = {}
+    yield
+    rules = "\n".join(hidden_unless(label, value) for label, value in st.session_state[_BOXES].items())
+    if rules:
+        st.html(f"<style>{rules}</style>")
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
@@ -110,6 +133,7 @@ def forget(*names: str) -> None:
         st.session_state.pop(_key(name), None)
 
 
+_BOXES = "what the boxes of this page show"
 MOST_NUMBER = 1e9
 NO_NUMBER = "none"
 

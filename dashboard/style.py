@@ -30,12 +30,16 @@ class Palette:
     """Cells without a figure."""
     winner: str
     ships: str
+    unresolved: str
     best: str
     """Cells of a heat map: the best, ..."""
     worst: str
     """... and the worst of those that may ship; between them the colours are mixed."""
     on_best: str
     on_worst: str
+    side_a: str
+    """The two sides of a comparison, which also lie apart."""
+    side_b: str
 
 
 LIGHT = Palette(
@@ -44,11 +48,14 @@ LIGHT = Palette(
     faint="#E3E8EE",
     empty="#EEF0F2",
     winner="#0B5CAD",
-    ships="#5E9BD3",
+    ships="#4F8ECB",
+    unresolved="#B27300",
     best="#0B5CAD",
     worst="#E4EDF7",
     on_best="#FFFFFF",
-    on_worst="#17212E",
+    on_worst="#000000",
+    side_a="#B85C00",
+    side_b="#0B5CAD",
 )
 DARK = Palette(
     text="#E6EDF5",
@@ -57,11 +64,26 @@ DARK = Palette(
     empty="#1B232C",
     winner="#7CC0FF",
     ships="#3D87CC",
+    unresolved=ORANGE,
     best="#7CC0FF",
     worst="#1C3147",
-    on_best="#0B1A2A",
-    on_worst="#E6EDF5",
+    on_best="#000000",
+    on_worst="#FFFFFF",
+    side_a="#F0B040",
+    side_b="#7CC0FF",
 )
+
+
+def contrast(first: str, second: str) -> float:
+    """How much brighter one of two colours (`#RRGGBB`) is than the other, from 1 to 21, as WCAG 2 has it."""
+    brighter, darker = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 def palette() -> Palette:
@@ -70,12 +92,22 @@ def palette() -> Palette:
 
 
 STYLE = """<style>
-.stMainBlockContainer { padding-top: 3.5rem; }
+.stMainBlockContainer { padding: 4.5rem clamp(1rem, 4vw, 5rem) 3rem; }
+[data-testid="stHeading"] :is(h1, h2, h3) { padding: 0.25rem 0 0.5rem; }
+/* Text of at least 4.5 times the contrast of its background; disabled controls have less. */
+[data-testid="stCaptionContainer"] { opacity: 0.78; }
+[data-testid="stBaseButton-primary"]:is(*, :hover) { color: light-dark(#FFFFFF, #0B1A2A); }
+/* A name that is too long for its box ends in dots; it stands whole in the list, and in the card below. */
+[data-testid="stSelectbox"] input { text-overflow: ellipsis; }
+@media (max-width: 640px) { [data-testid="stSelectbox"] input { font-size: 0.8125rem; } }
 /* What is of another selection is not to be seen under the new one, not even for a moment. */
-.stApp[data-test-script-state="rerunRequested"] [class*="st-key-now-"],
-.stApp[data-test-script-state="running"] [class*="st-key-now-"],
-[class*="st-key-now-"] [data-stale="true"], [data-stale="true"] [class*="st-key-now-"] { visibility: hidden; }
-[class*="st-key-now-"] h2 { font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere; }
+[class*="st-key-now-"] [data-stale="true"], [class*="st-key-now-"] [data-stale="true"] *,
+[data-stale="true"] [class*="st-key-now-"], [data-stale="true"] [class*="st-key-now-"] * {
+    visibility: hidden !important;  /* Streamlit makes some of what is in them visible. */
+}
+[class*="st-key-now-"] h2 {
+    padding: 0 0 0.4rem; font-size: clamp(1.5rem, 4.5vw, 2.4rem); line-height: 1.15; overflow-wrap: anywhere;
+}
 [class*="st-key-eyebrow"] p { letter-spacing: 0.06em; text-transform: none; overflow-wrap: anywhere; }
 /* Side by side where there is room for it, otherwise one below the other. */
 .st-key-charts, .st-key-attention, .st-key-choices { flex-flow: row wrap !important; }
@@ -86,7 +118,23 @@ STYLE = """<style>
 .st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
 .st-key-figures > * { width: auto !important; }
 .st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }
-@media (max-width: 640px) { .st-key-fleet-wide { display: none; } }
-@media (min-width: 641px) { .st-key-fleet-narrow { display: none; } }
+@media (max-width: 640px) { :has(> .st-key-fleet-wide) { display: none; } }
+@media (min-width: 641px) { :has(> .st-key-fleet-narrow) { display: none; } }
 </style>"""
 """`st-key-now-...` is a container whose content belongs to what is selected."""
+
+
+def hidden_unless(box: str, value: str) -> str:
+    """A rule that hides what belongs to a selection while the select box with this label shows another text.
+
+    The browser changes the box some frames before anything else on the page tells that a selection loads.
+    """
+    there = f'input[aria-label="{_css_string(box)}"]'
+    same = f'{there}[value="{_css_string(value)}"]'
+    other = f'.stApp:has({there}):not(:has({same})) [class*="st-key-now-"]'
+    return f"{other}, {other} * {{ visibility: hidden !important; }}"
+
+
+def _css_string(text: str) -> str:
+    """What may stand between quotes in a style: nothing in it can end the string, or the style."""
+    return "".join(char if char.isascii() and (char.isalnum() or char == " ") else f"\\{ord(char):x} " for char in text)

@@ -11,6 +11,7 @@ from dashboard.inert import line
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
+from sweeps.trust import TRUST
 
 _CALLED = {
     "cpu": "CPU",
@@ -81,6 +82,8 @@ _IF_NEEDED: tuple[Callable[[ResultRow], str], ...] = (
     _either("relaxed_fp16", "fp16 allowed", "fp32 only"),
     _either("flexible_batch", "any batch", "one batch"),
     _either("reduced_range", "7-bit weights", "8-bit weights"),
+    lambda row: f"opset {row.opset}" if row.opset else "usual opset",
+    _text("graph_optimization"),
     lambda row: f"cores {line(row.cpus)}",
     _either("reuse_input", "input reused", "input fresh"),
     _text("grid"),
@@ -134,43 +137,22 @@ _SHORT = {
 }
 _METRIC = re.compile(rf"\b(?:{'|'.join(sorted(METRICS, key=len, reverse=True))})\b")
 
-TRUST_WORDS = {
-    "throttled": "The device throttled",
-    "gate_timeout": "The device was never ready",
-    "backend_fell_back": "Another backend ran",
-    "engine_differs": "Another engine ran",
-    "device_changed": "The device changed its speed",
-    "invalid_output": "An output is no number",
-    "ungated": "Nobody knows if the device was cool",
-    "virtual_phone": "A virtual phone, not a real one",
-    "hot_start": "The device started warm",
-    "unstable": "The last rounds differ",
-    "device_moved": "The device changed its speed during the race",
-    "two_speeds": "The device has two speeds",
-    "few_samples": "Few samples",
-    "one_block": "Only one process, so no interval",
-    "coarse_clock": "The clock is coarse",
-    "bursts": "Load came in bursts",
-    "outliers": "Many outliers",
-    "part_of_images": "Accuracy of a part of the images",
-    "threads_unknown": "Nobody knows how many threads ran",
-    "busy_host": "Other programs ran on the machine",
-}
-"""Each trust label of `sweeps.trust.TRUST` in words."""
+TRUST_WORDS = {label.name: label.title for label in TRUST.values()}
+"""Each trust label in words."""
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Lines of at most `width` characters: nothing is left out, and what stands between two dots stays together as far
-    as it fits."""
-    parts = text.split(" · ")
-    units = [f"{part} ·" for part in parts[:-1]] + parts[-1:]
-    words = [word for unit in units for word in ([unit] if len(unit) <= width else unit.split(" "))]
+    """Lines of at most `width` characters: nothing is left out but dots at their ends, and what stands between two dots
+    stays together as far as it fits."""
     lines: list[str] = []
-    for word in words:
-        if lines and len(lines[-1]) + 1 + len(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines += [word[start : start + width] for start in range(0, len(word), width)] or [""]
+    for part in text.split(" · "):
+        dot = " · "
+        for word in [part] if len(part) <= width else part.split(" "):
+            if lines and len(lines[-1]) + len(dot) + len(word) <= width:
+                lines[-1] += f"{dot}{word}"
+            else:
+                lines += [word[start : start + width] for start in range(0, len(word), width)] or [""]
+            dot = " "
     return lines
 
 

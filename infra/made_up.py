@@ -6,13 +6,17 @@ No figure in it was measured.
 import hashlib
 import math
 import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.journal.journal import Journal
+from sweeps.launching.live import WRITE_EVERY_S, LiveFile
 from sweeps.manifest import FILE_NAME
-from sweeps.records import Job
+from sweeps.records import Block, Conditions, Job
 from sweeps.spec.label import label_of
 from sweeps.variant import RunAxes, Variant
 from sweeps.workspace import Workspace
@@ -31,7 +35,7 @@ PHONES = (
 """Maker, model, chip, and how many times as slow as the first."""
 MODELS = {"mobilenet_v3_large": 4.0, "efficientnet_b0": 9.0, "resnet18": 21.0}
 """Milliseconds of the fastest build on the first phone."""
-ROUNDS = 5
+ROUNDS, SAMPLES, BUILDS = 5, 60, 10
 
 records = Records()
 
@@ -51,7 +55,8 @@ def make(root: Path) -> Workspace:
             plan = records.plan(*jobs, name=sweep, rounds=ROUNDS, facts=tuple(phones), models=len(models))
             journal.save_plan(replace(plan, skipped=()))
             with journal.together():
-                for job in jobs:
+                # Phones take turns, as in a sweep that runs.
+                for _, job in sorted(enumerate(jobs), key=lambda one: one[0] % BUILDS):
                     if rng.random() < done:
                         _finish(journal, workspace, job, rng)
     return workspace
@@ -119,7 +124,7 @@ def _finish(journal: Journal, workspace: Workspace, job: Job, rng: random.Random
     drop = 0.05 if variant.precision == "fp32" else 0.45 if variant.backend == "cpu" else 0.9
     _build(journal, workspace, job)
     for round_ in range(ROUNDS):
-        journal.add_block(records.block(job, round_, ms=ms * rng.uniform(0.988, 1.012), samples=40))
+        journal.add_block(_block(job, round_, ms * rng.uniform(0.988, 1.012), rng))
     journal.add_accuracy(
         records.accuracy(
             job,
@@ -131,6 +136,38 @@ def _finish(journal: Journal, workspace: Workspace, job: Job, rng: random.Random
             accuracy_drop_high_points=drop + 0.3,
         )
     )
+
+
+def _block(job: Job, round_: int, ms: float, rng: random.Random) -> Block:
+    """Samples with a tail, warm-ups that become quicker, and a phone that becomes a little warmer."""
+    warm = 30.0 + 0.8 * round_ + rng.uniform(0.0, 0.4)
+    return replace(
+        records.block(job, round_),
+        samples_ns=tuple(int(ms * 1e6 * (1 + abs(rng.gauss(0.0, 0.012)))) for _ in range(SAMPLES)),
+        warmup_ns=tuple(int(ms * 1e6 * (1 + 1.5 / (1 + number))) for number in range(8)),
+        first_inference_ns=int(ms * 4e6),
+        backend_ran=job.variant.backend,
+        engine_ran=job.variant.qengine,
+        threads_ran=job.run.threads,
+        conditions=Conditions(temp_start_c=round(warm, 1), temp_end_c=round(warm + 1.2, 1), gate="ready"),
+        labels=(),
+    )
+
+
+@contextmanager
+def running(workspace: Workspace) -> Iterator[None]:
+    """As if the last sweep ran now: one phone is measured, one waits until it is cooler, and one is away."""
+    with workspace.lock(), LiveFile(workspace.live, "night") as file:
+        file.builds(10, 10, ())
+        file.measuring("adb:R5CT00", 27, 50, "mobilenet_v3_large · int8 · NHWC · QNNPACK · 4 threads, round 3 of 5")
+        file.measuring("adb:R5CT01", 21, 50, "")
+        file.waiting("adb:R5CT01", ("38.4 °C, until it has at most 35 °C",), 42.0)
+        file.measuring("adb:R5CT02", 30, 50, "mobilenet_v3_large · fp32 · NHWC · 1 thread, round 1 of 5")
+        file.measuring("adb:R5CT03", 12, 50, "")
+        file.away("adb:R5CT03", "it does not answer: unplugged?", 6)
+        file.note("Nothing Phone (2): it does not answer, so its jobs wait for the next run")
+        time.sleep(2 * WRITE_EVERY_S)
+        yield
 
 
 def _build(journal: Journal, workspace: Workspace, job: Job) -> None:

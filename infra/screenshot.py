@@ -88,8 +88,10 @@ def main() -> None:
         sys.path.insert(0, str(Path(__file__).parents[1]))
         import made_up
 
-        with tempfile.TemporaryDirectory(prefix="edgesweep-pictures-") as folder:
-            made_up.make(Path(folder))
+        with (
+            tempfile.TemporaryDirectory(prefix="edgesweep-pictures-") as folder,
+            made_up.running(made_up.make(Path(folder))),
+        ):
             take(Path(folder), asked.out, {"sweep": "release-candidate"}, widths, themes)
     print(asked.out)  # noqa: T201  # a script's one line
 

@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import fault_rows
+import word_tables
 from tree_text import tree
 
 from sweeps import stats
@@ -231,6 +232,7 @@ GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "infra" / "axes.md": {"axes": axes},
     ROOT / "infra" / "tree.md": {"tree": tree},
     ROOT / "infra" / "faults.md": {"faults": fault_rows.table},
+    ROOT / "infra" / "words.md": {"words": word_tables.tables},
     PROTOCOL: {"presets": presets, "gates": gates, "labels": labels, "figures": figures},
 }
 """By page, its generated parts."""

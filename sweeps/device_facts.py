@@ -53,6 +53,8 @@ class DeviceFacts:
     """CPU numbers in groups of one kind, from little to big; empty if unknown."""
     emulates: tuple[str, ...] = ()
     """Backends that this device lacks, but whose models its host can check: outputs are used, times are not."""
+    backends: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Per runtime whose runners are compiled with a choice of them, the backends that the one on the device has."""
     python: str = ""
     """Path on a device that is not this host of a Python with torch, which can run a runner in one file."""
 

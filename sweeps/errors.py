@@ -18,6 +18,10 @@ Errors cross process boundaries (Ray), so each one survives pickling: all state 
 import difflib
 from collections.abc import Iterable
 
+_BEGINNING = 3
+_SIMILAR = 0.6
+"""The cutoff of `difflib.get_close_matches`."""
+
 RETRIED_KINDS = ("not_ready", "bad_model", "bad_data")
 """Failures whose cause may be gone by the next run, which retries them without being asked."""
 
@@ -138,6 +142,21 @@ def in_one_line(error: BaseException) -> str:
 
 
 def did_you_mean(word: object, allowed: Iterable[str]) -> str:
-    """`; did you mean 'x'?`, or an empty string if no allowed word is similar."""
-    near = difflib.get_close_matches(str(word), list(allowed), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """`; did you mean 'x'?`, or an empty string if no allowed word is similar.
+
+    A word that begins with what was written comes first (`latency`: `latency_p50_ms`), and of equally similar ones the
+    first of `allowed`, which has the common ones first.
+    """
+    near = nearest(str(word), allowed)
+    return f"; did you mean {near!r}?" if near else ""
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """Of the words that are allowed, the one that was meant; empty if none is similar."""
+    words, written = list(allowed), word.casefold()
+    begins = [one for one in words if len(written) >= _BEGINNING and one.casefold().startswith(written)]
+    if begins:
+        return begins[0]
+    ratios = [difflib.SequenceMatcher(None, one, word).ratio() for one in words]
+    best = max(ratios, default=0.0)
+    return words[ratios.index(best)] if best >= _SIMILAR else ""

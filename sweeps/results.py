@@ -6,7 +6,7 @@
 import difflib
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +66,8 @@ class ResultRow:
     relaxed_fp16: bool = False
     flexible_batch: bool = False
     reduced_range: bool = False
+    opset: int = 0
+    graph_optimization: str = "none"
     threads: int
     cpus: str
     reuse_input: bool
@@ -148,8 +150,9 @@ class ResultRow:
 
     @property
     def comparable(self) -> tuple[tuple[str, str], ComparisonConditions, str]:
-        """Device and model, conditions, fingerprint: only rows with equal values are ranked together."""
-        return self.place, self.conditions, self.fingerprint
+        """Device and model, conditions, fingerprint: only rows with equal values are ranked together. See
+        `sweeps.ranking.alike`."""
+        return self.place, replace(self.conditions, runtime_version=""), self.fingerprint
 
     @property
     def setup(self) -> tuple[str, ...]:

@@ -143,9 +143,12 @@ def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") 
     variant = np.asarray(variant_correct, dtype=np.bool_)
     if reference.ndim != 1 or reference.shape != variant.shape or reference.size == 0:
         raise ValueError(f"not paired over the same images: {reference.shape} and {variant.shape}")
-    images = reference.size
-    lost = int((reference & ~variant).sum())
-    gained = int((~reference & variant).sum())
+    return drop_of(int((reference & ~variant).sum()), int((~reference & variant).sum()), reference.size)
+
+
+def drop_of(lost: int, gained: int, images: int) -> Estimate:
+    """As `accuracy_drop`. `lost`: images that the reference gets right and the variant gets wrong; `gained`: the
+    reverse."""
     value = 100.0 * (lost - gained) / images
     share_lost, share_gained = (lost + 1) / (images + 2), (gained + 1) / (images + 2)
     centre = share_lost - share_gained

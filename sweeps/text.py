@@ -1,6 +1,13 @@
-"""Makes text from outside (devices, models, files) safe to print on a terminal."""
+"""Text for people: durations, and text from outside (devices, models, files) made safe to print on a terminal."""
 
 
 def plain(text: str) -> str:
     """`text` without control characters, so that it cannot move the cursor or change colours."""
     return "".join(char if char.isprintable() or char == "\n" else "�" for char in text)
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `3 min` or `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -10,8 +10,13 @@ class TrustLabel:
     can."""
 
     name: str
+    title: str
+    """In words, for people."""
     disqualifying: bool
     advice: str
+    """Why, a colon, and what to do."""
+    fields: str = ""
+    """The fields of a sweep file that matter."""
 
 
 TRUST: dict[str, TrustLabel] = {
@@ -19,67 +24,90 @@ TRUST: dict[str, TrustLabel] = {
     for label in (
         TrustLabel(
             name="throttled",
+            title="The device throttled",
+            fields="protocol.gate, protocol.fixed_performance",
             disqualifying=True,
             advice="the device throttled during a block, or no longer reported whether it did: let it cool, keep it "
             "out of the sun; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="gate_timeout",
+            title="The device was never ready",
+            fields="protocol.gate: wait_seconds, max_cpu_temp_c, max_battery_temp_c, min_battery_percent; "
+            "gate: none measures as it is",
             disqualifying=True,
             advice="the device was not ready within the limit (too warm, battery too low, another benchmark running): "
             "remove the cause, or raise the limit; edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="backend_fell_back",
+            title="Another backend ran",
+            fields="grids: backend",
             disqualifying=True,
             advice="another backend ran than was requested: the time is the time of that backend",
         ),
         TrustLabel(
             name="engine_differs",
+            title="Another engine ran",
+            fields="grids: qengine",
             disqualifying=True,
             advice="another quantized engine ran than was requested: use a runtime on the device that has it",
         ),
         TrustLabel(
             name="device_changed",
+            title="The device changed its speed",
+            fields="protocol.fixed_performance",
             disqualifying=True,
             advice="the device itself changed speed for good while a round was measured: find the cause; "
             "edgesweep run SWEEP.yaml --retry-failed measures it again",
         ),
         TrustLabel(
             name="invalid_output",
+            title="An output is no number",
+            fields="grids: precision, qengine; data.calibration",
             disqualifying=True,
             advice="an output is not a finite number: check the precision, the engine and the calibration data",
         ),
         TrustLabel(
             name="ungated",
+            title="Nobody knows if the device was cool",
+            fields="protocol.gate",
             disqualifying=False,
             advice="it is unknown whether the device was cool (no temperature sensor, or no gate was applied): "
             "keep the machine idle and compare within one sweep only",
         ),
         TrustLabel(
             name="virtual_phone",
+            title="A virtual phone, not a real one",
             disqualifying=False,
             advice="measured on a virtual phone: the time is this computer's, not a phone's",
         ),
         TrustLabel(
             name="hot_start",
+            title="The device started warm",
+            fields="protocol.gate",
             disqualifying=False,
             advice="there was no gate, and the block started warmer than the default gate allows: let the device cool, "
             "or set a gate",
         ),
         TrustLabel(
             name="unstable",
+            title="The last rounds differ",
+            fields="protocol.rounds, protocol.max_rounds",
             disqualifying=False,
             advice="the last rounds differ by more than 5 %: add rounds, stop other programs",
         ),
         TrustLabel(
             name="device_moved",
+            title="The device changed its speed during the race",
             disqualifying=False,
             advice="the device itself changed speed for good during the race: ratios hold, which are taken within "
             "rounds, but the time in ms is a mixture of two speeds",
         ),
         TrustLabel(
             name="two_speeds",
+            title="The device has two speeds",
+            fields="protocol.rounds, protocol.fixed_performance",
             disqualifying=False,
             advice="the device went back and forth between two speeds, 5 % apart or more: processes lie around the one "
             "that it has more often, and the interval reaches from the fast one to the slow one, unless the rounds "
@@ -87,47 +115,59 @@ TRUST: dict[str, TrustLabel] = {
         ),
         TrustLabel(
             name="few_samples",
+            title="Few samples",
+            fields="protocol.min_seconds, protocol.rounds, protocol.max_seconds",
             disqualifying=False,
             advice="fewer than 64 samples in total, rounds missing, or a block cut short by max_seconds: "
             "raise min_seconds, rounds or max_seconds",
         ),
         TrustLabel(
             name="one_block",
+            title="Only one process, so no interval",
+            fields="protocol.rounds",
             disqualifying=False,
             advice="only one process, so no interval: processes of one artifact can differ by tens of percent; "
             "use 3 rounds or more",
         ),
         TrustLabel(
             name="coarse_clock",
+            title="The clock is coarse",
+            fields="protocol.min_seconds",
             disqualifying=False,
             advice="all samples are multiples of one tick of the clock, over 1 % of a sample: a block's figure is the "
             "mean of its samples, p90 and p99 are ticks; raise min_seconds",
         ),
         TrustLabel(
             name="bursts",
+            title="Load came in bursts",
             disqualifying=False,
             advice="load came in bursts: for 5 % of a block's time or more, successive samples are over 15 % slower "
             "than its median; the p50 hardly shows them, p90 and p99 do: stop other programs",
         ),
         TrustLabel(
             name="outliers",
+            title="Many outliers",
             disqualifying=False,
             advice="over 10 % of a block's samples are outliers, so its p90 shows them: stop other programs",
         ),
         TrustLabel(
             name="part_of_images",
+            title="Accuracy of a part of the images",
             disqualifying=False,
             advice="the accuracy is over at most the first 100 images, because PyTorch's own benchmark tool needs one "
             "process per image: put EdgeSweep's runner on the device, which evaluates all images",
         ),
         TrustLabel(
             name="threads_unknown",
+            title="Nobody knows how many threads ran",
             disqualifying=False,
             advice="it is unknown how many threads ran: PyTorch's own benchmark tool does not report it, and was only "
             "asked for the job's number: put EdgeSweep's runner on the device, which reports it",
         ),
         TrustLabel(
             name="busy_host",
+            title="Other programs ran on the machine",
+            fields="protocol.gate.max_load, protocol.gate.load_wait_seconds",
             disqualifying=False,
             advice="other programs used over 15 % of the CPU time just before a block, or the hypervisor over 5 % "
             "during one: stop them, or use a machine that is not shared, and measure again",

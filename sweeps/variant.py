@@ -1,9 +1,10 @@
 """A variant (one value for each build axis), and the run axes of an artifact. Frozen values."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel"}
-"""How each engine's default qconfig quantizes weights."""
+DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": "per_channel", "none": "per_channel"}
+"""How weights are quantized by the default qconfig of each of PyTorch's engines, and by a runtime that has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +34,22 @@ class Variant:
     """The NNAPI model accepts any batch size."""
     reduced_range: bool = False
     """int8 weights of 7 bits, for a CPU on which sums of 8-bit products saturate. Derived from the device."""
+    opset: int = 0
+    """ONNX's version of operators; 0: the exporter's own choice, or no ONNX."""
+    graph_optimization: str = "none"
+    """What ONNX Runtime does to the graph as it loads it: `all`, `extended`, `basic` or `disabled`."""
 
     def axes(self) -> dict[str, str | bool | int]:
-        """The axes by name. `reduced_range` only if it is true, so that build keys from before this axis stay valid."""
-        axes = asdict(self)
-        if not self.reduced_range:
-            del axes["reduced_range"]
-        return axes
+        """The axes by name. Of what came later only what is not at its default, so that older keys stay valid."""
+        return {
+            name: value for name, value in asdict(self).items() if name not in LATER_AXES or value != LATER_AXES[name]
+        }
+
+
+LATER_AXES: Mapping[str, str | bool | int] = {
+    name: getattr(Variant(), name) for name in ("reduced_range", "opset", "graph_optimization")
+}
+"""The axes that the first build keys did not have, with their defaults. A new axis is one of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from hypothesis import settings
 
 from sweeps.cli import main
 from sweeps.quarantine import STATE_VARIABLE
-from tests import shared, side_by_side, sshd
+from tests import postgresql, runtimes, shared, side_by_side, sshd
 from tests.workers.runtimes import old_torch
 from tests.workers.runtimes.int8_cpu import here_sums_are_exact
 
@@ -38,6 +38,7 @@ REQUIREMENTS = {
     # marker: (program, the line that installs it)
     "browser": ("chromium", "apt-get install -y chromium"),
     "compiler": ("g++", "apt-get install -y g++"),
+    "postgresql": (postgresql.PG_CTL, "apt-get install -y postgresql"),
     "sshd": (sshd.SSHD, "apt-get install -y openssh-server"),
 }
 
@@ -110,6 +111,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, (program, line) in REQUIREMENTS.items():
             if item.get_closest_marker(marker) and shutil.which(program) is None:
                 item.add_marker(pytest.mark.skip(reason=f"{program} is missing; enable with: {line}"))
+        for name in {name for mark in item.iter_markers("runtime") for name in mark.args}:
+            if lack := runtimes.lack(name):
+                item.add_marker(pytest.mark.skip(reason=lack))
         if item.get_closest_marker("vnni") and not here_sums_are_exact():
             item.add_marker(pytest.mark.skip(reason=NOT_SHOWN))
         # In strict mode the tests install it themselves.

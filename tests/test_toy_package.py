@@ -258,7 +258,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 )
 def test_a_package_that_is_broken_is_left_out_with_the_reason(installed: Path, target: str, problem: str) -> None:
     (installed / "entry_points.txt").write_text(f"[edgesweep.runtimes]\nodd = {target}\n")
-    assert list(catalog.runtimes()) == ["torchscript", "eager"]
+    assert list(catalog.runtimes()) == ["torchscript", "eager", "onnxruntime"]
     assert catalog.problems() == (f"odd of broken is left out: {problem}",)
     (check,) = [check for check in examine(installed) if check.name == "other packages"]
     assert (check.ok, check.needed) == (False, False)
@@ -325,7 +325,7 @@ def test_an_entry_that_is_wrong_is_left_out_and_sweep_files_are_read_as_without_
     (installed / "entry_points.txt").write_text(f"[edgesweep.{kind}]\nodd = {module}:ENTRY\n")
     (reason,) = catalog.problems()
     assert reason.startswith(f"odd of broken is left out: {problem}")
-    assert list(catalog.runtimes()) == ["torchscript", "eager"]
+    assert list(catalog.runtimes()) == ["torchscript", "eager", "onnxruntime"]
     assert list(catalog.devices()) == ["local", "fake", "adb", "ssh"]
 
 
@@ -343,7 +343,13 @@ def test_a_metric_of_two_runtimes_has_one_definition(installed: Path, other: str
     (installed.parent / f"{module}.py").write_text(f"{ENTRIES}counts('energy')\nOTHER = {other}\n")
     (installed / "entry_points.txt").write_text(f"[edgesweep.runtimes]\na = {module}:ENTRY\nb = {module}:OTHER\n")
     assert catalog.problems() == tuple(f"b of broken is left out: {problem}" for problem in problems)
-    assert list(catalog.runtimes()) == ["torchscript", "eager", "counts", *(["other"] if not problems else [])]
+    assert list(catalog.runtimes()) == [
+        "torchscript",
+        "eager",
+        "onnxruntime",
+        "counts",
+        *(["other"] if not problems else []),
+    ]
 
 
 def test_a_package_that_ends_the_process_when_it_is_imported_is_left_out(installed: Path) -> None:

@@ -18,6 +18,7 @@ from sweeps.variant import Variant
 from workers.devices import registry as devices
 from workers.measure.attach import attach
 from workers.models import data
+from workers.models.evaluation_images import too_few_images
 from workers.models.identity import identify
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
@@ -83,6 +84,8 @@ def plan_sweep(
     plan = expand(spec, facts, supports, identities)
     if calibration.count == 0 and any(is_calibrated(job.variant) for job in plan.jobs):
         tell(f"builds that are calibrated will fail, data.calibration is {calibration.source}")
+    for warning in too_few_images(spec.data, spec.objective):
+        tell(warning)
     return plan
 
 
@@ -218,7 +221,7 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
 
     `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason.
     """
-    own = runtime in catalog.BUILT_IN_NAMES
+    own = runtime in catalog.ALWAYS_BROUGHT
     has_python = facts.runtime_versions and not facts.runners
     if catalog.is_host(facts.name) or has_python or (facts.runtime_versions and own) or runtime in dict(facts.runners):
         return None

@@ -4,7 +4,7 @@ import pandas as pd
 
 from dashboard.charts import drawing as draw
 from dashboard.charts.drawing import Spec
-from dashboard.style import GREEN, GREY, ORANGE, PINK, VERMILION, Palette
+from dashboard.style import GREEN, GREY, PINK, VERMILION, Palette
 
 CHECKS = ("constraints kept", "unresolved", "constraint missed", "disqualified")
 """The statuses of variants that were only checked, in the order of legends."""
@@ -70,6 +70,7 @@ def latency(rows: pd.DataFrame, look: Palette) -> Spec:
             dots,
         ],
         height,
+        look,
     )
 
 
@@ -90,7 +91,7 @@ def drops(rows: pd.DataFrame, most_points: float | None, look: Palette) -> Spec:
         }
         for row, (text, top, dot) in zip(shown.itertuples(), places, strict=True)
     ]
-    colours = draw.present(shown, CHECKS, (GREEN, ORANGE, VERMILION, PINK))
+    colours = draw.present(shown, CHECKS, (GREEN, look.unresolved, VERMILION, PINK))
     shapes = draw.present(shown, CHECKS, ("circle", "square", "triangle-up", "cross"))
     across = {"field": "drop", "type": "quantitative", "axis": draw.axis("accuracy drop (points of top-1)", look)}
     spec = draw.chart(
@@ -117,6 +118,7 @@ def drops(rows: pd.DataFrame, most_points: float | None, look: Palette) -> Spec:
             },
         ],
         height,
+        look,
     )
     if most_points is not None:
         line = {"type": "rule", "color": look.quiet, "strokeDash": [5, 4]}
@@ -136,9 +138,11 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
     labels = list(dict.fromkeys(rows["label"]))
     places, height = draw.lines_of(labels)
     where = dict(zip(labels, places, strict=True))
+    firsts = ~rows["label"].duplicated()
     data = [
         {
-            "name": where[row.label][0],
+            "name": where[row.label][0] if is_first else "",
+            "ratio": row.ratio_text if is_first else "",
             "top": where[row.label][1],
             "dot": where[row.label][2],
             "backend": row.backend,
@@ -148,7 +152,7 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
             "low": draw.known(row.low_ms),
             "high": draw.known(row.high_ms),
         }
-        for row in rows.itertuples()
+        for row, is_first in zip(rows.itertuples(), firsts, strict=True)
     ]
     colour = {
         "field": "backend",
@@ -166,6 +170,7 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
         data,
         [
             draw.text("name", "top", look.text, {"x": {"value": 0}}, size=13),
+            draw.text("ratio", "top", look.quiet, {"x": {"value": "width"}}, align="right", size=12),
             {
                 "transform": [{"filter": "isValid(datum.low) && isValid(datum.high)"}],
                 "mark": {"type": "rule", "strokeWidth": 5, "opacity": 0.45},
@@ -182,4 +187,5 @@ def backends(rows: pd.DataFrame, look: Palette) -> Spec:
             },
         ],
         height,
+        look,
     )

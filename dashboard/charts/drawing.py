@@ -5,7 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from dashboard.style import GREEN, GREY, ORANGE, Palette
+from dashboard.style import GREEN, GREY, Palette
 from dashboard.words import wrapped
 
 Spec = dict[str, Any]
@@ -45,13 +45,13 @@ def tip(row: Any) -> dict[str, str]:
     return {name: getattr(row, name) for name in _TIPS}
 
 
-def chart(data: Sequence[Spec], layers: list[Spec], height: int) -> Spec:
+def chart(data: Sequence[Spec], layers: list[Spec], height: int, look: Palette) -> Spec:
     """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
     return {
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "layer": [{"data": {"values": list(data)}, "layer": layers}],
-        "config": {"view": {"stroke": None}},
+        "config": {"view": {"stroke": None}, "legend": {"labelColor": look.text}},
     }
 
 
@@ -116,7 +116,7 @@ def shade(status: str, look: Palette) -> str:
 
 
 def _colours(look: Palette) -> tuple[str, ...]:
-    return look.winner, GREEN, look.ships, ORANGE, GREY
+    return look.winner, GREEN, look.ships, look.unresolved, GREY
 
 
 def known(value: Any) -> float | None:

@@ -7,33 +7,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from dashboard.charts.drawing import LEGEND, Spec
-from dashboard.style import BLUE, GREEN, INK, ORANGE, PINK, SKY, VERMILION
+from dashboard.style import GREEN, PINK, Palette
 
 Rows = Sequence[dict[str, Any]]
 
 HEIGHT_PX = 260
-A, B = ORANGE, BLUE
-"""The colours of the two sides of a comparison, which also lie apart."""
 
 
-def samples(columns: Rows, spans: Rows) -> Spec:
+def samples(columns: Rows, spans: Rows, look: Palette) -> Spec:
     """`columns`: `job_rows.sample_columns`; `spans`: `job_rows.block_spans`."""
     across = _x("at_s", "Seconds of timed iterations; blocks side by side")
     tips = _tips(block="Block", low_ms="Lowest (ms)", high_ms="Highest (ms)", samples="Samples")
     ends = [
         {
-            "mark": {"type": "point", "filled": True, "color": BLUE, "size": 9, "opacity": 0.8},
+            "mark": {"type": "point", "filled": True, "color": look.ships, "size": 9, "opacity": 0.8},
             "encoding": {"x": across, "y": _y(end, "Latency (ms)"), "tooltip": tips},
         }
         for end in ("low_ms", "high_ms")
     ]
     between = {
-        "mark": {"type": "rule", "color": BLUE, "strokeWidth": 1.5, "opacity": 0.5},
+        "mark": {"type": "rule", "color": look.ships, "strokeWidth": 1.5, "opacity": 0.6},
         "encoding": {"x": across, "y": _y("low_ms", "Latency (ms)"), "y2": {"field": "high_ms"}, "tooltip": tips},
     }
     figures = {
         "data": {"values": list(spans)},
-        "mark": {"type": "rule", "color": ORANGE, "strokeWidth": 3},
+        "mark": {"type": "rule", "color": look.side_a, "strokeWidth": 3},
         "encoding": {
             "x": {**across, "field": "from_s"},
             "x2": {"field": "to_s"},
@@ -41,10 +39,10 @@ def samples(columns: Rows, spans: Rows) -> Spec:
             "tooltip": _tips(block="Block", figure_ms="Its figure (ms)"),
         },
     }
-    return _layers([{"data": {"values": list(columns)}, "layer": [between, *ends]}, figures])
+    return _layers([{"data": {"values": list(columns)}, "layer": [between, *ends]}, figures], look)
 
 
-def warmups(rows: Rows) -> Spec:
+def warmups(rows: Rows, look: Palette) -> Spec:
     """`rows`: `job_rows.warmup_rows`."""
     encoding = {
         "x": {**_x("iteration", "Iteration of the process; 0 is the first inference"), "axis": _whole_axis(rows)},
@@ -54,33 +52,39 @@ def warmups(rows: Rows) -> Spec:
     }
     return _layers(
         [
-            {"mark": {"type": "line", "color": SKY, "opacity": 0.7}, "encoding": encoding},
-            {"mark": {"type": "point", "filled": True, "color": SKY, "size": 45, "opacity": 1}, "encoding": encoding},
+            {"mark": {"type": "line", "color": look.ships, "opacity": 0.8}, "encoding": encoding},
+            {
+                "mark": {"type": "point", "filled": True, "color": look.ships, "size": 45, "opacity": 1},
+                "encoding": encoding,
+            },
         ],
+        look,
         rows,
         height=180,
     )
 
 
-def temperatures(rows: Rows) -> Spec:
+def temperatures(rows: Rows, look: Palette) -> Spec:
     """`rows`: `job_rows.temperature_rows`."""
     colour = {
         "field": "when",
         "type": "nominal",
-        "scale": {"domain": ["before", "after"], "range": [SKY, VERMILION]},
+        "scale": {"domain": ["before", "after"], "range": [look.side_b, look.side_a]},
         "legend": LEGEND,
     }
     encoding = {
         "x": {**_x("block", "Block"), "axis": {"tickMinStep": 1, "format": "d", "grid": False}},
-        "y": _y("temp_c", "Temperature (°C)"),
+        "y": {**_y("temp_c", "Temperature (°C)"), "axis": {"format": "~g", "tickMinStep": 0.5}},
         "color": colour,
         "shape": {"field": "when", "type": "nominal", "scale": {"domain": ["before", "after"]}, "legend": None},
         "tooltip": [*_tips(block="Block", temp_c="°C"), {"field": "when", "title": "When"}],
     }
-    return _layers([{"mark": {"type": "point", "filled": True, "size": 70}, "encoding": encoding}], rows, height=180)
+    return _layers(
+        [{"mark": {"type": "point", "filled": True, "size": 70}, "encoding": encoding}], look, rows, height=180
+    )
 
 
-def sentinel(looks: Rows, changed: Rows, measured: Rows = ()) -> Spec:
+def sentinel(looks: Rows, changed: Rows, look: Palette, measured: Rows = ()) -> Spec:
     """`looks`: `at` (ISO 8601, UTC), `ms`, `run`. `changed` and `measured`: spans with `from` and `to`, in which the
     device changed its speed, and in which a job was measured."""
     when = {"field": "at", "type": "temporal", "title": "UTC", "scale": {"type": "utc", "padding": 12}}
@@ -101,12 +105,12 @@ def sentinel(looks: Rows, changed: Rows, measured: Rows = ()) -> Spec:
     layers += [
         {
             "data": {"values": [{"ms": middle}]},
-            "mark": {"type": "rule", "color": INK, "strokeDash": [5, 4]},
+            "mark": {"type": "rule", "color": look.quiet, "strokeDash": [5, 4]},
             "encoding": {"y": _y("ms", "The sentinel's latency (ms)")},
         },
         {
             "data": {"values": list(looks)},
-            "mark": {"type": "point", "filled": True, "color": BLUE, "size": 55, "opacity": 0.8},
+            "mark": {"type": "point", "filled": True, "color": look.winner, "size": 55, "opacity": 0.8},
             "encoding": {
                 "x": when,
                 "y": _y("ms", "The sentinel's latency (ms)"),
@@ -114,17 +118,17 @@ def sentinel(looks: Rows, changed: Rows, measured: Rows = ()) -> Spec:
             },
         },
     ]
-    return _layers(layers, height=220)
+    return _layers(layers, look, height=220)
 
 
-def distributions(bins: Rows, medians: Rows) -> Spec:
+def distributions(bins: Rows, medians: Rows, look: Palette) -> Spec:
     """`bins`: `compare_rows.histograms`; `medians`: `compare_rows.block_points`. A lies above B."""
     across = _x("low_ms", "Latency (ms)")
     up = {"field": "base", "type": "quantitative", "axis": None, "scale": {"domain": [-0.3, 2.4]}}
     colour = {
         "field": "side",
         "type": "nominal",
-        "scale": {"domain": ["A", "B"], "range": [A, B]},
+        "scale": {"domain": ["A", "B"], "range": [look.side_a, look.side_b]},
         "legend": {**LEGEND, "symbolType": "square"},
     }
     return _layers(
@@ -152,11 +156,12 @@ def distributions(bins: Rows, medians: Rows) -> Spec:
                 },
             },
         ],
+        look,
         height=230,
     )
 
 
-def ratios(rows: Rows, estimate: dict[str, float]) -> Spec:
+def ratios(rows: Rows, estimate: dict[str, float], look: Palette) -> Spec:
     """`rows`: `compare_rows.paired`. `estimate`: `value`, and `low` and `high` where there is an interval."""
     up = {**_y("ratio", "B as a multiple of A"), "scale": {"zero": False, "padding": 14}}
     layers: list[Spec] = []
@@ -164,24 +169,24 @@ def ratios(rows: Rows, estimate: dict[str, float]) -> Spec:
         layers.append(
             {
                 "data": {"values": [estimate]},
-                "mark": {"type": "rect", "color": B, "opacity": 0.15},
+                "mark": {"type": "rect", "color": look.side_b, "opacity": 0.15},
                 "encoding": {"y": {**up, "field": "low"}, "y2": {"field": "high"}},
             }
         )
     layers += [
         {
             "data": {"values": [{"ratio": 1.0}]},
-            "mark": {"type": "rule", "color": INK, "strokeDash": [5, 4]},
+            "mark": {"type": "rule", "color": look.quiet, "strokeDash": [5, 4]},
             "encoding": {"y": up},
         },
         {
             "data": {"values": [estimate]},
-            "mark": {"type": "rule", "color": B, "strokeWidth": 2},
+            "mark": {"type": "rule", "color": look.side_b, "strokeWidth": 2},
             "encoding": {"y": {**up, "field": "value"}},
         },
         {
             "data": {"values": list(rows)},
-            "mark": {"type": "point", "filled": True, "color": B, "size": 70, "opacity": 1},
+            "mark": {"type": "point", "filled": True, "color": look.side_b, "size": 70, "opacity": 1},
             "encoding": {
                 "x": {**_x("number", "Round"), "axis": {"tickMinStep": 1, "format": "d", "grid": False}},
                 "y": up,
@@ -189,16 +194,20 @@ def ratios(rows: Rows, estimate: dict[str, float]) -> Spec:
             },
         },
     ]
-    return _layers(layers, height=230)
+    return _layers(layers, look, height=230)
 
 
-def _layers(layers: list[Spec], rows: Rows = (), height: int = HEIGHT_PX) -> Spec:
+def _layers(layers: list[Spec], look: Palette, rows: Rows = (), height: int = HEIGHT_PX) -> Spec:
     """Data inside a layer stays in the specification: to make an Arrow table of it takes longer than all the rest."""
     return {
         "height": height,
         "autosize": {"type": "fit-x", "contains": "padding"},
         "layer": [{"data": {"values": list(rows)}, "layer": layers}] if rows else layers,
-        "config": {"view": {"stroke": None}},
+        "config": {
+            "view": {"stroke": None},
+            "legend": {"labelColor": look.text},
+            "axis": {"labelColor": look.quiet, "titleColor": look.quiet, "gridColor": look.faint},
+        },
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dashboard.charts.drawing import Spec
-from dashboard.style import ORANGE, Palette
+from dashboard.style import ORANGE, Palette, contrast
 from dashboard.words import wrapped
 
 _LINE_PX, _NAME_PX, _PAD_PX = 14, 22, 7
@@ -172,4 +172,4 @@ def _shade(cost: float | None, look: Palette) -> tuple[str, str]:
         f"{round(int(look.best[at : at + 2], 16) * (1 - share) + int(look.worst[at : at + 2], 16) * share):02X}"
         for at in (1, 3, 5)
     )
-    return mixed, look.on_best if share < 0.45 else look.on_worst
+    return mixed, max(look.on_best, look.on_worst, key=lambda ink: contrast(mixed, ink))

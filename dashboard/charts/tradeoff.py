@@ -24,6 +24,13 @@ class AccuracyAxis:
     least_percent: float | None = None
     """The lowest accuracy that the objective's constraint on the accuracy drop allows."""
 
+    @property
+    def lines_in_words(self) -> str:
+        """What the reference lines are; empty without any."""
+        found = [] if self.eager_percent is None else [f"Line: fp32 eager, {self.eager_percent:.2f} %."]
+        found += [] if self.least_percent is None else [f"Dashed: the least allowed, {self.least_percent:.2f} %."]
+        return " ".join(found)
+
 
 def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int = 380) -> Spec:
     """Latency against accuracy with both intervals, the best trade-offs joined by a line. The points can be picked: the
@@ -113,7 +120,7 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
             "encoding": {"x": x, "y": y, "text": {"field": "beside"}},
         },
     ]
-    spec = draw.chart(data, marks, height)
+    spec = draw.chart(data, marks, height, look)
     spec["layer"] = [*layers, *spec["layer"]]
     picked = {"type": "point", "fields": ["job_key"], "on": "click", "nearest": False}
     spec["params"] = [{"name": "picked", "select": picked, "views": ["points"]}]
@@ -169,27 +176,13 @@ def _span(rows: pd.DataFrame, axis: AccuracyAxis) -> list[float]:
 
 
 def _lines(axis: AccuracyAxis, look: Palette) -> list[Spec]:
-    """Horizontal lines with their names at the right end, inside the chart."""
-    found = []
-    for value, name, dash in (
-        (axis.eager_percent, "fp32 eager", [1, 0]),
-        (axis.least_percent, "least allowed", [5, 4]),
-    ):
-        if value is None:
-            continue
-        y = {"field": "accuracy", "type": "quantitative"}
-        words = {
-            "type": "text",
-            "align": "right",
-            "dy": 4,
-            "baseline": "top",
-            "color": look.quiet,
-            "fontSize": 11,
-            "limit": 0,
+    """Horizontal lines. Their names stand below the chart: in it, points would lie on them."""
+    return [
+        {
+            "data": {"values": [{"accuracy": value}]},
+            "mark": {"type": "rule", "color": look.quiet, "strokeDash": dash, "opacity": 0.8},
+            "encoding": {"y": {"field": "accuracy", "type": "quantitative"}},
         }
-        layers: list[Spec] = [
-            {"mark": {"type": "rule", "color": look.quiet, "strokeDash": dash, "opacity": 0.6}, "encoding": {"y": y}},
-            {"mark": words, "encoding": {"y": y, "x": {"value": "width"}, "text": {"field": "text"}}},
-        ]
-        found.append({"data": {"values": [{"accuracy": value, "text": f"{name} {value:.2f} %"}]}, "layer": layers})
-    return found
+        for value, dash in ((axis.eager_percent, [1, 0]), (axis.least_percent, [5, 4]))
+        if value is not None
+    ]

@@ -1,5 +1,7 @@
 """NNAPI against the CPU, for every device of a sweep that has both."""
 
+from dataclasses import replace
+
 import pandas as pd
 import streamlit as st
 
@@ -7,20 +9,29 @@ from dashboard import rows
 from dashboard.charts import dots
 from dashboard.inert import NOTHING
 from dashboard.style import palette
+from sweeps.journal.results_table import Place
 from sweeps.ranking.backends import TITLE, BackendFigure
 
+MOST_DEVICES = 8
+"""So many devices the chart shows; the table has all."""
 
-def show(figure: BackendFigure) -> None:
-    """Draw the table, and a chart if anything was timed on NNAPI."""
+
+def show(figure: BackendFigure, here: Place) -> None:
+    """Draw the table, and a chart of the model that is looked at, this device first, if anything was timed on NNAPI."""
     st.subheader(TITLE, anchor=False)
+    mine = sorted(
+        (pair for pair in figure.pairs if pair.model == here.model), key=lambda pair: pair.device_id != here.place_id
+    )
+    shown = list(dict.fromkeys(pair.device_id for pair in mine))[:MOST_DEVICES]
+    drawn = replace(figure, pairs=tuple(pair for pair in mine if pair.device_id in shown))
     if figure.headline:
         st.text(f"{figure.headline[0].upper()}{figure.headline[1:]}.")
     else:
         with st.container(border=True, key="backends-chart"):
-            st.vega_lite_chart(spec=dots.backends(rows.backend_bars(figure), palette()), key="backends")
-        st.caption("The fastest build of each, paired by rounds. Below 1×, NNAPI is faster.")
+            st.vega_lite_chart(spec=dots.backends(rows.backend_bars(drawn), palette()), key="backends")
+            st.caption("The fastest build of each; right: NNAPI / CPU, paired by rounds. Below 1×, NNAPI is faster.")
     table = rows.backends(figure)
-    shown = pd.DataFrame(
+    told = pd.DataFrame(
         {
             "Device": table["device"],
             "Model": table["model"],
@@ -35,10 +46,10 @@ def show(figure: BackendFigure) -> None:
         }
     )
     if (table["note"] != NOTHING).any():
-        shown["Why not"] = table["note"]
+        told["Why not"] = table["note"]
     number = st.column_config.NumberColumn
     st.dataframe(
-        shown,
+        told,
         hide_index=True,
         key="backends-table",
         column_config={

@@ -13,7 +13,8 @@ from dashboard.data import Source
 from dashboard.evidence import Side
 from dashboard.inert import line, words
 from dashboard.links import link
-from dashboard.views import empty, places
+from dashboard.style import Palette, palette
+from dashboard.views import empty, places, tables
 from dashboard.views.tables import table_height
 from dashboard.words import build_names, device_names
 from sweeps.journal.results_table import Place
@@ -47,7 +48,7 @@ def show(root: Path) -> None:
         empty.show(root)
         return
     suggested, is_back = _suggested(now, root), not len(st.query_params)
-    left, right = st.columns(2, gap="large")
+    left, right = st.columns(2, gap="medium")
     with left, st.container(border=True, key="side-a"):
         a = _choose("a", now, root, suggested[0], is_back=is_back)
     with right, st.container(border=True, key="side-b"):
@@ -88,9 +89,9 @@ def _timed(now: Source, place: Place) -> list[ResultRow]:
 
 
 def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_back: bool) -> Side | None:
-    """Three select boxes, whose choice is one parameter of the URL. `is_back`: the URL asks for nothing."""
+    """Select boxes, whose choice is one parameter of the URL. `is_back`: the URL asks for nothing."""
     wanted = state.asked(letter)
-    keys = [f"{letter} {name}" for name in ("sweep", "place", "job")]
+    keys = [f"{letter} {name}" for name in ("sweep", "device", "model", "job")]
     if wanted is not None and wanted != st.session_state.get(f"compared {letter}"):
         found = _of_url(now, root, wanted)
         if found is None:
@@ -103,24 +104,23 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_
         # Back on this page, from its menu: as it was left.
         suggested = _of_url(now, root, st.session_state.get(f"compared {letter}", "")) or suggested
     start = suggested if suggested is not None else Side(Place("", "", ""), "")
-    sweep = _box(f"{letter.upper()}: sweep", [one.name for one in data.sweeps(now)], keys[0], start.place.sweep, str)
+    side = letter.upper()
+    sweep = _box(f"{side}: sweep", [one.name for one in data.sweeps(now)], keys[0], start.place.sweep, str)
     there = data.places(now, root, sweep)
     if not there.devices:
         return None
     names = device_names(there.devices)
-    every = [Place(sweep, device, model) for device, models in there.models.items() for model in models]
-    models = len({place.model for place in every})
-    shown = {
-        place: names[place.place_id] if models == 1 else f"{names[place.place_id]} · {line(place.model)}"
-        for place in every
-    }
-    place = _box("Device and model" if models > 1 else "Device", list(shown), keys[1], start.place, shown.get)
+    device = _box(f"{side}: device", list(there.models), keys[1], start.place.place_id, names.get)
+    models = list(there.models[device])
+    several = len({model for here in there.models.values() for model in here}) > 1
+    model = _box(f"{side}: model", models, keys[2], start.place.model, str) if several else models[0]
+    place = Place(sweep, device, model)
     timed = {row.job_key: row for row in _timed(now, place)}
     if not timed:
         st.text("Nothing is timed there yet.")
         return None
     called = build_names(data.place_rows(now, place))
-    job_key = _box("Variant", list(timed), keys[2], start.job_key, called.get)
+    job_key = _box(f"{side}: variant", list(timed), keys[3], start.job_key, called.get)
     text = compare_rows.side_text(sweep, job_key)
     state.put(letter, text)
     st.session_state[f"compared {letter}"] = text
@@ -130,7 +130,7 @@ def _choose(letter: str, now: Source, root: Path, suggested: Side | None, *, is_
 def _box(label: str, options: Any, key: str, start: Any, shown: Any) -> Any:
     if st.session_state.get(key) not in options:
         st.session_state[key] = start if start in options else options[0]
-    return st.selectbox(label, options, key=key, format_func=lambda one: line(str(shown(one))))
+    return state.box(label, options, key, lambda one: line(str(shown(one))))
 
 
 def _of_url(now: Source, root: Path, text: str) -> Side | None:
@@ -153,6 +153,11 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
     ratio = compare_rows.paired_ratio(a, b)
     with st.container(border=True, key="verdict"):
         st.subheader(f"{_ICONS[found.finding]} {_WORDS[found.finding]}", anchor=False)
+        with st.container(gap=None):
+            for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
+                name = build_names(data.place_rows(now, side.place))[row.job_key]
+                st.markdown(f"**{letter}** {words(name)}, on {words(row.device)}, in {words(row.sweep)}")
+        _figures(found)
         _ratio(found, ratio, len(pairs))
         if found.why:
             st.text(f"Why: {line(found.why)}")
@@ -163,10 +168,7 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
                 link("result", f"All of {letter}", icon=":material/science:", **where, job=row.job_key)
     with st.container(border=True, key="distributions"):
         st.subheader("Samples and blocks", anchor=False)
-        drawn, beyond = _distributions(now, sides)
-        for letter, side, row in (("A", sides[0], a), ("B", sides[1], b)):
-            name = build_names(data.place_rows(now, side.place))[row.job_key]
-            st.markdown(f"**{letter}** {words(name)}, on {words(row.device)}, in {words(row.sweep)}")
+        drawn, beyond = _distributions(now, sides, palette())
         if drawn is None:
             st.text("The blocks are not in this workspace's journal.")
         else:
@@ -180,6 +182,20 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
         _rounds(pairs, ratio, a, b)
 
 
+def _figures(found: Compared) -> None:
+    """Of the verdict."""
+    figures = [
+        (f"{letter}: latency (p50)", f"{ms:.3f} ms", "median of its blocks")
+        for letter, ms in (("A", found.a_p50_ms), ("B", found.b_p50_ms))
+        if ms is not None
+    ]
+    if found.ratio is not None:
+        ratio = Estimate(found.ratio, found.ratio_low, found.ratio_high)
+        value, _, interval = compare_rows.ratio_text(ratio).partition(" (")
+        figures.append(("B / A", value, f"95 %: {interval.rstrip(')')}" if interval else "no interval"))
+    tables.figures(figures)
+
+
 def _ratio(found: Compared, ratio: Estimate | None, rounds: int) -> None:
     """The ratio, with figures from the same rounds, so that the reader can compute it."""
     if ratio is not None:
@@ -190,12 +206,7 @@ def _ratio(found: Compared, ratio: Estimate | None, rounds: int) -> None:
     if found.ratio is None:
         st.text("There is no ratio with an interval: a side has fewer than two blocks.")
         return
-    unpaired = Estimate(found.ratio, found.ratio_low, found.ratio_high)
-    figures = f"A {found.a_p50_ms:.3f} ms, B {found.b_p50_ms:.3f} ms (medians of their blocks)"
-    st.markdown(
-        f"The verdict is that of `edgesweep compare`, from mean logarithms of all blocks: B / A "
-        f"{compare_rows.ratio_text(unpaired)}; {figures}."
-    )
+    st.caption("The verdict is that of `edgesweep compare`. Its B / A above is from mean logarithms of all blocks.")
 
 
 def _sessions(found: Compared) -> str:
@@ -221,7 +232,7 @@ def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b
         estimate |= {"low": ratio.low, "high": ratio.high}
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        st.vega_lite_chart(drawing.ratios(pairs, estimate), key="pairs-chart", width="stretch")
+        st.vega_lite_chart(drawing.ratios(pairs, estimate, palette()), key="pairs-chart", width="stretch")
         st.caption("Points: the ratio in each round. Line and band: the median and its 95 % interval. Dashed: equal.")
     with right:
         table = pd.DataFrame(pairs, columns=["number", "a_ms", "b_ms", "ratio"])
@@ -241,11 +252,11 @@ def _rounds(pairs: list[dict[str, Any]], ratio: Estimate | None, a: ResultRow, b
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _distributions(now: Source, sides: tuple[Side, Side]) -> tuple[Spec | None, int]:
+def _distributions(now: Source, sides: tuple[Side, Side], look: Palette) -> tuple[Spec | None, int]:
     """The chart, and how many samples lie beyond it. Shared by all sessions: never change it."""
     found = [evidence.job(now, side.place.sweep, side.job_key) for side in sides]
     a, b = ([one.block for one in side.blocks] if side else [] for side in found)
     bins, beyond = compare_rows.histograms(a, b)
     if not bins:
         return None, 0
-    return drawing.distributions(bins, compare_rows.block_points(a, b)), beyond
+    return drawing.distributions(bins, compare_rows.block_points(a, b), look), beyond

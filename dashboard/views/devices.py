@@ -12,8 +12,9 @@ from dashboard.charts.drawing import Spec
 from dashboard.data import Source
 from dashboard.inert import line, words
 from dashboard.links import link
+from dashboard.style import Palette, palette
 from dashboard.views import empty, places
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from sweeps.errors import StoreError
 from sweeps.holds import held_path, holder, phone_name
 from sweeps.journal.evidence import KnownDevice
@@ -80,7 +81,7 @@ def show(root: Path) -> None:
             )
     if now is not None and device is not None:
         _history(now, device)
-        _measured(device_rows.places_of(device, verdicts), device)
+        _measured(device_rows.places_of(device, verdicts))
 
 
 def _records() -> dict[str, DeviceRecord]:
@@ -116,7 +117,7 @@ def _overview(
         hide_index=True,
         key="devices-table",
         height=table_height(min(len(table), 8)),
-        column_config={"Device": st.column_config.TextColumn(width=230)},
+        column_config={"Device": st.column_config.TextColumn(width=text_width(table["Device"]))},
     )
     driver = Workspace(root).holder()
     st.text(
@@ -170,7 +171,7 @@ def _history(now: Source, device: KnownDevice) -> None:
     if not found:
         st.text("The sentinel has not looked at it yet: whether its speed changed is not known.")
         return
-    charts = _charts(now, device.facts.device_id)
+    charts = _charts(now, device.facts.device_id, palette())
     for number, (sentinel, chart) in enumerate(zip(found, charts, strict=True)):
         with st.container(border=True, key=f"history-{number}"):
             st.vega_lite_chart(chart, key=f"sentinel-{number}", width="stretch")
@@ -182,13 +183,18 @@ def _history(now: Source, device: KnownDevice) -> None:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _charts(now: Source, device_id: str) -> list[Spec]:
+def _charts(now: Source, device_id: str, look: Palette) -> list[Spec]:
     """One for each sentinel. Shared by all sessions: never change it."""
     found = [job_rows.sentinel_rows(one) for one in evidence.sentinels(now, device_id)]
-    return [drawing.sentinel(looks, changed) for looks, changed in found]
+    return [drawing.sentinel(looks, changed, look) for looks, changed in found]
 
 
-def _measured(here: list[PlaceVerdict], device: KnownDevice) -> None:
+def _measured(here: list[PlaceVerdict]) -> None:
+    with st.container(gap="small", key="measured-there"):
+        _places(here)
+
+
+def _places(here: list[PlaceVerdict]) -> None:
     st.subheader("What was measured there", anchor=False)
     if not here:
         st.text("Nothing yet.")

@@ -12,7 +12,7 @@ from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.data import Source
 from dashboard.inert import line, words
 from dashboard.style import palette
-from dashboard.views import attention, empty, shipping
+from dashboard.views import attention, empty, places, shipping
 from dashboard.views.tables import table_height
 from dashboard.words import device_names
 from sweeps.ranking.overview import PlaceVerdict
@@ -34,8 +34,7 @@ def show(root: Path) -> None:
         return
     verdicts = data.verdicts(now, root)
     empty.show_age(root)
-    st.title("Fleet", anchor=False)
-    st.caption("Which build of my model do I ship on which phone, and how sure are we?")
+    places.head("Fleet", "Which build of my model do I ship on which phone, and how sure are we?")
     _sweeps(now, verdicts, attention.running(root))
     attention.show(now, root)
     with st.container(horizontal=True, gap="medium", key="choices"):
@@ -117,9 +116,9 @@ def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]
 
 
 def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, there: data.Places) -> None:
-    places = tuple(sorted(device for device, models in there.models.items() if model in models))
-    here = {device: name for device, name in devices.items() if device in places}
-    shipping.show(now, sweep, model, places)
+    having = tuple(sorted(device for device, models in there.models.items() if model in models))
+    here = {device: name for device, name in devices.items() if device in having}
+    shipping.show(now, sweep, model, having)
     known = data.costs(now, sweep, model, tuple(here))
     verdicts = {device: there.models[device][model][0] for device in here}
     setups = fleet_cells.shown_setups(known.cells, [one.job_key for one in verdicts.values()], BUILDS)

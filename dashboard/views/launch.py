@@ -20,8 +20,8 @@ from sweeps.journal.journal import Journal
 from sweeps.launching.checked import Checked, check
 from sweeps.launching.preview import Preview, preview
 from sweeps.launching.start import start
-from sweeps.ranking.values import duration
 from sweeps.spec import catalog
+from sweeps.text import duration
 from sweeps.workspace import Workspace
 
 TEXT = "launch file"

@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import running
-from dashboard.inert import NOTHING, inert, line
+from dashboard.inert import NOTHING, line, words
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
@@ -20,8 +20,8 @@ from sweeps.launching.driver import stop
 from sweeps.launching.live import LiveDevice
 from sweeps.launching.record import Ask
 from sweeps.launching.start import last_lines, resume
-from sweeps.ranking.values import duration
 from sweeps.records import Conditions
+from sweeps.text import duration
 from sweeps.workspace import Workspace
 
 MOST_CARDS = 40
@@ -59,15 +59,15 @@ def _now(root: Path, every_s: int | None) -> None:
 
 def _state(now: Running) -> None:
     driver = now.driver
-    st.subheader(f"{inert(driver.sweep)} · {now.words}" if driver.sweep else now.words, anchor=False)
+    st.subheader(f"{words(driver.sweep)} · {now.words}" if driver.sweep else now.words, anchor=False)
     if driver.state == "idle" and not driver.sweep:
-        st.text("Next step: start a sweep on the page Launch, or with `edgesweep run sweep.yaml`.")
+        st.text("Next step: start a sweep on the page Launch, or with edgesweep run sweep.yaml.")
     elif driver.launched and driver.launch is not None:
-        st.caption(f"Started by {inert(driver.launch.by)} at {_clock(driver.launch.started_s)} UTC")
+        st.caption(f"Started by {words(driver.launch.by)} at {_clock(driver.launch.started_s)} UTC")
     else:
         st.caption("Started in a terminal")
     if driver.asked is not None and driver.state == "running":
-        st.caption(f"Asked to by {inert(driver.asked.by)}. What was measured is kept.")
+        st.caption(f"Asked to by {words(driver.asked.by)}. What was measured is kept.")
 
 
 def _buttons(root: Path, now: Running) -> None:
@@ -140,7 +140,7 @@ def _device(facts: DeviceFacts, now: Running) -> None:
     live = told.device(facts.name) if told is not None else LiveDevice(name=facts.name)
     failed = now.ended.get(facts.device_id, {}).get("failed")
     with st.container(border=True):
-        st.markdown(f"**{inert(facts.device_class)}** · {inert(facts.name)}")
+        st.markdown(f"**{words(facts.device_class)}** · {words(facts.name)}")
         figures = [now.progress(facts), *([f"{failed} failed"] if failed else [])]
         seconds = live.seconds_left(time.time())
         if now.driver.state == "running" and seconds is not None:
@@ -150,7 +150,7 @@ def _device(facts: DeviceFacts, now: Running) -> None:
             st.progress(min(1.0, live.done / live.total))
         if now.driver.state == "running":
             st.text(_doing(live))
-        st.caption(inert(_weather(now.conditions.get(facts.device_id))))
+        st.caption(words(_weather(now.conditions.get(facts.device_id))))
 
 
 def _doing(live: LiveDevice) -> str:
@@ -167,12 +167,12 @@ def _weather(found: Conditions | None) -> str:
     if found is None:
         return "no block yet"
     heat = found.temp_end_c if found.temp_end_c is not None else found.temp_start_c
-    words = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
+    said = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
     if found.thermal_status_end is not None:
-        words.append(f"thermal status {found.thermal_status_end}")
-    words.append("waited for a ready device" if found.gate != "none" else "no gate")
-    words += [f"lacked {'; '.join(found.lacking)}"] if found.lacking else []
-    return "last block: " + ", ".join(words)
+        said.append(f"thermal status {found.thermal_status_end}")
+    said.append("waited for a ready device" if found.gate != "none" else "no gate")
+    said += [f"lacked {'; '.join(found.lacking)}"] if found.lacking else []
+    return "last block: " + ", ".join(said)
 
 
 def _last(now: Running) -> None:

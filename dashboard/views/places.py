@@ -14,8 +14,9 @@ from sweeps.journal.results_table import Place
 
 def head(title: str, about: str) -> None:
     """The title of a page, and what it answers."""
-    st.title(title, anchor=False)
-    st.caption(about)
+    with st.container(gap="small"):
+        st.title(title, anchor=False)
+        st.caption(about)
 
 
 def choose_place(now: Source, root: Path) -> Place | None:

@@ -12,13 +12,14 @@ from dashboard.data import Ranked, Source
 from dashboard.inert import NOTHING, inert, line
 from dashboard.style import palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
-from dashboard.views.tables import table_height
+from dashboard.views.tables import table_height, text_width
 from dashboard.words import TRUST_WORDS, plain_words
 from sweeps.imported import NOTE
 from sweeps.journal.results_table import Place
 from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
-from sweeps.ranking.verdict import reference_text
+from sweeps.ranking.verdict import VERDICTS, reference_text
+from sweeps.report.explanations import meaning
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.trust import TRUST
 
@@ -49,7 +50,7 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
         )
         figure = data.backends(now, tuple(there if len(there) <= data.MOST_COMPARED else [place]), objective)
         if figure is not None:
-            backends.show(figure)
+            backends.show(figure, place)
     unranked.show_imported(
         found.ranking.imported, f"{NOTE}; there is no ranking of these devices", "imported-apart-table"
     )
@@ -82,16 +83,22 @@ def _most_drop(objective: ObjectiveSpec) -> float | None:
 def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: DeviceRanking) -> None:
     # Side by side where each has the width of a phone, otherwise one below the other.
     with st.container(horizontal=True, gap="medium", key="charts"):
-        with st.container(border=True, key="latency-chart", width="stretch"):
+        with st.container(border=True, key="latency-chart", width="stretch", height="stretch"):
             _latency(table)
         with st.container(border=True, key="tradeoff-chart", width="stretch"):
             st.subheader("Speed against accuracy", anchor=False)
             timed = table[table["latency_p50_ms"].notna()]
             if timed["accuracy"].notna().any():
                 tradeoff.show(table, axis, place, device.winner.job_key if device.winner else "")
-                st.caption("Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop).")
+                st.caption(
+                    "Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop). "
+                    f"{axis.lines_in_words}"
+                )
             else:
                 st.caption("No accuracy is known for any measured variant.")
+
+
+_VERDICTS = "; ".join(f"{word}: {meaning(word)}" for word in (*VERDICTS, "eliminated"))
 
 
 def _latency(table: pd.DataFrame) -> None:
@@ -137,13 +144,13 @@ def _table(table: pd.DataFrame, metric: str) -> None:
         placeholder=NOTHING,
         column_config={
             "Rank": configure.TextColumn(width=50),
-            "Variant": configure.TextColumn(width=290),
-            "p50 (ms)": configure.NumberColumn(format="%.3f"),
+            "Variant": configure.TextColumn(width=text_width(table["variant"])),
+            "p50 (ms)": configure.NumberColumn(format="%.3f", help=meaning("latency_p50_ms")),
             "× best": configure.NumberColumn(format="%.2f×", help="p50 as a multiple of the recommended one's"),
-            f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f"),
-            "Drop (points)": configure.NumberColumn(format="%.2f"),
-            "Verdict": configure.TextColumn(width=90),
-            "Size (MB)": configure.NumberColumn(format="%.2f"),
+            f"{METRICS[metric].title} (%)": configure.NumberColumn(format="%.2f", help=meaning(metric)),
+            "Drop (points)": configure.NumberColumn(format="%.2f", help=meaning("accuracy_drop_points")),
+            "Verdict": configure.TextColumn(width=90, help=_VERDICTS),
+            "Size (MB)": configure.NumberColumn(format="%.2f", help=meaning("artifact_mb")),
         },
     )
 

@@ -10,13 +10,15 @@ import streamlit as st
 from dashboard import compare_rows, downloads, links, rows
 from dashboard.data import Ranked
 from dashboard.inert import inert, line, words
-from dashboard.views import objective, settle
+from dashboard.views import objective, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.metrics import METRICS
+from sweeps.ranking.ties import latency_ratio
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
+from sweeps.stats import median
 from sweeps.trust import TRUST
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
@@ -25,7 +27,6 @@ _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
     "fail": ("constraint missed", "red", ":material/cancel:"),
     "disqualified": ("disqualified", "red", ":material/block:"),
 }
-_FIGURE_PX = 190
 
 
 def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame, waiting: int) -> None:
@@ -38,6 +39,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
             st.text(plain_words(device.no_winner_reason or "nothing has been measured yet"))
             if waiting:
                 st.caption(f":material/hourglass_empty: {_count(waiting, 'job')} still to come.")
+            _provisional(device, table)
             st.caption(f"Asked for: {words(objective.in_words(ranked.objective))}.")
             return
         row = table[table["job_key"] == winner.job_key].iloc[0]
@@ -58,6 +60,20 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
         _take_along(root, ranked, device, winner)
 
 
+def _provisional(device: DeviceRanking, table: pd.DataFrame) -> None:
+    """What to take until something wins, and the one thing to do."""
+    found = device.provisional
+    if found is None:
+        return
+    if found.name:
+        row = table[table["job_key"] == found.job_key].iloc[0]
+        st.badge("provisional choice", color="orange", icon=":material/help:")
+        st.subheader(words(row["variant"]), anchor=False)
+        st.text(plain_words(f"It is not the winner: {found.why}"))
+    st.markdown("**To settle it:**" if found.name else "**To go on:**")
+    st.code(line(found.settle.timed_text), language=None, wrap_lines=True)
+
+
 def _beats(ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFrame) -> list[str]:
     """What it beats, and which quicker builds may not ship, and why."""
     if not winner.timed:
@@ -68,14 +84,29 @@ def _beats(ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFram
     plain = others[others["job_key"].isin(plainest(ranked.rows))]
     if not plain.empty:
         against = plain.sort_values("latency_p50_ms").iloc[-1]
-        ratio = against["latency_p50_ms"] / row["latency_p50_ms"]
-        if ratio >= 1.05:
-            found.append(f"**{ratio:.1f}× as fast** as {words(against['variant'])} ({against['latency_short']}).")
+        found += _times_as_fast(ranked, winner, str(against["job_key"]), words(against["variant"]))
     quicker = others[(others["latency_p50_ms"] < row["latency_p50_ms"]) & (others["verdict"] != "pass")]
     for one in quicker.sort_values("latency_p50_ms").head(2).itertuples():
         may = "may not ship" if one.status == "may not ship" else "nobody knows yet if it may ship"
         found.append(f"{words(one.variant)} is quicker ({one.latency_short}), but {may}: {words(str(one.why))}.")
     return found
+
+
+def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[str]:
+    """With the figures that the ratio is made of: those of the same rounds."""
+    by_key = {row.job_key: row for row in ranked.rows}
+    one, against = by_key[winner.job_key], by_key[other_key]
+    rounds = sorted(one.medians_ms.keys() & against.medians_ms.keys())
+    ratio = latency_ratio(against, one)
+    if ratio is None or ratio.value < 1.05:
+        return []
+    if ratio.low is None or len(rounds) < 2:
+        return [f"**{ratio.value:.1f}× as fast** as {other}."]
+    figures = [median([row.medians_ms[number] for number in rounds]) for row in (against, one)]
+    return [
+        f"**{ratio.value:.2f}× as fast** as {other}, paired by round ({ratio.low:.2f} to {ratio.high:.2f}; "
+        f"{figures[0]:.2f} ms against {figures[1]:.2f} ms in the same {len(rounds)} rounds)."
+    ]
 
 
 def plainest(there: Sequence[ResultRow]) -> set[str]:
@@ -123,12 +154,7 @@ def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> None:
         metric = catalog.metric(device.metric)
         title = metric_title(metric.name)
         figures.insert(0, (title[0].upper() + title[1:], metric.format(winner.figures.get(metric.name)), "asked for"))
-    # As many beside each other as there is room for.
-    with st.container(horizontal=True, gap="medium", key="figures"):
-        for title, value, note in figures:
-            with st.container(gap=None, width=_FIGURE_PX):
-                st.metric(words(title), value)
-                st.caption(note)
+    tables.figures(figures)
 
 
 def _badges(winner: Candidate, waiting: int) -> None:

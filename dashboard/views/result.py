@@ -8,7 +8,7 @@ from dashboard import data, evidence, job_rows, state
 from dashboard.data import Source
 from dashboard.inert import inert, line, words
 from dashboard.links import link
-from dashboard.views import empty, places, result_build, result_measured
+from dashboard.views import empty, places, result_build, result_measured, tables
 from dashboard.words import build_names
 from sweeps.journal.evidence import JobEvidence
 from sweeps.journal.results_table import Place
@@ -17,6 +17,8 @@ from sweeps.results import ResultRow
 from sweeps.trust import TRUST
 
 _SHOWN_ABOVE = ("latency_p50_ms", "top1_percent", "accuracy_drop_points", "artifact_mb")
+_TITLES = {"accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
+"""Shorter than those of the table of all figures."""
 _OUTCOMES = {"measured": "Measured on", "failed": "Failed on", "skipped": "Skipped on"}
 
 
@@ -37,7 +39,9 @@ def show(root: Path) -> None:
         st.info("Nothing of this model has ended on this device yet.", icon=":material/hourglass_empty:")
         st.text("Next step: wait for the first result.")
         return
-    job_key = state.chosen("job", "Job", list(names), lambda key: names[key])
+    verdicts = data.places(now, root, place.sweep).models[place.place_id][place.model]
+    best = next((one.job_key for one in verdicts if one.job_key in names), None)
+    job_key = state.chosen("job", "Job", list(names), lambda key: names[key], default=best)
     with st.container(key=places.selected(place, job_key), gap="medium"):
         _draw(root, now, place, job_key, names[job_key])
 
@@ -96,11 +100,12 @@ def _figures(row: ResultRow) -> None:
     if not shown:
         st.text("It has no figure of its own: it was measured in batches only, which give a ratio to the winner.")
         return
-    for column, name in zip(st.columns(len(shown), gap="large"), shown, strict=True):
-        with column, st.container(gap=None):
-            metric = METRICS[name]
-            st.metric(metric.title, metric.format(row.metrics[name]))
-            st.caption(_interval(row, name))
+    tables.figures(
+        [
+            (_TITLES.get(name, METRICS[name].title), METRICS[name].format(row.metrics[name]), _interval(row, name))
+            for name in shown
+        ]
+    )
 
 
 def _interval(row: ResultRow, name: str) -> str:

@@ -10,13 +10,14 @@ from dashboard.charts import evidence as drawing
 from dashboard.charts.drawing import Spec
 from dashboard.data import Source
 from dashboard.inert import NOTHING
+from dashboard.style import Palette, palette
 from dashboard.views.tables import table_height
 from sweeps.journal.evidence import JobEvidence
 
 
 def show(now: Source, sweep: str, job_key: str, found: JobEvidence) -> None:
     """Draw samples, warm-ups, blocks, temperatures and the sentinel's looks, or say what is missing."""
-    drawn = _charts(now, sweep, job_key)
+    drawn = _charts(now, sweep, job_key, palette())
     st.subheader("Samples over time", anchor=False)
     if not found.blocks:
         st.text(
@@ -86,7 +87,7 @@ def _blocks(found: JobEvidence) -> None:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _charts(now: Source, sweep: str, job_key: str) -> dict[str, Spec]:
+def _charts(now: Source, sweep: str, job_key: str, look: Palette) -> dict[str, Spec]:
     """Of what there is. Shared by all sessions: never change it."""
     found = evidence.job(now, sweep, job_key)
     if found is None:
@@ -94,14 +95,14 @@ def _charts(now: Source, sweep: str, job_key: str) -> dict[str, Spec]:
     blocks = [one.block for one in found.blocks]
     charts: dict[str, Spec] = {}
     if blocks:
-        charts["samples"] = drawing.samples(job_rows.sample_columns(blocks), job_rows.block_spans(blocks))
+        charts["samples"] = drawing.samples(job_rows.sample_columns(blocks), job_rows.block_spans(blocks), look)
     if warm := job_rows.warmup_rows(blocks):
-        charts["warmups"] = drawing.warmups(warm)
+        charts["warmups"] = drawing.warmups(warm, look)
     if heat := job_rows.temperature_rows(found.blocks):
-        charts["temperatures"] = drawing.temperatures(heat)
+        charts["temperatures"] = drawing.temperatures(heat, look)
     if found.sentinel.looks:
         looks, changed = job_rows.sentinel_rows(found.sentinel)
-        charts["sentinel"] = drawing.sentinel(looks, changed, job_rows.measured_spans(found.blocks, _BRIEF))
+        charts["sentinel"] = drawing.sentinel(looks, changed, look, job_rows.measured_spans(found.blocks, _BRIEF))
     return charts
 
 

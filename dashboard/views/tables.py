@@ -1,8 +1,31 @@
-"""Shared by the tables of all views."""
+"""Shared by the tables and figures of all views."""
 
+from collections.abc import Iterable, Sequence
+
+import streamlit as st
+
+from dashboard.inert import words
+
+_FIGURE_PX = 190
+_LETTER_PX, _CELL_PX = 7, 20
+"""Of a table's text, on average, and what a cell has around it."""
 _ROW_PX, _TABLE_LIMIT_PX = 35, 600
 
 
 def table_height(count: int) -> int:
     """The height in pixels of a table with `count` rows; a longer table scrolls."""
     return min(_TABLE_LIMIT_PX, _ROW_PX * (count + 1) + 3)
+
+
+def text_width(texts: Iterable[str]) -> int:
+    """The width in pixels of a column that cuts none of these texts."""
+    return _CELL_PX + _LETTER_PX * max(map(len, texts), default=0)
+
+
+def figures(shown: Sequence[tuple[str, str, str]]) -> None:
+    """Titles, values and notes: as many beside each other as there is room for. Once on a page."""
+    with st.container(horizontal=True, gap="medium", key="figures"):
+        for title, value, note in shown:
+            with st.container(gap=None, width=_FIGURE_PX):
+                st.metric(words(title), value)
+                st.caption(note)

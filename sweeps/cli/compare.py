@@ -8,7 +8,7 @@ import click
 
 from sweeps.cli.options import json_option, margin_option, print_json, workspace_option
 from sweeps.cli.stored_results import results_of
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.journal.sentinels import sentinel_series
 from sweeps.ranking import compare as comparing
 from sweeps.ranking.comparable import Result
@@ -71,6 +71,7 @@ def _side(text: str, workspace: Workspace) -> _Side:
     sweep, colon, job = text.partition(":")
     stored = results_of(workspace, sweep)
     rows = [row for row in read_rows(stored.frame, sweep) if row.outcome == "measured"]
+    known = [row.name.removeprefix(f"{row.model} · ") for row in rows if row.timed]
     if colon:
         rows = [row for row in rows if job in (row.name, row.name.removeprefix(f"{row.model} · "))]
     results = [Result.of_row(row) for row in rows if row.timed]
@@ -82,6 +83,7 @@ def _side(text: str, workspace: Workspace) -> _Side:
                 "measure what is tied in processes of its own: edgesweep run SWEEP.yaml --settle 3",
             )
         raise EdgeSweepError(
-            f"the sweep {sweep!r} has no timed job called {job!r}", f"find the names with: edgesweep rank {sweep}"
+            f"the sweep {sweep!r} has no timed job called {job!r}{did_you_mean(job, known)}",
+            f"find the names with: edgesweep rank {sweep} --all",
         )
     return _Side(results, named=bool(colon), in_batches=() if colon else in_batches)

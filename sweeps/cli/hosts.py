@@ -8,9 +8,8 @@ import click
 
 from sweeps.cli.lab import lab_options, needed_lab, open_lab
 from sweeps.cli.options import json_option, print_json
-from sweeps.ranking.values import duration
 from sweeps.report.tables import cells, new_table, open_console
-from sweeps.text import plain
+from sweeps.text import duration, plain
 from workers.hosts.interface import Hello, HostDevice, Versions
 from workers.hosts.this_machine import versions
 

@@ -28,6 +28,10 @@ COMMANDS = {
         "sweeps.cli.doctor:doctor",
         "Show what this machine can build and measure, and what to install for the rest.",
     ),
+    "explain": (
+        "sweeps.cli.explain:explain",
+        "Say what a word means: a trust label, verdict, failure, metric or axis.",
+    ),
     "export": (
         "sweeps.cli.export:export",
         "Copy the winner's artifact and a manifest with the figures to expect of it.",

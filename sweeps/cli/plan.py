@@ -26,6 +26,7 @@ from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
 from sweeps.text import plain
 from sweeps.workspace import Workspace
+from workers.measure.outlook import outlook_here
 
 
 @click.command()
@@ -77,9 +78,10 @@ def plan(
     noise, _ = known(planned, workspace, known_noise)
     spreads = batch_spreads(planned, workspace)
     kept_out = quarantines_of(planned.devices)
+    machine = outlook_here(planned) if left.seconds else []
     if as_json:
-        print_json(plan_document(planned, states, left, noise, spreads, kept_out))
+        print_json(plan_document(planned, states, left, noise, spreads, kept_out) | {"machine": machine})
     else:
         print_plan(planned, states, left.seconds, noise, spreads, kept_out, programs)
-        for line in sharing_lines:
+        for line in (*sharing_lines, *machine):
             click.echo(plain(line), err=True)

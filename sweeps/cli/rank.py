@@ -5,9 +5,11 @@ from pathlib import Path
 
 import click
 
+from sweeps.cli.evaluation import more_images
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
 from sweeps.cli.stored_results import files_and_name, of_latest
 from sweeps.errors import NoResultsError
+from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import whole_results
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
@@ -25,10 +27,17 @@ from sweeps.workspace import Workspace
 @workspace_option
 @click.option("--device", help="The table of this device only (its id, or a part of its name).")
 @click.option("--all", "everything", is_flag=True, help="The tables of all devices.")
+@click.option("-v", "--verbose", is_flag=True, help="Name every variant where many share a reason.")
 @click.option("--compare-runs", is_flag=True, help="Compare the copy of a tracking server with all its runs now.")
 @json_option
 def rank(
-    sweep: str | None, root: Path, device: str | None, everything: bool, compare_runs: bool, as_json: bool
+    sweep: str | None,
+    root: Path,
+    device: str | None,
+    everything: bool,
+    verbose: bool,
+    compare_runs: bool,
+    as_json: bool,
 ) -> None:
     """Rank the variants of a sweep (by default the latest) per device: the winners, or whole tables.
 
@@ -36,7 +45,7 @@ def rank(
     Example: edgesweep rank --device local --json
     """
     workspace = Workspace(root)
-    tables = everything or device is not None
+    tables = everything or verbose or device is not None
     with of_latest(workspace, sweep):
         files, name = files_and_name(workspace, sweep, compare=compare_runs)
         whole_results(files.journal, _told_once())
@@ -45,7 +54,7 @@ def rank(
         if ranked is not None:
             there = {(entry.device_id, entry.model) for entry in ranked.devices}
             verdicts = [one for one in verdicts if device is None or (one.device_id, one.model) in there]
-            _show(ranked, verdicts, files, as_json=as_json)
+            _show(ranked, verdicts, files, as_json=as_json, verbose=verbose)
         elif any(one.finished or one.not_ranked for one in verdicts):
             print_overview(name, verdicts)
         else:
@@ -65,9 +74,11 @@ def _told_once() -> Callable[[int, int], None]:
     return each
 
 
-def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, as_json: bool) -> None:
+def _show(ranked: Ranking, verdicts: list[PlaceVerdict], files: ResultFiles, *, as_json: bool, verbose: bool) -> None:
     if as_json:
         copied = {"copied": files.document()} if files.is_copy else {}
         print_json(ranking_document(ranked) | {"summary": overview_document(verdicts)} | copied)
     else:
-        print_ranking(ranked)
+        with Journal.open(files.journal, read_only=True) as journal:
+            spec = journal.spec(ranked.sweep)
+        print_ranking(ranked, more_images(spec, ranked), verbose=verbose)

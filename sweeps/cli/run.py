@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from sweeps.cli.evaluation import more_images
 from sweeps.cli.known import batch_spreads
 from sweeps.cli.lab import lab_options, lab_or_none
 from sweeps.cli.options import (
@@ -51,6 +52,7 @@ from workers.driver.events import Away
 from workers.driver.sharing import Sharing, with_links
 from workers.driver.sweep import Driver
 from workers.hosts.lab import Lab
+from workers.measure.outlook import outlook_here
 
 
 @click.command()
@@ -98,7 +100,7 @@ def run(
     if as_json:
         print_json(ranking_document(ranked))
     else:
-        print_ranking(ranked)
+        print_ranking(ranked, more_images(spec, ranked))
     if not any((*device.ranking, *device.checked) for device in ranked.devices):
         sys.exit(1)  # nothing was measured: a script must notice
 
@@ -149,6 +151,8 @@ def run_spec(
                 for job, ended in zip(planned.jobs, endings, strict=True)
                 if isinstance(ended, Complete)
             )
+            for line in () if complete else outlook_here(planned):
+                click.echo(plain(line), err=True)
             away: dict[str, int] = {}
             interrupted = not complete and _drive(planned, roots, workspace, journal, executor, away, live, lab=lab)
             while not interrupted and sharing.advance(wait=False):

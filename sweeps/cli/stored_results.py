@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweeps.cli.which_sweep import open_journal, sweep_name
-from sweeps.errors import NoResultsError, StoreError
+from sweeps.errors import NoResultsError, StoreError, did_you_mean
 from sweeps.journal.journal import Journal
 from sweeps.store.client import FIRST_STEP
 from sweeps.store.copied import ResultFiles, result_files
@@ -35,7 +35,9 @@ def files_and_name(workspace: Workspace, sweep: str | None, *, compare: bool = F
         name = sweep or journal.latest_sweep()
     if name is None or name not in known:
         raise NoResultsError(
-            f"there is no sweep {name!r} in MLflow" if name else "there is no sweep in MLflow yet",
+            f"there is no sweep {name!r} in MLflow{did_you_mean(name, known)}"
+            if name
+            else "there is no sweep in MLflow yet",
             f"it has: {', '.join(known)}" if known else FIRST_STEP,
         )
     return files, name

@@ -1,6 +1,6 @@
 """Selects the sweep of a command: the named one, otherwise the latest of the workspace."""
 
-from sweeps.errors import StoreError, WorkspaceError
+from sweeps.errors import StoreError, WorkspaceError, did_you_mean
 from sweeps.journal.journal import Journal
 from sweeps.workspace import Workspace
 
@@ -18,6 +18,7 @@ def sweep_name(journal: Journal, sweep: str | None) -> str:
     known = [info.name for info in journal.sweeps()]
     if name is None or name not in known:
         raise StoreError(
-            f"there is no sweep called {name!r} in this workspace", f"known sweeps: {', '.join(known) or 'none'}"
+            f"there is no sweep called {name!r} in this workspace{did_you_mean(name, known)}",
+            f"known sweeps: {', '.join(known) or 'none'}",
         )
     return name

@@ -10,12 +10,13 @@ from sweeps.errors import StoreError
 _BY_AXES = """CREATE INDEX IF NOT EXISTS results_by_axes ON results (
         stale, sweep, place_id, model, device, latency_p50_ms, device_id, outcome, preset, runtime, backend, precision,
         quantization, qengine, interface, layout, capture, format, fuse, optimize, granularity, calibration_images,
-        preference, relaxed_fp16, flexible_batch, reduced_range, threads, cpus, reuse_input
+        preference, relaxed_fp16, flexible_batch, reduced_range, opset, graph_optimization, threads, cpus, reuse_input
     )"""
 """All that results are chosen by (`sweeps.journal.chosen_results`), so that their long texts are not read for it."""
 
+_AXES_OF_9 = ("opset INTEGER NOT NULL DEFAULT 0", "graph_optimization TEXT NOT NULL DEFAULT 'none'")
 RESULTS: tuple[str, ...] = (
-    """CREATE TABLE results (
+    f"""CREATE TABLE results (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         attempt INTEGER NOT NULL, place_id TEXT NOT NULL, evaluation_id TEXT NOT NULL,
         sweep TEXT NOT NULL, job_key TEXT NOT NULL, build_key TEXT NOT NULL, name TEXT NOT NULL,
@@ -25,7 +26,7 @@ RESULTS: tuple[str, ...] = (
         layout TEXT NOT NULL, capture TEXT NOT NULL, format TEXT NOT NULL, fuse INTEGER NOT NULL,
         optimize INTEGER NOT NULL, granularity TEXT NOT NULL, calibration_images INTEGER NOT NULL,
         preference TEXT NOT NULL, relaxed_fp16 INTEGER NOT NULL, flexible_batch INTEGER NOT NULL,
-        reduced_range INTEGER NOT NULL, threads INTEGER NOT NULL, cpus TEXT NOT NULL,
+        reduced_range INTEGER NOT NULL, {", ".join(_AXES_OF_9)}, threads INTEGER NOT NULL, cpus TEXT NOT NULL,
         reuse_input INTEGER NOT NULL, outcome TEXT NOT NULL, stage TEXT NOT NULL, kind TEXT NOT NULL,
         reason TEXT NOT NULL, preset TEXT NOT NULL, exec_context TEXT NOT NULL, runtime_version TEXT NOT NULL,
         gate TEXT NOT NULL, fixed_performance TEXT NOT NULL, protocol TEXT NOT NULL, runner TEXT NOT NULL,
@@ -55,7 +56,7 @@ RESULTS: tuple[str, ...] = (
     )""",
     "INSERT INTO results_state SELECT 1, NOT EXISTS (SELECT 1 FROM jobs), abs(random()), 0",
 )
-"""Version 7: the results themselves, a row for each finished job and skipped combination of each sweep. All of it
+"""Of version 7 on: the results themselves, a row for each finished job and skipped combination of each sweep. All of it
 follows from the other tables, and can be made again (`sweeps.journal.rebuild`). `seq` grows with each change."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -216,9 +217,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (sweep, link_key)
         )""",
     ),
-    RESULTS,
-    # Version 8: one index for places and axes.
-    ("DROP INDEX IF EXISTS results_by_place", _BY_AXES),
+    # Version 7: the results, as they were then.
+    tuple(one.replace(f"{', '.join(_AXES_OF_9)}, ", "") for one in RESULTS if one != _BY_AXES),
+    # Version 8: one index for places and axes, made with version 9, which has axes of ONNX Runtime.
+    ("DROP INDEX IF EXISTS results_by_place",),
+    (
+        *(f"ALTER TABLE results ADD COLUMN {one}" for one in _AXES_OF_9),
+        "DROP INDEX IF EXISTS results_by_axes",
+        _BY_AXES,
+    ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

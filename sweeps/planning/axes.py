@@ -51,16 +51,24 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
     backend = variant.backend if "backend" in runtime.axes else runtime.backends[0].name
     precision = variant.precision if "precision" in runtime.axes else _DEFAULTS["precision"]
     free = free_axes(runtime.name, backend, precision, variant.quantization)
-    given = {axis: value for axis, value in variant.axes().items() if axis in free}
+    given = {axis: runtime.synonyms.get(axis, {}).get(value, value) for axis, value in _all(variant) if axis in free}
     variant = Variant(**_DEFAULTS | _fixed(runtime.backend(backend), precision) | given | {"backend": backend})
     if variant.qengine == "auto":
         engines = (engine for family, engine in _ENGINE_OF_ABI.items() if abi.startswith(family))
         variant = replace(variant, qengine=next(engines, "auto"))
     if variant.granularity == "auto":
         variant = replace(variant, granularity=DEFAULT_GRANULARITY.get(variant.qengine, "auto"))
-    # Uncalibrated variants have 7-bit activations on every CPU: torch's dynamic linear layers request that themselves.
-    onednn = variant.qengine == "onednn" and is_calibrated(variant)
-    return replace(variant, reduced_range=onednn and saturates_int8(abi, cpu_features))
+    return replace(variant, reduced_range=saturates(variant) and saturates_int8(abi, cpu_features))
+
+
+def saturates(variant: Variant) -> bool:
+    """Whether it would saturate on an x86 CPU without VNNI, with weights of 8 bits."""
+    methods = catalog.backend_of(variant).saturating.get(variant.qengine, frozenset())
+    return variant.precision == "int8" and variant.quantization in methods
+
+
+def _all(variant: Variant) -> list[tuple[str, Any]]:
+    return [(axis.name, getattr(variant, axis.name)) for axis in fields(Variant)]
 
 
 def _fixed(backend: BackendEntry | None, precision: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import SpecError
@@ -24,6 +24,8 @@ Supports = Callable[[Variant, DeviceFacts], str | None]
 
 _BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
 _RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
+_WORDS_FOR_0 = {"calibration_images": "all", "opset": "auto"}
+"""Words of sweep files in axes of numbers."""
 
 _FEWEST_SHARED = 2
 """Rounds: one block has no interval."""
@@ -183,8 +185,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
     for facts, model, grid in itertools.product(devices, spec.models, spec.grids):
         for values in itertools.product(*(getattr(grid, axis) for axis in (*_BUILD_AXES, *_RUN_AXES))):
             axes = dict(zip((*_BUILD_AXES, *_RUN_AXES), values, strict=True))
-            if axes["calibration_images"] == "all":
-                axes["calibration_images"] = 0
+            axes |= {axis: 0 for axis, word in _WORDS_FOR_0.items() if axes[axis] == word}
             chosen = Variant(**{axis: axes[axis] for axis in _BUILD_AXES})
             variant = resolve_variant(chosen, facts.abi, facts.cpu_features)
             one = _Combination(
@@ -201,7 +202,7 @@ def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_
 def _not_of_runtime(one: _Combination) -> str | None:
     variant = one.variant
     free = free_axes(variant.runtime, variant.backend, variant.precision, variant.quantization)
-    return catalog.not_of_runtime(variant.axes(), free)
+    return catalog.not_of_runtime(asdict(variant), free)
 
 
 def _no_engine(one: _Combination) -> str | None:

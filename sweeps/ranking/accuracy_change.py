@@ -5,21 +5,10 @@ two builds is exact. Its interval is the widest one that agrees with the stored 
 lost by both builds or gained by both. Against a build whose answers equal eager's, it is the paired interval itself.
 """
 
-import numpy as np
-
-from sweeps.stats import Estimate, accuracy_drop
+from sweeps.stats import Estimate, drop_of
 
 _ROUNDING = 1e-9
 """Percentage points: far less than the share of one image in any data set."""
-
-
-def drop_of(lost: int, gained: int, images: int) -> Estimate:
-    """The drop, in percentage points. `lost`: images that eager gets right and the build gets wrong; `gained`: the
-    reverse."""
-    eager, build = np.ones(images, np.bool_), np.ones(images, np.bool_)
-    build[:lost] = False
-    eager[lost : lost + gained] = False
-    return accuracy_drop(eager, build)
 
 
 def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
@@ -27,7 +16,7 @@ def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
 
     Without an interval if one of the drops is not possible with this number of images.
     """
-    before, after = _lost_and_gained(earlier, images), _lost_and_gained(now, images)
+    before, after = lost_and_gained(earlier, images), lost_and_gained(now, images)
     if before is None or after is None:
         return Estimate(earlier.value - now.value, None, None)
     lost, gained = after[0] + before[1], before[0] + after[1]
@@ -38,7 +27,7 @@ def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
     return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # 0.0 - x: avoids -0.0
 
 
-def _lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:
+def lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:
     """The counts behind a drop, by bisection: their difference is known, and the interval widens with their sum.
 
     If several counts fit (the interval ends at 100 points), the largest. `None` if no count fits.

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.metrics import METRICS
+from sweeps.ranking.alike import alike
 from sweeps.ranking.first_place import simplicity
 from sweeps.ranking.ties import LATENCY, latency_ratio, worse
 from sweeps.ranking.verdict import interval, judge, left_untimed, put_aside
@@ -86,10 +87,8 @@ def backend_figure(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> Backe
     pairs = []
     for place, precision in sorted({(row.place, row.precision) for row in rows}):
         here = [row for row in rows if (row.place, row.precision) == (place, precision)]
-        groups = sorted({row.comparable for row in here if row.timed})
-        pairs += [
-            _pair(here, [row for row in here if row.timed and row.comparable == one], objective) for one in groups
-        ]
+        groups = alike([row for row in here if row.timed])
+        pairs += [_pair(here, group, objective) for group in groups]
         if not groups:
             pairs.append(_pair(here, [], objective))
     timed_on_nnapi = any(

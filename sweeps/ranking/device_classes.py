@@ -13,9 +13,10 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from sweeps.ranking.alike import alike
 from sweeps.ranking.ties import latency_ratio, told_apart
 from sweeps.ranking.verdict import beside_leader, in_batches_only
-from sweeps.results import ComparisonConditions, ResultRow
+from sweeps.results import ResultRow
 from sweeps.stats import median, p50_estimate
 
 
@@ -76,11 +77,7 @@ class ClassRanking:
 
 def pool(rows: Sequence[ResultRow], candidates: Collection[str]) -> tuple[ClassRanking, ...]:
     """`rows`: all measured rows. `candidates`: the job keys of the rows that may win on their unit."""
-    groups: dict[tuple[str, str, ComparisonConditions, str], list[ResultRow]] = defaultdict(list)
-    for row in rows:
-        if row.timed:
-            groups[row.model, row.device, row.conditions, row.fingerprint].append(row)
-    found = (groups[key] for key in sorted(groups))
+    found = alike((row for row in rows if row.timed), lambda row: (row.model, row.device, *row.comparable[1:]))
     # What was measured in batches only has no conditions.
     untimed = [row for row in rows if in_batches_only(row)]
     return tuple(_class(group, untimed, candidates) for group in found if len({row.device_id for row in group}) > 1)

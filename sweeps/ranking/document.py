@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sweeps.metrics import METRICS
+from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import UNREPEATED_TIMES
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import in_words
@@ -33,6 +34,7 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
                 "settle_command": entry.settle_command,
                 "winner": _candidate(entry.winner) if entry.winner else None,
                 "no_winner_reason": entry.no_winner_reason,
+                "provisional": None if entry.provisional is None else provisional_document(entry.provisional),
                 "explanation": explain(entry),
                 "alarm": entry.alarm,
                 "tied": [_candidate(candidate) for candidate in entry.tied],
@@ -63,6 +65,11 @@ def explain(entry: DeviceRanking) -> str:
     if entry.unresolved:
         text += f", {_others(len(entry.unresolved))} unresolved"
     return text
+
+
+def provisional_document(found: Provisional) -> dict[str, Any]:
+    document = asdict(found)
+    return {**document, "settle": {**document["settle"], "text": found.settle.text}}
 
 
 def _others(count: int) -> str:

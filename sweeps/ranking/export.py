@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.errors import EdgeSweepError, StoreError, did_you_mean
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import DEFAULT_GATE, PRESETS, Protocol
@@ -271,7 +271,12 @@ def _choose(ranking: Ranking, model: str | None, job: str | None) -> tuple[Devic
             if job in (candidate.name, candidate.name.removeprefix(f"{device.model} · "))
         ]
         if not found:
-            raise EdgeSweepError(f"no ranked job is called {job!r}", "find the names with: edgesweep rank")
+            known = [one.name for device in devices for one in (*device.ranking, *device.checked)]
+            short = [name.partition(" · ")[2] for name in known]
+            raise EdgeSweepError(
+                f"no ranked job is called {job!r}{did_you_mean(job, [*short, *known])}",
+                "find the names with: edgesweep rank --all",
+            )
         if len(found) > 1:
             raise EdgeSweepError(f"{len(found)} ranked jobs are called {job!r}", "choose with --model and --device too")
         return found[0]

@@ -46,6 +46,10 @@ class PlaceVerdict(NamedTuple):
     """Jobs of the place that have ended, under any conditions; skipped combinations do not count."""
     waiting: int
     """Jobs of the place that have not."""
+    provisional: str = ""
+    """Where nothing won: the job to take until something does; empty if there is none."""
+    settle: str = ""
+    """What would settle it; empty with a winner."""
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -112,6 +116,8 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, finished: int) -> Plac
         not_ranked=len(entry.not_ranked),
         finished=finished,
         waiting=0,
+        provisional=entry.provisional.name if entry.provisional else "",
+        settle=entry.provisional.settle.timed_text if entry.provisional else "",
     )
 
 

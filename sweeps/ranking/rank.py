@@ -20,11 +20,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported, in_order
+from sweeps.ranking.alike import alike, conditions_of
 from sweeps.ranking.backends import backend_figure
 from sweeps.ranking.batch_alarm import alarm
 from sweeps.ranking.device_classes import ClassRanking, pool
 from sweeps.ranking.first_place import FirstPlace, first_place, simplicity
 from sweeps.ranking.intervals import speeds_of, with_interval_of_winner, with_intervals
+from sweeps.ranking.provisional import provisional
 from sweeps.ranking.shared import as_of_one_unit
 from sweeps.ranking.ties import LATENCY, Settling, latency_ratio, settling, worse
 from sweeps.ranking.values import Candidate, DeviceRanking, NotRanked, Ranking, Tie
@@ -118,7 +120,7 @@ def _comparable(measured: Sequence[ResultRow]) -> list[list[ResultRow]]:
     its device's fingerprint. If there is no such group, these rows form a group of their own."""
     timed = [row for row in measured if row.timed]
     untimed = [row for row in measured if not row.timed]
-    groups = [[row for row in timed if row.comparable == found] for found in sorted({row.comparable for row in timed})]
+    groups = alike(timed)
     for group in groups:
         group += [row for row in untimed if row.fingerprint == group[0].fingerprint]
     apart = {row.fingerprint for row in untimed} - {row.fingerprint for row in timed}
@@ -191,11 +193,12 @@ def _entry(
         device_id=one.device_id,
         fingerprint=one.fingerprint,
         model=one.model,
-        conditions=one.conditions,
+        conditions=conditions_of(group or [one]),
         metric=metric,
         front=objective.front,
         winner=candidates[0] if first else None,
         no_winner_reason="" if first else _no_winner_reason(candidates, checked, others),
+        provisional=None if first else provisional(rows, judgements, eliminated, objective),
         tied=candidates[1 : len(sharing)],
         alarm=alarm(first.winner, group) if first and metric == LATENCY else "",
         ranking=candidates,

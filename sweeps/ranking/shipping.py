@@ -7,12 +7,13 @@ that is what a ranking does.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
+from sweeps.ranking.alike import alike
 from sweeps.ranking.ties import LATENCY
 from sweeps.ranking.verdict import judge_all
 from sweeps.results import ResultRow
@@ -97,8 +98,7 @@ def shipping(cells: Cells) -> Shipping | None:
 
 
 def _cells(rows: Sequence[ResultRow], objective: ObjectiveSpec) -> dict[Setup, Cell]:
-    counts = Counter(row.comparable for row in rows if row.outcome == "measured" and row.timed)
-    group = [row for row in rows if counts and row.timed and row.comparable == max(counts, key=lambda key: counts[key])]
+    group = max(alike([row for row in rows if row.outcome == "measured" and row.timed]), key=len, default=[])
     verdicts = judge_all(group, objective)
     times = {row.job_key: row.metrics[LATENCY] for row in group}
     best = min((times[row.job_key] for row in group if verdicts[row.job_key].verdict == "pass"), default=None)

@@ -6,11 +6,13 @@ from typing import Literal
 from sweeps.imported import Imported
 from sweeps.ranking.backends import BackendFigure
 from sweeps.ranking.device_classes import ClassRanking
+from sweeps.ranking.provisional import Provisional
 from sweeps.ranking.ties import LATENCY, Settling
 from sweeps.ranking.verdict import ConstraintResult, Verdict
 from sweeps.results import ComparisonConditions
 from sweeps.settled import Settled
 from sweeps.stats import Estimate
+from sweeps.text import duration
 
 Tie = Literal["equal", "unresolved"]
 """How a candidate shares the first place. `equal`: shown to be within 2 % of the best. `unresolved`: neither told apart
@@ -116,6 +118,8 @@ class DeviceRanking:
     winner: Candidate | None
     no_winner_reason: str
     """Empty if there is a winner."""
+    provisional: Provisional | None
+    """What to take until something wins, and what would settle it; `None` if there is a winner, or no figure at all."""
     tied: tuple[Candidate, ...]
     """The candidates that share the first place with the winner, without the winner: the equal ones first."""
     ranking: tuple[Candidate, ...]
@@ -216,10 +220,3 @@ class Ranking:
     """Figures of hand-run tools for devices and models without an entry in `devices`."""
     backends: BackendFigure | None = None
     """NNAPI against the CPU; `None` unless the sweep has both."""
-
-
-def duration(seconds: float) -> str:
-    """`40 s`, `3 min` or `2.5 h`."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

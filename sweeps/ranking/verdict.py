@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from sweeps.ranking.accuracy_bound import ImagesNeeded, images_needed, side
+from sweeps.ranking.accuracy_change import lost_and_gained
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.stats import Estimate
 from sweeps.trust import TRUST, disqualified
 
 BoundResult = Literal["pass", "fail", "unresolved"]
@@ -15,13 +18,16 @@ Verdict = Literal["pass", "unresolved", "fail", "disqualified"]
 VERDICTS: tuple[Verdict, ...] = ("pass", "unresolved", "fail", "disqualified")
 """In the order of a ranking."""
 
+DROP = "accuracy_drop_points"
+
 INTERVALS = {
     "latency_p50_ms": ("latency_ci_low_ms", "latency_ci_high_ms"),
-    "accuracy_drop_points": ("accuracy_drop_low_points", "accuracy_drop_high_points"),
+    DROP: ("accuracy_drop_low_points", "accuracy_drop_high_points"),
 }
 """Metrics that have a 95 % interval, and the names of its bounds."""
 
-_LABELLED = {"top1_percent", "top5_percent", *("accuracy_drop_points", *INTERVALS["accuracy_drop_points"])}
+LABELLED = frozenset({"top1_percent", "top5_percent", DROP, *INTERVALS[DROP]})
+"""Metrics that need labelled images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,8 @@ class ConstraintResult:
     result: BoundResult
     why: str
     """Empty if it passes."""
+    images_needed: ImagesNeeded | None = None
+    """More evaluation images that would settle it; `None` unless it is unresolved, and images can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,27 +209,65 @@ def _bound(constraint: ConstraintSpec) -> str:
 
 def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
     metric, value = constraint.metric, row.figure(constraint.metric)
-    at_most = math.inf if constraint.at_most is None else constraint.at_most
-    at_least = -math.inf if constraint.at_least is None else constraint.at_least
     result: BoundResult = "unresolved"
+    needed = None
     if value is None:
         why = f"{metric} is not known: {_why_unknown(row, metric)}"
     else:
-        low, high = interval(row.figures, metric) or (value, value)
         why = f"{metric} is {in_words(row.figures, metric)}"
-        if at_least <= low and high <= at_most:
-            result, why = "pass", ""
-        elif low > at_most or high < at_least:
-            result, why = "fail", f"{why}, not {_bound(constraint)}"
+        counts = counts_behind(row) if metric == DROP else None
+        result = _kept(row, constraint) if counts is None else _kept_by_counts(*counts, row.images, constraint)
+        if result == "pass":
+            why = ""
+        elif result == "fail":
+            why = f"{why}, not {_bound(constraint)}"
         else:
             more = "more rounds" if metric == "latency_p50_ms" else "more evaluation images"
-            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {more} would decide it"
+            settled = f"{more} would decide it"
+            bound = constraint.at_least if constraint.at_most is None else constraint.at_most
+            if counts is not None and bound is not None:
+                lost, gained = counts
+                needed = images_needed(lost, gained, row.images, bound)
+                settled = f"{lost} lost and {gained} gained of {row.images} images"
+                settled += f"; {needed.text}" if needed else ""
+            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {settled}"
     shown = row.figures.get(metric)
-    return ConstraintResult(metric=metric, bound=_bound(constraint), value=shown, result=result, why=why)
+    return ConstraintResult(
+        metric=metric, bound=_bound(constraint), value=shown, result=result, why=why, images_needed=needed
+    )
+
+
+def _kept(row: ResultRow, constraint: ConstraintSpec) -> BoundResult:
+    """By the metric's 95 % interval; without one, by its value, which is known."""
+    value = row.figure(constraint.metric)
+    assert value is not None
+    low, high = interval(row.figures, constraint.metric) or (value, value)
+    at_most = math.inf if constraint.at_most is None else constraint.at_most
+    at_least = -math.inf if constraint.at_least is None else constraint.at_least
+    if at_least <= low and high <= at_most:
+        return "pass"
+    return "fail" if low > at_most or high < at_least else "unresolved"
+
+
+def _kept_by_counts(lost: int, gained: int, images: int, constraint: ConstraintSpec) -> BoundResult:
+    bound = constraint.at_least if constraint.at_most is None else constraint.at_most
+    assert bound is not None
+    found = side(lost, gained, images, bound)
+    if found is None:
+        return "unresolved"
+    return "pass" if (found == "below") == (constraint.at_most is not None) else "fail"
+
+
+def counts_behind(row: ResultRow) -> tuple[int, int] | None:
+    """The images behind a row's accuracy drop; `None` if they do not follow from its figures."""
+    value, ends = row.figures[DROP], interval(row.figures, DROP)
+    if value is None or ends is None or not ends[0] <= value <= ends[1]:
+        return None
+    return lost_and_gained(Estimate(value, *ends), row.images)
 
 
 def _why_unknown(row: ResultRow, metric: str) -> str:
-    if metric in _LABELLED and row.figures["agreement_percent"] is not None:
+    if metric in LABELLED and row.figures["agreement_percent"] is not None:
         return "the evaluation data has no labels"
     if catalog.is_timed(metric) and in_batches_only(row):
         ended = row.settled

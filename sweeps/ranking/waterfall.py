@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Literal
 
-from sweeps.ranking.accuracy_change import change, drop_of
+from sweeps.ranking.accuracy_change import change
+from sweeps.ranking.alike import alike
 from sweeps.ranking.ties import latency_ratio, told_apart
 from sweeps.results import ResultRow, SweepResults, read_rows
-from sweeps.stats import Estimate
+from sweeps.stats import Estimate, drop_of
 
 Resolved = Literal["faster", "slower", "more accurate", "less accurate", "no difference shown"]
 _LATENCY: dict[Literal["slower", "faster"] | None, Resolved] = {
@@ -163,7 +164,7 @@ def _not_measured(name: str, row: ResultRow | None) -> Step:
 
 def _gain(over: str, earlier: ResultRow, now: ResultRow) -> Gain:
     # The earlier step's latency divided by this step's is the speedup.
-    speedup = latency_ratio(earlier, now) if earlier.comparable == now.comparable else None
+    speedup = latency_ratio(earlier, now) if len(alike([earlier, now])) == 1 else None
     changed = _accuracy_change(earlier, now)
     sizes = earlier.figures["artifact_mb"], now.figures["artifact_mb"]
     return Gain(

@@ -13,11 +13,10 @@ from sweeps.protocol.batch_noise import DECIDE_UP_TO, BatchSpread
 from sweeps.protocol.calibrated import rounds_by_device
 from sweeps.protocol.noise import MOST_ROUNDS, Calibration, rounds_for, told_apart
 from sweeps.protocol.presets import PRESETS, Protocol
-from sweeps.ranking.values import duration
 from sweeps.records import Block
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.spec.protocol import ProtocolSpec
-from sweeps.text import plain
+from sweeps.text import duration, plain
 
 _ROUNDS = (3, 5, 10)
 _PRESETS = ("quick", "full", "race")

@@ -19,11 +19,18 @@ def print_overview(sweep: str, verdicts: Sequence[PlaceVerdict]) -> None:
     table = new_table("", "device", "model", "ship", ">figure", "state")
     for one in verdicts:
         name = one.winner.removeprefix(f"{one.model} · ") if one.winner else f"– {one.reason}"
+        if not one.winner and one.provisional:
+            name = f"provisionally {one.provisional.removeprefix(f'{one.model} · ')}"
         table.add_row(
             *cells(f"{one.device} {one.device_id}", one.model, name, _figure(one)),
             Text(plain(_state(one)), style=_STYLES[one.state]),
         )
     console.print(table)
+    for one in verdicts:
+        if one.settle:
+            lead = f"{one.device} {one.device_id}, {one.model}: "
+            lead += f"{one.reason}. To settle it: " if one.provisional else ""
+            console.print(Text(plain(f"{lead}{one.settle}")))
     console.print(Text(MORE, style="dim"))
 
 

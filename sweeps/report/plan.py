@@ -13,13 +13,12 @@ from sweeps.protocol.batch_noise import BatchSpread
 from sweeps.protocol.noise import Calibration
 from sweeps.protocol.racing import ERROR
 from sweeps.quarantine import Quarantine
-from sweeps.ranking.values import duration
 from sweeps.ranking.verdict import reference_text
 from sweeps.report.noise import advice, advice_text, batch_document, race_text
 from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
 from sweeps.spec.protocol import MinutesBudget
 from sweeps.stats import NEGLIGIBLE
-from sweeps.text import plain
+from sweeps.text import duration, plain
 
 _NOT_KNOWN: Mapping[str, Calibration] = MappingProxyType({})
 _NOT_SHOWN: Mapping[str, BatchSpread] = MappingProxyType({})

@@ -61,7 +61,8 @@ class RunProgress:
         elif not self._console.is_terminal and total and 10 * done // total > self._tenths[title]:
             # Without a terminal there is no bar: one line per 10 % shows the progress.
             self.note(f"{title}: {done} of {total}")
-        self._tenths[title] = 10 * done // total if total else 0
+        # A total that grows, as in a race, must not repeat lines.
+        self._tenths[title] = max(self._tenths.get(title, 0), 10 * done // total if total else 0)
         self._progress.update(self._tasks[title], completed=done, total=total, running=plain(running))
 
     def end(self, title: str) -> None:

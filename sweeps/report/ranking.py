@@ -1,19 +1,19 @@
 """Prints a ranking in a terminal. Decides nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from sweeps.imported import NOTE, Imported
 from sweeps.metrics import METRICS
-from sweeps.ranking.backends import TITLE as BACKENDS
-from sweeps.ranking.backends import BackendFigure, Best
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.values import Candidate, DeviceRanking, Ranking
 from sweeps.ranking.verdict import in_words, reference_text
-from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console
+from sweeps.report.backends import print_backends
+from sweeps.report.tables import ONLY_CHECKED, cells, new_table, open_console, print_fitting
 from sweeps.spec import catalog
+from sweeps.stats import Estimate
 from sweeps.text import plain
 from sweeps.trust import TRUST
 
@@ -23,7 +23,7 @@ _RANKING_COLUMNS = {
     "variant": 0,
     ">p50 ms": 0,
     ">95 % interval": 0,
-    ">ratio": 115,
+    ">paired ratio": 115,
     ">top-1": 0,
     ">drop (points)": 145,
     ">MB": 125,
@@ -43,40 +43,38 @@ _CHECKED_COLUMNS = {
     "checked by": 140,
     "trust": 165,
 }
-_BACKEND_COLUMNS = {
-    "device": 0,
-    "model": 105,
-    "numbers": 0,
-    ">CPU ms": 0,
-    ">NNAPI ms": 0,
-    ">ratio": 0,
-    ">95 % interval": 0,
-    "finding": 0,
-    "best on the CPU": 140,
-    "best on NNAPI": 160,
-}
+_PAIRED = (
+    "paired ratio: to the winner's latency in the same rounds (95 %); a p50 is over all rounds, so it need not be the "
+    "quotient of two"
+)
+MOST_NAMES = 4
+"""With more variants of one reason they are counted: the table has them."""
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
 
 
-def print_ranking(ranking: Ranking) -> None:
+def print_ranking(ranking: Ranking, notes: Iterable[str] = (), *, verbose: bool = False) -> None:
+    """`notes`: lines after the tables of devices. `verbose`: name all variants that have one reason."""
     console = open_console()
     for device in ranking.devices:
-        _print_device(console, ranking, device)
+        _print_device(console, ranking, device, verbose)
+    for note in notes:
+        console.print(Text(plain(note)))
     for pooled in ranking.classes:
         _print_class(console, ranking, pooled)
     if ranking.backends is not None:
-        _print_backends(console, ranking.backends)
+        print_backends(console, ranking.backends)
     if ranking.imported:
         _print_imported(console, f"{NOTE}; there is no ranking of these devices", ranking.imported, apart=True)
 
 
-def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> None:
+def _print_device(console: Console, ranking: Ranking, device: DeviceRanking, verbose: bool) -> None:
     several = sum((one.model, one.device) == (device.model, device.device) for one in ranking.devices) > 1
     unit = f" ({device.device_id})" if several else ""
     console.print(Text(plain(f"\n{ranking.sweep} · {device.model} on {device.device}{unit}"), style="bold"))
     console.print(Text(plain(f"objective: {ranking.objective}"), style="dim"))
     if device.winner is None:
         console.print(Text(plain(f"No winner: {device.no_winner_reason}"), style="yellow"))
+        _print_provisional(console, device)
     else:
         console.print(
             Text(plain(f"Ship: {_short(device.winner.name, device)}  {_headline(device)}"), style="bold green")
@@ -88,15 +86,19 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         left_out = () if device.front else ("front",)
         columns = {name: width for name, width in _RANKING_COLUMNS.items() if name not in left_out}
         rows = [_ranking_row(number, candidate, device) for number, candidate in enumerate(device.ranking, 1)]
-        _print_fitting(console, "", columns, rows)
+        print_fitting(console, "", columns, rows)
+        if console.width >= _RANKING_COLUMNS[">paired ratio"] and len(device.ranking) > 1 and device.winner:
+            console.print(Text(_PAIRED, style="dim"))
         for reason, candidates in device.reasons.items():
             names = ", ".join(_short(candidate.name, device) for candidate in candidates)
+            if len(candidates) > MOST_NAMES and not verbose:
+                names = f"{len(candidates)} variants (list with -v)"
             console.print(Text(plain(f"{names}: {reason}"), style="dim"))
         if device.cost_text:
             console.print(Text(device.cost_text, style="dim"))
     if device.checked:
         rows = [_checked_row(candidate, device) for candidate in device.checked]
-        _print_fitting(console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
+        print_fitting(console, "Checked on this host, not timed", _CHECKED_COLUMNS, rows)
     shown = (*device.ranking, *device.checked)
     for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
         console.print(Text(plain(f"{executor}: {reference_text(executor)}"), style="dim"))
@@ -108,6 +110,18 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking) -> 
         console.print(table)
     if device.imported:
         _print_imported(console, NOTE, device.imported)
+
+
+def _print_provisional(console: Console, device: DeviceRanking) -> None:
+    found = device.provisional
+    if found is None:
+        return
+    if found.name:
+        chosen = next(one for one in device.ranking if one.job_key == found.job_key)
+        figure = in_words(chosen.figures, device.metric)
+        console.print(Text(plain(f"Provisional: {_short(found.name, device)}  {figure}"), style="bold yellow"))
+        console.print(Text(plain(f"  It is not the winner: {found.why}")))
+    console.print(Text(plain(f"  {'To settle it' if found.name else 'To go on'}: {found.settle.timed_text}")))
 
 
 def _print_imported(console: Console, title: str, figures: Sequence[Imported], *, apart: bool = False) -> None:
@@ -162,49 +176,6 @@ def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> No
         console.print(Text(plain(text), style="dim"))
 
 
-def _print_backends(console: Console, figure: BackendFigure) -> None:
-    title = f"\n{BACKENDS}: the fastest build of each" + (f"; {figure.headline}" if figure.headline else "")
-    rows, notes = [], dict[str, list[str]]()
-    for pair in figure.pairs:
-        if pair.note:
-            notes.setdefault(f"{pair.precision}, {pair.note}", []).append(pair.device_id)
-        ratio = pair.ratio
-        rows.append(
-            {
-                "device": f"{pair.device} {pair.device_id}",
-                "model": pair.model,
-                "numbers": pair.precision,
-                ">CPU ms": _best_p50(pair.cpu),
-                ">NNAPI ms": _best_p50(pair.nnapi),
-                ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
-                ">95 % interval": "–" if ratio is None or ratio.low is None else f"{ratio.low:.2f} – {ratio.high:.2f}",
-                "finding": pair.finding or "–",
-                "best on the CPU": "–" if pair.cpu is None else pair.cpu.variant,
-                "best on NNAPI": "–" if pair.nnapi is None else pair.nnapi.variant,
-            }
-        )
-    _print_fitting(console, title, _BACKEND_COLUMNS, rows)
-    for note, devices in notes.items():
-        console.print(Text(plain(f"{', '.join(dict.fromkeys(devices))}: {note}"), style="dim"))
-    if not figure.headline:
-        console.print(Text("ratio: NNAPI's p50 divided by the CPU's; below 1, NNAPI is faster", style="dim"))
-
-
-def _best_p50(best: Best | None) -> str:
-    return "–" if best is None else f"{best.p50_ms:.3f}"
-
-
-def _print_fitting(
-    console: Console, title: str, least_widths: Mapping[str, int], rows: Sequence[Mapping[str, object]]
-) -> None:
-    """Print a table with the columns that fit into the terminal."""
-    columns = [name for name, least_width in least_widths.items() if console.width >= least_width]
-    table = new_table(title, *columns)
-    for row in rows:
-        table.add_row(*cells(*(row[name] for name in columns)))
-    console.print(table)
-
-
 def _print_trust(console: Console, shown: Sequence[Candidate]) -> None:
     labels = sorted({label for candidate in shown for label in candidate.trust})
     if labels:
@@ -252,7 +223,7 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         "variant": _short(candidate.name, device),
         ">p50 ms": _figure(candidate, "latency_p50_ms") if candidate.timed else candidate.untimed,
         ">95 % interval": _interval(candidate, "latency_ci_low_ms", "latency_ci_high_ms"),
-        ">ratio": "–" if ratio is None else f"{ratio.value:.2f}×",
+        ">paired ratio": "–" if ratio is None else _paired(ratio),
         ">top-1": METRICS[accuracy].format(figures[accuracy]) + ("" if accuracy == "top1_percent" else " agree"),
         ">drop (points)": _figure(candidate, "accuracy_drop_points"),
         ">MB": _figure(candidate, "artifact_mb"),
@@ -260,6 +231,11 @@ def _ranking_row(number: int, candidate: Candidate, device: DeviceRanking) -> di
         "verdict": Text(candidate.state, style=_VERDICTS[candidate.state]),
         "trust": ", ".join(candidate.trust),
     }
+
+
+def _paired(ratio: Estimate) -> str:
+    interval = "" if ratio.low is None or ratio.value == 1.0 == ratio.low else f" ({ratio.low:.2f}–{ratio.high:.2f})"
+    return f"{ratio.value:.2f}×{interval}"
 
 
 def _checked_row(candidate: Candidate, device: DeviceRanking) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """Tables and consoles for all terminal output of EdgeSweep."""
 
+from collections.abc import Mapping, Sequence
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -31,3 +33,14 @@ def new_table(title: str, *columns: str) -> Table:
 def cells(*values: object) -> list[Text]:
     """The cells of one row as `Text`. Other values may come from outside and lose their control characters."""
     return [value if isinstance(value, Text) else Text(plain(str(value))) for value in values]
+
+
+def print_fitting(
+    console: Console, title: str, least_widths: Mapping[str, int], rows: Sequence[Mapping[str, object]]
+) -> None:
+    """Print a table with the columns that fit into the terminal."""
+    columns = [name for name, least_width in least_widths.items() if console.width >= least_width]
+    table = new_table(title, *columns)
+    for row in rows:
+        table.add_row(*cells(*(row[name] for name in columns)))
+    console.print(table)

@@ -26,6 +26,8 @@ TORCHSCRIPT = RuntimeEntry(
             title="the CPU",
             axes=frozenset({"capture", "format", "fuse", "optimize"}),
             int8_axes=frozenset({"quantization", "qengine", "granularity", "calibration_images", "interface"}),
+            # torch's dynamic linear layers reduce the range of activations themselves, on every CPU.
+            saturating={"onednn": frozenset({"static_fx", "static_eager", "qat"})},
             support_columns={"fp32": "capture", "int8": "capture"},
             support_parts=True,
         ),
@@ -59,7 +61,7 @@ TORCHSCRIPT = RuntimeEntry(
     ),
     values={
         "precision": ("fp32", "int8"),
-        "quantization": ("static_fx", "static_eager", "dynamic", "qat"),
+        "quantization": ("static", "static_fx", "static_eager", "dynamic", "qat"),
         "qengine": ("auto", "qnnpack", "x86", "onednn"),
         "granularity": ("auto", "per_tensor", "per_channel"),
         "interface": ("core", "full", "inside"),
@@ -68,6 +70,7 @@ TORCHSCRIPT = RuntimeEntry(
         "format": ("pt", "ptl"),
         "preference": ("sustained_speed", "fast_single_answer", "low_power"),
     },
+    synonyms={"quantization": {"static": "static_fx"}},
 )
 
 EAGER = RuntimeEntry(
@@ -78,8 +81,51 @@ EAGER = RuntimeEntry(
     unshippable="PyTorch in Python runs on no phone: it is here to compare with",
 )
 
-BUILT_IN_RUNTIMES = (TORCHSCRIPT, EAGER)
+_EXTRA = "runtimes 390 MB"
+_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
+"""What an app needs beside the model: told by runners that run with a library of their own."""
+
+
+def _of_onnx(name: str, title: str = "") -> BackendEntry:
+    """Where ONNX Runtime can run operators: an execution provider, with the CPU for what it does not take."""
+    return BackendEntry(
+        name=name,
+        title=title,
+        axes=frozenset({"opset", "graph_optimization"}),
+        int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+        fixed={"capture": "export", "format": "onnx"},
+        # Its kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
+        saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
+        unsaid=frozenset({"capture", "format"}),
+    )
+
+
+ONNXRUNTIME = RuntimeEntry(
+    name="onnxruntime",
+    target="workers.runtimes.onnxruntime.runtime:OnnxRuntime",
+    axes=frozenset({"backend", "precision"}),
+    backends=(
+        _of_onnx("cpu"),
+        _of_onnx("xnnpack", "XNNPACK"),
+        _of_onnx("nnapi"),
+        _of_onnx("qnn", "Qualcomm's NPU"),
+        _of_onnx("coreml", "Core ML"),
+    ),
+    values={
+        "precision": ("fp32", "fp16", "int8"),
+        "quantization": ("static", "dynamic"),
+        "granularity": ("auto", "per_tensor", "per_channel"),
+        "graph_optimization": ("all", "extended", "basic", "disabled"),
+    },
+    synonyms={"graph_optimization": {"none": "all"}},
+    metrics=(_LIBRARY,),
+    extra=_EXTRA,
+)
+
+BUILT_IN_RUNTIMES = (TORCHSCRIPT, EAGER, ONNXRUNTIME)
 BUILT_IN_NAMES = frozenset(entry.name for entry in BUILT_IN_RUNTIMES)
+ALWAYS_BROUGHT = frozenset(entry.name for entry in BUILT_IN_RUNTIMES if not entry.extra)
+"""The runtimes whose programs every phone gets, so that its fingerprint is the same in every sweep."""
 
 BUILT_IN_DEVICES = (
     DeviceEntry(name="local", target="workers.devices.local:LocalDevice", is_host=True),

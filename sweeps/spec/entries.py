@@ -44,6 +44,9 @@ class BackendEntry:
     """What an axis without a choice has; one that is not named has the default of `Variant`."""
     int8_fixed: Mapping[str, Value] = field(default_factory=dict)
     """The same for int8 alone."""
+    saturating: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By engine of int8, the quantization methods whose sums of 8-bit products saturate on an x86 CPU without VNNI,
+    unless weights have a reduced range."""
     unsaid: frozenset[str] = frozenset()
     """Axes without a choice here that the label of a variant leaves out."""
     lists_accelerators: bool = False
@@ -85,8 +88,13 @@ class RuntimeEntry:
     """The build axes that have a choice for every backend: some or all of `backend`, `precision` and `layout`."""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Allowed values of the text axes. An axis that is left out accepts the values of the other runtimes."""
+    synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By axis, what a word of sweep files stands for in this runtime, where others take it as it is."""
     unshippable: str = ""
     """Why its builds cannot win; empty if they can."""
+    extra: str = ""
+    """The extra of this project that installs what it needs beside PyTorch, and the size of that, as `runtimes 390 MB`.
+    On phones, the program of such a runtime is only for sweeps that use it."""
     metrics: tuple[Metric, ...] = ()
     """Further figures of its runner (`extra_metrics`)."""
 

@@ -20,14 +20,18 @@ class GridSpec(Part):
         default="", description="Named grids keep their jobs apart, even of one and the same variant."
     )
     runtime: tuple[Annotated[str, ValueOf("runtime")], ...] = _axis(
-        ("torchscript",), "Toolchain; eager: PyTorch in Python, to compare with and never to ship."
+        ("torchscript",),
+        "Toolchain: torchscript is PyTorch Mobile; onnxruntime needs the extra `runtimes`; eager is PyTorch in Python, "
+        "to compare with and never to ship.",
     )
     backend: tuple[Annotated[str, ValueOf("backend")], ...] = _axis(("cpu",), "Where the operators run.")
-    precision: tuple[Annotated[str, ValueOf("precision")], ...] = _axis(("fp32", "int8"), "Numbers.")
+    precision: tuple[Annotated[str, ValueOf("precision")], ...] = _axis(
+        ("fp32", "int8"), "Numbers; fp16: weights and arithmetic in half precision, onnxruntime only."
+    )
     quantization: tuple[Annotated[str, ValueOf("quantization")], ...] = _axis(
-        ("static_fx",),
-        "How int8 is made: static in FX graph mode or in eager mode, dynamic (linear layers only), or static after a "
-        "short quantization-aware training; fp32 ignores it.",
+        ("static",),
+        "How int8 is made: static (in PyTorch Mobile in FX graph mode, as static_fx, or in eager mode), dynamic "
+        "(linear layers only), or static after a short quantization-aware training; fp32 ignores it.",
     )
     qengine: tuple[Annotated[str, ValueOf("qengine")], ...] = _axis(
         ("auto",),
@@ -57,6 +61,12 @@ class GridSpec(Part):
     )
     relaxed_fp16: tuple[bool, ...] = _axis((False,), "nnapi in fp32 only: the driver may compute in fp16.")
     flexible_batch: tuple[bool, ...] = _axis((False,), "nnapi only: one model for any batch, not for one.")
+    opset: tuple[Literal["auto"] | Annotated[int, Field(ge=18, le=25)], ...] = _axis(
+        ("auto",), "onnxruntime only: the version of ONNX's operators; auto: the exporter's own."
+    )
+    graph_optimization: tuple[Annotated[str, ValueOf("graph_optimization")], ...] = _axis(
+        ("all",), "onnxruntime only: what it does to the graph as it loads it."
+    )
     threads: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = _axis((1,), "Threads of the runner.")
     cpus: tuple[Cpus, ...] = _axis(
         ("all",), "CPUs that the runner may use: all, big, little, or a list such as 0,1 or 0-3."

@@ -19,7 +19,7 @@ def label_of(variant: Variant) -> str:
         variant.backend,
         variant.precision if variant.qengine == "none" else f"{variant.precision}-{variant.qengine}",
     ]
-    words += [variant.quantization] * (variant.quantization not in ("none", "static_fx"))
+    words += [variant.quantization] * (variant.quantization not in ("none", "static", "static_fx"))
     words += [variant.granularity] * (variant.granularity not in ("none", usual))
     words += ["reduced-range"] * variant.reduced_range
     words += [f"calibrated-on-{variant.calibration_images}"] * (variant.calibration_images > 0)
@@ -31,4 +31,6 @@ def label_of(variant: Variant) -> str:
     words += [variant.format] * (variant.format != usual_format)
     words += [variant.preference] * (variant.preference not in ("none", "sustained_speed"))
     words += ["relaxed-fp16"] * variant.relaxed_fp16 + ["any-batch"] * variant.flexible_batch
+    words += [f"opset-{variant.opset}"] * (variant.opset > 0)
+    words += [f"graph-{variant.graph_optimization}"] * (variant.graph_optimization not in ("none", "all"))
     return " ".join(words)

@@ -59,6 +59,8 @@ class _Place:
     part: Schema
     around: Schema
     value: Any
+    keys: tuple[str, ...]
+    """What a block of keys may have there."""
 
 
 def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
@@ -86,7 +88,9 @@ def _locate(loc: Location, data: Any, schema: Schema) -> _Place:
             part = _resolve(schema, fixed[step] if step < len(fixed) else part.get("items", {}))
             value = value[step] if isinstance(value, list) and step < len(value) else None
             at.append(step)
-    return _Place(tuple(at), part, around, value)
+    blocks = [_resolve(schema, option) for option in part.get("anyOf", [part])]
+    keys = tuple(key for block in blocks for key in block.get("properties", ()))
+    return _Place(tuple(at), part, around, value, keys)
 
 
 def _resolve(schema: Schema, part: Schema) -> Schema:
@@ -154,7 +158,7 @@ def _sentence(kind: str, ctx: dict[str, Any], place: _Place) -> str:
         case "string_too_long":
             return f"{name}: must be at most {ctx['max_length']} characters long"
         case _:
-            return f"{name}: must be {_expected(part)}, not {show(value)}" + _remedy(part, value)
+            return f"{name}: must be {_expected(part)}, not {show(value)}" + _remedy(place)
 
 
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
@@ -182,10 +186,15 @@ def _expected(part: Schema) -> str:
     return " or ".join(words)
 
 
-def _remedy(part: Schema, value: object) -> str:
+def _remedy(place: _Place) -> str:
+    part, value = place.part, place.value
     if part.get("type") == "array" and isinstance(value, str | int | float):
         inner = str(value).lower() if isinstance(value, bool) else value
         return f"; write [{inner}]"
+    if part.get("type") == "array" and isinstance(value, dict):
+        return "; begin each of its blocks with '- '"
     if part.get("type") == "string" and isinstance(value, int | float):
         return "; put it in quotes"
-    return ""
+    words = [word for option in part.get("anyOf", ()) for word in _allowed(option)]
+    near = did_you_mean(value, words) if isinstance(value, str) else ""
+    return f"; its keys: {', '.join(place.keys)}{near}" if place.keys else near

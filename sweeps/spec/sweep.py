@@ -32,10 +32,19 @@ class SweepSpec(Part):
     """One sweep file."""
 
     name: Name = Field(description="Name of the sweep in the store.")
-    models: tuple[ModelSpec, ...] = Field(min_length=1)
+    models: tuple[ModelSpec, ...] = Field(
+        min_length=1, description="The networks to build variants of; each is ranked by itself."
+    )
     data: DataSpec = DataSpec()
-    grids: tuple[GridSpec, ...] = Field(min_length=1)
-    devices: tuple[DeviceName, ...] = Field(default=("local",), min_length=1, json_schema_extra={"uniqueItems": True})
+    grids: tuple[GridSpec, ...] = Field(
+        min_length=1, description="The variants: of each grid all combinations of its axes, on every device."
+    )
+    devices: tuple[DeviceName, ...] = Field(
+        default=("local",),
+        min_length=1,
+        json_schema_extra={"uniqueItems": True},
+        description='What measures: local (this computer), "adb:*" (every phone), "ssh:USER@BOARD", ...',
+    )
     share: Literal["class"] | None = Field(
         default=None,
         description="class: identical units share the work. Each variant is measured on one of them, and one variant "

@@ -18,7 +18,7 @@ from sweeps.results import ResultRow
 from sweeps.settled import Settled
 from sweeps.spec import places
 from sweeps.store.tag_text import cut, parsed, text_of
-from sweeps.variant import RunAxes, Variant
+from sweeps.variant import LATER_AXES, RunAxes, Variant
 
 TAG = "edgesweep."
 RECORD, ATTEMPT_KEY, JOB_KEY, STALE = f"{TAG}record", f"{TAG}attempt_key", f"{TAG}job_key", f"{TAG}stale"
@@ -120,8 +120,8 @@ def to_row(
 def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
     """The run of a row as the journal makes it."""
     versions = {} if manifest is None else manifest.versions
-    # As in build keys: runs without a reduced range are equal to those from before this axis.
-    names = [name for name in _PARAMS if name != "reduced_range" or row.reduced_range]
+    # As in build keys: runs in which a later axis says nothing are equal to those from before it.
+    names = [name for name in _PARAMS if name not in LATER_AXES or getattr(row, name) != LATER_AXES[name]]
     params = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in names}
     tags = {tag: cut(text_of(getattr(row, name)), MAX_TAG_LENGTH) for name, tag in _TAGS.items()}
     tags[_TAGS["block_medians_ms"]] = _as_many_as_fit(row.block_medians_ms)

@@ -33,7 +33,7 @@ _TABLES = (
         objective TEXT NOT NULL
     )""",
 )
-_VERSION = 2
+_VERSION = 3
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)

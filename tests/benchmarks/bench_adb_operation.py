@@ -1,5 +1,5 @@
-"""What one program on a phone costs beside its own time: `AdbDevice.run`, whose report outlives the connection,
-against adbutils' plain `shell`.
+"""What one program on a phone costs beside its own time: `AdbDevice.run` on a leased phone, whose shell stays open and
+whose report outlives the connection, against adbutils' plain `shell`.
 
 python tests/benchmarks/bench_adb_operation.py
 

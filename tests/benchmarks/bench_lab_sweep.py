@@ -30,6 +30,7 @@ from typing import Any
 from lab_case import DRIVER, HOSTS, PHONES, Lab, network, say
 from report import Figure, at_least, at_most, finish
 
+from tests import postgresql
 from tests.computers import Computer, Network, missing
 from tests.conftest import OWN_NET
 
@@ -66,17 +67,11 @@ def lacking() -> str:
     """Why this cannot run here, with the next step; empty if it can."""
     if why := missing():
         return why
-    if not postgresql():
+    if not postgresql.programs():
         return "PostgreSQL is missing: apt-get install -y postgresql"
     if importlib.util.find_spec("psycopg2") is None:
         return "its driver is missing: pip install psycopg2-binary"
     return ""
-
-
-def postgresql() -> Path | None:
-    """The folder of Debian's newest server programs."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return found[-1].parent if found else None
 
 
 @dataclass(slots=True)
@@ -91,7 +86,7 @@ class Tracking:
         return f"http://{self.address}:{STORE_PORT}"
 
     def start(self, wait: Callable[[Callable[[], bool]], None]) -> None:
-        programs, data = postgresql(), self.computer.folder / "sql"
+        programs, data = postgresql.programs(), self.computer.folder / "sql"
         assert programs is not None
         data.mkdir()
         shutil.chown(data, "postgres")

@@ -11,7 +11,6 @@ process that reads, medians of 5. MLflow has the same 1,000 results (`--mlflow 1
 
 import argparse
 import os
-import random
 import resource
 import statistics
 import subprocess
@@ -19,16 +18,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from many_results import SWEEP, VARIANTS, make
 from report import Figure, at_least, at_most, finish
 
 from sweeps.journal.journal import Journal
 from sweeps.journal.results_table import Place
 from sweeps.ranking.rank import rank
-from sweeps.records import Job
 from sweeps.store.client import active_runs, connect
 from sweeps.store.copied import result_files
 from sweeps.store.mlflow import Store
@@ -36,40 +34,10 @@ from sweeps.store.read_journal import rank_place
 from sweeps.store.reading import load
 from sweeps.store.verdicts import Verdicts, overview
 from sweeps.workspace import Workspace
-from tests.sweeps.conftest import Records
 
 SIZES = (1_000, 10_000, 100_000)
-VARIANTS, MODELS, ROUNDS, REPEATS = 50, 10, 3, 5
-SWEEP = "phones"
+REPEATS = 5
 _RUN = "import sys; from sweeps.cli.main import main; main(sys.argv[1:])"
-
-records = Records()
-
-
-def make(workspace: Workspace, count: int) -> None:
-    """A finished sweep of so many jobs, in transactions of 500."""
-    rng = random.Random(count)
-    places = count // VARIANTS
-    facts = [replace(records.facts, device_id=f"phone-{number:04}") for number in range(max(1, places // MODELS))]
-    jobs = []
-    for number in range(count):
-        place = number // VARIANTS
-        device, model = facts[place % len(facts)], f"net{place // len(facts)}"
-        job = records.job(number)
-        jobs.append(replace(job, name=f"{model} · variant {number}", model=model, device_id=device.device_id))
-    with Journal.open(workspace.journal) as journal:
-        journal.save_plan(records.plan(*jobs, name=SWEEP, rounds=ROUNDS, facts=tuple(facts), models=MODELS))
-        for start in range(0, count, 500):
-            with journal.together():
-                for job in jobs[start : start + 500]:
-                    measure(journal, job, 5.0 + 5.0 * rng.random(), rng)
-
-
-def measure(journal: Journal, job: Job, ms: float, rng: random.Random) -> None:
-    journal.add_artifact(records.manifest(job))
-    for round_ in range(ROUNDS):
-        journal.add_block(records.block(job, round_, ms=ms * rng.uniform(0.99, 1.01), samples=7))
-    journal.add_accuracy(records.accuracy(job, accuracy_drop_high_points=0.9))
 
 
 def cpu_s(what: Callable[[], object], repeats: int = REPEATS) -> float:

@@ -161,7 +161,7 @@ def test_sensors_are_in_their_units_or_unknown(device: Device) -> None:
         "load": (0, 1),
         "throttle_count": (0, math.inf),
     }
-    others = {"temp_is_battery", "has_battery", "competing"}
+    others = {"temp_is_battery", "has_battery", "competing", "shared"}
     assert ranges.keys() | others == {field.name for field in fields(found)}, "a sensor that nothing is known of"
     for sensor, (low, high) in ranges.items():
         value = getattr(found, sensor)

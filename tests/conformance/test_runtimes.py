@@ -14,8 +14,8 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import resolve_variant
-from sweeps.spec import catalog
 from sweeps.variant import Variant
+from tests import runtimes
 from tests.workers.runtimes.runs import asking_for
 from workers.models.package import BuildInputs, ModelPackage
 from workers.runtimes import registry
@@ -73,7 +73,7 @@ def inputs() -> BuildInputs:
     )
 
 
-@pytest.fixture(scope="module", params=sorted(catalog.runtimes()))
+@pytest.fixture(scope="module", params=runtimes.every())
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

@@ -7,6 +7,7 @@ import pytest
 
 from dashboard import compare_rows, device_rows, job_rows
 from dashboard.charts import evidence as drawing
+from dashboard.style import LIGHT
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.changes import DatedBlock
 from sweeps.journal.evidence import KnownDevice, Look, Sentinel
@@ -167,7 +168,7 @@ def test_the_host_of_a_device_is_said_as_far_as_its_name_says_it(name: str, said
 
 
 def test_charts_have_text_from_the_journal_only_as_data() -> None:
-    spec = drawing.sentinel([{"at": "x", "ms": 1.0}], [{"from": "x", "to": "x", "what": "evil"}])
+    spec = drawing.sentinel([{"at": "x", "ms": 1.0}], [{"from": "x", "to": "x", "what": "evil"}], LIGHT)
     marks = [layer["mark"] for layer in spec["layer"]]
     assert "evil" not in str(marks)
     assert {layer["data"]["values"][0].get("what") for layer in spec["layer"] if layer["data"]["values"]} >= {"evil"}

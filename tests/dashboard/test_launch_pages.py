@@ -84,7 +84,7 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         live.waiting("local", (f"the battery has 41 °C {evil}",), 40.0)
         shown = opened("live", tmp_path)
         said = "\n".join(texts(shown))
-        assert "`phones` · Running" in said
+        assert "phones · Running" in said
         assert "Started in a terminal" in said
         assert "Waiting for 40 s: the battery has 41 °C" in said
         assert "jobs" in said
@@ -97,7 +97,7 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
 
         live.stopping()
         shown = opened("live", tmp_path)
-        assert "`phones` · Stopping after the running work" in shown.subheader[0].value
+        assert "phones · Stopping after the running work" in shown.subheader[0].value
         assert labels(shown) == {"Stop at once": True}
 
         keep(workspace, Ask(what="pause", by=evil, at_s=time.time() + 600, pid=os.getpid()))
@@ -105,7 +105,7 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         assert "Pausing after the running work" in shown.subheader[0].value
         assert labels(shown) == {"Stop at once": True}
     shown = opened("live", tmp_path)
-    assert "`phones` · Ended" in shown.subheader[0].value
+    assert "phones · Ended" in shown.subheader[0].value
     assert labels(shown) == {}
 
 
@@ -147,7 +147,7 @@ def test_a_start_that_failed_shows_the_error_and_the_end_of_its_log_as_text(tmp_
     workspace = Workspace.open(tmp_path)
     keep(workspace, launch_of(workspace, 1, f"begun\n\x1b[31medgesweep: {evil}\n"))
     shown = opened("live", tmp_path)
-    assert shown.subheader[0].value == "`phones` · Ended without a word"
+    assert shown.subheader[0].value == "phones · Ended without a word"
     assert shown.error[0].value == "The sweep failed."
     assert "it ended without saying why" in texts(shown)
     assert shown.code[0].value.splitlines()[0] == "begun"

@@ -116,6 +116,9 @@ class _Rows:
                 found.append(record)
         return found
 
+    def blocks(self) -> int:
+        return sum(kind == "block" for _, kind, _, _ in self._rows)
+
     def timings(self) -> int:
         """Blocks that were accepted, and attempts at one that failed."""
         return sum(
@@ -223,6 +226,7 @@ def _measured_once(scene: Scene, journal: Journal, rows: _Rows) -> None:
         _require(5, same, f"job {key:.12} lost or changed a block that was accepted")
     if scene.started is not None:
         again = scene.started - rows.timings()
+        seen.vain(scene.started - rows.blocks())
         _require(5, again <= scene.in_flight, f"{again} timings left no trace, {scene.in_flight} were in flight")
 
 

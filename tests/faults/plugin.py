@@ -40,7 +40,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         finally:
             for mark in marks:
                 row, how, outcome = mark.args
-                item.user_properties.append((_PROPERTY, (row, how, outcome, saw.after_s, sorted(saw.held))))
+                item.user_properties.append((_PROPERTY, (row, how, outcome, saw.after_s, sorted(saw.held), saw.vain)))
 
 
 def _then(call, note):
@@ -63,6 +63,7 @@ class Line:
     outcome: str
     after_s: list[float] = field(default_factory=list)
     held: set[int] = field(default_factory=set)
+    vain: list[int] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
 
@@ -71,9 +72,12 @@ def lines_of(reports: Sequence[pytest.TestReport]) -> list[Line]:
     """Of what has run. A report that passed has gone through its call."""
     lines: dict[tuple[int, str, str], Line] = {}
     for report in reports:
-        for row, how, outcome, after_s, held in (value for name, value in report.user_properties if name == _PROPERTY):
+        for row, how, outcome, after_s, held, vain in (
+            value for name, value in report.user_properties if name == _PROPERTY
+        ):
             line = lines.setdefault((row, how, outcome), Line(row, how, outcome))
             line.after_s += [] if after_s is None else [after_s]
+            line.vain += [] if vain is None else [vain]
             if report.skipped:
                 line.not_run.append(report.nodeid)
             elif report.failed:
@@ -84,8 +88,8 @@ def lines_of(reports: Sequence[pytest.TestReport]) -> list[Line]:
 
 
 def table(lines: Sequence[Line]) -> list[str]:
-    """For people: fault, injected how, detected after, outcome, invariants."""
-    cells = [("row", "fault", "injected how", "detected after", "outcome", "invariants")]
+    """For people: fault, injected how, detected after, outcome, invariants, blocks that were begun in vain."""
+    cells = [("row", "fault", "injected how", "detected after", "outcome", "invariants", "in vain")]
     cells += [
         (
             str(line.row),
@@ -94,6 +98,7 @@ def table(lines: Sequence[Line]) -> list[str]:
             "-" if not line.after_s else f"{max(line.after_s):.1f} s",
             "FAILED" if line.failed else "NOT RUN" if line.not_run else line.outcome,
             ROWS[line.row].jobless or ("all six hold" if line.held == ALL else _spans(line.held)),
+            ", ".join(map(str, sorted(line.vain))) or "-",
         )
         for line in lines
     ]

@@ -15,6 +15,8 @@ class Seen:
     injected: float | None = None
     told: float | None = None
     held: set[int] = field(default_factory=set)
+    vain: int | None = None
+    """How often a block was begun, on any device, that the journal has not."""
 
     @property
     def after_s(self) -> float | None:
@@ -42,6 +44,11 @@ def told() -> None:
     """EdgeSweep told of it: an error, an event or an exit. The first word counts."""
     if _seen.injected is not None and _seen.told is None:
         _seen.told = time.monotonic()
+
+
+def vain(blocks: int) -> None:
+    """So many blocks were begun that the journal has not."""
+    _seen.vain = blocks
 
 
 def held(invariants: Iterable[int]) -> None:

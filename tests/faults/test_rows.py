@@ -29,7 +29,7 @@ def test_a_mark_that_does_not_say_how_is_refused(tmp_path: Path) -> None:
             injections(tmp_path)
 
 
-def report(outcome: str, *properties: tuple[int, str, str, float | None, list[int]]) -> pytest.TestReport:
+def report(outcome: str, *properties: tuple[int, str, str, float | None, list[int], int | None]) -> pytest.TestReport:
     user = [("fault", one) for one in properties]
     return pytest.TestReport("t.py::t", ("t.py", 1, "t"), {}, outcome, None, "call", user_properties=user)
 
@@ -37,20 +37,22 @@ def report(outcome: str, *properties: tuple[int, str, str, float | None, list[in
 def test_the_table_has_a_line_per_way_with_what_all_its_tests_saw() -> None:
     lines = lines_of(
         [
-            report("passed", (2, "pulled", "sent later", 1.25, [1, 2, 3]), (1, "pulled", "waited for", None, [1])),
-            report("passed", (2, "pulled", "sent later", 3.5, [4, 5, 6])),
-            report("failed", (4, "no key", "left out", 0.5, [])),
-            report("passed", (52, "no store", "says so", None, [])),
+            report(
+                "passed", (2, "pulled", "sent later", 1.25, [1, 2, 3], 2), (1, "pulled", "waited for", None, [1], None)
+            ),
+            report("passed", (2, "pulled", "sent later", 3.5, [4, 5, 6], 0)),
+            report("failed", (4, "no key", "left out", 0.5, [], None)),
+            report("passed", (52, "no store", "says so", None, [], None)),
         ]
     )
     head, *rows = table(lines)
     assert head.split("  ")[0] == "row"
     shown = [[cell.strip() for cell in row.split("  ") if cell.strip()] for row in rows]
     assert shown == [
-        ["1", ROWS[1].fault, "pulled", "-", "waited for", "1"],
-        ["2", ROWS[2].fault, "pulled", "3.5 s", "sent later", "all six hold"],
-        ["4", ROWS[4].fault, "no key", "0.5 s", "FAILED", "-"],
-        ["52", ROWS[52].fault, "no store", "-", "says so", READS],
+        ["1", ROWS[1].fault, "pulled", "-", "waited for", "1", "-"],
+        ["2", ROWS[2].fault, "pulled", "3.5 s", "sent later", "all six hold", "0, 2"],
+        ["4", ROWS[4].fault, "no key", "0.5 s", "FAILED", "-", "-"],
+        ["52", ROWS[52].fault, "no store", "-", "says so", READS, "-"],
     ]
     assert unchecked(lines) == [1, 4]
 

@@ -1,5 +1,6 @@
 """The command `edgesweep run` in a process of its own, that a test kills, stops, or gives another clock."""
 
+import json
 import os
 import signal
 import subprocess
@@ -21,9 +22,9 @@ name: tiny
 models: [{{source: "tiny_net:make", name: tiny, weights: tiny.pt, input_shape: [1, 3, 16, 16]}}]
 data: {{calibration: {{source: synthetic, images: 8}}, evaluation: {{source: synthetic, images: {images}, seed: 1}}}}
 devices: [{devices}]
-grids: [{{precision: [fp32], layout: [nchw], threads: {threads}}}]
+grids: [{{precision: [fp32], layout: {layout}, threads: {threads}}}]
 objective: {{constraints: []}}
-protocol: {{preset: quick, rounds: 1, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none}}
+protocol: {{preset: quick, rounds: {rounds}, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none}}
 """
 
 
@@ -38,8 +39,12 @@ class DriverProcess:
         text = SWEEP.format(
             devices=", ".join(f'"{name}"' for name in sweep.spec.devices),
             images=evaluation.images,
+            layout=json.dumps(sweep.spec.grids[0].layout),
             threads=list(sweep.spec.grids[0].threads),
+            rounds=sweep.spec.protocol.rounds,
         )
+        if sweep.spec.share:
+            text += f"share: {sweep.spec.share}\n"
         self._file.write_text(text.replace("tiny.pt", str(sweep.home / "tiny.pt")))
         for name in ("tiny_net.py",):
             (self._file.parent / name).write_bytes((sweep.home / name).read_bytes())

@@ -31,6 +31,8 @@ class Sensors:
     battery_percent: float | None = None
     competing: tuple[str, ...] = ()
     """Other benchmarks that run on the device now, one line each."""
+    shared: bool = False
+    """Whether it is the computer that people also work on: another benchmark there is load, like other programs."""
     steal_seconds: float | None = None
     """Total CPU time of all CPUs that the hypervisor gave to other machines. A counter: it only grows."""
     cpu_mhz: float | None = None

@@ -196,7 +196,7 @@ class _RayLane:
     def _send(self, job: Job) -> None:
         manifest = self._store.find(job.build_key)
         if manifest is None:
-            raise DeviceError("no_artifact", f"artifact {job.build_key[:12]} is not in the workspace")
+            raise DeviceError("no_artifact", f"what was built of {job.name} is not in the workspace")
         ray.get(self._actor.receive.remote(self._store.pack(manifest)))
 
 

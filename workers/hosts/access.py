@@ -20,11 +20,14 @@ _UNHEARD = "Failed to connect to"
 _TRIES = 2
 _KNOCK_S = 60.0
 _CONNECT_S = 5.0
+IDLE_S = 1.0
+"""gRPC's least time without calls after which it forgets a connection, and how often connecting was tried in vain."""
 _PATIENCE = {
     "RAY_health_check_failure_threshold": "60",
     "RAY_health_check_timeout_ms": "3000",
     "RAY_grpc_client_keepalive_time_ms": "5000",
     "RAY_grpc_client_keepalive_timeout_ms": "5000",
+    "RAY_grpc_client_idle_timeout_ms": str(int(1000 * IDLE_S)),
 }
 """A cut of a minute must not make Ray end a node: EdgeSweep's own beats notice it. The same on nodes and drivers."""
 

@@ -229,7 +229,8 @@ class RemoteHost:
             self.dead = True
             raise away(self._name, "its agent has ended") from error
         except exceptions.RayError as error:
-            self._link.failed(lost=not isinstance(error, exceptions.GetTimeoutError))
+            if not isinstance(error, exceptions.GetTimeoutError):
+                self._link.lost()
             raise away(self._name, LOST) from error
         self._link.heard()
         return answer

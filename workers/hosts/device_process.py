@@ -8,11 +8,13 @@ the whole way from the driver. It ends with the agent that has started it.
 
 import os
 import pickle
+import socket
 import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,6 +22,7 @@ from typing import Any
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
+from sweeps.text import duration
 from workers.executors.lane import Lane, failed_by
 from workers.measure.bench import AnswerT, Request
 
@@ -27,6 +30,8 @@ CLOSE_S = 10.0
 """To hand the device back."""
 _END_S = 5.0
 """For a process to be gone that was killed."""
+_BESIDE_S = 1800.0
+"""For all that a request needs beside its work: a start, the way to the device, files at 1 MB/s, a compiler."""
 _LOOK_S = 0.5
 
 
@@ -42,15 +47,21 @@ class DeviceProcess:
         self._start()
 
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
+        """A process that has not answered in time is ended, and replaced for the next request."""
+        limit_s = request.limit_s + _BESIDE_S
+        overdue = threading.Event()
         try:
             with self._starting:
-                if self._process.poll() is not None and not self._ended:
+                if (self._process.poll() is not None or self._pipe.closed) and not self._ended:
                     self._start()
-            _send(self._pipe, request)
-            answer: AnswerT | Failed = _receive(self._pipe)
+            with self._ended_after(limit_s, overdue):
+                _send(self._pipe, request)
+                answer: AnswerT | Failed = _receive(self._pipe)
             return answer
         except (EOFError, OSError):
             message = f"the device's process on its host ended{self._how()} during a request"
+            if overdue.is_set():
+                message += f", which it had not answered after {duration(limit_s)}"
             return Failed(stage=request.stage, kind="worker_lost", message=message)
         except Exception as error:  # noqa: BLE001  # whatever cannot be packed or unpacked
             return failed_by(request.stage, error)
@@ -67,6 +78,29 @@ class DeviceProcess:
             self._ended = True
             self._process.kill()
         self._how()
+
+    @contextmanager
+    def _ended_after(self, seconds: float, overdue: threading.Event) -> Iterator[None]:
+        """Ends the process, and whoever waits for it in the block, once the block has taken so long."""
+        process, pipe = self._process, self._pipe
+
+        def end() -> None:
+            overdue.set()
+            process.kill()
+            # What waits for a broken disk goes on for a while after that.
+            with suppress(OSError), socket.socket(fileno=os.dup(pipe.fileno())) as our_end:
+                our_end.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if overdue.is_set():
+                timer.join()
+                pipe.close()
 
     def _start(self) -> None:
         self._pipe, theirs = Pipe()

@@ -15,10 +15,12 @@ HOST_PROTOCOL = 2
 
 CLOCK_S = 60.0
 """A host's clock that differs by more from the driver's is told of. Nothing that EdgeSweep does depends on it."""
-BEAT_S = 2.0
-"""How often a driver renews its leases."""
+BEAT_S = 1.0
+"""How often a driver hears each host and renews its leases there."""
+SILENT_S = 3.5
+"""A host that a driver has not heard for so long counts as away. Less than a lease lives: a driver gives up first."""
 TIME_TO_LIVE_S = 5.0
-"""A lease ends this long after it was last renewed, and a host that is silent for so long counts as away."""
+"""A lease ends this long after it was last renewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.ranking.values import duration
 from sweeps.spec import places
+from sweeps.text import duration
 from workers.hosts.away import LOST, away
-from workers.hosts.interface import BEAT_S, TIME_TO_LIVE_S, Hello, Host, Queued, Versions
+from workers.hosts.interface import BEAT_S, SILENT_S, Hello, Host, Queued, Versions
 
 _JOIN_S = 15.0
 """More than the longest call that a follower waits for."""
@@ -41,7 +41,7 @@ class _Known:
         return self.hello.name, self.hello.machine
 
     def is_silent(self, now_s: float) -> bool:
-        return now_s - self.heard_s > TIME_TO_LIVE_S
+        return now_s - self.heard_s > SILENT_S
 
     def has(self, device_id: str) -> bool:
         if self._of is not self.hello:
@@ -253,7 +253,7 @@ class Lab:
                             del known.epochs[device_id]
                 hello = known.host.watch(change, BEAT_S)
             except DeviceError:
-                self._closed.wait(BEAT_S / 4)
+                self._closed.wait(BEAT_S / 2)
                 continue
             with self._lock:
                 known.heard_s = self._clock()

@@ -2,16 +2,22 @@
 
 gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses grow with each one in vain, up to two
 minutes, and Ray has no setting for those between a driver and a host. So a driver makes none in vain: a plain TCP
-connection is tried instead, every second, and costs nothing if it fails.
+connection is tried instead, which costs nothing if it fails. That begins when the host is silent, before the system
+gives up the old connection (5 s: `RAY_grpc_client_keepalive_timeout_ms`), since the next call would try to connect. If
+an attempt was made all the same, there is no other until gRPC has forgotten it.
 """
 
 import socket
 import time
 from collections.abc import Callable
 
-from workers.hosts.interface import TIME_TO_LIVE_S
+from workers.hosts.access import IDLE_S
+from workers.hosts.interface import SILENT_S
 
 REACH_S = 1.0
+FORGOTTEN_S = 2 * IDLE_S + 0.2
+"""After the last call gRPC has forgotten its connection, and the pauses: once per `IDLE_S` it looks whether there was
+a call since it looked before."""
 
 Address = tuple[str, int]
 
@@ -40,20 +46,22 @@ class Link:
         self._reach = reach
         self._heard_s = clock()
         self._is_lost = False
+        self._forgotten_s = clock()
 
     def heard(self) -> None:
         """A call was answered."""
         self._heard_s, self._is_lost = self._clock(), False
 
-    def failed(self, *, lost: bool) -> None:
-        """A call was not answered. `lost`: its connection is. An answer that is late is none only once the host counts
-        as away: it may be busy."""
-        self._is_lost |= lost or self.silent_in_s() <= 0
+    def lost(self) -> None:
+        """A call's connection was lost, or none was made. (A late answer is none: the host may be busy.)"""
+        self._is_lost, self._forgotten_s = True, self._clock() + FORGOTTEN_S
 
     def silent_in_s(self) -> float:
         """Until the host counts as away; not above zero if it does."""
-        return self._heard_s + TIME_TO_LIVE_S - self._clock()
+        return self._heard_s + SILENT_S - self._clock()
 
     def is_open(self) -> bool:
         """May take `REACH_S`."""
-        return not self._is_lost or self._address is None or self._reach(self._address)
+        if self._address is None or not (self._is_lost or self.silent_in_s() <= 0):
+            return True
+        return self._clock() >= self._forgotten_s and self._reach(self._address)

@@ -33,9 +33,9 @@ def attach(
 ) -> Attached:
     """The device that a sweep file calls `name`; `folder` is where it may keep files on this host.
 
-    The programs of the built-in runtimes are pushed always, so that the fingerprint is the same in every sweep, those
-    of other packages' runtimes only if they are in `used`. If one of the latter cannot be pushed, `tell` gets the
-    reason, and the others are used. If there is no program for the device's ABI, its facts name no runtime. A phone is
+    The programs of PyTorch's runtimes are pushed always, so that the fingerprint is the same in every sweep, those of
+    other runtimes only if they are in `used`. If one of the latter cannot be pushed, `tell` gets the reason, and the
+    others are used. If there is no program for the device's ABI, its facts name no runtime. A phone is
     leased from here on: pushing programs would disturb another process that measures on it. Raises `DeviceError`.
     """
     device = devices.connect(name, folder)
@@ -44,7 +44,7 @@ def attach(
         return Attached(device, facts)
     device.take_lease()
     try:
-        return _with_programs(device, facts, sorted({*used} - catalog.BUILT_IN_NAMES), tell)
+        return _with_programs(device, facts, sorted({*used} - catalog.ALWAYS_BROUGHT), tell)
     except BaseException:
         device.release()
         raise
@@ -55,7 +55,7 @@ def _with_programs(
 ) -> Attached:
     programs: dict[tuple[str, str], Program] = {}
     identities: dict[str, tuple[RunnerIdentity, ...]] = {}
-    for name in sorted(catalog.BUILT_IN_NAMES):
+    for name in sorted(catalog.ALWAYS_BROUGHT):
         pushed, identities[name] = _push_programs(device, facts, name)
         programs |= pushed
     facts = _with(facts, {name: several for name, several in identities.items() if several})
@@ -70,9 +70,11 @@ def _with_programs(
             continue
         programs |= pushed
         if several:
-            # Not among the versions that the fingerprint is made from: those say what built-in jobs ran on.
+            # Not among the versions that the fingerprint is made from: those say what PyTorch's jobs ran on.
             words = _all(word for one in several for word in (one.runner, one.runtime_version))
             facts = replace(facts, runners=(*facts.runners, (name, words)))
+            if offered := _each(backend for one in several for backend in one.backends):
+                facts = replace(facts, backends=(*facts.backends, (name, offered)))
     return Attached(device, facts, programs)
 
 
@@ -133,4 +135,8 @@ def _with(facts: DeviceFacts, told: Mapping[str, tuple[RunnerIdentity, ...]]) ->
 
 
 def _all(words: Iterable[str]) -> str:
-    return " and ".join(dict.fromkeys(words))
+    return " and ".join(_each(words))
+
+
+def _each(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))

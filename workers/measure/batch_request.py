@@ -66,6 +66,14 @@ class BatchRequest(Request[Batch]):
             return ""
         return canonical_key({"batch": {"jobs": [job.key for job in self.jobs], "run": self.run}})
 
+    @property
+    def limit_s(self) -> float:
+        return START_DEADLINE_S + len(self.jobs) * self._item_s
+
+    @property
+    def _item_s(self) -> float:
+        return _LOAD_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
+
     def answer(self, bench: Bench) -> Batch:
         runtime, program = _batches(bench, self.jobs)
         pushed = [self._pushed(bench, job) for job in self.jobs]
@@ -98,7 +106,6 @@ class BatchRequest(Request[Batch]):
         self, bench: Bench, runtime: BatchRuntime, program: str | None, there: Sequence[tuple[RunRequest, Manifest]]
     ) -> tuple[list[BatchOutcome], float, Conditions]:
         protocol, device = self.protocol, bench.device
-        item_seconds = _LOAD_DEADLINE_S + 3 * protocol.max_seconds + protocol.warmup_seconds
         artifacts = [manifest.file_sha256 for _, manifest in there]
         content = runtime.batch_file([request for request, _ in there])
         source = bench.folder / f"batch-{hashlib.sha256(content).hexdigest()[:16]}.jsonl"
@@ -107,8 +114,8 @@ class BatchRequest(Request[Batch]):
             file = device.push(source, source.name)
         finally:
             source.unlink(missing_ok=True)
-        argv = runtime.batch_command(file, item_seconds, program)
-        deadline_s = START_DEADLINE_S + len(there) * item_seconds
+        argv = runtime.batch_command(file, self._item_s, program)
+        deadline_s = START_DEADLINE_S + len(there) * self._item_s
         try:
             return observed(
                 bench, protocol, self.readiness, lambda: processes.batch(device, runtime, argv, artifacts, deadline_s)

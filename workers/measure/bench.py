@@ -52,6 +52,12 @@ class Request(ABC, Generic[AnswerT_co]):
         """Names the answer: a host keeps it under this id until the driver has it. Empty if it need not be kept."""
         return ""
 
+    @property
+    def limit_s(self) -> float:
+        """How long its own deadlines let it wait and work on the device. To reach it and to send it files comes on
+        top."""
+        return 0.0
+
     @abstractmethod
     def answer(self, bench: "Bench") -> AnswerT_co | Failed:
         """Raises `DeviceError`, `BuildError` or `OSError`, which `Bench.ask` makes a `Failed`."""

@@ -7,7 +7,8 @@ The rules:
 * A sensor that was there and can no longer be read makes the device not ready: an unknown battery level counts as too
   low, an unknown temperature as too high, also where another thermometer takes the place of the battery's.
 * The load of other programs is waited for like heat, with a limit of its own (`Readiness.busy_only`): waiting seldom
-  ends it.
+  ends it. On the computer that people also work on another benchmark is such load; on a phone or a board, which nobody
+  uses meanwhile, it is not.
 """
 
 import math
@@ -49,6 +50,8 @@ def judge(sensors: Sensors, gate: Gate, earlier: Sensors | None = None) -> Readi
     busy: tuple[str, ...] = ()
     if sensors.load is not None and not sensors.load <= gate.max_load:
         busy = (f"other programs take {sensors.load:.0%} of the CPU time, more than {gate.max_load:.0%}",)
+    busy = (*others, *busy) if sensors.shared else busy
+    others = () if sensors.shared else others
     lacking = (*_heat(sensors, gate), *_gone(sensors, earlier), *_power(sensors, gate, earlier), *others, *busy)
     return Readiness(sensors=sensors, lacking=lacking, busy_only=bool(busy) and lacking == busy)
 

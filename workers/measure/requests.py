@@ -26,6 +26,8 @@ from workers.runtimes.interface import RunReport, RunRequest
 # Starting Python and torch on a slow, busy machine, and loading a large model.
 START_DEADLINE_S = 120.0
 _SECONDS_PER_IMAGE_DEADLINE = 5.0
+# A stock tool is tried before it is timed.
+_PROCESSES = 2
 # Two clocks are compared, and a runner rounds.
 _CLOCK_SLACK = 1.01
 _CLOCK_SLACK_S = 0.05
@@ -45,6 +47,10 @@ class ReadyRequest(Request[Readiness]):
     """The longest wait, on the device's own clock."""
     stage: ClassVar[Stage] = "run"
     keeps_mode: ClassVar[bool] = True
+
+    @property
+    def limit_s(self) -> float:
+        return self.seconds
 
     def answer(self, bench: Bench) -> Readiness:
         if not bench.mode_stays_on:
@@ -83,6 +89,14 @@ class BlockRequest(Request[Block]):
         asked = {"job": self.job.key, "round": self.round, "protocol": repr(self.protocol), "run": self.run}
         return canonical_key({"block": asked})
 
+    @property
+    def limit_s(self) -> float:
+        return _PROCESSES * self._deadline_s
+
+    @property
+    def _deadline_s(self) -> float:
+        return START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
+
     def answer(self, bench: Bench) -> Block:
         job, protocol = self.job, self.protocol
         manifest, model = _timed_model(bench, job)
@@ -118,11 +132,10 @@ class BlockRequest(Request[Block]):
         return replace(block, labels=labels, push_seconds=bench.pushes.take_s(job.build_key))
 
     def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
-        deadline_s = START_DEADLINE_S + 3 * self.protocol.max_seconds + self.protocol.warmup_seconds
         program = bench.program(self.job)
         if program is None or program.tool is None:
-            return bench.report(self.job, request, deadline_s)
-        return bench.stock.timing(program.tool, program.path, request, deadline_s)
+            return bench.report(self.job, request, self._deadline_s)
+        return bench.stock.timing(program.tool, program.path, request, self._deadline_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +161,10 @@ class LogitsRequest(Request[Evaluated]):
     def result_id(self) -> str:
         # Of any run: logits do not depend on when they are computed.
         return canonical_key({"logits": self.job.key, "evaluation": self.evaluation.evaluation_id})
+
+    @property
+    def limit_s(self) -> float:
+        return START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * len(self.evaluation.images)
 
     def answer(self, bench: Bench) -> Evaluated | Failed:
         bench = bench.for_answers_of(self.job)
@@ -176,7 +193,7 @@ class LogitsRequest(Request[Evaluated]):
             request = replace(request, reference=registry.get(job.variant.runtime).reference(job.variant.backend))
         count = len(images)
         try:
-            _, report = bench.report(job, request, START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * count)
+            _, report = bench.report(job, request, self.limit_s)
             device.pull(on_device, outputs)
             values = np.fromfile(outputs, dtype="<f4")
         finally:
@@ -267,4 +284,6 @@ def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:
         input_scale=manifest.input.scale,
         input_zero_point=manifest.input.zero_point,
         reuse_input=job.run.reuse_input,
+        sha256=manifest.file_sha256,
+        graph_optimization=job.variant.graph_optimization,
     )

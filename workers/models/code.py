@@ -106,8 +106,9 @@ def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
     try:
         return torchvision.models.get_model(name, **{**defaults, **arguments})
     except Exception as error:
+        given = ", ".join(f"{key}: {value}" for key, value in arguments.items()) or "no arguments"
         raise ModelError(
-            f"torchvision's {name} does not take {dict(arguments)}: {error}", "correct the model's arguments"
+            f"torchvision's {name} does not take {given}: {error}", "correct the model's arguments"
         ) from error
 
 

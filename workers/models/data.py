@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sweeps.errors import DataError
 from sweeps.spec.inputs import DataSource, DataSpec, DigitsData, FolderData, TorchvisionData
-from workers.models.data_sources import CALIBRATION_IMAGES, digits, one_folder, selection
+from workers.models.data_sources import CALIBRATION_IMAGES, digits, of_one_folder, one_folder, selection
 from workers.models.dataset import DataManifest, Dataset, Selection
 from workers.models.images import InputShape
 
@@ -86,7 +86,7 @@ def digits_training_id() -> str:
 def _select(data: DataSpec) -> tuple[Selection, Selection]:
     calibration, evaluation = data.calibration, data.evaluation
     match calibration, evaluation:
-        case FolderData(), FolderData() if calibration.path.resolve() == evaluation.path.resolve():
+        case FolderData(), FolderData() if of_one_folder(calibration, evaluation):
             first, second = one_folder(calibration, evaluation)
         case _:
             if isinstance(calibration, FolderData | TorchvisionData) and calibration.images is None:

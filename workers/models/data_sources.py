@@ -138,7 +138,7 @@ def _images_of(folder: Path, home: Path) -> list[Path]:
 
 def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selection, Selection]:
     files, classes = _files(calibration.path)
-    share = calibration.images or min(CALIBRATION_IMAGES, max(1, len(files) // SHARE_OF_ONE_FOLDER))
+    share = calibrating(calibration, len(files))
     rest = files[share:][: evaluation.images]
     if not rest:
         raise DataError(
@@ -146,6 +146,21 @@ def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selecti
             "give a smaller number of images for calibration",
         )
     return _folder(calibration, files[:share], classes), _folder(evaluation, rest, classes)
+
+
+def of_one_folder(calibration: FolderData, evaluation: FolderData) -> bool:
+    """Whether both sets come from one folder, and share its images."""
+    return calibration.path.resolve() == evaluation.path.resolve()
+
+
+def calibrating(calibration: FolderData, images: int) -> int:
+    """How many `images` of one folder calibration takes, if evaluation has the others."""
+    return calibration.images or min(CALIBRATION_IMAGES, max(1, images // SHARE_OF_ONE_FOLDER))
+
+
+def images_in(root: Path) -> int:
+    """The number of images in a folder. Raises `DataError` as a selection of them does."""
+    return len(_files(root)[0])
 
 
 def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...], removed: int = 0) -> Selection:

@@ -56,9 +56,9 @@ def shared_library(source: str, soname: str) -> Path:
     return _cached(source, soname, (*_FLAGS, *_LIBRARY, f"-Wl,-soname,{soname}"), _LIBRARY_LINK)
 
 
-def program(source: str, name: str, flags: tuple[str, ...] = ()) -> Path:
+def program(source: str, name: str, flags: tuple[str, ...] = (), link: tuple[str, ...] = _PROGRAM_LINK) -> Path:
     """The program of the file `source`, in this folder or elsewhere, as `name`. Cache and errors as above."""
-    return _cached(source, name, (*_FLAGS, *_PROGRAM, *flags), _PROGRAM_LINK)
+    return _cached(source, name, (*_FLAGS, *_PROGRAM, *flags), link)
 
 
 def _cached(source: str, name: str, flags: tuple[str, ...], link: tuple[str, ...]) -> Path:

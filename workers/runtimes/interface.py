@@ -46,6 +46,10 @@ class RunRequest:
     """Path of a reference library that replaces the backend; allowed only in an evaluation."""
     exact_int8: bool = False
     """Compute static int8 in exact arithmetic instead of with the engine; allowed only in an evaluation on the host."""
+    sha256: str = ""
+    """Of the model's file, in lower-case hex: a runner that knows it refuses another file."""
+    graph_optimization: str = "none"
+    """As `Variant.graph_optimization`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,8 @@ class RunnerIdentity:
     qengines: tuple[str, ...]
     accelerators: tuple[str, ...]
     """Names of NNAPI accelerators; empty without NNAPI."""
+    backends: tuple[str, ...] = ()
+    """Where it can run operators, if it was compiled with a choice of that."""
 
 
 class StockTool(Protocol):

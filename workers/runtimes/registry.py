@@ -2,12 +2,12 @@
 
 import difflib
 import importlib
+from importlib import metadata
 
 from sweeps.errors import EdgeSweepError, in_one_line
 from sweeps.spec import catalog
 from workers.runtimes.interface import Runtime
 
-_EXTRA = "pip install 'edgesweep[workers]'"
 _REPAIR = "repair the package that provides it, or remove it from the sweep"
 
 
@@ -30,5 +30,20 @@ def get(name: str) -> Runtime:
             raise EdgeSweepError(f"the runtime {name} cannot be loaded: {in_one_line(error)}", _REPAIR) from error
         if not isinstance(error, ModuleNotFoundError):
             raise
-        raise EdgeSweepError(f"the runtime {name} needs {error.name}, which is not installed", _EXTRA) from error
+        raise not_installed(name, str(error.name)) from error
     return runtime
+
+
+def not_installed(name: str, package: str) -> EdgeSweepError:
+    """The error of a runtime of this project that lacks a package, with the extra that has it, and its size."""
+    extra, _, size = catalog.runtimes()[name].extra.partition(" ")
+    install = f"pip install 'edgesweep[workers{extra and ','}{extra}]'{size and f' ({size})'}"
+    return EdgeSweepError(f"the runtime {name} needs {package}, which is not installed", install)
+
+
+def versions(name: str, *packages: str) -> dict[str, str]:
+    """Of packages that a runtime of this project needs. Raises `EdgeSweepError` as `get` does."""
+    try:
+        return {package: metadata.version(package) for package in packages}
+    except metadata.PackageNotFoundError as error:
+        raise not_installed(name, str(error.name)) from error

@@ -107,3 +107,32 @@ def test_what_the_file_says_needs_no_reason(workspace: Workspace) -> None:
         found = document(workspace, path)
         assert (found["budget"], found["budget_reason"]) == (budget, "")
         assert told in words(workspace, path)
+
+
+def test_too_few_images_for_the_constraint_are_said_before_anything_runs(workspace: Workspace) -> None:
+    folder = workspace.root.parent / "photos"
+    for name in ("cat", "dog"):
+        (folder / name).mkdir(parents=True)
+        for number in range(150):
+            (folder / name / f"{number}.png").write_bytes(b"no image: a plan reads names and bytes only")
+    text = f"""name: mine
+models: [{{source: mobilenet_v2, weights: random, input_shape: [1, 3, 64, 64]}}]
+data:
+  calibration: {{source: synthetic, images: 4}}
+  evaluation: {{source: folder, path: {folder}, images: IMAGES}}
+devices: ['fake:steady']
+{FEW}"""
+    path = workspace.root.parent / "mine.yaml"
+
+    def warned(images: int) -> str:
+        path.write_text(text.replace("IMAGES", str(images)))
+        done = CliRunner().invoke(main, ["plan", str(path), "--workspace", str(workspace.root)])
+        return done.stderr
+
+    assert (
+        f"200 evaluation images are too few: even of a build that answers like the original, 268 are needed to show "
+        f"that it loses at most 1 points; {folder} has 300: write data: evaluation: images: 268 or more"
+    ) in warned(200)
+    assert "too few" not in warned(268)
+    text = text.replace("synthetic, images: 4", f"folder, path: {folder}, images: 100")
+    assert f"{folder} has 200: add 68 or more, or raise at_most" in warned(268)

@@ -61,7 +61,7 @@ def identities_of(*models: ModelSpec, **changes: Any) -> Identities:
         "calibration_id": "c" * 64,
         "evaluation_id": "e" * 64,
         "versions": {"torch": "2.12.1", "torchvision": "0.27.1", "builder": "torchscript 1"},
-        "runners": {"torchscript": "python-torchscript 1", "eager": "python-eager 1"},
+        "runners": {name: f"python-{name} 1" for name in catalog.runtimes()},
         "references": {"nnapi": "reference:nnapi@1", "metal": "reference:metal@1"},
     }
     return Identities(**{**values, **changes})
@@ -363,6 +363,7 @@ def _values(axis: str) -> list[Any]:
         "threads": [1, 2, 4],
         "cpus": ["all", "0", "0,1"],
         "calibration_images": ["all", 10, 50],
+        "opset": ["auto", 18, 20],
     }
     return values.get(axis) or ([True, False] if inner is bool else list(catalog.values(axis)))
 
@@ -390,10 +391,13 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
     timed_as = {axis: cell[axis] for axis in ("threads", "cpus", "reuse_input")}
     if cell["runtime"] == "eager":
         return {"runtime": "eager"}, timed_as
+    if cell["runtime"] == "onnxruntime":
+        return _meaning_in_onnxruntime(cell), {} if cell["backend"] in device.emulates else timed_as
     backend, int8 = cell["backend"], cell["precision"] == "int8"
     build = {axis: cell[axis] for axis in ("runtime", "backend", "precision", "layout")}
     if int8:
-        build |= {"quantization": cell["quantization"], "interface": cell["interface"]}
+        quantization = {"static": "static_fx"}.get(cell["quantization"], cell["quantization"])
+        build |= {"quantization": quantization, "interface": cell["interface"]}
         build["granularity"] = _granularity(cell, device)
         if cell["quantization"] != "dynamic":
             build["calibration_images"] = cell["calibration_images"]
@@ -408,20 +412,32 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
     return build, {} if backend in device.emulates else timed_as
 
 
-def _job(cell: Cell, device: DeviceFacts) -> Job:
-    (job,) = planned(sweep_of(GridSpec(**{axis: (value,) for axis, value in cell.items()})), device).jobs
-    return job
+def _meaning_in_onnxruntime(cell: Cell) -> Cell:
+    axes = ["runtime", "backend", "precision", "opset", "graph_optimization"]
+    if cell["precision"] == "int8":
+        axes += ["quantization"] if cell["quantization"] == "dynamic" else ["quantization", "calibration_images"]
+        return {axis: cell[axis] for axis in axes} | {"per_tensor": cell["granularity"] == "per_tensor"}
+    return {axis: cell[axis] for axis in axes}
+
+
+def _job(cell: Cell, device: DeviceFacts) -> Job | None:
+    """`None` if a value is none of the cell's runtime."""
+    return next(
+        iter(planned(sweep_of(GridSpec(**{axis: (value,) for axis, value in cell.items()})), device).jobs), None
+    )
 
 
 @pytest.mark.parametrize("axis", AXES)
 def test_another_value_of_an_axis_is_another_job_exactly_where_it_means_something_else(axis: str) -> None:
     seeded, differing = Random(axis), 0
-    for _ in range(60):
+    for _ in range(240):
         cell = {name: seeded.choice(values) for name, values in VALUES.items()}
         changed = {**cell, axis: seeded.choice(VALUES[axis])}
         device = seeded.choice((X86, ARM, HOST))
         (build, run), (build_now, run_now) = _meaning(cell, device), _meaning(changed, device)
         job, now = _job(cell, device), _job(changed, device)
+        if job is None or now is None:
+            continue
         assert (job.build_key != now.build_key) == (build != build_now), (cell, changed)
         assert (job.key != now.key) == ((build, run) != (build_now, run_now)), (cell, changed)
         differing += job.key != now.key
@@ -616,9 +632,11 @@ def test_every_combination_ends_as_one_job_or_one_skip(given: Given) -> None:
     assert [job for job in whole.jobs if supports(job.variant, X86) is None or job.device_id == ARM.device_id] == list(
         plan.jobs
     )
-    assert len(plan.skipped) + len(plan.jobs) == len(whole.jobs)
-    assert len({skip.name for skip in plan.skipped} | {job.name for job in plan.jobs}) == len(whole.jobs)
-    assert len(whole.jobs) <= count(given.spec) * len(given.devices)
+    # In the whole plan too, values that are none of a runtime's are skipped.
+    combinations = len(whole.jobs) + len(whole.skipped)
+    assert len(plan.skipped) + len(plan.jobs) == combinations
+    assert len({skip.name for skip in plan.skipped} | {job.name for job in plan.jobs}) == combinations
+    assert combinations <= count(given.spec) * len(given.devices)
 
 
 PROGRAM = """
@@ -691,9 +709,11 @@ def test_count_is_exact_where_no_combination_repeats() -> None:
 @given(grid=grids(), device=st.sampled_from([X86, ARM, HOST]))
 def test_count_is_never_too_small_and_exact_where_auto_names_nothing_twice(grid: GridSpec, device: DeviceFacts) -> None:
     spec = sweep_of(grid)
-    found = len(planned(spec, device).jobs)
+    plan = planned(spec, device)
+    found = len(plan.jobs) + len(plan.skipped)
     assert found <= count(spec)
     several_autos = any("auto" in axis and len(axis) > 1 for axis in (grid.qengine, grid.granularity))
+    several_autos |= {"static", "static_fx"} <= {*grid.quantization}
     # An eager model has no other build axis, and what is only checked no run axis.
     if not several_autos and not device.emulates and grid.runtime == ("torchscript",):
         assert found == count(spec)

@@ -13,7 +13,7 @@ from sweeps.ranking.rank import rank
 from sweeps.settled import Settled
 from sweeps.spec import catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
-from sweeps.stats import Estimate, p50_estimate
+from sweeps.stats import Estimate, drop_of, p50_estimate
 
 TOY = replace(catalog.EAGER, name="toy", unshippable="", metrics=(Metric("beads", "Beads", "", "lower", 0),))
 FREE = ObjectiveSpec(constraints=())
@@ -288,6 +288,31 @@ def test_a_bound_on_the_drop_holds_only_where_the_whole_interval_keeps_it(drop, 
     assert (check.metric, check.bound, check.result) == ("accuracy_drop_points", "at most 1 points", verdict)
     assert (check.why == "") is (verdict == "pass")
     assert candidate.why == check.why
+
+
+def of_counts(name, lost, gained, images, **changes):
+    """With an accuracy drop as it is stored."""
+    drop = drop_of(lost, gained, images)
+    return measured(name, drop=(drop.value, drop.low, drop.high), images=images, **changes)
+
+
+def test_where_the_images_behind_a_drop_are_known_the_question_is_one_sided_and_says_how_many_more_settle_it():
+    rows = [of_counts("same", 0, 0, 268), of_counts("better", 5, 7, 480), of_counts("open", 5, 3, 480)]
+    found = {one.name: one for one in entry([*rows, of_counts("worse", 20, 2, 480)], DEFAULT).ranking}
+    assert {name: one.verdict for name, one in found.items()} == {
+        "same": "pass",
+        "better": "pass",
+        "open": "unresolved",
+        "worse": "fail",
+    }
+    assert found["open"].why == (
+        "accuracy_drop_points is 0.417 points (-0.870–1.70): whether it is at most 1 points is not resolved; 5 lost "
+        "and 3 gained of 480 images; about 1,100 more evaluation images would show that it is "
+        "(550 to 2,300, by how often answers differ)"
+    )
+    (check,) = found["open"].constraints
+    assert check.images_needed.more == 1071
+    assert found["worse"].constraints[0].images_needed is None
 
 
 def test_the_interval_of_latency_counts_too_and_without_one_the_point_decides():

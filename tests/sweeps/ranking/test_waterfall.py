@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.ranking.accuracy_change import change, drop_of
+from sweeps.ranking.accuracy_change import change
 from sweeps.ranking.waterfall import Waterfall, recipe_document, waterfalls
 from sweeps.report.waterfall import render
 from sweeps.results import ResultRow, SweepResults, to_frame
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
-from sweeps.stats import Estimate, accuracy_drop
+from sweeps.stats import Estimate, accuracy_drop, drop_of
 
 STEPS = ("1-eager", "2-script", "3-int8")
 

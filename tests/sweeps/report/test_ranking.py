@@ -345,6 +345,13 @@ def test_devices_that_measure_side_by_side_each_tell_of_their_own_tenths(capsys:
         assert told.count(f"Measuring on {phone} ...") == 1
 
 
+def test_a_total_that_changes_repeats_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress() as progress:
+        for done in range(1, 101):
+            progress.step("Measuring on local", done, 100 + 15 * (done % 2), "")
+    assert 9 <= capsys.readouterr().err.count("Measuring on local: ") <= 10
+
+
 def test_the_bar_of_the_builds_stays_beside_those_of_devices_until_everything_is_built(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

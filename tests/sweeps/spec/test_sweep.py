@@ -17,6 +17,7 @@ import sweeps
 from sweeps.errors import SpecError
 from sweeps.metrics import METRICS
 from sweeps.protocol.presets import PRESETS
+from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, DigitsData, FolderData, ModelSpec, TorchvisionData
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
@@ -180,7 +181,7 @@ def test_the_schema_is_valid_and_described() -> None:
     assert json.loads(json.dumps(schema)) == schema
     grid = schema["$defs"]["GridSpec"]["properties"]
     assert all(grid[axis]["description"] and grid[axis]["uniqueItems"] for axis in grid if axis != "name")
-    assert schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"] == list(METRICS)
+    assert schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"] == list(catalog.metrics())
 
 
 @pytest.mark.parametrize(
@@ -227,12 +228,12 @@ GRIDS = {
         "  - layout: [nchw]\n    precison: [fp32]",
         "7: grids[0]: the key 'precison' is unknown (allowed: name, runtime, backend, precision, quantization, "
         "qengine, granularity, calibration_images, interface, layout, capture, format, fuse, optimize, preference, "
-        "relaxed_fp16, flexible_batch, threads, cpus, reuse_input); "
+        "relaxed_fp16, flexible_batch, opset, graph_optimization, threads, cpus, reuse_input); "
         "did you mean 'precision'?",
     ),
     "an unknown value": (
         "  - precision: [fp32, int9]",
-        "6: grids[0].precision[1]: the text 'int9' is not allowed (allowed: fp32, int8); did you mean 'int8'?",
+        "6: grids[0].precision[1]: the text 'int9' is not allowed (allowed: fp32, int8, fp16); did you mean 'int8'?",
     ),
     "a value instead of a list": (
         "  - precision: int8",
@@ -262,7 +263,7 @@ GRIDS = {
     ),
     "another word for all": (
         "  - calibration_images: [10, al]",
-        "6: grids[0].calibration_images[1]: must be all or a whole number, not the text 'al'",
+        "6: grids[0].calibration_images[1]: must be all or a whole number, not the text 'al'; did you mean 'all'?",
     ),
     "no image": ("  - calibration_images: [0]", "6: grids[0].calibration_images[0]: must be at least 1, not 0"),
     "too many images": (
@@ -271,7 +272,8 @@ GRIDS = {
     ),
     "a backend that there is not": (
         "  - backend: [cpu, nnap]",
-        "6: grids[0].backend[1]: the text 'nnap' is not allowed (allowed: cpu, nnapi, metal); did you mean 'nnapi'?",
+        "6: grids[0].backend[1]: the text 'nnap' is not allowed (allowed: cpu, nnapi, metal, xnnpack, qnn, coreml); "
+        "did you mean 'nnapi'?",
     ),
     "a range backwards": ("  - cpus: [3-0]", "6: grids[0].cpus[0]: the range 3-0 ends before it starts"),
     "a CPU twice": ("  - cpus: ['0-2,1']", "6: grids[0].cpus[0]: '0-2,1' names a CPU twice"),
@@ -283,7 +285,10 @@ GRIDS = {
         "  - {name: a}\n  - {}\n  - name: a",
         "8: grids[2].name: a second grid is called 'a'; give each its own name",
     ),
-    "a grid that is a list": ("  - [fp32]", "6: grids[0]: must be a block of keys, not a list"),
+    "a grid that is a list": (
+        "  - [fp32]",
+        f"6: grids[0]: must be a block of keys, not a list; its keys: {', '.join(GridSpec.model_fields)}",
+    ),
     "a key twice": (
         "  - fuse: [true]\n    layout: [nchw]\n    fuse: [false]",
         "8: grids[0].fuse: this key is here twice (lines 6 and 8)",
@@ -447,7 +452,8 @@ OTHERS = {
     ),
     "an unknown budget": (
         "budget: rcae",
-        "7: budget: must be full or race or a block of keys, not the text 'rcae'",
+        "7: budget: must be full or race or a block of keys, not the text 'rcae'; its keys: device_minutes; "
+        "did you mean 'race'?",
     ),
     "a budget without minutes": (
         "budget: {}",
@@ -484,7 +490,8 @@ OTHERS = {
     "a gate of NaN": ("protocol: {gate: {max_load: .nan}}", "7: protocol.gate.max_load: must be a finite number"),
     "a word that is no gate": (
         "protocol: {gate: off}",
-        "7: protocol.gate: must be a block of keys or none, not the text 'off'",
+        "7: protocol.gate: must be a block of keys or none, not the text 'off'; "
+        f"its keys: {', '.join(GateSpec.model_fields)}",
     ),
     "a race that units share": (
         "share: class\nbudget: race",

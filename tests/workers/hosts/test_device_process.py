@@ -125,6 +125,26 @@ def test_who_waits_for_a_process_that_is_killed_is_told(process: DeviceProcess, 
     assert later.kind == "worker_lost"
 
 
+def test_one_that_does_not_answer_in_time_is_ended_and_replaced_for_the_next_request(
+    process: DeviceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # More than a pipe holds: whoever reads nothing holds up its sender.
+    images = Sum(job=job(), arrays=(np.zeros(1_000_000),))
+    for request in (Hang(job=job(), file=str(tmp_path / "hangs")), images):
+        its = process.ask(WhoAmI(job=job()))
+        assert isinstance(its, int)
+        if request is images:
+            os.kill(its, signal.SIGSTOP)
+        with monkeypatch.context() as patch:
+            patch.setattr("workers.hosts.device_process._BESIDE_S", 0.2)
+            late = process.ask(request)
+        assert isinstance(late, Failed)
+        assert (late.kind, late.stage) == ("worker_lost", "run")
+        assert f"ended with {-signal.SIGKILL} during a request, which it had not answered after" in late.message
+        assert not psutil.pid_exists(its)
+    assert isinstance(process.ask(WhoAmI(job=job())), int)
+
+
 def test_one_that_is_killed_while_it_is_replaced_stays_ended(
     process: DeviceProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,8 +2,8 @@
 
 import socket
 
-from workers.hosts.interface import TIME_TO_LIVE_S
-from workers.hosts.link import Address, Link, reachable
+from workers.hosts.interface import SILENT_S
+from workers.hosts.link import FORGOTTEN_S, Address, Link, reachable
 
 ADDRESS = ("10.0.0.7", 24000)
 
@@ -34,12 +34,12 @@ def test_nothing_is_called_over_a_lost_link_until_the_host_can_be_reached() -> N
     network = Network()
     link = network.link()
     network.is_cut = True
-    link.failed(lost=True)
+    link.lost()
+    network.now_s += FORGOTTEN_S
     assert not link.is_open()
     network.is_cut = False
     assert link.is_open()
     assert network.tries == [ADDRESS, ADDRESS]
-    link.failed(lost=True)
     network.is_cut = True
     assert not link.is_open(), "what can be reached has not answered yet"
     link.heard()
@@ -47,23 +47,39 @@ def test_nothing_is_called_over_a_lost_link_until_the_host_can_be_reached() -> N
     assert len(network.tries) == 3
 
 
-def test_an_answer_that_is_late_loses_the_link_only_once_the_host_counts_as_away() -> None:
+def test_after_a_call_in_vain_there_is_none_until_its_attempt_to_connect_is_forgotten() -> None:
+    network = Network()
+    link = network.link()
+    for _ in range(2):
+        link.lost()
+        network.now_s += FORGOTTEN_S / 2
+        assert not link.is_open()
+    assert network.tries == []
+    network.now_s += FORGOTTEN_S
+    assert link.is_open()
+
+
+def test_a_silent_host_is_called_only_if_it_can_be_reached_and_before_that_it_may_be_busy() -> None:
     network = Network()
     link = network.link()
     network.is_cut = True
-    network.now_s += TIME_TO_LIVE_S / 2
-    assert link.silent_in_s() == TIME_TO_LIVE_S / 2
-    link.failed(lost=False)
-    assert link.is_open(), "it may be busy"
-    network.now_s += TIME_TO_LIVE_S / 2
-    link.failed(lost=False)
+    network.now_s += SILENT_S / 2
+    assert link.silent_in_s() == SILENT_S / 2
+    assert link.is_open()
+    assert network.tries == []
+    network.now_s += SILENT_S / 2
     assert link.silent_in_s() <= 0
     assert not link.is_open()
+    network.is_cut = False
+    assert link.is_open(), "it is busy"
+    link.heard()
+    assert link.is_open()
+    assert len(network.tries) == 2
 
 
 def test_a_host_whose_address_is_not_known_is_called_all_the_same() -> None:
     link = Network().link(None)
-    link.failed(lost=True)
+    link.lost()
     assert link.is_open()
 
 

@@ -4,17 +4,22 @@ import json
 import re
 import sqlite3
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 import pytest
 
+from sweeps.journal.journal import Journal
+from sweeps.workspace import Workspace
 from tests.conftest import EDGESWEEP, OWN_NET
+from tests.faults import seen
+from tests.faults.invariants import Scene, check
 from tests.free_port import free_port
 from tests.sockets import listening
 
@@ -33,6 +38,7 @@ devices: {devices}
 protocol: {{preset: quick, gate: none, rounds: {rounds}, warmup_seconds: 0.1, min_seconds: 0.3, iterations: 3}}
 """
 PATIENCE_S = 240.0
+PROCESSES = {"device": "workers.hosts.device_process", "host": "ray::HostActor"}
 
 
 @dataclass(slots=True)
@@ -104,10 +110,15 @@ class RunningLab:
 
     def kill(self, name: str, process: str) -> None:
         """kill -9 of a process of this host, by the start of its name."""
-        found = [one for one in self.processes(name) if _title(one).startswith(process)]
-        assert found, [_title(one) for one in self.processes(name)]
-        for one in found:
+        for one in self.named(name, process):
             one.kill()
+
+    def named(self, name: str, process: str) -> list[psutil.Process]:
+        """Processes of this host by the start of their name, or by the module that they run."""
+        titles = [(one, _title(one)) for one in self.processes(name)]
+        found = [one for one, title in titles if title.startswith(process) or f"-m {process} " in title]
+        assert found, [title for _, title in titles]
+        return found
 
     def close(self) -> None:
         for process in reversed(self.hosts.values()):
@@ -210,6 +221,82 @@ def test_a_driver_that_is_killed_frees_its_device_and_its_next_run_goes_on_over_
     assert len(lab.blocks("killed")) == len(set(lab.blocks("killed"))) == 6
     left = [one for one in lab.processes("lab-2") if "torchscript" in _title(one) and "--model" in _title(one)]
     assert left == []
+
+
+class Runners:
+    """Counts the runners that time a block on a host, each of which takes seconds. Use it as a context manager."""
+
+    def __init__(self, lab: RunningLab, name: str) -> None:
+        self._lab, self._name = lab, name
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.seen: set[psutil.Process] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.1):
+            titles = [(one, _title(one)) for one in self._lab.processes(self._name)]
+            self.seen |= {
+                one for one, title in titles if "torchscript.runner" in title and "--eval-inputs" not in title
+            }
+
+
+@pytest.mark.suite
+@pytest.mark.fault(26, "SIGKILL of a device's process, or of the host's actor, twice", "a block each time, no other")
+@pytest.mark.parametrize(("kind", "process"), PROCESSES.items())
+def test_a_process_of_a_host_that_is_killed_costs_the_block_that_runs(lab: RunningLab, kind: str, process: str) -> None:
+    _disturbed(lab, f"killed-{kind}", 2, lambda: lab.kill("lab-2", process))
+
+
+@pytest.mark.suite
+@pytest.mark.fault(30, "SIGSTOP of a device's process, or of the host's actor, for 10 and 60 s", "no block repeated")
+@pytest.mark.parametrize(("kind", "process"), PROCESSES.items())
+def test_a_process_of_a_host_that_is_stopped_for_a_while_costs_nothing(
+    lab: RunningLab, kind: str, process: str
+) -> None:
+    seconds = iter((10.0, 60.0))
+
+    def stop() -> None:
+        stopped = lab.named("lab-2", process)
+        for one in stopped:
+            one.suspend()
+        seen.injected()
+        time.sleep(next(seconds))
+        for one in stopped:
+            one.resume()
+
+    _disturbed(lab, f"stopped-{kind}", 0, stop)
+
+
+def _disturbed(lab: RunningLab, name: str, in_flight: int, disturb: Callable[[], None]) -> None:
+    """A sweep of one job on `lab-2`, disturbed twice while a runner works, which ends whole."""
+    there = {path.name for path in lab.folder.iterdir()}
+    with Runners(lab, "lab-2") as runners:
+        running = lab.sweep(name, "host:lab-2/local", rounds=8)
+        for blocks in (1, 4):
+            # The next one has been started, as a rule.
+            lab.wait(lambda blocks=blocks: len(runners.seen) > blocks or running.poll() is not None)
+            assert running.poll() is None, lab.said(name)
+            disturb()
+        assert running.wait(PATIENCE_S) == 0, lab.said(name) + lab.said("lab-2")
+    workspace = Workspace(lab.folder / name)
+    assert len(lab.blocks(name)) == 8
+    scene = Scene(
+        workspace=workspace,
+        sweep=name,
+        started=len(runners.seen),
+        in_flight=in_flight,
+        folders={lab.folder: {*there, name, f"{name}.yaml", f"{name}.log"}},
+    )
+    with Journal.open(workspace.journal) as journal:
+        check(scene, journal)
 
 
 def test_a_host_that_leaves_hands_back_its_devices_and_ends_all_it_started(lab: RunningLab) -> None:

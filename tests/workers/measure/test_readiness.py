@@ -132,6 +132,14 @@ def test_only_the_load_of_others_is_told_apart_from_heat() -> None:
     assert not judge(COOL, gate()).busy_only
 
 
+def test_on_the_computer_that_people_work_on_another_benchmark_is_load_and_disqualifies_nothing() -> None:
+    found = judge(replace(COOL, load=0.5, competing=("another",), shared=True), gate())
+    assert found.busy_only
+    assert len(found.lacking) == 2
+    assert judge(replace(COOL, competing=("another",), shared=True), gate()).busy_only
+    assert not judge(replace(COOL, competing=("another",), temp_c=50.0, shared=True), gate()).busy_only
+
+
 def test_other_programs_are_waited_for(tmp_path: Path) -> None:
     def shown(now_s: float, sensors: Sensors) -> Sensors:
         return replace(sensors, load=0.6 if now_s < 42 else 0.02)

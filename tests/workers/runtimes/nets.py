@@ -236,3 +236,49 @@ class Keeps(nn.Module):
                 raise RuntimeError("an input was given twice")
         self.last = x
         return x.add_(5.0).flatten(1)
+
+
+class Bessel(nn.Module):
+    """ONNX has no operator for what it does."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.head(torch.special.bessel_j0(x).mean((2, 3)))
+
+
+class ValueDependent(nn.Module):
+    """Which way it takes depends on the image."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x):
+        means = x.mean((2, 3))
+        return self.head(means) if means.sum() > 0 else self.head(-means)
+
+
+class TwoAnswers(nn.Module):
+    """Its answers are in a tuple."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, x):
+        means = x.mean((2, 3))
+        return self.head(means), means
+
+
+class NoLinear(nn.Module):
+    """A convolution answers."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Conv2d(3, 4, 1)
+
+    def forward(self, x):
+        return self.last(x).mean((2, 3))

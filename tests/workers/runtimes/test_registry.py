@@ -2,6 +2,7 @@ import importlib
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import metadata
 
 import pytest
 
@@ -25,7 +26,7 @@ def test_a_near_miss_is_told_the_right_name() -> None:
 def test_a_name_like_none_is_told_all_names() -> None:
     with pytest.raises(EdgeSweepError) as caught:
         registry.get("zzz")
-    assert caught.value.next_step == "there are: eager, torchscript"
+    assert caught.value.next_step == "there are: eager, onnxruntime, torchscript"
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +35,26 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(EdgeSweepError, match="library_that_nobody_has") as caught:
         registry.get("eager")
     assert caught.value.next_step == "pip install 'edgesweep[workers]'"
+
+
+def test_a_runtime_of_an_extra_names_it_and_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where its class needs a library, and where only its versions do."""
+    expected = "pip install 'edgesweep[workers,runtimes]' (390 MB)"
+    monkeypatch.setattr(metadata, "version", lacking_onnxscript)
+    with pytest.raises(EdgeSweepError, match="the runtime onnxruntime needs onnxscript, which") as caught:
+        registry.get("onnxruntime").versions()
+    assert caught.value.next_step == expected
+    lacking = replace(catalog.ONNXRUNTIME, target="library_that_nobody_has:Other")
+    monkeypatch.setitem(catalog.runtimes(), "onnxruntime", lacking)
+    with pytest.raises(EdgeSweepError, match="library_that_nobody_has") as caught:
+        registry.get("onnxruntime")
+    assert caught.value.next_step == expected
+
+
+def lacking_onnxscript(package: str) -> str:
+    if package == "onnxscript":
+        raise metadata.PackageNotFoundError(package)
+    return "1"
 
 
 @pytest.mark.parametrize("target", ["library_that_nobody_has:Other", "workers.runtimes.registry:nothing", "sys:exit"])

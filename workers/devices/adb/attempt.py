@@ -5,8 +5,9 @@ import secrets
 from dataclasses import dataclass
 
 from sweeps.errors import DeviceError
+from workers.devices.adb.kept_shell import KeptShell
 from workers.devices.adb.link import FOLDER, OUTPUT_LIMIT_BYTES, AdbLink
-from workers.devices.adb.wire import Deadline, DeadlineError, Output, WireError, acknowledge, read_until
+from workers.devices.adb.wire import Deadline, DeadlineError, Output, Wire, WireError, read_until, send_line
 from workers.devices.interface import Completed
 from workers.devices.shell import TAIL_BYTES, outcome_text
 
@@ -21,6 +22,48 @@ _FOLDERS_AT_ONCE = 16
 _NOT_STARTED, _OTHER_BOOT, _NO_END = 93, 94, 95
 # A shell's exit codes of programs that a signal ended: 128 + signal.
 _SIGNALS = range(129, 129 + 64)
+
+
+# Shell built-ins, because each program started costs a millisecond.
+# begin NAME: whoever makes the file `started` runs the program, and nobody else can. False where another shell did; its
+# program has ended then.
+# collect: waits for the end. It polls seldom, because each `sleep` is a process beside the measured one.
+# report MARK: prints stdout; a line with the mark, exit code and boot id; stderr; a line with the mark. Then it waits
+# for the acknowledgement. Android 7's `head` has no `-c`. Each `echo` sends a packet: without stderr one prints both
+# lines.
+_FUNCTIONS = f"""
+n='
+'
+begin() {{
+    d={ATTEMPTS}/$1; [ -d $d ] || mkdir -p $d || exit
+    {{ read -r boot <{BOOT_ID}; }} 2>/dev/null
+    set -C; echo $$ $boot >$d/started; s=$?; set +C
+    [ $s = 0 ] && return
+    [ -s $d/started ] || exit $s
+    collect; return 1
+}}
+collect() {{
+    {{
+        read -r boot <{BOOT_ID}; read -r pid was <$d/started || exit {_NOT_STARTED}
+        [ "$was" = "$boot" ] || {{ rm -rf $d; exit {_OTHER_BOOT}; }}
+        until read -r s <$d/end; do
+            kill -s 0 -- -$pid || read -r s <$d/end || exit {_NO_END}
+            sleep 0.5
+        done
+    }} 2>/dev/null
+}}
+report() {{
+    [ -s $d/out ] && {{ head -c {OUTPUT_LIMIT_BYTES + 1} $d/out 2>/dev/null || cat $d/out; }}
+    if [ -s $d/err ]; then
+        echo "$n$1 $s $boot"; tail -c {_STDERR_LIMIT_BYTES} $d/err; echo "$n$1"
+    else
+        echo "$n$1 $s $boot$n$n$1"
+    fi
+    read -r s
+}}
+"""
+KEPT_SHELL = f'{_BEGIN}{_FUNCTIONS}while IFS= read -r line; do eval "$line"; done'
+"""The script of a shell that runs attempts line by line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +96,30 @@ class Attempt:
         self._name = f"{series}-{number}"
         self._folder = ATTEMPTS / self._name
 
-    def run(self, deadline: Deadline) -> Report:
+    def run(self, deadline: Deadline, kept: KeptShell | None = None) -> Report:
         """Wait for the end; if the connection is lost, reconnect up to `_TRIES` times.
 
-        Raises `DeadlineError`, and `DeviceError` if it is not known how the program ended.
+        `kept` runs it if it can; of `KEPT_SHELL`. Raises `DeadlineError`, and `DeviceError` if it is not known how the
+        program ended.
         """
-        # The program outlives its connection. Shell built-ins, because each program started costs a millisecond.
-        script = (
-            f"{_BEGIN}{self._name}; [ -d $d ] || mkdir -p $d || exit; {{ read -r boot <{BOOT_ID}; }} "
-            f"2>/dev/null; echo $$ $boot >$d/started || exit; (exec {self._script}) </dev/null >$d/out 2>$d/err; s=$?; "
-            f"echo $s >$d/end; {self._report_script()}"
+        # The program outlives its connection.
+        line = (
+            f"begin {self._name} && {{ (exec {self._script}) </dev/null >$d/out 2>$d/err; s=$?; echo $s >$d/end; }}; "
+            f"{self._report_script()}"
         )
+        lost = False
+        if kept is not None and kept.takes(line):
+            try:
+                return self._report_by(kept, line, deadline)
+            except DeadlineError:
+                raise
+            except WireError:
+                # It may have read the line or not: another shell gets the same line.
+                lost = True
+        script = f"{_BEGIN}{_FUNCTIONS}{line}"
         for step in range(1 + _TRIES):
             try:
-                return self._report(script, deadline, retry_usb=step > 0)
+                return self._report(script, deadline, retry_usb=lost or step > 0)
             except DeadlineError:
                 raise
             except WireError as error:
@@ -99,25 +152,12 @@ class Attempt:
         return (err or out).strip()
 
     def _collect_script(self) -> str:
-        """Waits for the end. It polls seldom, because each `sleep` is a process beside the measured one."""
-        return (
-            f"d={self._folder}; {{ read -r boot <{BOOT_ID}; read -r pid was <$d/started || exit {_NOT_STARTED}; "
-            f'[ "$was" = "$boot" ] || {{ rm -rf $d; exit {_OTHER_BOOT}; }}; '
-            f"until read -r s <$d/end; do kill -s 0 -- -$pid || read -r s <$d/end || exit {_NO_END}; "
-            f"sleep 0.5; done; }} 2>/dev/null; {self._report_script()}"
-        )
+        """Waits for the end of a program that was started."""
+        return f"{_FUNCTIONS}d={self._folder}; collect; {self._report_script()}"
 
     def _report_script(self) -> str:
-        """Prints stdout; a line with the mark, exit code and boot id; stderr; a line with the mark. Then it waits for
-        the acknowledgement, and cleans up while the host continues."""
-        # Android 7's `head` has no `-c`. Each `echo` sends a packet: without stderr one `echo` prints both lines.
-        return (
-            f"[ -s $d/out ] && {{ head -c {OUTPUT_LIMIT_BYTES + 1} $d/out 2>/dev/null || cat $d/out; }}; "
-            f"if [ -s $d/err ]; then echo '\n{self._mark} '$s $boot; "
-            f"tail -c {_STDERR_LIMIT_BYTES} $d/err; echo '\n{self._mark}'; "
-            f"else echo '\n{self._mark} '$s $boot'\n\n{self._mark}'; fi; "
-            f"read -r s && {{ : >$d/out; : >$d/err; {self._folders_script()} }} >/dev/null 2>&1"
-        )
+        """Cleans up while the host continues."""
+        return f"report {self._mark} && {{ : >$d/out; : >$d/err; {self._folders_script()} }} >/dev/null 2>&1"
 
     def _folders_script(self) -> str:
         # `rm` and `mkdir` take as long as the rest of the script, so each runs once for many attempts.
@@ -126,19 +166,32 @@ class Attempt:
         # Delete by name: the next attempt may have begun.
         old = self._names(self._number - _FOLDERS_AT_ONCE, self._number)
         new = self._names(self._number + 1, self._number + _FOLDERS_AT_ONCE)
-        return f"cd {ATTEMPTS} && {{ rm -rf {old}; mkdir {new}; }};"
+        return f"(cd {ATTEMPTS} && {{ rm -rf {old}; mkdir {new}; }})"
 
     def _names(self, first: int, last: int) -> str:
         return " ".join(f"{self._series}-{number}" for number in range(max(first, 1), last + 1))
 
+    def _report_by(self, kept: KeptShell, line: str, deadline: Deadline) -> Report:
+        """Raises `WireError` also where the shell ended."""
+        try:
+            return self._received(kept.send(line, deadline))
+        except BaseException as error:
+            kept.close()
+            if isinstance(error, DeviceError) and error.kind == "no_exit_code":
+                raise WireError("the shell ended") from error
+            raise
+
     def _report(self, script: str, deadline: Deadline, *, retry_usb: bool) -> Report:
+        with self._link.open(f"shell,v2,raw:{script}", deadline, retry_usb=retry_usb) as wire:
+            return self._received(wire)
+
+    def _received(self, wire: Wire) -> Report:
         mark = b"\n" + self._mark.encode()
         output = Output(OUTPUT_LIMIT_BYTES + 2 * _STDERR_LIMIT_BYTES, bytearray(), bytearray())
-        with self._link.open(f"shell,v2,raw:{script}", deadline, retry_usb=retry_usb) as wire:
-            status = read_until(wire, output, mark + b"\n")
-            if status is not None:
-                raise self._no_report(status, output)
-            acknowledge(wire)
+        status = read_until(wire, output, mark + b"\n")
+        if status is not None:
+            raise self._no_report(status, output)
+        send_line(wire, "")
         out, _, rest = output.stdout.partition(mark + b" ")
         ended, _, err = rest.removesuffix(mark + b"\n").partition(b"\n")
         code, _, boot = ended.partition(b" ")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError, in_one_line
-from workers.devices.adb.attempt import BOOT_ID, Attempt
+from workers.devices.adb.attempt import BOOT_ID, KEPT_SHELL, Attempt
 from workers.devices.adb.files import AdbFiles
 from workers.devices.adb.host import AdbHost
+from workers.devices.adb.kept_shell import KeptShell
 from workers.devices.adb.link import FOLDER, AdbLink
 from workers.devices.adb.orphans import end_orphans
 from workers.devices.adb.phone_lease import PhoneLease
@@ -44,6 +45,7 @@ class AdbDevice:
         self._port = host.port
         self._link = AdbLink(name, host, answer_s=answer_s, backoff_s=backoff_s)
         self._files = AdbFiles(self._link)
+        self._kept = KeptShell(self._link, KEPT_SHELL)
         self._boot_id = ""
         self._facts: DeviceFacts | None = None
         self._lease: PhoneLease | None = None
@@ -78,7 +80,7 @@ class AdbDevice:
         self._end_leftover()
         self._unfinished = attempt
         try:
-            report = attempt.run(Deadline(deadline_s))
+            report = attempt.run(Deadline(deadline_s), self._kept if self._lease is not None else None)
         except DeadlineError as error:
             words = self._end_leftover(fails=False)
             raise DeviceError(
@@ -157,6 +159,7 @@ class AdbDevice:
     def release(self) -> None:
         # If an error of one phone ends the run, a program may still run on the others.
         self._end_leftover(fails=False)
+        self._kept.end()
         if self._lease is not None:
             self._lease.release()
             self._lease = None
@@ -167,6 +170,7 @@ class AdbDevice:
         Only while holding the phone's lease, and before starting a program. Raises `DeviceError("orphan", ...)` if one
         does not end.
         """
+        self._kept.end()
         return end_orphans(self._link)
 
     def clean(self) -> None:

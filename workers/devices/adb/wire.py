@@ -4,6 +4,7 @@ Source: AOSP, packages/modules/adb, `docs/dev/services.md`, `shell_protocol.h`, 
 Every failure of the connection is a `WireError`. The caller, which knows the host and the phone, finds out the cause.
 """
 
+import select
 import socket
 import struct
 import time
@@ -61,7 +62,20 @@ class Wire:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._connection.close()
+
+    def renew(self, deadline: Deadline) -> None:
+        """The deadline from now on."""
+        self._deadline = deadline
+
+    def is_silent(self) -> bool:
+        """Whether nothing has arrived that was not received, not even the end of the connection."""
+        arrived = select.poll()
+        arrived.register(self._connection, select.POLLIN)
+        return not arrived.poll(0)
 
     def send(self, data: bytes) -> None:
         with self._translated():
@@ -144,9 +158,10 @@ def read_until(wire: Wire, output: Output, mark: bytes) -> int | None:
     return status
 
 
-def acknowledge(wire: Wire) -> None:
-    """Send an empty line to the stdin of a `shell,v2,raw:` service."""
-    wire.send(_PACKET.pack(_STDIN, 1) + b"\n")
+def send_line(wire: Wire, line: str) -> None:
+    """Send a line to the stdin of a `shell,v2,raw:` service."""
+    data = f"{line}\n".encode("utf-8", "surrogateescape")
+    wire.send(_PACKET.pack(_STDIN, len(data)) + data)
 
 
 def _read_packet(wire: Wire, output: Output) -> int | None:

@@ -33,6 +33,7 @@ def read_sensors(sys: Path = Path("/sys"), *, load: bool = True) -> Sensors:
     return replace(
         sensors_in(sys),
         competing=_competing(programs, own),
+        shared=True,
         steal_seconds=after.of_all.get("steal"),
         load=load_of_others(before, after) if load else None,
     )

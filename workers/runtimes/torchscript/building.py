@@ -54,6 +54,8 @@ def build(
     runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None
 ) -> Manifest:
     """See `Runtime.build`."""
+    # A sweep's other runtimes change neither its stages nor its manifest.
+    inputs = replace(inputs, versions=runtime.versions())
     package = inputs.package
     emulated = variant.backend != "cpu"
     engine = variant.qengine if variant.precision == "int8" else "none"
@@ -127,7 +129,7 @@ def write_manifest(runtime: Runtime, variant: Variant, build_key: str, inputs: B
         file_version=saved.file_version,
         bytecode_version=saved.bytecode_version,
         calibration_id=inputs.calibration_id if is_calibrated(variant) else None,
-        versions=dict(inputs.versions),
+        versions=runtime.versions(),
         verification=built.verification,
         coverage=built.coverage,
         eval=built.sibling,

@@ -21,30 +21,34 @@ from sweeps.temporary import temporary_folder
 
 _START_S = 600.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
+_PYTHON = [sys.executable, "-m"]
+_TORCHSCRIPT = "workers.runtimes.torchscript.runner"
+_ONNXRUNTIME = "workers.runtimes.onnxruntime.runner"
 
 
 class ForkServer:
-    """Runs commands of the Python runner one after the other, each in its own fork."""
+    """Runs commands of the Python runners one after the other, each in its own fork."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, argv: list[str], deadline_s: float) -> "subprocess.CompletedProcess[bytes]":
-        """Like `subprocess.run(argv, capture_output=True)`, which is used for commands other than the runner's.
+        """Like `subprocess.run(argv, capture_output=True)`, which is used for commands other than those runners'.
 
         Raises `subprocess.TimeoutExpired` after the process was ended.
         """
-        if argv[: len(_RUNNER)] != _RUNNER or not hasattr(os, "fork"):
+        python, module, arguments = argv[:2], "".join(argv[2:3]), argv[3:]
+        if python != _PYTHON or module not in (_TORCHSCRIPT, _ONNXRUNTIME) or not hasattr(os, "fork"):
             return subprocess.run(argv, capture_output=True, timeout=deadline_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
         with temporary_folder() as folder:
             out, err = folder / "stdout", folder / "stderr"
-            exit_code = self._forked({"argv": argv[len(_RUNNER) :], "stdout": str(out), "stderr": str(err)}, deadline_s)
+            command: dict[str, object] = {"module": module, "argv": arguments, "stdout": str(out), "stderr": str(err)}
+            exit_code = self._forked(command, deadline_s)
             return subprocess.CompletedProcess(argv, exit_code, out.read_bytes(), err.read_bytes())
 
     def start(self) -> None:
         """Start the server, and wait until it has imported torch."""
-        self.run([*_RUNNER, "--help"], _START_S)
+        self.run([*_PYTHON, _TORCHSCRIPT, "--help"], _START_S)
 
     def close(self) -> None:
         """End the server and its running command."""
@@ -109,7 +113,10 @@ def _run(command: dict[str, object]) -> int:
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT)
             os.dup2(file, descriptor)
-        from workers.runtimes.torchscript.runner.main import main
+        if command["module"] == _ONNXRUNTIME:
+            from workers.runtimes.onnxruntime.runner import alone as main
+        else:
+            from workers.runtimes.torchscript.runner.main import main
 
         exit_code = main([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
     except BaseException:  # noqa: BLE001  # a fork must never return into the server's loop

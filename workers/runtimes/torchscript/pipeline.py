@@ -108,7 +108,7 @@ class _Build:
         def make() -> Mapping[str, torch.Tensor]:
             return quantize.calibrate(
                 self._prepared(),
-                self._calibration_images(),
+                calibration_images(self._variant, self._inputs),
                 self._scheme(),
                 max(_CALIBRATION_BATCH, self._inputs.package.input_shape[0]),
                 self._load() if self._variant.quantization == "qat" else None,
@@ -214,24 +214,27 @@ class _Build:
             reduced_range=variant.reduced_range,
         )
 
-    def _calibration_images(self) -> Images:
-        wanted, images = self._variant.calibration_images, self._inputs.calibration
-        if self._inputs.no_calibration:
-            raise BuildError("bad_calibration", f"data.calibration cannot be used: {self._inputs.no_calibration}")
-        if wanted > len(images):
-            raise BuildError(
-                "too_few_calibration_images",
-                f"calibration_images is {wanted}, but data.calibration has only {len(images)}",
-                "reduce calibration_images, or give more data",
-            )
-        return images[:wanted] if wanted else images
-
     def _images(self) -> torch.Tensor:
         """One batch of calibration images, of the size that the runner passes; seeded noise if there are none."""
         shape, images = self._inputs.package.input_shape, self._inputs.calibration
         if len(images) == 0:
             return torch.rand(shape, generator=torch.Generator().manual_seed(0))
         return torch.from_numpy(images[[index % len(images) for index in range(shape[0])]])
+
+
+def calibration_images(variant: Variant, inputs: BuildInputs) -> Images:
+    """The images with which the variant is calibrated. Raises `BuildError`: `bad_calibration` or
+    `too_few_calibration_images`."""
+    wanted, images = variant.calibration_images, inputs.calibration
+    if inputs.no_calibration:
+        raise BuildError("bad_calibration", f"data.calibration cannot be used: {inputs.no_calibration}")
+    if wanted > len(images):
+        raise BuildError(
+            "too_few_calibration_images",
+            f"calibration_images is {wanted}, but data.calibration has only {len(images)}",
+            "reduce calibration_images, or give more data",
+        )
+    return images[:wanted] if wanted else images
 
 
 def tensor_spec(shape: tuple[int, ...], qparams: QParams | None) -> TensorSpec:

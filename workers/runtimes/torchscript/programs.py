@@ -38,15 +38,15 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", abi):
         # The name comes from the device, and is used as a folder's name.
         raise BuildError("no_runner", f"{abi[:100]!r} is no ABI's name", hint)
-    folder = Path(os.environ.get(FOLDER_VARIABLE) or cache_folder() / "runners") / (f"linux-{abi}" if is_board else abi)
+    folder = runners_folder(f"linux-{abi}" if is_board else abi)
     found: dict[str, Program] = {}
     for kind in RUNNERS:
         runner, tool = folder / RUNNERS[kind], folder / STOCK_TOOLS[kind]
         if runner.is_file():
-            _check_machine(runner, abi, hint)
+            check_machine(runner, abi, hint)
             found[kind] = Program(path=str(runner))
         elif tool.is_file():
-            _check_machine(tool, abi, hint)
+            check_machine(tool, abi, hint)
             found[kind] = Program(path=str(tool), tool=SpeedBenchmark.of(tool, abi))
     if found:
         return found
@@ -57,7 +57,12 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
     raise BuildError("no_runner", f"{lack}there is no runner for {abi}: {folder} holds none of {known}", hint)
 
 
-def _check_machine(file: Path, abi: str, hint: str) -> None:
+def runners_folder(name: str) -> Path:
+    """The sub-folder for programs of one kind of device."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or cache_folder() / "runners") / name
+
+
+def check_machine(file: Path, abi: str, hint: str) -> None:
     """Raises `BuildError` for a program of another processor: a shell would take it for a script of its own."""
     with file.open("rb") as content:
         head = content.read(20)

@@ -2,7 +2,8 @@
 
 One JSON object per line, with its kind in `event`; `error` instead of `end` if the runner failed:
 
-    start            runner, runner_version, torch, engines (the C++ runner's), file_version_max, bytecode_version_max
+    start            runner, runner_version, torch, file_version_max, bytecode_version_max; of C++ runners also engines,
+                     backends
     load             load_ns, rss_before_load_bytes
     first_inference  ns
     warmup, sample   ns: a list, one entry per iteration; several lines are concatenated
@@ -109,7 +110,16 @@ def identity(stdout: bytes) -> RunnerIdentity:
         runtime_version=_text(start, "torch"),
         qengines=tuple(sorted({*engines} - {"none"})),
         accelerators=_accelerators(stdout),
+        backends=_backends(start),
     )
+
+
+def _backends(start: dict[str, Any]) -> tuple[str, ...]:
+    """Those that a program names which was compiled with a choice of them."""
+    found = start.get("backends", [])
+    if not isinstance(found, list) or not all(isinstance(name, str) and _KIND.fullmatch(name) for name in found):
+        _garbled("start with other backends than a list of their names")
+    return tuple(found)
 
 
 def _start_event(stdout: bytes) -> dict[str, Any]:

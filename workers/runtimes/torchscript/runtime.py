@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from workers.runtimes.torchscript import batch_report, programs, references, rep
 from workers.runtimes.torchscript.runner.main import NAME, VERSION
 from workers.runtimes.torchscript.supports import reason_against
 
+_MODULE = "workers.runtimes.torchscript.runner"
 BUILDER_VERSION = "2"
 """Increased with every change that gives another artifact for the same variant."""
 
@@ -65,35 +66,41 @@ class TorchScript:
 
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """Of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same arguments."""
-        return _program(program) + _arguments(request)
+        return python_module(_MODULE, program) + arguments(request)
 
     def parse(self, stdout: bytes) -> RunReport:
         return report.parse(stdout)
 
     def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
-        """A JSON array of strings on each line: the arguments of one request. See `BatchRuntime.batch_file`."""
-        if not requests:
-            raise ValueError("a batch has at least one request")
-        if any(one.eval_inputs is not None for one in requests):
-            raise ValueError("a batch only times")
-        if len({(one.threads, one.cpus) for one in requests}) > 1:
-            raise ValueError("threads and CPUs are those of the process: all requests of a batch ask for the same")
-        lines = (json.dumps(_arguments(one), ensure_ascii=False) for one in requests)
-        # Names of files need not be UTF-8.
-        return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        return batch_of(requests, arguments)
 
     def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
-        return [*_program(program), "--batch", file, "--item-seconds", repr(item_seconds)]
+        return [*python_module(_MODULE, program), "--batch", file, "--item-seconds", repr(item_seconds)]
 
     def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
         return batch_report.parse(stdout, artifacts)
 
 
-def _program(program: str | None) -> list[str]:
-    return [sys.executable, "-m", "workers.runtimes.torchscript.runner"] if program is None else [program]
+def python_module(module: str, program: str | None) -> list[str]:
+    """The start of a runner's argument list: of a program on the device, else of a module in this interpreter."""
+    return [sys.executable, "-m", module] if program is None else [program]
 
 
-def _arguments(request: RunRequest) -> list[str]:
+def batch_of(requests: Sequence[RunRequest], arguments: Callable[[RunRequest], list[str]]) -> bytes:
+    """A JSON array of strings on each line: the arguments of one request. See `BatchRuntime.batch_file`."""
+    if not requests:
+        raise ValueError("a batch has at least one request")
+    if any(one.eval_inputs is not None for one in requests):
+        raise ValueError("a batch only times")
+    if len({(one.threads, one.cpus) for one in requests}) > 1:
+        raise ValueError("threads and CPUs are those of the process: all requests of a batch ask for the same")
+    lines = (json.dumps(arguments(one), ensure_ascii=False) for one in requests)
+    # Names of files need not be UTF-8.
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
+def arguments(request: RunRequest) -> list[str]:
+    """What every runner takes."""
     argv = ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
     argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]
     argv += ["--iter", str(request.iterations)]

@@ -41,7 +41,7 @@ def least_sqnr_db(variant: Variant, *, settled: bool) -> float:
         return 10.0
     if variant.backend == "metal":
         return 30.0 if settled else 35.0
-    return 35.0 if variant.relaxed_fp16 else 60.0
+    return 35.0 if variant.relaxed_fp16 or variant.precision == "fp16" else 60.0
 
 
 def verify(

@@ -18,7 +18,6 @@ SIGALRM, which works in native code too. A file with a line that cannot be run i
 
 import argparse
 import gc
-import hashlib
 import json
 import math
 import signal
@@ -37,7 +36,6 @@ REVISION = 1
 own version, which is in job keys, stays: it is that of runs alone."""
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
-_CHUNK_BYTES = 1024 * 1024
 _WARM_S = 0.1
 
 
@@ -70,7 +68,7 @@ def _run(words: list[str], program: alone.Program, report: IO[str]) -> None:
 
 def _time(item: argparse.Namespace, engine: str, program: alone.Program, report: IO[str]) -> None:
     _use_engine(engine)
-    tell(report, "artifact", sha256=_sha256(Path(item.model)))
+    tell(report, "artifact", sha256=alone.sha256_of(Path(item.model)))
     alone.tell_start(program, report)
     alone.run_model(item, program, report)
 
@@ -151,15 +149,3 @@ def _use_engine(engine: str) -> None:
 
     if torch.backends.quantized.engine != engine:
         torch.backends.quantized.engine = engine
-
-
-def _sha256(file: Path) -> str:
-    """Not `hashlib.file_digest`, which older Pythons lack."""
-    digest = hashlib.sha256()
-    try:
-        with file.open("rb") as content:
-            while chunk := content.read(_CHUNK_BYTES):
-                digest.update(chunk)
-    except (OSError, ValueError) as error:  # a name with a NUL
-        raise GiveUp("no_model", f"there is no file {file}") from error
-    return digest.hexdigest()

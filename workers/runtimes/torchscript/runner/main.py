@@ -14,10 +14,12 @@ several artifacts in one process: see `batch`, whose `main` is the program's.
 """
 
 import argparse
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 from workers.runtimes.torchscript.runner.backend import as_on_device, failure, prepare
@@ -40,6 +42,11 @@ VERSION = "2"
 
 ERROR_EXIT = 3
 
+BACKENDS = ("cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml")
+"""Of all runtimes; each says which it lacks."""
+
+_CHUNK_BYTES = 1024 * 1024
+
 Load = Callable[[], tuple[Any, int]]
 """Returns the model and its load time in nanoseconds. Raises `GiveUp`."""
 
@@ -51,6 +58,12 @@ class Program(NamedTuple):
     version: str
     opened: Callable[[argparse.Namespace], Load]
     """Does the work before loading that must not count as load time. Raises `GiveUp`."""
+    exactly: Callable[[], AbstractContextManager[None]] | None = None
+    """The context of `--exact-int8`, where opening does not see to it."""
+    runtime: Callable[[], str] | None = None
+    """The version of the runtime, where that is not torch."""
+    metrics: Callable[[], dict[str, float]] | None = None
+    """Figures of its own."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -67,7 +80,7 @@ def main(argv: list[str] | None = None, program: Program | None = None) -> int:
 
 
 def pytorch_mobile() -> Program:
-    return Program(NAME, VERSION, _opened)
+    return Program(NAME, VERSION, _opened, _exact_int8)
 
 
 def own_report() -> IO[str]:
@@ -95,7 +108,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     """Parse and check the arguments of one run. Raises `GiveUp`."""
     parser = Parser(prog="runner", description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--model")
-    parser.add_argument("--backend", default="cpu", choices=["cpu", "nnapi", "metal"])
+    parser.add_argument("--backend", default="cpu", choices=BACKENDS)
     parser.add_argument("--reference", help="a library that stands in for the backend on a host")
     parser.add_argument("--engine", default="none")
     parser.add_argument("--exact-int8", action="store_true", help="compute static int8 exactly, not as the engine does")
@@ -116,6 +129,8 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--eval-inputs")
     parser.add_argument("--eval-outputs")
     parser.add_argument("--nnapi-devices", action="store_true")
+    parser.add_argument("--sha256", default="", help="of the model's file: another file is refused")
+    parser.add_argument("--graph-optimization", default="none")
     given = parser.parse_args(argv)
     _check(given, parser)
     return given
@@ -140,8 +155,8 @@ def _check(given: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
         parser.error("--memory-format channels_last needs four --input-dims")
     if given.reference is not None and given.backend == "cpu":
         parser.error("--reference stands in for nnapi or metal, and the backend is cpu")
-    if given.exact_int8 and (given.backend != "cpu" or given.engine == "none"):
-        parser.error("--exact-int8 stands in for an engine on the cpu")
+    if given.exact_int8 and given.backend != "cpu":
+        parser.error("--exact-int8 stands in for int8 kernels of the cpu")
     if (given.reference is not None or given.exact_int8) and given.eval_inputs is None:
         raise GiveUp("emulated", "an emulated backend's time is never a time: --reference goes with --eval-inputs only")
 
@@ -154,16 +169,15 @@ def _dims(text: str) -> tuple[int, ...]:
 
 
 def _opened(given: argparse.Namespace) -> Load:
+    if given.exact_int8 and given.engine == "none":
+        raise GiveUp("bad_arguments", "--exact-int8 stands in for an engine")
     found = inspect(given.model, given.backend)
     prepare(given.backend, given.reference)
     choose_engine(given.engine)
     return lambda: load(given.model, found)
 
 
-def _arithmetic(given: argparse.Namespace) -> AbstractContextManager[None]:
-    """A context for int8 arithmetic: the engine's own, or exact."""
-    if not given.exact_int8:
-        return nullcontext()
+def _exact_int8() -> AbstractContextManager[None]:
     from workers.runtimes.torchscript.exact_int8 import exact_int8
 
     return exact_int8()
@@ -194,13 +208,13 @@ def tell_start(program: Program, report: IO[str], *, engines: bool = False) -> N
     """`engines`: also which quantized engines there are, for whoever asks what this runner is."""
     import torch
 
-    file_version, bytecode_version = versions_known()
+    file_version, bytecode_version = versions_known() if program.runtime is None else (None, None)
     tell(
         report,
         "start",
         runner=program.name,
         runner_version=program.version,
-        torch=str(torch.__version__),
+        torch=str(torch.__version__) if program.runtime is None else program.runtime(),
         file_version_max=file_version,
         bytecode_version_max=bytecode_version,
         **({"engines": list(torch.backends.quantized.supported_engines)} if engines else {}),
@@ -211,12 +225,14 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
     """Load the artifact, and time or evaluate it. Raises `GiveUp`."""
     import torch
 
+    check_file(given)
     loaded = program.opened(given)
     before = resident_bytes()
     reset_peak()
     model, load_ns = loaded()
     tell(report, "load", load_ns=load_ns, rss_before_load_bytes=before)
-    with torch.inference_mode(), _arithmetic(given):
+    exactly = program.exactly if given.exact_int8 else None
+    with torch.inference_mode(), exactly() if exactly is not None else nullcontext():
         try:
             if given.eval_inputs is None:
                 measure(model, given, report)
@@ -226,6 +242,8 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
             raise
         except Exception as error:  # torch.jit.Error is not a RuntimeError
             raise GiveUp(*failure(given.backend, error)) from error
+    if program.metrics is not None:
+        tell(report, "metrics", values=program.metrics())
     tell(
         report,
         "ran",
@@ -237,6 +255,24 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
         cpus=cpus_now(),
         rss_peak_bytes=peak_bytes(),
     )
+
+
+def check_file(given: argparse.Namespace) -> None:
+    """Raises `GiveUp` if the file is not the one that is meant: a damaged model may answer as if it were whole."""
+    if given.sha256 and sha256_of(Path(given.model)) != given.sha256:
+        raise GiveUp("wrong_artifact", f"{given.model} is not the file with the sha256 {given.sha256[:80]}")
+
+
+def sha256_of(file: Path) -> str:
+    """Not `hashlib.file_digest`, which older Pythons lack. Raises `GiveUp("no_model")`."""
+    digest = hashlib.sha256()
+    try:
+        with file.open("rb") as content:
+            while chunk := content.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    except (OSError, ValueError) as error:  # a name with a NUL
+        raise GiveUp("no_model", f"there is no file {file}") from error
+    return digest.hexdigest()
 
 
 def _list_devices(given: argparse.Namespace, report: IO[str]) -> None:

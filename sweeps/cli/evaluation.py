@@ -1,0 +1,32 @@
+"""Whether there are more evaluation images, where they would settle a constraint."""
+
+from collections.abc import Iterator
+
+from sweeps.errors import DataError
+from sweeps.ranking.values import Ranking
+from sweeps.spec.inputs import DataSpec, FolderData
+from sweeps.spec.sweep import SweepSpec
+from workers.models.evaluation_images import EvaluationImages, evaluation_images
+
+
+def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
+    """Where images would settle a constraint: whether there are more of them."""
+    shown = [one for entry in ranking.devices for one in (*entry.ranking, *entry.checked)]
+    if not any(check.images_needed for one in shown for check in one.constraints):
+        return
+    found = _images(spec.data)
+    if found is not None and found.used < found.there:
+        yield (
+            f"Evaluation images: {found.used} of {found.there} in {found.where} are used; "
+            f"data: evaluation: images: {found.there} uses the others too"
+        )
+    elif found is not None:
+        more = "; add more to it" if isinstance(spec.data.evaluation, FolderData) else ", and there are no others"
+        yield f"Evaluation images: all {found.used} in {found.where} are used{more}"
+
+
+def _images(data: DataSpec) -> EvaluationImages | None:
+    try:
+        return evaluation_images(data)
+    except DataError:  # the folder is no longer there, or on another computer
+        return None

@@ -1,0 +1,28 @@
+"""`edgesweep explain`: what a word of a result means, why it happens, what to do."""
+
+from dataclasses import asdict
+
+import click
+
+from sweeps.cli.options import json_option, print_json
+from sweeps.report.explanations import SORTS, explanation, explanations
+
+
+@click.command()
+@click.argument("word", required=False)
+@json_option
+def explain(word: str | None, as_json: bool) -> None:
+    """Say what a word means: a trust label, verdict, failure, metric or axis. Without a word: list them all.
+
+    \b
+    Example: edgesweep explain gate_timeout
+    """
+    found = explanation(word) if word else [one for several in explanations().values() for one in several]
+    if as_json:
+        print_json([asdict(one) for one in found])
+    elif word:
+        click.echo("\n".join(one.text for one in found))
+    else:
+        for sort, heading in SORTS.items():
+            click.echo(heading)
+            click.echo(click.wrap_text(", ".join(one.word for one in found if one.sort == sort), 100, "  ", "  "))

@@ -1,0 +1,114 @@
+"""Whether a build keeps a bound on its accuracy drop, and how many images would show it. Pure; counts of images in.
+
+"At most 1 point lost" is a one-sided question of non-inferiority. It is answered at 5 %, always by the score test for
+the difference of paired proportions (Tango, Statistics in Medicine 17, 1998): its error at a drop that equals the bound
+is 3 to 5 % where counts are small too (`tests/sweeps/ranking/test_accuracy_bound.py` computes it exactly). `lost` are
+the images that eager gets right and the build gets wrong; `gained` are the reverse. Points are percentage points.
+
+With the same shares of images lost and gained, the score grows with the root of the number of images. So the number of
+images that would answer the question follows from the shares that were seen.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from sweeps.distributions import normal_quantile
+
+ERROR = 0.05
+"""The chance to call a drop kept, or broken, that equals the bound."""
+
+MOST_IMAGES = 1_000_000
+"""The largest number of further images that is reported: nobody has more."""
+
+_LEAST_SCORE = normal_quantile(1 - ERROR)
+_SCORE_975 = normal_quantile(0.975)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImagesNeeded:
+    """How many more evaluation images would answer the question, if the drop stays as it was seen."""
+
+    more: int | None
+    """If answers differ as often as was seen. `None`: not settled with `MOST_IMAGES` more."""
+    fewest: int | None
+    """If answers differ as seldom as can be believed at 95 % of what was seen."""
+    most: int | None
+    """If they differ as often as can be believed."""
+    keeps: bool
+    """Whether they would show that it keeps the bound; otherwise, that it does not."""
+
+    @property
+    def text(self) -> str:
+        """For people, after the figure and its bound."""
+        if self.more is None:
+            return f"not settled with {MOST_IMAGES:,} more evaluation images"
+        least, most = (None if count is None else _rounded(count) for count in (self.fewest, self.most))
+        ends = f"{least:,} to {most:,}" if most is not None else f"{least:,} or more"
+        if least == 1 and most is not None:
+            ends = f"up to {most:,}"
+        found = "it is" if self.keeps else "it is not"
+        return (
+            f"about {_rounded(self.more):,} more evaluation image{'s' * (self.more > 1)} would show that {found} "
+            f"({ends}, by how often answers differ)"
+        )
+
+
+def score(lost: float, gained: float, images: float, bound: float) -> float:
+    """Tango's score of a drop against `bound` points: a standard normal variable if the drop is the bound.
+
+    Negative if less was lost. 0 where nothing is known: a bound of 0 points, and no answer that differs.
+    """
+    if bound < 0:
+        return -score(gained, lost, images, -bound)
+    if bound >= 100:
+        return -math.inf
+    share = bound / 100
+    # The likelihood's maximum where (share lost) - (share gained) is the bound: a quadratic equation for the latter.
+    a, b, c = 2 * images, (2 * images - lost + gained) * share - lost - gained, -gained * share * (1 - share)
+    root = math.sqrt(b * b - 4 * a * c)
+    share_gained = (root - b) / (2 * a) if b <= 0 else (-2 * c) / (root + b)
+    variance = images * (2 * share_gained + share * (1 - share))
+    return (lost - gained - images * share) / math.sqrt(variance) if variance > 0 else 0.0
+
+
+def side(lost: int, gained: int, images: int, bound: float) -> Literal["below", "above"] | None:
+    """On which side of `bound` the drop is shown to be; `None`: not shown."""
+    found = score(lost, gained, images, bound)
+    if abs(found) < _LEAST_SCORE:
+        return None
+    return "below" if found < 0 else "above"
+
+
+def least_images(bound: float) -> int | None:
+    """The images with which a build that answers like the original is shown to lose at most `bound` points; `None` if
+    no number is enough."""
+    if bound <= 0:
+        return None
+    return 1 if bound >= 100 else math.ceil(_LEAST_SCORE**2 * (100 - bound) / bound)
+
+
+def images_needed(lost: int, gained: int, images: int, bound: float) -> ImagesNeeded | None:
+    """How many more would settle on which side of `bound` the drop is. `None` if it is settled, or without images."""
+    if images < 1 or side(lost, gained, images, bound) is not None:
+        return None
+    drop = (lost - gained) / images
+    # Wilson's interval of the share of images whose answers differ.
+    differ, weight = (lost + gained) / images, _SCORE_975**2 / images
+    centre = (differ + weight / 2) / (1 + weight)
+    half = math.sqrt(differ * (1 - differ) * weight + weight**2 / 4) / (1 + weight)
+    shares = (differ, max(abs(drop), centre - half), max(abs(drop), min(1.0, centre + half)))
+    more, fewest, most = (_more(drop, share, images, bound) for share in shares)
+    return ImagesNeeded(more=more, fewest=fewest, most=most, keeps=100 * drop < bound)
+
+
+def _more(drop: float, differ: float, images: int, bound: float) -> int | None:
+    found = abs(score((differ + drop) / 2, (differ - drop) / 2, 1, bound))
+    needed = math.inf if found < 1e-9 else (_LEAST_SCORE / found) ** 2 - images
+    return max(1, math.ceil(needed)) if needed <= MOST_IMAGES else None
+
+
+def _rounded(count: int) -> int:
+    """Up, to two digits: it is an estimate."""
+    unit: int = 10 ** max(0, len(str(count)) - 2)
+    return math.ceil(count / unit) * unit

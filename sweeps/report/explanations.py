@@ -1,0 +1,179 @@
+"""What each word of EdgeSweep's results means, why it happens, and what to do: for `explain`, pages and documents."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Literal
+
+from sweeps.errors import EdgeSweepError, did_you_mean
+from sweeps.failure_kinds import FAILURES
+from sweeps.spec import catalog
+from sweeps.spec.grid import GridSpec
+from sweeps.trust import TRUST
+
+Sort = Literal["trust label", "verdict", "failure", "skip", "metric", "axis"]
+SORTS: Mapping[Sort, str] = MappingProxyType(
+    {
+        "verdict": "Verdicts: may a build win?",
+        "trust label": "Trust labels: how far can a time be trusted?",
+        "failure": "Failures: why is there no result?",
+        "skip": "Skipped: why is it not tried?",
+        "metric": "Metrics: what an objective and constraints may name",
+        "axis": "Axes: what a grid may vary",
+    }
+)
+"""In this order, with headings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    word: str
+    sort: Sort
+    meaning: str
+    why: str = ""
+    todo: str = ""
+    """What to do, with the field of the sweep file to change."""
+
+    @property
+    def text(self) -> str:
+        lines = [f"{self.word} ({self.sort})", f"  {self.meaning}."]
+        lines += [f"  why: {self.why}"] if self.why else []
+        lines += [f"  what to do: {self.todo}"] if self.todo else []
+        return "\n".join(lines)
+
+
+_VERDICTS = {
+    "pass": ("it keeps every constraint, and may win", "", ""),
+    "unresolved": (
+        "it is not known whether it keeps a constraint, so it may not win; beside the winner: not told apart from it",
+        "too few evaluation images, or too few rounds, for how near the figure is to the bound",
+        "raise data.evaluation.images or protocol.rounds, or loosen at_most in objective.constraints",
+    ),
+    "fail": (
+        "it is shown to break a constraint, and may not win",
+        "its figure is on the wrong side of the bound beyond doubt",
+        "loosen at_most or at_least in objective.constraints, or vary more axes in grids",
+    ),
+    "disqualified": (
+        "its time cannot be trusted, or it runs on no phone, so it may not win",
+        "it has a disqualifying trust label, or its runtime is one to compare with only",
+        "do what the label advises, then edgesweep run SWEEP.yaml --retry-failed",
+    ),
+    "eliminated": (
+        "a race ended it early, because it cannot be the best any more",
+        "another build was shown to be faster, and may win",
+        "nothing; budget: full measures every build to the end",
+    ),
+    "equal": (
+        "it is shown at 95 % to be within 2 % of the best",
+        "",
+        "nothing: of equal builds the more accurate wins, then the smaller",
+    ),
+    "provisional": (
+        "the best choice for now: nothing may win yet, or jobs are still waiting",
+        "every build is disqualified, unresolved or pending",
+        "the ranking names the one command, or line of the sweep file, that settles it",
+    ),
+}
+
+_SKIPS = {
+    "skipped": (
+        "a combination of the grid that is not tried",
+        "it is impossible on the device, or the same as another one; edgesweep plan has the reason of each",
+        "nothing, or change grids",
+    ),
+    "duplicate": ("it would be the same artifact as another combination", "an axis changes nothing there", "nothing"),
+    "no_effect": ("the axis has no effect on this backend", "for example Metal keeps a layout of its own", "nothing"),
+}
+
+_METRICS = {
+    "latency_p50_ms": "the typical time of one inference: the median of the blocks' medians",
+    "latency_ci_low_ms": "the lower end of the 95 % interval of latency_p50_ms",
+    "latency_ci_high_ms": "the upper end of the 95 % interval of latency_p50_ms",
+    "latency_p90_ms": "the time that 9 of 10 inferences stay below; from 64 samples on",
+    "latency_p99_ms": "the time that 99 of 100 inferences stay below; from 662 samples on",
+    "spread_within": "how far samples of one block differ: their MAD divided by their median",
+    "spread_between": "how far rounds differ: largest less smallest block median, divided by their median",
+    "first_inference_ms": "the first inference of a new process, which NNAPI compiles in",
+    "load_ms": "the time that a new process takes to load the file",
+    "model_rss_mb": "memory at its peak, less that before the model was loaded",
+    "artifact_mb": "the size of the file to ship",
+    "top1_percent": "the share of images whose best answer is right",
+    "top5_percent": "the share of images with the right answer among the best 5",
+    "agreement_percent": "the share of images on which the build answers as your fp32 eager model does",
+    "sqnr_db": "how far the answers stand above the noise of quantization; of equal answers it is infinite",
+    "accuracy_drop_points": "top-1 lost against your own fp32 eager model on the same images, in percentage points",
+    "accuracy_drop_low_points": "the lower end of the 95 % interval of accuracy_drop_points",
+    "accuracy_drop_high_points": "the upper end of the 95 % interval of accuracy_drop_points",
+    "temp_start_c": "the device's temperature before a block",
+    "temp_end_c": "the device's temperature after a block",
+}
+
+_METRIC_ADVICE = {
+    "latency_p90_ms": "more samples: raise protocol.min_seconds or protocol.rounds",
+    "latency_p99_ms": "more samples: raise protocol.min_seconds or protocol.rounds",
+    "accuracy_drop_points": "a narrower interval: raise data.evaluation.images",
+}
+
+
+@cache
+def explanations() -> Mapping[str, tuple[Explanation, ...]]:
+    """By word, in the order of `SORTS`. A few words are a label or verdict, and also a kind of failure."""
+    found: dict[str, tuple[Explanation, ...]] = {}
+    for one in _all():
+        found[one.word] = (*found.get(one.word, ()), one)
+    return MappingProxyType(found)
+
+
+def explanation(word: str) -> tuple[Explanation, ...]:
+    """Raises `EdgeSweepError` for a word that is not known, with the nearest one."""
+    known = explanations()
+    found = known.get(word) or known.get(word.strip().lower().replace("-", "_").replace(" ", "_"))
+    if found is None:
+        raise EdgeSweepError(
+            f"there is no explanation of {word[:80]!r}{did_you_mean(word, known)}",
+            "edgesweep explain lists all words",
+        )
+    return found
+
+
+def meaning(word: str) -> str:
+    """What a word of the catalogs means, for a tooltip."""
+    return explanation(word)[0].meaning
+
+
+def _all() -> Iterator[Explanation]:
+    for word, (meaning, why, todo) in _VERDICTS.items():
+        yield Explanation(word=word, sort="verdict", meaning=meaning, why=why, todo=todo)
+    for label in TRUST.values():
+        why, _, advice = label.advice.partition(": ")
+        wins = "nothing with it wins" if label.disqualifying else "what has it may win"
+        yield Explanation(
+            word=label.name,
+            sort="trust label",
+            meaning=f"{label.title}; {wins}",
+            why=why,
+            todo=advice + (f" (fields: {label.fields})" if label.fields else ""),
+        )
+    for word, text in FAILURES.items():
+        why, _, todo = text.partition(" -> ")
+        yield Explanation(word=word, sort="failure", meaning=why[0].upper() + why[1:], todo=todo)
+    for word, (meaning, why, todo) in _SKIPS.items():
+        yield Explanation(word=word, sort="skip", meaning=meaning, why=why, todo=todo)
+    for name, metric in catalog.metrics().items():
+        better = "" if metric.better == "neither" else f"; {metric.better} is better"
+        meaning = _METRICS.get(name, metric.title)
+        unit = f", in {metric.unit}" if metric.unit and metric.unit not in meaning else ""
+        yield Explanation(
+            word=name, sort="metric", meaning=f"{meaning}{unit}{better}", todo=_METRIC_ADVICE.get(name, "")
+        )
+    for axis, field in GridSpec.model_fields.items():
+        if axis != "name":
+            values = catalog.values(axis)
+            yield Explanation(
+                word=axis,
+                sort="axis",
+                meaning=str(field.description).rstrip("."),
+                todo=f"grids: - {axis}: [{', '.join(values)}]" if values else f"grids: - {axis}: [...]",
+            )

@@ -1,0 +1,98 @@
+"""What a person sees while another selection loads, frame by frame: a card never stands under another one's label."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect, sync_playwright
+
+from dashboard.launch import serving
+from tests.free_port import free_port
+
+pytestmark = [pytest.mark.system, pytest.mark.browser]
+
+LIMIT_MS = 60_000
+BOARD, PHONE = "Acme Board 3 (Fast SoC)", "Globex Phone 9 (SoC X)"
+NOBODY = "nobody"
+WATCH = """([names, nobody]) => {
+    const named = (text) => names.find((name) => text.includes(name)) ?? nobody;
+    const isSeen = (part) => {
+        const box = part.getBoundingClientRect();
+        return getComputedStyle(part).visibility === 'visible' && box.width > 0 && box.height > 0;
+    };
+    const look = () => {
+        const label = named(document.querySelector('.st-key-choices input[aria-label="Device"]')?.value ?? '');
+        const cards = document.querySelectorAll('.st-key-recommendation, .st-key-result-card');
+        const lines = [...cards].flatMap((card) => [...card.querySelectorAll('p')]).filter(isSeen);
+        const of = lines.map((line) => named(line.textContent)).filter((name) => name !== nobody);
+        window.frames_seen.push([label, of.length ? [...new Set(of)].join(' and ') : nobody]);
+    };
+    // A size that changes is reported after the layout of its frame, when nothing of the frame can change any more.
+    const probe = document.body.appendChild(document.createElement('div'));
+    probe.style.cssText = 'position: fixed; visibility: hidden; height: 1px; width: 1px';
+    new ResizeObserver(look).observe(probe);
+    const tick = () => {
+        probe.style.width = probe.style.width === '1px' ? '2px' : '1px';
+        requestAnimationFrame(tick);
+    };
+    window.frames_seen = [];
+    requestAnimationFrame(tick);
+}"""
+"""Keeps of every frame, as it is painted: the device that the selector names, and the one that the card names."""
+
+
+@pytest.fixture(scope="module")
+def page(workspace: Path) -> Iterator[Page]:
+    expect.set_options(timeout=LIMIT_MS)
+    with serving(workspace, port=free_port()) as port, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path="/usr/bin/chromium",
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+            timeout=LIMIT_MS,
+        )
+        page = browser.new_page(viewport={"width": 1400, "height": 1000}, base_url=f"http://127.0.0.1:{port}")
+        page.set_default_timeout(LIMIT_MS)
+        yield page
+        browser.close()
+
+
+def by_mouse(page: Page, device: str) -> None:
+    page.get_by_role("combobox", name="Device").click()
+    page.get_by_role("option", name=device).click()
+
+
+def by_keyboard(page: Page, device: str) -> None:
+    """There are two devices: the other one is the next or the one before."""
+    box = page.get_by_role("combobox", name="Device")
+    box.focus()
+    box.press("ArrowDown")
+    expect(page.get_by_role("listbox")).to_be_visible()
+    box.press("ArrowDown" if device == PHONE else "ArrowUp")
+    box.press("Enter")
+
+
+@pytest.mark.parametrize("name", ["decide", "result"])
+def test_no_visible_card_names_another_device_than_the_selector(page: Page, name: str) -> None:
+    page.goto(f"/{name}?sweep=phones&device=board-1")
+    wait_for_pair(page, BOARD, start=True)
+    for device, choose in zip((PHONE, BOARD) * 2, itertools.cycle((by_mouse, by_mouse, by_keyboard, by_keyboard))):
+        choose(page, device)
+        wait_for_pair(page, device)
+    # Before the first one the page is not drawn yet.
+    seen = itertools.dropwhile(lambda pair: pair[0] == NOBODY, map(tuple, page.evaluate("window.frames_seen")))
+    changes = [pair for pair, _ in itertools.groupby(seen)]
+    wrong = [(label, card) for label, card in changes if card not in (label, NOBODY)]
+    assert not wrong, changes
+    shown = [label for label, card in changes if label == card]
+    assert [one for one, _ in itertools.groupby(shown)] == [BOARD, PHONE, BOARD, PHONE, BOARD], changes
+
+
+def wait_for_pair(page: Page, device: str, *, start: bool = False) -> None:
+    """Until the last frame has the card of the device under its label."""
+    if start:
+        page.locator(".st-key-choices").wait_for()
+        page.evaluate(WATCH, [[BOARD, PHONE], NOBODY])
+    page.wait_for_function(
+        "device => window.frames_seen.length && window.frames_seen.at(-1).every((name) => name === device)", arg=device
+    )

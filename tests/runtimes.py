@@ -1,0 +1,23 @@
+"""The runtimes of the catalog as parameters of tests; what a machine without the extra cannot run is listed."""
+
+from functools import cache
+
+import pytest
+
+from sweeps.errors import EdgeSweepError
+from sweeps.spec import catalog
+from workers.runtimes import registry
+
+
+def every() -> list[object]:
+    return [pytest.param(name, marks=pytest.mark.runtime(name)) for name in sorted(catalog.runtimes())]
+
+
+@cache
+def lack(name: str) -> str:
+    """What this machine lacks for that runtime, and how to enable it; empty if nothing."""
+    try:
+        registry.get(name).versions()
+    except EdgeSweepError as error:
+        return f"{error.message}; enable with: {error.next_step}"
+    return ""

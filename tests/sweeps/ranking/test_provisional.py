@@ -1,0 +1,110 @@
+"""Where nothing may win there is a choice for now, and one thing to do."""
+
+from dataclasses import replace
+
+import pytest
+
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.overview import verdicts_of
+from sweeps.ranking.rank import rank_rows
+from sweeps.results import ResultRow
+from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
+from sweeps.stats import drop_of
+
+DEFAULT = ObjectiveSpec()
+
+
+@pytest.fixture
+def row(records):
+    """Makes a row: its latency, the images that it lost and gained, and changes."""
+    number = iter(range(0, 100, 2))
+
+    def make(name: str, p50_ms: float, counts=(0, 0, 600), **changes) -> ResultRow:
+        drop = drop_of(*counts)
+        figures = {
+            "accuracy_drop_points": drop.value,
+            "accuracy_drop_low_points": drop.low,
+            "accuracy_drop_high_points": drop.high,
+        }
+        made = records.row(records.job(next(number)), p50_ms, name=name, images=counts[2], **changes)
+        return replace(made, metrics={**made.metrics, **figures})
+
+    return make
+
+
+def found(rows, objective=DEFAULT):
+    (entry,) = rank_rows(rows, objective, "s").devices
+    return entry
+
+
+def test_with_a_winner_there_is_none(row):
+    assert found([row("a", 10.0), row("b", 9.0, (30, 0, 600))]).provisional is None
+
+
+def test_an_open_constraint_is_settled_by_images_and_an_estimate_that_keeps_it_goes_first(row):
+    rows = [
+        row("quick", 8.0, (9, 2, 480), accuracy_seconds=20.0),
+        row("near", 9.0, (5, 3, 480), accuracy_seconds=20.0),
+        row("hot", 7.0, trust=("gate_timeout",)),
+        row("bad", 5.0, (60, 0, 480)),
+    ]
+    entry = found(rows)
+    assert entry.winner is None
+    choice = entry.provisional
+    assert choice.name == "near"
+    assert "about 1,100 more evaluation images" in choice.why
+    assert (choice.settle.field, choice.settle.value) == ("data.evaluation.images", "1551")
+    assert choice.settle.command == "edgesweep run SWEEP.yaml"
+    assert choice.settle.seconds == pytest.approx(40.0 * 1551 / 480)
+    assert choice.settle.timed_text == (
+        "have 1,551 images to evaluate with, then write data.evaluation.images: 1551, and run edgesweep run SWEEP.yaml "
+        "(about 2 min)"
+    )
+
+
+def test_what_the_state_of_the_device_disqualified_is_measured_again(row):
+    rows = [
+        row("wrong", 5.0, trust=("invalid_output",)),
+        row("b", 8.0, trust=("gate_timeout", "ungated"), device_seconds=30.0),
+        row("a", 7.0, trust=("throttled",), device_seconds=10.0),
+        row("missed", 6.0, (60, 0, 600), trust=("throttled",)),
+    ]
+    choice = found(rows).provisional
+    assert choice.name == "a"
+    assert choice.settle.command == "edgesweep run SWEEP.yaml --retry-failed"
+    assert "throttled" in choice.why
+    assert choice.settle.seconds >= 40.0
+
+
+def test_where_all_are_shown_to_break_a_bound_the_bound_that_the_nearest_keeps_is_named(row):
+    choice = found([row("a", 8.0, (30, 0, 600)), row("b", 9.0, (40, 0, 600))]).provisional
+    assert choice.name == ""
+    assert choice.settle.field == "objective.constraints, accuracy_drop_points: at_most"
+    looser = ConstraintSpec(metric="accuracy_drop_points", at_most=float(choice.settle.value))
+    assert found([row("a", 8.0, (30, 0, 600))], ObjectiveSpec(constraints=(looser,))).winner.name == "a"
+    assert choice.settle.timed_text.endswith("(it measures nothing again)")
+
+
+def test_what_can_never_win_is_no_choice(row):
+    choice = found([row("a", 8.0, trust=("invalid_output",))]).provisional
+    assert (choice.name, choice.settle.note) == ("", "vary more axes under grids")
+
+
+def test_a_bound_on_latency_that_is_open_asks_for_rounds(row):
+    bound = ObjectiveSpec(constraints=(ConstraintSpec(metric="latency_p50_ms", at_most=8.0),))
+    made = row("a", 8.0, rounds=3, device_seconds=9.0)
+    wide = {**made.metrics, "latency_ci_low_ms": 7.0, "latency_ci_high_ms": 9.0}
+    choice = found([replace(made, metrics=wide, block_medians_ms=((0, 7.0), (1, 8.0), (2, 9.0)))], bound).provisional
+    assert (choice.settle.field, choice.settle.value) == ("protocol.rounds", "6")
+    assert choice.settle.seconds == pytest.approx(9.0)
+
+
+def test_it_is_in_the_document_and_in_the_overview(row):
+    ranking = rank_rows([row("a", 8.0, (5, 3, 480))], DEFAULT, "s")
+    (device,) = ranking_document(ranking)["devices"]
+    assert device["provisional"]["name"] == "a"
+    assert device["provisional"]["settle"]["field"] == "data.evaluation.images"
+    assert device["provisional"]["settle"]["text"].endswith("edgesweep run SWEEP.yaml")
+    (verdict,) = verdicts_of("s", ranking.devices, 1)
+    assert verdict.provisional == "a"
+    assert "data.evaluation.images: 1551" in verdict.settle

@@ -1,0 +1,45 @@
+"""What will happen to blocks on this computer as it is now, said before anything runs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sweeps.planning.plan import Plan
+from sweeps.protocol.presets import Protocol
+from sweeps.spec import catalog
+from sweeps.text import duration
+from workers.devices.interface import Sensors
+from workers.devices.linux.sensors import read_sensors
+from workers.measure.readiness import judge
+
+
+def outlook_here(plan: Plan) -> list[str]:
+    """What will happen to blocks of a plan on this computer as it is now; empty if the plan times nothing here."""
+    here = {facts.device_id for facts in plan.devices if catalog.is_host(facts.name)}
+    timed = [job.device_id for job in plan.jobs if job.device_id in here and not job.emulated]
+    return list(outlook(read_sensors(), plan.protocol.on(timed[0]))) if timed else []
+
+
+def outlook(sensors: Sensors, protocol: Protocol) -> Iterator[str]:
+    """Pure. A line for each kind of condition that is not met now: none if it is ready, or without a gate."""
+    gate = protocol.gate
+    if gate is None:
+        return
+    found = judge(sensors, gate)
+    ready_but_busy = judge(_without_load(sensors), gate)
+    load = [one for one in found.lacking if one not in ready_but_busy.lacking]
+    if load:
+        yield (
+            f"this computer is busy: {'; '.join(load)}. Blocks will wait for it up to "
+            f"{duration(min(gate.load_wait_seconds, gate.wait_seconds))} in all, and are then marked busy_host, which "
+            "may win; their intervals will be wider"
+        )
+    if ready_but_busy.lacking:
+        then = "are marked gate_timeout, which may not win" if protocol.on_not_ready == "mark" else "fail (not_ready)"
+        yield (
+            f"this computer is not ready: {'; '.join(ready_but_busy.lacking)}. Blocks will wait up to "
+            f"{duration(gate.wait_seconds)}, and if that is in vain, they {then}; the limits are under protocol: gate:"
+        )
+
+
+def _without_load(sensors: Sensors) -> Sensors:
+    return replace(sensors, load=None, competing=())

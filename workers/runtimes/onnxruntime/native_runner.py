@@ -1,0 +1,67 @@
+"""The C++ runner of ONNX Runtime (`workers/native/onnxruntime_runner.cpp`): its version, and its programs. Torch-free.
+
+It takes the arguments of the Python runner and prints the same events. It opens the library when it starts: the one at
+its own end (`with_library`), or beside it, else that of the wheel on this machine, for which it was compiled.
+"""
+
+import hashlib
+import importlib.util
+import os
+import tempfile
+from pathlib import Path
+
+from sweeps.errors import BuildError
+from workers.native import compiler
+from workers.runtimes import registry
+
+NAME = "native-onnxruntime"
+SOURCE = "onnxruntime_runner.cpp"
+_MAGIC = b"EDGEORT1"
+"""The last bytes of a program with a library at its end; before them the library's length, 8 bytes, little-endian."""
+
+
+def version() -> str:
+    """The first 12 hex digits of sha256 over the sources: part of every job key and of every report."""
+    return compiler.source_id(SOURCE)
+
+
+def runner() -> str:
+    """Name and version, as in its reports."""
+    return f"{NAME} {version()}"
+
+
+def program() -> Path:
+    """The runner for this machine and the library of its wheel, compiled on first use (4 s) and kept.
+
+    Raises `BuildError`: `no_compiler` or `not_compilable`; `EdgeSweepError` if ONNX Runtime is not installed.
+    """
+    flags = (f'-DEDGESWEEP_RUNNER_VERSION="{version()}"', f'-DEDGESWEEP_ONNXRUNTIME="{library()}"')
+    return compiler.program(SOURCE, "edgesweep_runner_onnxruntime", flags, link=("-ldl",))
+
+
+def library() -> Path:
+    """`libonnxruntime.so` of the installed wheel. Raises `EdgeSweepError`."""
+    spec = importlib.util.find_spec("onnxruntime")
+    found = sorted((Path(spec.origin).parent / "capi").glob("libonnxruntime.so*")) if spec and spec.origin else []
+    if not found:
+        raise registry.not_installed("onnxruntime", "onnxruntime")
+    return found[0]
+
+
+def with_library(runner: Path, library: Path) -> Path:
+    """One file of both, in the cache: a device gets one program for a format. Raises `BuildError`."""
+    try:
+        code, content = runner.read_bytes(), library.read_bytes()
+        whole = code + content + len(content).to_bytes(8, "little") + _MAGIC
+        target = compiler.cache_folder() / "native" / hashlib.sha256(whole).hexdigest()[:16] / runner.name
+        if not target.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # Under a temporary name first, so that the target is always complete.
+            descriptor, partial = tempfile.mkstemp(dir=target.parent)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(whole)
+            Path(partial).chmod(0o755)
+            Path(partial).replace(target)
+    except OSError as error:
+        raise BuildError("os_error", f"{runner.name} and {library.name} cannot be put together: {error}") from error
+    return target

@@ -1,0 +1,148 @@
+"""The Python runner of ONNX Runtime: loads one ONNX file, and times or evaluates it like PyTorch Mobile's.
+
+    python -m workers.runtimes.onnxruntime.runner --model model.onnx --input-dims 1,3,224,224 --iter 200
+
+Arguments, report and measuring code are those of that runner; only loading and running differ. Input and output are
+bound once to the tensors that the measuring code has, so that an iteration copies and allocates nothing but the answer.
+"""
+
+import argparse
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workers.runtimes.torchscript.runner.batch import main
+from workers.runtimes.torchscript.runner.events import GiveUp
+from workers.runtimes.torchscript.runner.load import main_message
+from workers.runtimes.torchscript.runner.main import Load, Program
+from workers.runtimes.torchscript.runner.main import main as run_alone
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "python-onnxruntime"
+VERSION = "1"
+"""Part of every job key; increased with every change that can change a result."""
+
+PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider",
+    "nnapi": "NnapiExecutionProvider",
+    "qnn": "QNNExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+}
+"""ONNX Runtime's execution providers by backend."""
+
+_LEVELS = {
+    "all": "ORT_ENABLE_ALL",
+    "none": "ORT_ENABLE_ALL",
+    "extended": "ORT_ENABLE_EXTENDED",
+    "basic": "ORT_ENABLE_BASIC",
+    "disabled": "ORT_DISABLE_ALL",
+}
+_SKEW = re.compile(
+    r"Unsupported model IR version|opset.*is till opset|Current official support|Could not find an implementation|"
+    r"is not a registered function/op"
+)
+_ERRORS_ONLY = 3
+
+
+class _Model:
+    """A session that is called as a module of torch is."""
+
+    def __init__(self, session: Any) -> None:
+        import torch
+
+        self._session = session
+        self._binding = session.io_binding()
+        self._bound = 0
+        inputs, outputs = session.get_inputs(), session.get_outputs()
+        if len(inputs) != 1 or len(outputs) != 1:
+            raise GiveUp(
+                "bad_output", f"the model has {len(inputs)} inputs and {len(outputs)} outputs, not one of each"
+            )
+        self._input = inputs[0].name
+        sizes = [size if isinstance(size, int) and size > 0 else 0 for size in outputs[0].shape]
+        if outputs[0].type != "tensor(float)" or not sizes or 0 in sizes:
+            raise GiveUp("bad_output", f"the model answers {outputs[0].type} of the shape {outputs[0].shape}")
+        self._answer = torch.empty(sizes)
+        self._binding.bind_output(outputs[0].name, "cpu", 0, _float32(), sizes, self._answer.data_ptr())
+
+    def __call__(self, x: "torch.Tensor") -> "torch.Tensor":
+        if x.data_ptr() != self._bound:
+            self._binding.bind_input(self._input, "cpu", 0, _float32(), tuple(x.shape), x.data_ptr())
+            self._bound = x.data_ptr()
+        self._session.run_with_iobinding(self._binding)
+        return self._answer.clone()
+
+
+def _opened(given: argparse.Namespace) -> Load:
+    import onnxruntime
+
+    if given.graph_optimization not in _LEVELS:
+        raise GiveUp("bad_arguments", f"--graph-optimization is none of {', '.join(_LEVELS)}")
+    if given.use_bundled_input is not None or given.input_type != "float":
+        raise GiveUp("bad_arguments", "an ONNX file carries no inputs, and takes float ones")
+    if not Path(given.model).is_file():
+        raise GiveUp("no_model", f"there is no file {given.model}")
+    provider = PROVIDERS.get(given.backend, "")
+    there = onnxruntime.get_available_providers()
+    if provider not in there:
+        raise GiveUp(
+            "backend_missing", f"this ONNX Runtime has no {provider or given.backend} (it has: {', '.join(there)})"
+        )
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = given.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[given.graph_optimization])
+    if given.exact_int8:
+        # Adds 8-bit products in 32 bits, where the CPU's own instructions would saturate.
+        options.add_session_config_entry("session.x64quantprecision", "1")
+
+    def load() -> tuple[Any, int]:
+        try:
+            started = time.perf_counter_ns()
+            session = onnxruntime.InferenceSession(given.model, options, providers=[provider])
+            load_ns = time.perf_counter_ns() - started
+        except MemoryError:
+            raise
+        except Exception as error:  # ONNX Runtime raises any exception on a damaged file
+            text = main_message(error)
+            raise GiveUp("runtime_skew" if _SKEW.search(text) else "load_failed", text) from error
+        return _Model(session), load_ns
+
+    return load
+
+
+def _version() -> str:
+    import onnxruntime
+
+    return f"onnxruntime {onnxruntime.__version__}"
+
+
+def _float32() -> Any:
+    import numpy as np
+
+    return np.float32
+
+
+def _metrics() -> dict[str, float]:
+    import onnxruntime
+
+    libraries = (Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so*")
+    return {"runtime_mb": sum(file.stat().st_size for file in libraries) / 1e6}
+
+
+PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics)
+
+
+def alone(argv: list[str]) -> int:
+    """One run, without batches. Returns the exit code."""
+    return run_alone(argv, PROGRAM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(program=PROGRAM))

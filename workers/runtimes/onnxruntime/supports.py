@@ -1,0 +1,26 @@
+"""Decides from device facts which variants of ONNX Runtime are worth building. Torch-free, pure."""
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.spec import catalog
+from sweeps.variant import Variant
+
+NAME = "onnxruntime"
+
+
+def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
+    """Why `variant`, its axes resolved, is impossible or pointless on the device; else `None`."""
+    entry = catalog.ONNXRUNTIME
+    if entry.backend(variant.backend) is None:
+        return f"onnxruntime has no backend {variant.backend}"
+    if variant.precision not in entry.values["precision"]:
+        return f"onnxruntime has no precision {variant.precision}"
+    if variant.precision == "int8" and variant.quantization not in entry.values["quantization"]:
+        return f"int8 is made by {', '.join(entry.values['quantization'])} in onnxruntime, not {variant.quantization}"
+    if (variant.capture, variant.format) != ("export", "onnx"):
+        return "onnxruntime takes onnx files that were exported"
+    if variant.backend != "cpu" and variant.backend not in dict(facts.backends).get(NAME, ()):
+        return (
+            f"the ONNX Runtime of {facts.name} was compiled without the provider for {variant.backend}: "
+            "infra/runtimes.md says how a phone gets one with it"
+        )
+    return None
