@@ -14,7 +14,8 @@ from dashboard.views import live
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.journal import Journal
 from sweeps.launching.start import kept_file, settle
-from sweeps.ranking.values import DeviceRanking, duration
+from sweeps.ranking.values import DeviceRanking
+from sweeps.text import duration
 from sweeps.workspace import Workspace
 
 
