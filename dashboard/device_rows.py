@@ -1,29 +1,70 @@
-"""What the page of devices shows of each. Pure."""
+"""What the page of devices shows of each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from dashboard.inert import NOTHING, line
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.evidence import KnownDevice, Sentinel
+from sweeps.launching.live import LiveDevice, read_live
 from sweeps.quarantine import DeviceRecord
 from sweeps.ranking.overview import PlaceVerdict
+from sweeps.workspace import Workspace
 
 STATES = {
     "quarantined": "quarantined: sweeps leave it alone",
     "measuring": "is being measured now",
+    "away": "is away from the sweep that runs",
+    "was away": "was away when the last run looked",
     "waiting": "jobs wait for it",
     "done": "all its jobs have ended",
     "idle": "in no sweep",
 }
 
 
-def state_of(record: DeviceRecord | None, holder: int | None, here: Sequence[PlaceVerdict]) -> str:
-    """One of `STATES`. `here`: the verdicts of its places."""
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Which devices the driver missed: that of the run of now, or of the last one in this workspace."""
+
+    runs: bool
+    devices: Mapping[str, LiveDevice]
+    """By their names in sweep files."""
+
+    def text(self, name: str) -> str:
+        """Since when and why; empty if it was not missed."""
+        one = self.devices.get(name)
+        if one is None:
+            return ""
+        at = f"{datetime.fromtimestamp(one.away_at_s, UTC):%Y-%m-%d %H:%M} UTC" if one.away_at_s else "some time"
+        since = f"Away since {at}" if self.runs else f"Away from {at} until the last run ended; nobody has looked since"
+        return line(f"{since}: {one.away}")
+
+
+NOBODY = Gone(False, MappingProxyType({}))
+
+
+def gone_now(workspace: Workspace) -> Gone:
+    """What the file of the driver says; nobody, if there is none."""
+    live = read_live(workspace.live)
+    if live is None:
+        return NOBODY
+    runs = not live.ended and workspace.holder() is not None
+    return Gone(runs, {one.name: one for one in live.gone})
+
+
+def state_of(
+    record: DeviceRecord | None, holder: int | None, here: Sequence[PlaceVerdict], gone: Gone = NOBODY, name: str = ""
+) -> str:
+    """One of `STATES`. `here`: the verdicts of its places. `name`: of the device in sweep files."""
     if record is not None and record.quarantine is not None:
         return "quarantined"
     if holder is not None:
         return "measuring"
+    if name in gone.devices:
+        return "away" if gone.runs else "was away"
     if not here:
         return "idle"
     return "waiting" if any(one.waiting for one in here) else "done"
@@ -47,6 +88,7 @@ def overview(
     verdicts: Sequence[PlaceVerdict],
     records: dict[str, DeviceRecord],
     holders: dict[str, int],
+    gone: Gone = NOBODY,
 ) -> list[dict[str, Any]]:
     """One line for each device: of the current plans, then those that are known only because of their faults."""
     rows = []
@@ -62,7 +104,7 @@ def overview(
             {
                 "Device": line(facts.device_class),
                 "Named": line(facts.name),
-                "State": STATES[state_of(record, holders.get(facts.device_id), here)],
+                "State": STATES[state_of(record, holders.get(facts.device_id), here, gone, facts.name)],
                 "Ended": sum(one.finished for one in here),
                 "Waiting": sum(one.waiting for one in here),
                 "Recent faults": len(record.faults) if record else 0,

@@ -8,6 +8,7 @@ import streamlit as st
 
 from dashboard import data, links
 from dashboard.data import Source
+from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
 from sweeps.errors import EdgeSweepError
 from sweeps.launching.live import Live, read_live
@@ -72,10 +73,9 @@ def _needs(now: Source, root: Path) -> Iterator[tuple[str, str, dict[str, str]]]
         for record in QuarantineBook().records():
             if record.quarantine is not None:
                 yield f"{words(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:", {}
-    live = _live(root)
-    for device in live.devices if live else ():
-        if device.away:
-            yield f"{words(device.name)} is away: {words(device.away)}", ":material/link_off:", {}
+    gone = gone_now(Workspace(root))
+    for name in gone.devices:
+        yield f"{words(name)}: {words(gone.text(name))}", ":material/link_off:", {}
     for sweep in data.sweeps(now)[:SWEEPS]:
         for one in data.troubles(now, sweep.name):
             wanted = {"sweep": sweep.name, "device": one.place.place_id, "model": one.place.model}

@@ -52,7 +52,8 @@ def show(root: Path) -> None:
         st.info("The copy of an MLflow server has results, and no facts of devices.", icon=":material/inbox:")
         st.text("They are in the journal of the workspace that measured them.")
         return
-    _overview(known, verdicts, records, holders, root)
+    gone = device_rows.gone_now(Workspace(root))
+    _overview(known, verdicts, records, holders, gone, root)
     by_id = {one.facts.device_id: one for one in known}
     names = {key: line(f"{one.facts.device_class} · {one.facts.name}") for key, one in by_id.items()}
     names |= {
@@ -64,7 +65,7 @@ def show(root: Path) -> None:
     record, device = records.get(device_id), by_id.get(device_id)
     left, right = st.columns([1, 1], gap="large")
     with left:
-        _use(device, record, holders.get(device_id))
+        _use(device, record, holders.get(device_id), gone)
         _faults(record)
     with right:
         st.subheader("Facts", anchor=False)
@@ -107,9 +108,10 @@ def _overview(
     verdicts: tuple[PlaceVerdict, ...],
     records: dict[str, DeviceRecord],
     holders: dict[str, int],
+    gone: device_rows.Gone,
     root: Path,
 ) -> None:
-    table = pd.DataFrame(device_rows.overview(known, verdicts, records, holders))
+    table = pd.DataFrame(device_rows.overview(known, verdicts, records, holders, gone))
     st.dataframe(
         table,
         hide_index=True,
@@ -124,12 +126,12 @@ def _overview(
         else "No sweep runs in this workspace now, as far as this computer knows."
     )
     st.caption(
-        "Whether a device that waits is plugged in, only asking it can tell: `edgesweep devices`; for a lab's hosts, "
-        "their health and leases: `edgesweep hosts`."
+        "Away is what a run missed. Whether a device that waits is plugged in now, only asking it can tell: "
+        "`edgesweep devices`; for a lab's hosts, their health and leases: `edgesweep hosts`."
     )
 
 
-def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None) -> None:
+def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int | None, gone: device_rows.Gone) -> None:
     st.subheader("Who uses it", anchor=False)
     quarantine = record.quarantine if record else None
     if quarantine is not None:
@@ -141,6 +143,8 @@ def _use(device: KnownDevice | None, record: DeviceRecord | None, process: int |
         return
     st.text(f"It is at: {device_rows.host_of(device.facts)}")
     name = device.facts.name
+    if missed := gone.text(name):
+        st.text(missed)
     if process is not None:
         st.text(f"Process {process} of this computer measures on it.")
     elif name.startswith("adb:"):

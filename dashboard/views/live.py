@@ -155,7 +155,8 @@ def _device(facts: DeviceFacts, now: Running) -> None:
 
 def _doing(live: LiveDevice) -> str:
     if live.away:
-        return f"Away: {line(live.away)}; {live.pending} of its jobs wait for the next run"
+        since = f" since {_clock(live.away_at_s)} UTC" if live.away_at_s else ""
+        return f"Away{since}: {line(live.away)}; {live.pending} of its jobs wait for the next run"
     if lacking := live.lacks(time.time()):
         return f"Waiting for {duration(live.waited_s)}: {line('; '.join(lacking))}"
     return f"Now: {line(live.running)}" if live.running else "Nothing runs on it now: it waits for builds, or is done"

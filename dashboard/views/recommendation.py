@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard import compare_rows, downloads, links, rows
 from dashboard.data import Ranked
 from dashboard.inert import inert, line, words
-from dashboard.views import objective, tables
+from dashboard.views import objective, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.metrics import METRICS
 from sweeps.ranking.ties import latency_ratio
@@ -52,6 +52,7 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
         _figures(device, winner, row)
         _badges(winner, waiting)
         _ties(device, table)
+        settle.show(root, ranked, device)
         if device.alarm:
             st.warning(f"Batches are contradicted: {inert(device.alarm)}")
         _trust(winner)
@@ -127,9 +128,6 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
             f"**Not told apart from {_count(len(device.unresolved), 'other')}:** {_named(device.unresolved, table)}. "
             "Neither a difference nor equality within 2 % is shown at 95 %."
         )
-    if device.settle_command:
-        st.markdown("To measure just these until the tie is settled:")
-        st.code(device.settle_command, language=None)
 
 
 def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:

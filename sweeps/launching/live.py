@@ -40,6 +40,8 @@ class LiveDevice:
     """When that was told: every 10 s, as long as it waits."""
     away: str = ""
     """Why it is gone for the rest of this run."""
+    away_at_s: float = 0.0
+    """When that was noticed."""
     pending: int = 0
     """Jobs that wait for it, if it is away."""
 
@@ -84,6 +86,11 @@ class Live:
     problem: str = ""
     """Why it failed."""
     next_step: str = ""
+
+    @property
+    def gone(self) -> tuple[LiveDevice, ...]:
+        """The devices that were away when it last looked for them."""
+        return tuple(one for one in self.devices if one.away)
 
     def device(self, name: str) -> LiveDevice:
         return next((one for one in self.devices if one.name == name), LiveDevice(name=name))
@@ -156,7 +163,8 @@ class LiveFile:
 
     def away(self, device: str, reason: str, pending: int) -> None:
         known = self.live.device(device)
-        self._put(replace(known, running="", waiting=(), away=reason, pending=pending))
+        since_s = known.away_at_s if known.away else self._now_s()
+        self._put(replace(known, running="", waiting=(), away=reason, away_at_s=since_s, pending=pending))
 
     def stopping(self) -> None:
         """From any thread: it was asked to end after the running work."""

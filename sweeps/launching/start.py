@@ -12,6 +12,7 @@ from sweeps.errors import SpecError, WorkspaceError
 from sweeps.launching.checked import check
 from sweeps.launching.driver import find
 from sweeps.launching.record import Launch, alone, keep, last, write
+from sweeps.spec.sweep import SweepSpec
 from sweeps.workspace import Workspace
 
 MODELS_VARIABLE = "EDGESWEEP_MODELS"
@@ -20,6 +21,7 @@ MODELS_VARIABLE = "EDGESWEEP_MODELS"
 DETACH = Path(__file__).with_name("detach.py")
 DETACH_LIMIT_S = 60.0
 TAIL_BYTES = 8_000
+SETTLE = "--settle"
 
 
 def command(*arguments: str) -> list[str]:
@@ -45,7 +47,7 @@ def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (),
         with alone(workspace) as lock:
             if workspace.holder() is not None:
                 raise _in_use(workspace)
-            file = workspace.launches / f"{name}.yaml"
+            file = kept_file(workspace, name)
             write(file, text)
             log = log_of(workspace, name)
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -79,6 +81,41 @@ def resume(workspace: Workspace, by: str, models: Sequence[Path] = ()) -> Launch
     if launch is None or text is None:
         raise WorkspaceError("the sweep file of the last start is gone", "start it again from its text")
     return start(workspace, text, by, models, launch.options)
+
+
+def settle(workspace: Workspace, planned: SweepSpec, rounds: int, by: str, models: Sequence[Path] = ()) -> Launch:
+    """Start a sweep again, with `rounds` more of the jobs that are then tied for the first place.
+
+    `planned`: what was measured: the kept sweep file must still describe it. Raises as `start`.
+    """
+    try:
+        text = kept_file(workspace, planned.name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WorkspaceError(
+            f"the sweep file of {planned.name} is not in this workspace",
+            f"where it is: edgesweep run SWEEP.yaml --settle {rounds}",
+        ) from error
+    spec = check(workspace, text, models).spec
+    if spec is not None and spec != planned:
+        raise WorkspaceError(
+            f"the sweep file of {planned.name} that is kept here is not the one that was measured last",
+            f"with that one: edgesweep run SWEEP.yaml --settle {rounds}",
+        )
+    before = last(workspace, Launch)
+    options = before.options if before is not None and before.sweep == planned.name else ()
+    return start(workspace, text, by, models, (*_without_settle(options), SETTLE, str(rounds)))
+
+
+def _without_settle(options: Sequence[str]) -> tuple[str, ...]:
+    if SETTLE not in options:
+        return tuple(options)
+    place = options.index(SETTLE)
+    return (*options[:place], *options[place + 2 :])
+
+
+def kept_file(workspace: Workspace, sweep: str) -> Path:
+    """The sweep file of what was started from the browser."""
+    return workspace.launches / f"{sweep}.yaml"
 
 
 def log_of(workspace: Workspace, sweep: str) -> Path:

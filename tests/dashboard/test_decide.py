@@ -1,16 +1,26 @@
 """Decide as Streamlit runs it, on workspaces that the real plan and journal wrote."""
 
+import re
+import shutil
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from streamlit.testing.v1 import AppTest
 
+from dashboard import rights
 from dashboard.inert import line
 from dashboard.words import TRUST_WORDS
 from sweeps.imported import NOTE
+from sweeps.journal.journal import Journal
+from sweeps.launching.record import Launch, last
+from sweeps.launching.start import kept_file
 from sweeps.quarantine import QuarantineBook
+from sweeps.workspace import Workspace
 
 Page = Callable[[Path], AppTest]
 
@@ -191,6 +201,46 @@ def test_the_command_that_settles_an_open_tie_is_there_to_copy(page: Page, works
     assert command.startswith("edgesweep run SWEEP.yaml --settle ")
     rounds = command.split()[-1]
     assert f"about {rounds} more rounds would tell them apart" in texts(shown)
+
+
+def test_who_may_start_sweeps_settles_a_tie_by_a_button_and_a_file_that_changed_is_refused(
+    page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "_by_link", lambda: True)
+    shown = choose(page(workspace), "Sweep", "open")
+    assert "started in a terminal, so its file is not known here" in texts(shown)
+    root = tmp_path / "own"
+    shutil.copytree(workspace, root)
+    own = Workspace(root)
+    with Journal.open(own.journal, read_only=True) as journal:
+        spec = journal.spec("open")
+    own.launches.mkdir(parents=True)
+    file = kept_file(own, "open")
+    text = yaml.safe_dump(spec.model_dump(mode="json", exclude_defaults=True))
+    file.write_text(text.replace("budget: full\n", ""))
+    shown = choose(page(root), "Sweep", "open")
+    assert not shown.code
+    assert re.search(r"rounds of \d+ builds: (about .*|how) ", texts(shown))
+    button = next(one for one in shown.button if one.key == "settle")
+    button.click().run()
+    assert "It was not started." in texts(shown)
+    assert not list(own.launches.glob("*.json"))
+
+    file.write_text(text)
+    told = tmp_path / "argv"
+    program = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text(chr(10).join(sys.argv[2:]))"
+    monkeypatch.setattr("sweeps.launching.start.command", lambda *given: [sys.executable, "-c", program, told, *given])
+    next(one for one in shown.button if one.key == "settle").click().run()
+    assert not shown.exception
+    launch = last(own, Launch)
+    assert launch is not None
+    rounds = (button.label or "").split()[1]
+    assert launch.options == ("--settle", rounds)
+    deadline = time.monotonic() + 60
+    while not told.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert told.read_text().splitlines()[-2:] == ["--settle", rounds]
 
 
 def test_the_front_is_marked_where_it_is_asked_for(page: Page, workspace: Path) -> None:

@@ -1,13 +1,16 @@
 """Compare, Result and Devices as Streamlit runs them, on workspaces that the real journal wrote."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dashboard.inert import line
 from sweeps.journal.journal import Journal
+from sweeps.launching.live import LiveFile
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
@@ -117,6 +120,27 @@ def test_a_device_shows_facts_use_history_and_what_was_measured(shown: Shown, ev
     table = page.dataframe[0].value
     assert list(table[table["Id"] == "phone-1"]["State"]) == ["quarantined: sweeps leave it alone"]
     assert "before · digits: has a winner, 14 ended" in text.replace("`", "")
+
+
+def test_a_device_that_the_driver_missed_is_away_and_was_away_when_the_run_has_ended(
+    shown: Shown, evidence_store: Path, tmp_path: Path, evil: str
+) -> None:
+    root = tmp_path / "own"
+    shutil.copytree(evidence_store, root)
+    workspace = Workspace.open(root)
+    with workspace.lock(), LiveFile(workspace.live, "after", lambda: 1_800_000_000.0) as live:
+        live.away("adb:1", f"unplugged {evil}", 6)
+        live.end("stopped")  # written at once
+        workspace.live.write_text(workspace.live.read_text().replace('"stopped"', '""'))
+        page = shown(root, "devices", device="phone-1")
+        assert f"Away since 2027-01-15 08:00 UTC: unplugged {line(evil)}" in said(page)
+        table = page.dataframe[0].value
+        assert list(table[table["Id"] == "phone-1"]["State"]) == ["is away from the sweep that runs"]
+        assert "Away since 08:00:00 UTC: unplugged" in said(shown(root, "live"))
+        assert "Away since 2027-01-15 08:00 UTC" in said(shown(root, "fleet"))
+    page = shown(root, "devices", device="phone-1")
+    assert "Away from 2027-01-15 08:00 UTC until the last run ended; nobody has looked since: unplugged" in said(page)
+    assert "until the last run ended" in said(shown(root, "fleet"))
 
 
 def test_a_device_without_sentinel_says_so(shown: Shown, evidence_store: Path) -> None:

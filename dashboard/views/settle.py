@@ -1,0 +1,68 @@
+"""What settles a tie: a button for who may start sweeps, and the command for everybody else."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from dashboard import data, links
+from dashboard.data import Ranked
+from dashboard.inert import inert
+from dashboard.options import given
+from dashboard.rights import person, role
+from dashboard.roles import Role
+from dashboard.views import live
+from sweeps.errors import EdgeSweepError
+from sweeps.journal.journal import Journal
+from sweeps.launching.start import kept_file, settle
+from sweeps.ranking.values import DeviceRanking
+from sweeps.text import duration
+from sweeps.workspace import Workspace
+
+
+def show(root: Path, ranked: Ranked, device: DeviceRanking) -> None:
+    """Nothing, if more rounds would settle nothing."""
+    rounds = device.rounds_to_settle
+    if rounds is None:
+        return
+    st.markdown("To measure just these until the tie is settled:")
+    sweep = ranked.place.sweep
+    why = _why_not(root, ranked)
+    if why:
+        st.code(device.settle_command, language=None)
+        if role() >= Role.LAUNCH:
+            st.caption(f"There is no button for it: {inert(why)}.")
+        return
+    pressed = st.button(f"Measure {rounds} more rounds", icon=":material/balance:", key="settle")
+    st.caption(f"{_estimate(root, device, rounds)} What else is tied in this sweep gets as many rounds.")
+    if not pressed or role() < Role.LAUNCH:
+        return  # whatever a browser sends
+    try:
+        now = data.source(root)
+        if now is not None:
+            settle(Workspace.open(root), data.spec(now, sweep), rounds, person(), given().models)
+    except EdgeSweepError as error:
+        live.problem("It was not started.", error)
+    else:
+        links.go("live", sweep=sweep)
+
+
+def _why_not(root: Path, ranked: Ranked) -> str:
+    """Why whoever looks cannot start it here; empty if they can."""
+    if role() < Role.LAUNCH:
+        return "you may look"
+    now, sweep = data.source(root), ranked.place.sweep
+    if now is None or ranked.objective != data.spec(now, sweep).objective:
+        return "more rounds go to what the sweep file's own objective leaves tied, and another one is chosen here"
+    if not kept_file(Workspace(root), sweep).is_file():
+        return "the sweep was started in a terminal, so its file is not known here"
+    return ""
+
+
+def _estimate(root: Path, device: DeviceRanking, rounds: int) -> str:
+    """From what the blocks of these builds took so far."""
+    tied = [one for one in (device.winner, *device.tied) if one is not None and one.timed]
+    with Journal.open(Workspace(root).journal, read_only=True) as journal:
+        seconds = [journal.block_seconds(one.job_key)[1] for one in tied]
+    if not all(seconds):
+        return f"{rounds} rounds of {len(tied)} builds; how long that takes is not known."
+    return f"{rounds} rounds of {len(tied)} builds: about {duration(rounds * sum(seconds))} on this device."
