@@ -26,6 +26,7 @@ from sweeps.quarantine import quarantines_of
 from sweeps.records import Failed
 from sweeps.text import plain
 from sweeps.workspace import Workspace
+from workers.driver.sharing import Sharing
 from workers.measure.outlook import outlook_here
 
 
@@ -53,7 +54,6 @@ def plan(
     # Imports pandas and numpy, which `plan --help` does not need.
     from sweeps.report.plan import plan_document, print_plan
     from workers.artifacts import ArtifactStore
-    from workers.driver.sharing import Sharing
 
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)

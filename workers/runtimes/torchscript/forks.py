@@ -18,6 +18,8 @@ from select import select
 from typing import IO
 
 from sweeps.temporary import temporary_folder
+from workers.runtimes.onnxruntime.runner import alone
+from workers.runtimes.torchscript.runner.main import main
 
 _START_S = 600.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -113,12 +115,8 @@ def _run(command: dict[str, object]) -> int:
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT)
             os.dup2(file, descriptor)
-        if command["module"] == _ONNXRUNTIME:
-            from workers.runtimes.onnxruntime.runner import alone as main
-        else:
-            from workers.runtimes.torchscript.runner.main import main
-
-        exit_code = main([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
+        runner = alone if command["module"] == _ONNXRUNTIME else main
+        exit_code = runner([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
     except BaseException:  # noqa: BLE001  # a fork must never return into the server's loop
         sys.excepthook(*sys.exc_info())
     finally:
