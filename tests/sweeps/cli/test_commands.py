@@ -342,7 +342,7 @@ def test_a_variant_that_cannot_be_built_is_one_failed_row(folder: Path, edgeswee
     [
         (("weights: my net.pt", "weights: lost.pt"), "lost.pt", 2),
         (("path: photos, images: 6", "path: nowhere, images: 6"), "nowhere", 2),
-        (("precision: [fp32, int8]", "precision: [fp16]"), "sweep.yaml:12", 2),
+        (("precision: [fp32, int8]", "precision: [fp8]"), "sweep.yaml:12", 2),
         (("precision: [fp32, int8]", "precison: [fp32]"), "precision", 2),
         (("my_net:make_net", "my_net:make_nett"), "make_nett", 1),
         (("{classes: 2}", "{classes: 3}"), "my net.pt", 1),
