@@ -4,6 +4,7 @@ import gc
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import streamlit as st
 
 from dashboard import rights, state
@@ -36,6 +37,8 @@ def main() -> None:
 def _freeze() -> None:
     """Once in the server's process: Streamlit collects garbage after each run, and need not look at the libraries."""
     registry.load()
+    # Arrow's columns of text make small tables slow: a fifth of a rerun of Decide.
+    pd.options.mode.string_storage = "python"
     gc.collect()
     gc.freeze()
 

@@ -4,6 +4,7 @@ What it returns is shared by all sessions: never change it.
 """
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.plans import SweepRow
 from sweeps.journal.rebuild import whole_results
-from sweeps.journal.results_table import DamagedResultsError, Place, Trouble, Watermark
+from sweeps.journal.results_table import DamagedResultsError, Place, Watermark
 from sweeps.ranking.backends import BackendFigure, backend_figure
 from sweeps.ranking.device_classes import ClassRanking
 from sweeps.ranking.overview import PlaceVerdict
@@ -52,6 +53,10 @@ class Source:
     seq: int
     plans: tuple[tuple[str, int], ...]
     """The current plan of each sweep."""
+
+
+KEYS: dict[str | type, Callable[[object], object]] = {Source: repr, type(Path()): str}
+"""How caches know these: Streamlit would take them apart in each of a page's dozen looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,20 +119,20 @@ def _whole(path: Path) -> Watermark:
     return found
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
+@st.cache_resource(max_entries=8, show_spinner=False, hash_funcs=KEYS)
 def sweeps(now: Source) -> tuple[SweepRow, ...]:
     """All sweeps, the last updated first."""
     with Journal.open(now.path, read_only=True) as journal:
         return tuple(journal.sweeps())
 
 
-@st.cache_resource(max_entries=3, show_spinner=False)
+@st.cache_resource(max_entries=3, show_spinner=False, hash_funcs=KEYS)
 def verdicts(now: Source, root: Path) -> tuple[PlaceVerdict, ...]:
     """The verdicts of all places of all sweeps. Shared by all sessions: never change it."""
     return tuple(overview(ResultFiles(journal=now.path, verdicts=now.verdicts)))
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def places(now: Source, root: Path, sweep: str) -> Places:
     """What a sweep has results of, or waits for."""
     devices: dict[str, str] = {}
@@ -139,14 +144,14 @@ def places(now: Source, root: Path, sweep: str) -> Places:
     return Places(devices, models)
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def place_rows(now: Source, place: Place) -> tuple[ResultRow, ...]:
     """All rows of one device and model of a sweep. Shared by all sessions: never change them."""
     with Journal.open(now.path, read_only=True) as journal:
         return tuple(journal.result_rows(place.sweep, place))
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, ResultRow]:
     """Single rows of a sweep, by job key; those that it does not have are left out."""
     with Journal.open(now.path, read_only=True) as journal:
@@ -154,39 +159,46 @@ def some_rows(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, R
     return {key: one[0] for key, one in found.items() if one is not None}
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def spec(now: Source, sweep: str) -> SweepSpec:
     """The sweep file of a sweep."""
     with Journal.open(now.path, read_only=True) as journal:
         return journal.spec(sweep)
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def imported(now: Source, sweep: str) -> tuple[Imported, ...]:
     """The figures of hand-run tools of a sweep."""
     with Journal.open(now.path, read_only=True) as journal:
         return tuple(journal.imported(sweep))
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def place_ranking(now: Source, place: Place, objective: str | None = None) -> Ranking:
     """The ranking of one device and model. `objective`: JSON of an `ObjectiveSpec` in place of the sweep file's."""
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
-    with Journal.open(now.path, read_only=True) as journal:
-        others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
-    beside = [one for one in imported(now, place.sweep) if one.place not in others]
+    others: set[tuple[str, str]] = set()
+    if by_hand := imported(now, place.sweep):
+        with Journal.open(now.path, read_only=True) as journal:
+            others = {(one.place_id, one.model) for one in journal.result_places(place.sweep) if one != place}
+    beside = [one for one in by_hand if one.place not in others]
     return rank_rows(list(place_rows(now, place)), chosen, place.sweep, imported=beside)
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
+def place_names(now: Source, place: Place) -> dict[str, str]:
+    """What the builds of a place are called on pages, by job key."""
+    return build_names(place_rows(now, place))
+
+
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def ranked(now: Source, place: Place, objective: str | None = None) -> Ranked:
     """As `place_ranking`, with what it is made from."""
     chosen = spec(now, place.sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
-    rows = place_rows(now, place)
-    return Ranked(place, rows, build_names(rows), chosen, place_ranking(now, place, objective))
+    return Ranked(place, place_rows(now, place), place_names(now, place), chosen, place_ranking(now, place, objective))
 
 
-@st.cache_resource(max_entries=256, show_spinner=False)
+@st.cache_resource(max_entries=256, show_spinner=False, hash_funcs=KEYS)
 def ranking_tables(
     now: Source, place: Place, objective: str | None, part: int
 ) -> tuple[DeviceRanking, pd.DataFrame, pd.DataFrame]:
@@ -196,21 +208,33 @@ def ranking_tables(
     return device, tables.ranked(device, found.names), tables.checked(device, found.names)
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=16, show_spinner=False, hash_funcs=KEYS)
+def chosen_results(
+    now: Source, sweep: str, wanted: tuple[tuple[str, str], ...], most: int
+) -> tuple[int, tuple[ResultRow, ...]]:
+    """How many results of a sweep have these values in these columns, and the fastest of them."""
+    values = {name: [value] for name, value in wanted}
+    with Journal.open(now.path, read_only=True) as journal:
+        count = sum(journal.matching_places(values, sweep).values())
+        return count, tuple(journal.matching_results(values, sweep, most=most))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def waiting(now: Source, place: Place) -> tuple[str, ...]:
     """The names of the jobs of a place that have not ended."""
     with Journal.open(now.path, read_only=True) as journal:
         return tuple(journal.waiting_jobs(place))
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
-def troubles(now: Source, sweep: str) -> tuple[Trouble, ...]:
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def troubles(now: Source, root: Path, sweep: str) -> tuple[PlaceVerdict, ...]:
     """The places of a sweep where jobs failed or are not trusted."""
-    with Journal.open(now.path, read_only=True) as journal:
-        return tuple(journal.troubles(sweep))
+    return tuple(
+        one for one in verdicts(now, root) if one.sweep == sweep and not one.part and (one.failed or one.untrusted)
+    )
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def device_class(now: Source, sweep: str, units: tuple[Place, ...]) -> tuple[ClassRanking, ...]:
     """The rankings of several units of one class, as one."""
     rows = [row for unit in units for row in place_rows(now, unit)]
@@ -218,7 +242,7 @@ def device_class(now: Source, sweep: str, units: tuple[Place, ...]) -> tuple[Cla
     return rank_rows(ordered, spec(now, sweep).objective, sweep).classes
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> BackendFigure | None:
     """NNAPI against the CPU on several devices of a sweep."""
     chosen = spec(now, places[0].sweep).objective if objective is None else ObjectiveSpec.model_validate_json(objective)
@@ -226,7 +250,7 @@ def backends(now: Source, places: tuple[Place, ...], objective: str | None) -> B
     return backend_figure(as_of_one_unit(sorted(rows, key=lambda row: (row.name, row.job_key))), chosen)
 
 
-@st.cache_data(ttl=LIST_TTL_S, show_spinner=False)
+@st.cache_data(ttl=LIST_TTL_S, show_spinner=False, hash_funcs=KEYS)
 def lag(root: str, sweep: str) -> Lag | None:
     """The finished jobs of a workspace that MLflow lacks, as of at most 5 s ago; `None` if that is not known."""
     workspace = Workspace(Path(root))
@@ -237,7 +261,7 @@ def lag(root: str, sweep: str) -> Lag | None:
         return None
 
 
-@st.cache_resource(max_entries=64, show_spinner=False)
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def winner_names(now: Source, sweep: str, job_keys: tuple[str, ...]) -> dict[str, str]:
     """What builds are called that win on some devices, by job key."""
     rows = some_rows(now, sweep, job_keys)
@@ -254,7 +278,7 @@ class Costs:
     shipping: Shipping | None
 
 
-@st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone")
+@st.cache_resource(max_entries=64, show_spinner="Comparing the builds on every phone", hash_funcs=KEYS)
 def costs(now: Source, sweep: str, model: str, devices: tuple[str, ...]) -> Costs:
     """Reads all rows of these devices: about 2 ms of CPU for each."""
     rows = {device: place_rows(now, Place(sweep, device, model)) for device in devices}

@@ -43,10 +43,12 @@ class Running:
 
     @property
     def every_s(self) -> int | None:
-        """How often to look; `None` while nothing runs."""
+        """How often to look; `None` while nothing runs. Until this computer is measured, nothing is disturbed."""
         if self.driver.state == "idle":
             return None
-        return HERE_EVERY_S if any(catalog.is_host(one.name) for one in self.devices) else PHONES_EVERY_S
+        told = self.driver.told
+        measured = [one.name for one in told.devices if one.running or one.done] if told is not None else []
+        return HERE_EVERY_S if any(map(catalog.is_host, measured)) else PHONES_EVERY_S
 
     @property
     def words(self) -> str:

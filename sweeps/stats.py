@@ -4,6 +4,8 @@ If interval and point estimate are of different kinds (a t interval around a mea
 widened until it contains the point. It is never narrowed, so its coverage can only grow.
 """
 
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -115,17 +117,29 @@ def ratio_by_rounds(blocks: Mapping[int, float], others: Mapping[int, float]) ->
     cancel. Value: the median of the ratios; interval: Student's over their logarithms. With one common round there is
     no interval, so nothing is resolved. Without common rounds: `None`.
     """
-    import numpy as np
-
     rounds = sorted(blocks.keys() & others.keys())
     if not rounds:
         return None
-    logs = _logs([blocks[round] for round in rounds]) - _logs([others[round] for round in rounds])
-    value = float(np.exp(np.median(logs)))
+    logs = [log(blocks[round]) - log(others[round]) for round in rounds]
+    value = math.exp(statistics.median(logs))
     if len(rounds) < 2:
         return Estimate(value, None, None)
-    low, high = (float(np.exp(end)) for end in _t_interval(logs))
-    return Estimate(value, min(low, value), max(high, value))
+    half = student_t_quantile(len(logs) - 1, 1 - TAIL) * math.sqrt(variance(logs) / len(logs))
+    centre = statistics.fmean(logs)
+    return Estimate(value, min(math.exp(centre - half), value), max(math.exp(centre + half), value))
+
+
+def log(ms: float) -> float:
+    """The natural logarithm of a block's median. Raises `ValueError` if it is not a positive number."""
+    if not 0.0 < ms < math.inf:
+        raise ValueError(f"block medians must be positive numbers: {ms}")
+    return math.log(ms)
+
+
+def variance(values: Sequence[float]) -> float:
+    """Of at least two values, with one degree of freedom less. For few values: numpy takes ten times as long."""
+    mean = statistics.fmean(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
 
 
 def accuracy_drop(reference_correct: "ArrayLike", variant_correct: "ArrayLike") -> Estimate:

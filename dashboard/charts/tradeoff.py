@@ -135,9 +135,9 @@ def names_beside(rows: pd.DataFrame) -> list[str]:
     spans = [max(max(axis) - min(axis), 1e-9) for axis in zip(*points, strict=True)]
     found = [""] * len(rows)
     taken: list[tuple[float, float]] = []
-    order = sorted(range(len(rows)), key=lambda index: draw.STATUS.index(rows["status"].iloc[index]))
-    for index in order:
-        if rows["status"].iloc[index] not in draw.STATUS[:2]:
+    statuses, variants = list(rows["status"]), list(rows["variant"])
+    for index in sorted(range(len(rows)), key=lambda index: draw.STATUS.index(statuses[index])):
+        if statuses[index] not in draw.STATUS[:2]:
             break
         near = (
             all(
@@ -148,7 +148,7 @@ def names_beside(rows: pd.DataFrame) -> list[str]:
         )
         if not any(near):
             taken.append(points[index])
-            found[index] = "\n".join(wrapped(rows["variant"].iloc[index], 30))
+            found[index] = "\n".join(wrapped(variants[index], 30))
     return found
 
 

@@ -77,12 +77,12 @@ def _needs(now: Source, root: Path) -> Iterator[tuple[str, str, dict[str, str]]]
     for name in gone.devices:
         yield f"{words(name)}: {words(gone.text(name))}", ":material/link_off:", {}
     for sweep in data.sweeps(now)[:SWEEPS]:
-        for one in data.troubles(now, sweep.name):
-            wanted = {"sweep": sweep.name, "device": one.place.place_id, "model": one.place.model}
+        for one in data.troubles(now, root, sweep.name):
+            wanted = {"sweep": sweep.name, "device": one.device_id, "model": one.model}
             counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(
                 one.untrusted
             )
-            yield f"{words(one.device)}, {words(one.place.model)}: {', '.join(counts)}", ":material/warning:", wanted
+            yield f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}", ":material/warning:", wanted
         lag = data.lag(str(root), sweep.name)
         if lag is not None and lag.jobs:
             yield f"{words(lag.text)}", ":material/schedule:", {}

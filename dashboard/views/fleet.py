@@ -12,7 +12,7 @@ from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.data import Source
 from dashboard.inert import line, words
 from dashboard.style import palette
-from dashboard.views import attention, empty, places, shipping
+from dashboard.views import attention, empty, every_result, places, shipping
 from dashboard.views.tables import table_height
 from dashboard.words import device_names
 from sweeps.ranking.overview import PlaceVerdict
@@ -61,6 +61,7 @@ def show(root: Path) -> None:
         with st.container(horizontal=True, gap="small", key="take-along"):
             mine = [one for one in verdicts if one.sweep == sweep]
             downloads.offer_tables(lambda: overview_table(mine), f"{sweep}-overview", "overview")
+        every_result.show(now, sweep, names, models)
 
 
 def _sweeps(now: Source, verdicts: tuple[PlaceVerdict, ...], running: str) -> None:

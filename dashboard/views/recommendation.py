@@ -79,6 +79,7 @@ def _beats(ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFram
     if not winner.timed:
         return []
     found = []
+    table = table[["job_key", "variant", "latency_p50_ms", "latency_short", "verdict", "status", "why"]]
     others = table[(table["job_key"] != winner.job_key) & table["latency_p50_ms"].notna()]
     # The plainest build: as the model was, before anything was done to it.
     plain = others[others["job_key"].isin(plainest(ranked.rows))]

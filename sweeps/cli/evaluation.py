@@ -1,12 +1,15 @@
 """Whether there are more evaluation images, where they would settle a constraint."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from sweeps.errors import DataError
 from sweeps.ranking.values import Ranking
 from sweeps.spec.inputs import DataSpec, FolderData
 from sweeps.spec.sweep import SweepSpec
-from workers.models.evaluation_images import EvaluationImages, evaluation_images
+
+if TYPE_CHECKING:
+    from workers.models.evaluation_images import EvaluationImages
 
 
 def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
@@ -25,7 +28,9 @@ def more_images(spec: SweepSpec, ranking: Ranking) -> Iterator[str]:
         yield f"Evaluation images: all {found.used} in {found.where} are used{more}"
 
 
-def _images(data: DataSpec) -> EvaluationImages | None:
+def _images(data: DataSpec) -> "EvaluationImages | None":
+    from workers.models.evaluation_images import evaluation_images  # numpy, which a ranking need not wait for
+
     try:
         return evaluation_images(data)
     except DataError:  # the folder is no longer there, or on another computer

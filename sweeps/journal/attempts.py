@@ -7,11 +7,12 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.changes import ChangeTables
 from sweeps.journal.plans import now
+from sweeps.journal.schema import JOB_DEVICE, JOB_SENTINEL
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.protocol.ended import same_question
 from sweeps.protocol.presets import Protocol
-from sweeps.protocol.sessions import begins_session, has_start, start_text
+from sweeps.protocol.sessions import GAP_S, begins_session, has_start, start_text
 from sweeps.records import Accuracy, Block, Failed
 from sweeps.settled import Settled
 from sweeps.trust import stored_in_order
@@ -97,14 +98,16 @@ class AttemptTables(ChangeTables):
         if not has_start(run):
             return None
         while True:
-            # Backwards by id, which is the order of time: the block is near the run. `+key`: not by the index of keys.
+            # What is older than the gap between sessions does not matter. Backwards by id, which is the order of time:
+            # the block is near the run. `+key`: not by the index of keys.
+            oldest, newest = (self._attempts_before(start_text(time)) for time in (run - GAP_S, run))
             before = self._row(
-                "SELECT created, CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END FROM attempts"
-                " WHERE kind = 'block' AND created < ?1 AND +key IN"
-                " (SELECT job_key FROM jobs WHERE json_extract(record, '$.device_id') = ?2 UNION"
-                " SELECT json_extract(record, '$.sentinel') FROM jobs WHERE json_extract(record, '$.device_id') = ?2)"
-                " ORDER BY id DESC LIMIT 1",
-                start_text(run),
+                "SELECT created, CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"  # noqa: S608
+                " FROM attempts WHERE kind = 'block' AND id > ?1 AND id <= ?2 AND +key IN"
+                f" (SELECT job_key FROM jobs WHERE {JOB_DEVICE} = ?3 UNION"
+                f" SELECT {JOB_SENTINEL} FROM jobs WHERE {JOB_DEVICE} = ?3) ORDER BY id DESC LIMIT 1",
+                oldest,
+                newest,
                 device_id,
             )
             earlier = 0 if before is None else int(before[1] or 0)
@@ -115,8 +118,7 @@ class AttemptTables(ChangeTables):
     def sentinel_blocks(self, device_id: str) -> list[tuple[Block, ...]]:
         """The blocks of each sentinel that the device ever had, in the order of measuring."""
         rows = self._rows(
-            "SELECT DISTINCT json_extract(record, '$.sentinel') FROM jobs"
-            " WHERE json_extract(record, '$.device_id') = ?",
+            f"SELECT DISTINCT {JOB_SENTINEL} FROM jobs WHERE {JOB_DEVICE} = ?",  # noqa: S608  # expressions of ours
             device_id,
         )
         return [tuple(one.block for one in self._sentinel_blocks(key)) for (key,) in rows if key]

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from sweeps.journal.plans import PlanTables
+from sweeps.journal.schema import JOB_SENTINEL
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob, PlannedSkip
 from sweeps.protocol.sentinel import PlacedBlock, Span, changed_spans
@@ -104,10 +105,10 @@ class ChangeTables(PlanTables):
         """The sentinels whose blocks after `newer` change the spans of a changed device. Most checks change nothing,
         and then the jobs of the device need not be read again."""
         rows = self._rows(
-            "SELECT DISTINCT json_extract(record, '$.sentinel') FROM jobs WHERE sweep = ?"
-            " AND json_extract(record, '$.sentinel') IN (SELECT key FROM attempts WHERE id > ? AND kind = 'block')",
-            sweep,
+            f"SELECT DISTINCT {JOB_SENTINEL} FROM jobs WHERE sweep = ?2"  # noqa: S608  # an expression of ours
+            f" AND {JOB_SENTINEL} IN (SELECT key FROM attempts WHERE id > ?1 AND kind = 'block')",
             newer,
+            sweep,
         )
         found = []
         for (key,) in rows:
@@ -115,6 +116,19 @@ class ChangeTables(PlanTables):
             if changed_spans(blocks) != changed_spans([one for one in blocks if one.position <= newer]):
                 found.append(key)
         return found
+
+    def _attempts_before(self, created: str) -> int:
+        """The id of the last attempt before a time, as the journal writes it; 0 if there is none."""
+        [newest] = self._row("SELECT coalesce(max(id), 0) FROM attempts")
+        low = 0
+        while low < newest:  # ids follow time
+            middle = (low + newest + 1) // 2
+            found = self._row("SELECT id, created FROM attempts WHERE id >= ? ORDER BY id LIMIT 1", middle)
+            if found[1] < created:
+                low = int(found[0])
+            else:
+                newest = middle - 1
+        return low
 
     def _changed_spans(self, sentinel: str) -> list[Span]:
         """Its blocks are read again only when there is a new one: each job that ends asks."""

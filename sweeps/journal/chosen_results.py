@@ -10,6 +10,7 @@ from sweeps.variant import RunAxes, Variant
 FILTERS = frozenset(
     (
         "model",
+        "place_id",
         "device_id",
         "device",
         "outcome",

@@ -19,7 +19,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.outcomes import Outcomes
 from sweeps.journal.result_row import row_of_job, row_of_skipped
 from sweeps.journal.results_table import damaged
-from sweeps.journal.schema import RESULTS
+from sweeps.journal.schema import JOB_SENTINEL, RESULTS
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.sentinel import changed_spans
@@ -111,12 +111,14 @@ class Journal(Outcomes):
             rows = self._rows("SELECT sweep, job_key FROM jobs WHERE job_key = ?1 OR build_key = ?1", key)
             blocks = [] if rows else self._sentinel_blocks(key)
             if blocks and changed_spans(blocks) != changed_spans([one for one in blocks if one.position <= seen]):
-                rows = self._rows("SELECT sweep, job_key FROM jobs WHERE json_extract(record, '$.sentinel') = ?", key)
+                rows = self._rows(f"SELECT sweep, job_key FROM jobs WHERE {JOB_SENTINEL} = ?", key)  # noqa: S608
             found.update(rows)
         return found
 
     def _jobs_of_plan(self, sweep: str) -> set[tuple[str, str]]:
-        """The jobs of a sweep with a new plan that have a result, or attempts that may make one."""
+        """The jobs that a sweep's new plan affects, and that have a result, or attempts that may make one."""
+        if not self._affected:
+            return set()
         rows = self._rows(
             "SELECT sweep, job_key FROM jobs WHERE sweep = ?1 AND (job_key IN (SELECT key FROM attempts)"
             " OR build_key IN (SELECT substr(key, 1, instr(key || '@', '@') - 1) FROM attempts)"
@@ -124,7 +126,7 @@ class Journal(Outcomes):
             " OR job_key IN (SELECT job_key FROM results WHERE sweep = ?1))",
             sweep,
         )
-        return set(rows)
+        return {(name, key) for name, key in rows if key in self._affected}
 
     def _refresh(self, keys: Iterable[tuple[str, str]]) -> None:
         for sweep, job_key in sorted(keys):

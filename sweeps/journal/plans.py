@@ -1,6 +1,6 @@
 """The part of the journal for plans: sweeps, their jobs, and the protocol and device facts of each job."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -31,7 +31,9 @@ class PlanTables(JournalFile):
     """Plans in the journal. Staleness is not stored: a job is stale if its plan is not its sweep's current plan."""
 
     _replanned = ""
-    """The sweep with a new plan in the open transaction."""
+    """The sweep with a new plan in the open transaction ..."""
+    _affected: frozenset[str] = frozenset()
+    """... and the keys of its jobs whose results may be others under that plan."""
 
     def save_plan(self, plan: Plan) -> None:
         """Make `plan` the sweep's current plan. Jobs that are not in it are kept and become stale."""
@@ -54,6 +56,9 @@ class PlanTables(JournalFile):
                 self._db.execute("UPDATE sweeps SET updated = ? WHERE name = ?", (time, name))
                 return
             self._replanned = name
+            facts = {device_id: text for device_id, _, text in devices}
+            found = {key: (build_key, record) for key, build_key, _, record in jobs}
+            self._affected = self._changed_jobs(name, (protocol, evaluation_id), facts, found)
             plan_id = self._db.execute(
                 "INSERT INTO plans (sweep, content_key, spec, protocol, evaluation_id, created)"
                 " VALUES (?, ?, ?, ?, ?, ?)",
@@ -145,6 +150,25 @@ class PlanTables(JournalFile):
             raise StoreError(f"job {job_key:.12} is in no plan of the sweep {sweep!r}", FIRST_STEP)
         [planned] = self._planned_jobs([row], present)
         return planned
+
+    def _changed_jobs(
+        self, sweep: str, under: tuple[str, str], facts: Mapping[str, str], jobs: Mapping[str, tuple[str, str]]
+    ) -> frozenset[str]:
+        """The keys of what was or will be in the plan, without the jobs that stay as they are under the same protocol,
+        on the same images and devices: these are most of them, and thousands take minutes to be read again."""
+        present = self._row(
+            "SELECT plan_id, protocol, evaluation_id FROM sweeps JOIN plans ON plans.id = plan_id WHERE name = ?", sweep
+        )
+        if present is None:
+            return frozenset(jobs)
+        rows = self._rows(
+            "SELECT job_key, build_key, record FROM jobs WHERE sweep = ? AND plan_id = ?", sweep, present[0]
+        )
+        before = {key: (build_key, record) for key, build_key, record in rows}
+        devices = self._rows("SELECT device_id, facts FROM devices WHERE plan_id = ?", present[0])
+        if present[1:] != under or any(facts.get(name, text) != text for name, text in devices):
+            return frozenset(before.keys() | jobs.keys())
+        return frozenset(key for key in before.keys() | jobs.keys() if before.get(key) != jobs.get(key))
 
     def _planned_jobs(self, rows: Iterable[tuple[str, int]], present: int) -> list[PlannedJob]:
         """`rows`: records of jobs, each with the id of its plan. `present`: the id of the sweep's current plan."""

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import StoreError
+from sweeps.journal.schema import JOB_DEVICE, JOB_SENTINEL
 from sweeps.journal.times import TimeTables
 from sweeps.json_records import from_json, to_json
 from sweeps.metrics import METRICS
 from sweeps.records import Conditions
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
-from sweeps.trust import TRUST
 
 LATEST = 5_000
 """So many attempts are looked through for what a device was like last."""
@@ -46,16 +46,6 @@ class Place(NamedTuple):
     place_id: str
     """As `sweeps.results.ResultRow.place`: a unit's id, or that of its pool."""
     model: str
-
-
-class Trouble(NamedTuple):
-    """What needs attention in one place."""
-
-    place: Place
-    device: str
-    failed: int
-    untrusted: int
-    """Measured, with a label that disqualifies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,35 +95,27 @@ class ResultTables(TimeTables):
 
     def waiting_jobs(self, place: Place) -> list[str]:
         """The names of a place's jobs in the current plan that have no result yet, in order."""
+        units = {
+            device_id: pool_id(from_json(DeviceFacts, facts).fingerprint)
+            for device_id, facts in self._rows(
+                "SELECT device_id, facts FROM sweeps JOIN devices USING (plan_id) WHERE name = ?", place.sweep
+            )
+        }
+        mine = [unit for unit, pool in units.items() if place.place_id in (unit, pool)]
         rows = self._rows(
-            "SELECT json_extract(record, '$.name') AS name, json_extract(record, '$.device_id') AS unit,"
-            " (SELECT facts FROM devices WHERE devices.plan_id = jobs.plan_id AND devices.device_id ="
-            " json_extract(record, '$.device_id')) AS facts, json_extract(record, '$.link') FROM jobs"
-            " JOIN sweeps ON sweeps.name = jobs.sweep AND sweeps.plan_id = jobs.plan_id WHERE jobs.sweep = ?"
+            # `+`: by the index of devices.
+            "SELECT json_extract(record, '$.name') FROM jobs WHERE +sweep = ?1"  # noqa: S608  # an expression of ours
+            " AND plan_id = (SELECT plan_id FROM sweeps WHERE name = ?1)"
+            f" AND {JOB_DEVICE} IN (SELECT value FROM json_each(?2)) AND json_extract(record, '$.model') = ?3"
+            f" AND ({JOB_DEVICE} = ?4 OR json_extract(record, '$.link') != '')"
             " AND NOT EXISTS (SELECT 1 FROM results WHERE results.sweep = jobs.sweep AND"
-            " results.job_key = jobs.job_key) AND json_extract(record, '$.model') = ? ORDER BY position",
+            " results.job_key = jobs.job_key) ORDER BY position",
             place.sweep,
+            json.dumps(mine),
             place.model,
+            place.place_id,
         )
-        return [
-            name
-            for name, unit, facts, link in rows
-            if place.place_id in (unit, pool_id(from_json(DeviceFacts, facts).fingerprint) if link else unit)
-        ]
-
-    def troubles(self, sweep: str) -> list[Trouble]:
-        """The places of a sweep where jobs failed or have a label that disqualifies them, in their order."""
-        labels = " OR ".join("trust LIKE ?" for label in TRUST.values() if label.disqualifying)
-        rows = self._rows(
-            "SELECT place_id, model, max(device), sum(outcome = 'failed'),"  # noqa: S608  # as many marks as labels
-            f" sum(outcome = 'measured' AND ({labels})) FROM results WHERE sweep = ? AND stale = 0"
-            " GROUP BY place_id, model",
-            *(f'%"{label.name}"%' for label in TRUST.values() if label.disqualifying),
-            sweep,
-        )
-        return [
-            Trouble(Place(sweep, one, model), device, *counts) for one, model, device, *counts in rows if any(counts)
-        ]
+        return [name for (name,) in rows]
 
     def result_rows(self, sweep: str, place: Place | None = None) -> list[ResultRow]:
         """The rows of a sweep, or of one of its places, that are not stale, in order of their names.
@@ -160,7 +142,8 @@ class ResultTables(TimeTables):
 
     def last_results(self, sweep: str, count: int) -> list[ResultRow]:
         """The jobs that ended last, the latest first. Raises as `result_rows`."""
-        where = " WHERE sweep = ? AND stale = 0 AND outcome != 'skipped' ORDER BY seq DESC LIMIT ?"
+        # Backwards by `seq`, not by the index of axes: the sweep that runs has the latest rows.
+        where = " WHERE +sweep = ? AND +stale = 0 AND outcome != 'skipped' ORDER BY seq DESC LIMIT ?"
         return self._read_results(f"{READ}{where}", sweep, count)
 
     def last_conditions(self, sweep: str, blocks: int = 40) -> dict[str, Conditions]:
@@ -189,9 +172,9 @@ class ResultTables(TimeTables):
         keys: dict[str, None] = {}
         for place_id in place_ids:
             rows = self._rows(
-                "SELECT DISTINCT json_extract(jobs.record, '$.sentinel') FROM results"
-                " JOIN jobs ON jobs.sweep = results.sweep AND jobs.job_key = results.job_key"
-                " WHERE results.sweep = ? AND results.place_id = ? AND results.device_id = ?",
+                f"SELECT DISTINCT {JOB_SENTINEL} FROM jobs WHERE {JOB_DEVICE} = ?3 AND +sweep = ?1"  # noqa: S608
+                " AND EXISTS (SELECT 1 FROM results WHERE results.sweep = jobs.sweep"
+                " AND results.job_key = jobs.job_key AND place_id = ?2 AND device_id = ?3)",
                 sweep,
                 place_id,
                 device_id,

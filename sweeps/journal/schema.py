@@ -7,6 +7,11 @@ from pathlib import Path
 
 from sweeps.errors import StoreError
 
+JOB_DEVICE, JOB_SENTINEL = (
+    f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{name}') END" for name in ("device_id", "sentinel")
+)
+"""The device of a job and its sentinel, as they are indexed."""
+
 _BY_AXES = """CREATE INDEX IF NOT EXISTS results_by_axes ON results (
         stale, sweep, place_id, model, device, latency_p50_ms, device_id, outcome, preset, runtime, backend, precision,
         quantization, qengine, interface, layout, capture, format, fuse, optimize, granularity, calibration_images,
@@ -58,6 +63,22 @@ RESULTS: tuple[str, ...] = (
 )
 """Of version 7 on: the results themselves, a row for each finished job and skipped combination of each sweep. All of it
 follows from the other tables, and can be made again (`sweeps.journal.rebuild`). `seq` grows with each change."""
+
+_ATTEMPTS = """CREATE TABLE attempts (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            key TEXT NOT NULL,
+            kind TEXT NOT NULL CHECK (kind IN ({})),
+            round INTEGER CHECK ((kind = 'block') = (round IS NOT NULL)),
+            record TEXT CHECK ((kind = 'retry') = (record IS NULL)),
+            created TEXT NOT NULL
+        )"""
+_LIVE_FAILURES = """CREATE VIEW live_failures AS
+            SELECT failure.id, failure.key, failure.record FROM attempts AS failure
+            WHERE failure.kind = 'failure' AND failure.id > (
+                SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
+                WHERE retry.key = failure.key AND retry.kind = 'retry'
+            )"""
+"""Failures before a retry no longer count."""
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -120,23 +141,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (sweep, manifest_id)
         )""",
         # Append-only. `key` is a job key or a build key. AUTOINCREMENT, because readers select by "newer than".
-        """CREATE TABLE attempts (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            key TEXT NOT NULL,
-            kind TEXT NOT NULL CHECK (kind IN ('block', 'accuracy', 'failure', 'retry')),
-            round INTEGER CHECK ((kind = 'block') = (round IS NOT NULL)),
-            record TEXT CHECK ((kind = 'retry') = (record IS NULL)),
-            created TEXT NOT NULL
-        )""",
+        _ATTEMPTS.format("'block', 'accuracy', 'failure', 'retry'"),
         "CREATE INDEX attempts_by_key ON attempts (key, kind)",
         "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
-        # Failures before a retry no longer count.
-        """CREATE VIEW live_failures AS
-            SELECT failure.id, failure.key, failure.record FROM attempts AS failure
-            WHERE failure.kind = 'failure' AND failure.id > (
-                SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
-                WHERE retry.key = failure.key AND retry.kind = 'retry'
-            )""",
+        _LIVE_FAILURES,
     ),
     # Version 2: why a job's rounds ended. sqlite cannot change a CHECK in place.
     (
@@ -144,24 +152,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE attempts RENAME TO attempts_1",
         "DROP INDEX attempts_by_key",
         "DROP INDEX one_block_per_round",
-        """CREATE TABLE attempts (
-            id INTEGER PRIMARY KEY AUTOINCREMENT,
-            key TEXT NOT NULL,
-            kind TEXT NOT NULL CHECK (kind IN ('block', 'accuracy', 'failure', 'retry', 'settled')),
-            round INTEGER CHECK ((kind = 'block') = (round IS NOT NULL)),
-            record TEXT CHECK ((kind = 'retry') = (record IS NULL)),
-            created TEXT NOT NULL
-        )""",
+        _ATTEMPTS.format("'block', 'accuracy', 'failure', 'retry', 'settled'"),
         "INSERT INTO attempts SELECT id, key, kind, round, record, created FROM attempts_1",
         "DROP TABLE attempts_1",
         "CREATE INDEX attempts_by_key ON attempts (key, kind)",
         "CREATE UNIQUE INDEX one_block_per_round ON attempts (key, round) WHERE kind = 'block'",
-        """CREATE VIEW live_failures AS
-            SELECT failure.id, failure.key, failure.record FROM attempts AS failure
-            WHERE failure.kind = 'failure' AND failure.id > (
-                SELECT coalesce(max(retry.id), 0) FROM attempts AS retry
-                WHERE retry.key = failure.key AND retry.kind = 'retry'
-            )""",
+        _LIVE_FAILURES,
     ),
     # Version 3: figures of tools that were run by hand.
     (
@@ -225,6 +221,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         *(f"ALTER TABLE results ADD COLUMN {one}" for one in _AXES_OF_9),
         "DROP INDEX IF EXISTS results_by_axes",
         _BY_AXES,
+    ),
+    (  # Version 10: the jobs of a device and of a sentinel, among a hundred thousand.
+        f"CREATE INDEX IF NOT EXISTS jobs_by_device ON jobs ({JOB_DEVICE}, {JOB_SENTINEL})",
+        f"CREATE INDEX IF NOT EXISTS jobs_by_sentinel ON jobs ({JOB_SENTINEL})",
     ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
@@ -294,9 +294,7 @@ _NEXT_STEPS = {
     sqlite3.SQLITE_LOCKED: "another process uses it: wait until it has finished, then run the same command again",
     sqlite3.SQLITE_FULL: "free space on its disk, then run the same command again: nothing accepted is lost",
     sqlite3.SQLITE_IOERR: "check its disk (full, unplugged, read-only?), then run the same command again",
-    sqlite3.SQLITE_READONLY: _CHECK_FILE,
-    sqlite3.SQLITE_PERM: _CHECK_FILE,
-    sqlite3.SQLITE_CANTOPEN: _CHECK_FILE,
+    **dict.fromkeys((sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN), _CHECK_FILE),
     sqlite3.SQLITE_NOTADB: "it is not a journal: move it away; a new one will be created",
     sqlite3.SQLITE_CORRUPT: "it is damaged: move it away (with its -wal and -shm files); a new one will be created",
 }

@@ -5,6 +5,8 @@ two builds is exact. Its interval is the widest one that agrees with the stored 
 lost by both builds or gained by both. Against a build whose answers equal eager's, it is the paired interval itself.
 """
 
+from functools import lru_cache
+
 from sweeps.stats import Estimate, drop_of
 
 _ROUNDING = 1e-9
@@ -27,6 +29,7 @@ def change(earlier: Estimate, now: Estimate, images: int) -> Estimate:
     return Estimate(0.0 - drop.value, 0.0 - high, 0.0 - low)  # 0.0 - x: avoids -0.0
 
 
+@lru_cache(maxsize=4096)  # most builds of a place lose the same few images, and each look at a page asks again
 def lost_and_gained(drop: Estimate, images: int) -> tuple[int, int] | None:
     """The counts behind a drop, by bisection: their difference is known, and the interval widens with their sum.
 

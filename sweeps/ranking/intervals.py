@@ -59,7 +59,7 @@ def with_interval_of_winner(
     """`row` of `with_intervals(group, speeds)`, which won among so many: the upper end of its interval allows for that.
     A row that was measured again after it had won stays as it is."""
     medians = _medians_ms(group)
-    stored = interval(row.figures, LATENCY)
+    stored = interval(row.metrics, LATENCY)
     if row.confirmed_medians_ms or row.job_key not in medians or stored is None:
         return row
     place = list(medians).index(row.job_key)
@@ -116,7 +116,7 @@ def _medians_ms(group: Sequence[ResultRow]) -> dict[str, dict[int, float]]:
 
 
 def _with_interval(row: ResultRow, estimate: Estimate) -> ResultRow:
-    stored = interval(row.figures, LATENCY)
+    stored = interval(row.metrics, LATENCY)
     value = row.figure(LATENCY)
     if stored is None or value is None or estimate.low is None or estimate.high is None:
         return row

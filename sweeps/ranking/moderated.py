@@ -9,14 +9,12 @@ assessing differential expression in microarray experiments, Statistical Applica
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sweeps.distributions import digamma, student_t_quantile, tetragamma, trigamma
-from sweeps.stats import TAIL, Estimate, p50_estimate
+from sweeps.stats import TAIL, Estimate, log, p50_estimate, variance
 
 FEWEST_VARIANTS = 4
 """With fewer spreads, how alike they are is not known: each variant has its own."""
@@ -36,49 +34,41 @@ def moderated(block_medians: Sequence[Sequence[float]], above: Mapping[int, floa
     `block_medians`, the chance that the truth lies above the interval, where it is not 2.5 %. Raises `ValueError` for a
     median that is not a positive number.
     """
-    own = [p50_estimate(medians, above.get(number, TAIL)) for number, medians in enumerate(block_medians)]
     repeated = [number for number, medians in enumerate(block_medians) if len(medians) > 1]
-    if len(repeated) < FEWEST_VARIANTS:
-        return own
-    logs = [np.log(np.asarray(block_medians[number], dtype=np.float64)) for number in repeated]
-    degrees = np.array([one.size - 1.0 for one in logs])
-    variances = np.array([float(one.var(ddof=1)) for one in logs])
-    if not variances.any():
-        return own
+    logs = {number: [log(ms) for ms in block_medians[number]] for number in repeated}
+    variances = [variance(logs[number]) for number in repeated]
+    if len(repeated) < FEWEST_VARIANTS or not any(variances):
+        return [p50_estimate(medians, above.get(number, TAIL)) for number, medians in enumerate(block_medians)]
+    degrees = [len(logs[number]) - 1 for number in repeated]
     prior_degrees, prior = _prior(variances, degrees)
-    found = list(own)
-    for number, one, variance, freedom in zip(repeated, logs, variances, degrees, strict=True):
+    found = [Estimate(statistics.median(medians), None, None) for medians in block_medians]
+    for number, own, freedom in zip(repeated, variances, degrees, strict=True):
         if math.isinf(prior_degrees):
             shrunk, total = prior, math.inf
         else:
-            total = prior_degrees + float(freedom)
-            shrunk = (prior_degrees * prior + float(freedom) * float(variance)) / total
+            total = prior_degrees + freedom
+            shrunk = (prior_degrees * prior + freedom * own) / total
         # No more degrees than all variants have together.
-        total = min(total, float(degrees.sum()))
+        total = min(total, float(sum(degrees)))
         quantiles = [student_t_quantile(total, 1 - tail) for tail in (TAIL, above.get(number, TAIL))]
-        below_mean, above_mean = (math.sqrt(shrunk / one.size) * quantile for quantile in quantiles)
-        low, high = (math.exp(float(one.mean()) + end) for end in (-below_mean, above_mean))
-        value = own[number].value
+        below_mean, above_mean = (math.sqrt(shrunk / len(logs[number])) * quantile for quantile in quantiles)
+        mean, value = statistics.fmean(logs[number]), found[number].value
+        low, high = math.exp(mean - below_mean), math.exp(mean + above_mean)
         found[number] = Estimate(value, min(low, value), max(high, value))
     return found
 
 
-def _prior(variances: NDArray[np.float64], degrees: NDArray[np.float64]) -> tuple[float, float]:
+def _prior(variances: Sequence[float], degrees: Sequence[int]) -> tuple[float, float]:
     """Degrees of freedom (infinite: all spreads are one) and variance of the prior, by the moments of log variances."""
-    variances = np.maximum(variances, _SMALLEST_SHARE * float(np.median(variances[variances > 0])))
-    logs = np.log(variances) - _of_halves(digamma, degrees) + np.log(degrees / 2)
-    mean = float(logs.mean())
-    excess = float(logs.var(ddof=1)) - float(_of_halves(trigamma, degrees).mean())
+    least = _SMALLEST_SHARE * statistics.median(one for one in variances if one > 0)
+    halves = {one: (digamma(one / 2) - math.log(one / 2), trigamma(one / 2)) for one in set(degrees)}
+    logs = [math.log(max(one, least)) - halves[freedom][0] for one, freedom in zip(variances, degrees, strict=True)]
+    mean = statistics.fmean(logs)
+    excess = variance(logs) - statistics.fmean(halves[freedom][1] for freedom in degrees)
     if excess <= 0:
         return math.inf, math.exp(mean)
     half = _trigamma_inverse(excess)
     return 2 * half, math.exp(mean + digamma(half) - math.log(half))
-
-
-def _of_halves(function: Callable[[float], float], degrees: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The function at half of each number of degrees: hundreds of variants have a few different ones."""
-    found = {one: function(one / 2) for one in set(degrees.tolist())}
-    return np.array([found[one] for one in degrees.tolist()])
 
 
 def _trigamma_inverse(value: float) -> float:

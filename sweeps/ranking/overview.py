@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from sweeps.ranking.values import DeviceRanking
+from sweeps.results import ResultRow
+from sweeps.trust import disqualified
 
 State = Literal["winner", "tied", "provisional", "waiting", "none"]
 """`tied`: others are not told apart from the winner. `provisional`: it leads, and jobs are still waiting. `waiting`:
@@ -44,6 +46,10 @@ class PlaceVerdict(NamedTuple):
     not_ranked: int
     finished: int
     """Jobs of the place that have ended, under any conditions; skipped combinations do not count."""
+    failed: int
+    """Of these, the jobs that failed."""
+    untrusted: int
+    """Of these, the measured ones with a trust label that disqualifies."""
     waiting: int
     """Jobs of the place that have not."""
     provisional: str = ""
@@ -69,9 +75,9 @@ class PlaceVerdict(NamedTuple):
         return self._replace(waiting=0, state=_settled(self.winner, self.unresolved))
 
 
-def verdicts_of(sweep: str, entries: Sequence[DeviceRanking], finished: int) -> list[PlaceVerdict]:
-    """The verdicts of the entries of one place, in their order."""
-    return [_verdict(sweep, number, entry, finished) for number, entry in enumerate(entries)]
+def verdicts_of(sweep: str, entries: Sequence[DeviceRanking], rows: Sequence[ResultRow]) -> list[PlaceVerdict]:
+    """The verdicts of the entries of one place, in their order. `rows`: all of the place."""
+    return [_verdict(sweep, number, entry, rows) for number, entry in enumerate(entries)]
 
 
 def waiting_place(sweep: str, device_id: str, model: str, device: str, jobs: int) -> PlaceVerdict:
@@ -79,7 +85,7 @@ def waiting_place(sweep: str, device_id: str, model: str, device: str, jobs: int
     reason = "nothing was measured yet"
     return PlaceVerdict(
         *(sweep, device_id, model, 0, device, "", "", "waiting", "", "", "", "", ""),
-        *(None, None, None, None, 0, 0, reason, 0, 0, 0, jobs),
+        *(None, None, None, None, 0, 0, reason, 0, 0, 0, 0, 0, jobs),
     )
 
 
@@ -88,7 +94,7 @@ def overview_document(verdicts: Iterable[PlaceVerdict]) -> list[dict[str, object
     return [one._asdict() for one in verdicts]
 
 
-def _verdict(sweep: str, part: int, entry: DeviceRanking, finished: int) -> PlaceVerdict:
+def _verdict(sweep: str, part: int, entry: DeviceRanking, rows: Sequence[ResultRow]) -> PlaceVerdict:
     winner = entry.winner
     figures = winner.figures if winner else {}
     return PlaceVerdict(
@@ -114,7 +120,9 @@ def _verdict(sweep: str, part: int, entry: DeviceRanking, finished: int) -> Plac
         reason=entry.no_winner_reason,
         ranked=len(entry.ranking),
         not_ranked=len(entry.not_ranked),
-        finished=finished,
+        finished=sum(row.outcome != "skipped" for row in rows),
+        failed=sum(row.outcome == "failed" for row in rows),
+        untrusted=sum(row.outcome == "measured" and bool(disqualified(row.trust)) for row in rows),
         waiting=0,
         provisional=entry.provisional.name if entry.provisional else "",
         settle=entry.provisional.settle.timed_text if entry.provisional else "",

@@ -15,25 +15,26 @@ Two results that are not told apart may still differ. To be equal is shown separ
 """
 
 import math
+import statistics
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sweeps.distributions import student_t_quantile
 from sweeps.metrics import METRICS
 from sweeps.ranking.verdict import INTERVALS, interval
 from sweeps.settled import Settled
-from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, ratio_by_rounds
+from sweeps.stats import CONFIDENCE, NEGLIGIBLE, TAIL, Estimate, ratio_by_rounds, variance
 
 UNREPEATED_SPREAD = 1.5
 """One MobileNetV2 artifact took 17 to 25 ms in different processes on one machine: a factor of 1.47."""
 
 LATENCY = "latency_p50_ms"
 UNREPEATED_TIMES = frozenset({LATENCY, "latency_p90_ms", "latency_p99_ms", "first_inference_ms", "load_ms"})
+
+FEW = 12
+"""Up to so many rows are compared pair by pair, without numpy."""
 
 MOST_ROUNDS = 1000
 """The largest number of further rounds that is reported: nobody waits for more."""
@@ -133,12 +134,10 @@ def outdone(rows: Sequence[Contender], metric: str, smaller: bool) -> list[bool]
         rounds = tuple(sorted(row.medians_ms)) if metric == LATENCY else ()
         alike.setdefault(rounds, []).append(number)
     for rounds, numbers in alike.items():
-        together = set(numbers) if len(rounds) > 1 else set()
+        together = set(numbers) if len(rounds) > 1 and len(numbers) > FEW else set()
         if together:
             some = [rows[number] for number in numbers]
-            medians = np.array([[row.medians_ms[round_] for round_ in rounds] for row in some])
-            figures = np.array([row.figure(LATENCY) for row in some], dtype=np.float64)
-            for number, is_outdone in zip(numbers, _outdone_in_rounds(np.log(medians), figures), strict=True):
+            for number, is_outdone in zip(numbers, _outdone_in_rounds(some, rounds), strict=True):
                 found[number] = is_outdone
         others = [other for number, other in enumerate(rows) if number not in together]
         for number in numbers:
@@ -169,8 +168,8 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     rounds = sorted(medians_ms.keys() & others_ms.keys())
     if len(rounds) < 2:
         return None
-    logs = np.log([medians_ms[round_] / others_ms[round_] for round_ in rounds])
-    mean, spread = float(logs.mean()), float(logs.std(ddof=1))
+    logs = [math.log(medians_ms[round_] / others_ms[round_]) for round_ in rounds]
+    mean, spread = statistics.fmean(logs), math.sqrt(variance(logs))
     # From one more round on: the two are not settled now, be it only because of the median of the ratios.
     limit = math.log1p(NEGLIGIBLE)
     apart = abs(mean) >= limit
@@ -185,17 +184,18 @@ def settling(medians_ms: Mapping[int, float], others_ms: Mapping[int, float]) ->
     return Settling(rounds=found if found <= MOST_ROUNDS else None, outcome="told apart" if apart else "equal")
 
 
-def _outdone_in_rounds(logs: NDArray[np.float64], figures: NDArray[np.float64]) -> list[bool]:
-    """`logs`: of block medians, shape (rows, rounds), two rounds or more; `figures`: each row's p50, shape (rows,).
+def _outdone_in_rounds(rows: Sequence[Contender], rounds: Sequence[int]) -> list[bool]:
+    """Of rows that have these rounds, two or more: the arithmetic of `ratio_by_rounds` and `told_apart`, of one row
+    against all."""
+    import numpy as np
 
-    The arithmetic of `ratio_by_rounds` and `told_apart`, of one row against all.
-    """
-    rounds = logs.shape[1]
-    quantile = student_t_quantile(rounds - 1, 1 - TAIL)
+    logs = np.log(np.array([[row.medians_ms[round_] for round_ in rounds] for row in rows]))
+    figures = np.array([row.figure(LATENCY) for row in rows], dtype=np.float64)
+    quantile = student_t_quantile(len(rounds) - 1, 1 - TAIL)
     found = []
     for row, figure in zip(logs, figures, strict=True):
         ratios = row - logs
-        low = ratios.mean(axis=1) - quantile * ratios.std(axis=1, ddof=1) / rounds**0.5
+        low = ratios.mean(axis=1) - quantile * ratios.std(axis=1, ddof=1) / len(rounds) ** 0.5
         slower = (low > 0) & (np.exp(np.median(ratios, axis=1)) >= 1.0 + NEGLIGIBLE)
         found.append(bool((slower & (figures != figure)).any()))
     return found

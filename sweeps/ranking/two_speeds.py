@@ -12,12 +12,17 @@ apart). Enough blocks must lie on the rarer side of their variant, which outlier
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from sweeps.distributions import chi_square_quantile, student_t_quantile
 from sweeps.stats import CONFIDENCE
+
+# numpy is imported inside the functions: where a device has one speed, a ranking need not wait for it.
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Log = NDArray[np.float64]
 
 LEAST_STEP = math.log(1.05)
 SEPARATION = 4.0
@@ -28,15 +33,13 @@ MOST_HALF_WAY = 0.05
 FEWEST_BLOCKS = 18
 """Of variants with three blocks or more: two always fit a step."""
 
-_STEPS = np.geomspace(LEAST_STEP, math.log(4.0), 120)
+_STEPS = tuple(LEAST_STEP * (math.log(4.0) / LEAST_STEP) ** (number / 119) for number in range(120))
 """Steps that are tried: neighbours differ by 3 %. Each is made exact for the split that it gives."""
 _LIKE_THE_OTHERS = 2.0
 """A round's share of slow blocks is drawn towards that of all rounds by as many blocks."""
 _TIMES = 50
 _SHARE_CONFIDENCE = 0.99
 """More than of an interval, which is wrong as well where the more common speed is mistaken."""
-
-Log = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +64,10 @@ class TwoSpeeds:
 def two_speeds(block_medians: Sequence[Mapping[int, float]]) -> TwoSpeeds | None:
     """`block_medians`: those of each variant by visit (`sweeps.records.Block.visit`), at least one, positive and in any
     unit. `None` where two speeds are not shown, also because there are too few blocks."""
+    if all(max(medians.values()) < math.exp(LEAST_STEP) * min(medians.values()) for medians in block_medians):
+        return None
+    import numpy as np
+
     every = [np.log(np.array(list(medians.values()), dtype=np.float64)) for medians in block_medians]
     logs = [one for one in every if one.size > 2]
     blocks = sum(one.size for one in logs)
@@ -103,7 +110,9 @@ class _Splits:
     """Every split of each variant's blocks into its k slowest ones and the others. With n blocks, a step d takes
     2 d excess - d^2 k (n - k) / n from the sum of squares."""
 
-    def __init__(self, logs: Sequence[Log]) -> None:
+    def __init__(self, logs: "Sequence[Log]") -> None:
+        import numpy as np
+
         sizes = np.array([one.size for one in logs])
         slow = np.arange(int(sizes.max()))
         self._rows = np.arange(len(logs))
@@ -114,12 +123,12 @@ class _Splits:
         self._rarer = np.minimum(slow, sizes[:, None] - slow)
         self._blocks = int(sizes.sum())
 
-    def best(self, step: float) -> NDArray[np.int64]:
+    def best(self, step: float) -> "NDArray[np.int64]":
         """By variant, the number of slow blocks that leaves the least squares."""
         counts: NDArray[np.int64] = (2 * step * self._excess - step**2 * self._weights).argmax(axis=1)
         return counts
 
-    def step(self, split: NDArray[np.int64]) -> tuple[float, float]:
+    def step(self, split: "NDArray[np.int64]") -> tuple[float, float]:
         """What a split takes from the sum of squares, with its best step, and that step. Zeros where too few blocks lie
         on the rarer side of their variant."""
         weight = float(self._weights[self._rows, split].sum())
@@ -129,20 +138,24 @@ class _Splits:
         return step**2 * weight, step
 
 
-def _best_step(logs: Sequence[Log]) -> float:
+def _best_step(logs: "Sequence[Log]") -> float:
     splits = _Splits(logs)
     return max(splits.step(splits.best(tried)) for tried in _STEPS)[1]
 
 
-def _slow(logs: Sequence[Log], step: float) -> list[NDArray[np.bool_]]:
+def _slow(logs: "Sequence[Log]", step: float) -> "list[NDArray[np.bool_]]":
     """Which blocks of each variant are slow; none where they are equally fast."""
+    import numpy as np
+
     counts = _Splits(logs).best(step)
     return [one > np.sort(one)[one.size - 1 - count] for one, count in zip(logs, counts, strict=True)]
 
 
-def _shares(visits: Sequence[Sequence[int]], slow: Sequence[NDArray[np.bool_]]) -> tuple[list[float], float, float]:
+def _shares(visits: Sequence[Sequence[int]], slow: "Sequence[NDArray[np.bool_]]") -> tuple[list[float], float, float]:
     """For each variant the logarithm of the odds that all its blocks were slow, if they were equally fast; and the
     interval of the share of slow blocks. A device has one speed at a time, so the other blocks of a round tell."""
+    import numpy as np
+
     places = {visit: place for place, visit in enumerate(sorted({visit for those in visits for visit in those}))}
     seen = np.array([places[visit] for those in visits for visit in those])
     variant = np.repeat(np.arange(len(visits)), [len(those) for those in visits])

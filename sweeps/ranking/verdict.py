@@ -178,11 +178,11 @@ def interval(figures: Mapping[str, float | None], metric: str) -> tuple[float, f
     """The lower and upper bound of the metric's 95 % interval; `None` if it has no interval."""
     if metric not in INTERVALS:
         return None
-    low, high = (figures[name] for name in INTERVALS[metric])
+    low, high = (figures.get(name) for name in INTERVALS[metric])
     return None if low is None or high is None else (low, high)
 
 
-def in_words(figures: dict[str, float | None], metric: str) -> str:
+def in_words(figures: Mapping[str, float | None], metric: str) -> str:
     """`7.81 ms (7.50–8.10)`: three significant digits, with the interval if there is one."""
     value, ends = figures.get(metric), interval(figures, metric)
     if value is None:
@@ -214,14 +214,12 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
     if value is None:
         why = f"{metric} is not known: {_why_unknown(row, metric)}"
     else:
-        why = f"{metric} is {in_words(row.figures, metric)}"
+        why = ""
         counts = counts_behind(row) if metric == DROP else None
         result = _kept(row, constraint) if counts is None else _kept_by_counts(*counts, row.images, constraint)
-        if result == "pass":
-            why = ""
-        elif result == "fail":
-            why = f"{why}, not {_bound(constraint)}"
-        else:
+        if result == "fail":
+            why = f"{metric} is {in_words(row.metrics, metric)}, not {_bound(constraint)}"
+        elif result == "unresolved":
             more = "more rounds" if metric == "latency_p50_ms" else "more evaluation images"
             settled = f"{more} would decide it"
             bound = constraint.at_least if constraint.at_most is None else constraint.at_most
@@ -230,8 +228,9 @@ def _check(row: ResultRow, constraint: ConstraintSpec) -> ConstraintResult:
                 needed = images_needed(lost, gained, row.images, bound)
                 settled = f"{lost} lost and {gained} gained of {row.images} images"
                 settled += f"; {needed.text}" if needed else ""
-            why = f"{why}: whether it is {_bound(constraint)} is not resolved; {settled}"
-    shown = row.figures.get(metric)
+            is_kept = f"whether it is {_bound(constraint)} is not resolved"
+            why = f"{metric} is {in_words(row.metrics, metric)}: {is_kept}; {settled}"
+    shown = row.metrics.get(metric)
     return ConstraintResult(
         metric=metric, bound=_bound(constraint), value=shown, result=result, why=why, images_needed=needed
     )
@@ -241,7 +240,7 @@ def _kept(row: ResultRow, constraint: ConstraintSpec) -> BoundResult:
     """By the metric's 95 % interval; without one, by its value, which is known."""
     value = row.figure(constraint.metric)
     assert value is not None
-    low, high = interval(row.figures, constraint.metric) or (value, value)
+    low, high = interval(row.metrics, constraint.metric) or (value, value)
     at_most = math.inf if constraint.at_most is None else constraint.at_most
     at_least = -math.inf if constraint.at_least is None else constraint.at_least
     if at_least <= low and high <= at_most:
@@ -260,14 +259,14 @@ def _kept_by_counts(lost: int, gained: int, images: int, constraint: ConstraintS
 
 def counts_behind(row: ResultRow) -> tuple[int, int] | None:
     """The images behind a row's accuracy drop; `None` if they do not follow from its figures."""
-    value, ends = row.figures[DROP], interval(row.figures, DROP)
+    value, ends = row.metrics.get(DROP), interval(row.metrics, DROP)
     if value is None or ends is None or not ends[0] <= value <= ends[1]:
         return None
     return lost_and_gained(Estimate(value, *ends), row.images)
 
 
 def _why_unknown(row: ResultRow, metric: str) -> str:
-    if metric in LABELLED and row.figures["agreement_percent"] is not None:
+    if metric in LABELLED and "agreement_percent" in row.metrics:
         return "the evaluation data has no labels"
     if catalog.is_timed(metric) and in_batches_only(row):
         ended = row.settled

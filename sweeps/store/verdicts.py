@@ -7,6 +7,7 @@ and it may be lost. Where it cannot be written, it is kept in memory.
 import sqlite3
 from collections import defaultdict
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -22,6 +23,8 @@ from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
 _COLUMNS = PlaceVerdict._fields
+_make = partial(tuple.__new__, PlaceVerdict)
+"""As `PlaceVerdict._make`, for thousands in half the time."""
 _TABLES = (
     f"""CREATE TABLE verdicts (
         sweep TEXT, device_id TEXT, model TEXT, part INTEGER,
@@ -33,7 +36,7 @@ _TABLES = (
         objective TEXT NOT NULL
     )""",
 )
-_VERSION = 3
+_VERSION = 4
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -80,7 +83,7 @@ class Verdicts:
 
     def _stored(self, sweep: str) -> list[PlaceVerdict]:
         query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE ?1 = '' OR sweep = ?1 ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
-        return list(map(PlaceVerdict._make, self._db.execute(query, (sweep,))))
+        return list(map(_make, self._db.execute(query, (sweep,))))
 
     def _bring_up_to_date(self, journal: Journal, sweep: str | None) -> None:
         # Before the watermark, so that no other reader's look is later than it.
@@ -135,8 +138,7 @@ class Verdicts:
         places = set(journal.result_places(sweep)) if everything else changed
         for place in places:
             rows = journal.result_rows(sweep, place)
-            finished = sum(row.outcome != "skipped" for row in rows)
-            verdicts += verdicts_of(sweep, rank_rows(rows, spec.objective, sweep).devices, finished)
+            verdicts += verdicts_of(sweep, rank_rows(rows, spec.objective, sweep).devices, rows)
         if replanned and not everything:
             verdicts += [one for one in self._stored(sweep) if one.place not in places and not one.has_nothing]
         planned = journal.planned_places(sweep)

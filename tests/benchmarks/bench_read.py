@@ -1,7 +1,7 @@
 """What it takes to read results: a ranked page, the fleet's verdicts, filters, `edgesweep rank`, a copy of a tracking
 server, beside MLflow's search.
 
-python tests/benchmarks/bench_read.py [--mlflow 10000] [--largest 10000] [--stores FOLDER]
+python tests/benchmarks/bench_read.py [--mlflow 10000] [--sizes 1000 10000] [--stores FOLDER]
 
 Stores of 1,000, 10,000 and 100,000 results: 50 variants of each device and model, three rounds each, in one sweep. They
 are written by the journal's own functions; samples are few, since no reader looks at them. Seconds of CPU of the
@@ -10,6 +10,7 @@ process that reads, medians of 5. MLflow has the same 1,000 results (`--mlflow 1
 """
 
 import argparse
+import gc
 import os
 import resource
 import statistics
@@ -194,13 +195,14 @@ def growth(figures: list[Figure]) -> list[Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--mlflow", type=int, default=1_000, choices=SIZES[:2])
-    parser.add_argument("--largest", type=int, default=SIZES[-1], choices=SIZES)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, choices=SIZES)
     parser.add_argument("--stores", type=Path)
     asked = parser.parse_args()
     os.environ.pop("MLFLOW_TRACKING_URI", None)
+    gc.freeze()  # after the imports, as the dashboard's server does
     figures: list[Figure] = []
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
-        for size in (size for size in SIZES if size <= asked.largest):
+        for size in asked.sizes:
             folder = (asked.stores or Path(name)) / str(size)
             is_new = not folder.exists()
             workspace = Workspace.open(folder)
@@ -208,7 +210,7 @@ def main() -> None:
                 made_s = cpu_s(lambda: make(workspace, size), repeats=1)  # noqa: B023
                 figures.append(Figure(f"{size:,}: made, per result", 1000 * made_s / size, "ms"))
             figures += figures_of(workspace, size, size == asked.mlflow)
-    if asked.largest == SIZES[-1]:
+    if set(asked.sizes) >= set(SIZES[1:]):
         figures += growth(figures)
     finish("read: rankings and verdicts", figures)
 

@@ -16,6 +16,8 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard import data, downloads, fleet_cells
 from dashboard.fleet_cells import STATES, state_text
+from dashboard.inert import NOTHING
+from dashboard.views import every_result
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
@@ -149,3 +151,38 @@ def test_a_build_is_downloaded_whole_with_its_manifest_and_a_damaged_one_is_not(
 def test_a_downloads_name_is_safe_whatever_it_is_made_from() -> None:
     assert downloads.file_name("../../x", "<b>ä</b> y") == "x-b-b-y"
     assert downloads.file_name("", "/") == "edgesweep"
+
+
+def test_all_results_of_a_sweep_are_chosen_by_what_the_url_asks_for_and_can_be_downloaded(
+    page: Page, workspace: Path
+) -> None:
+    closed = page(workspace, "fleet", sweep="phones")
+    assert not [one for one in closed.selectbox if one.label == "Precision"]
+    shown = page(workspace, "fleet", sweep="phones", results="1", precision="int8", device="phone-1")
+    assert not shown.exception
+    assert {one.label: one.value for one in shown.selectbox if one.label in ("Precision", "Phone", "Layout")} == {
+        "Precision": "int8",
+        "Phone": "phone-1",
+        "Layout": every_result.ANY,
+    }
+    table = shown.dataframe[-1].value
+    assert set(table["Device"]) == {"Globex Phone 9 (SoC X)"}
+    assert len(table) == 8
+    assert all("int8" in build for build in table["Build"])
+    figures = [float(text.split()[0]) for text in table["p50"] if text != NOTHING]
+    assert figures == sorted(figures)
+    assert "8 results. The fastest come first." in texts(shown)
+    narrower = next(one for one in shown.selectbox if one.label == "Outcome").set_value("skipped").run()
+    assert set(narrower.dataframe[-1].value["Outcome"]) == {"skipped"}
+    assert narrower.query_params["outcome"] == "skipped"
+
+
+@pytest.mark.parametrize("name", ["precision", "device", "of", "outcome"])
+def test_hostile_filters_choose_nothing_and_are_text(page: Page, workspace: Path, name: str, evil: str) -> None:
+    shown = page(workspace, "fleet", sweep="phones", results="1", **{name: f"' OR 1=1 -- {evil}"})
+    assert not shown.exception
+    assert any("' OR 1=1 -- <script>" in one.value for one in shown.text)
+    assert next(one for one in shown.selectbox if one.label == "Precision").value == every_result.ANY
+    hostile = page(workspace, "fleet", sweep="hostile", results="1")
+    assert not hostile.exception
+    assert any("<script>alert(1)</script>" in build for build in hostile.dataframe[-1].value["Build"])

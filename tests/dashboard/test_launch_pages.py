@@ -15,7 +15,7 @@ from dashboard import rights, running
 from dashboard.sweep_form import SweepForm
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
-from sweeps.launching.live import LiveFile
+from sweeps.launching.live import LiveDevice, LiveFile
 from sweeps.launching.record import Ask, Launch, keep
 from sweeps.workspace import Workspace
 
@@ -92,8 +92,10 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
         now = running.read(tmp_path)
         assert [facts.name for facts in now.devices] == ["local"]
         assert now.every_s == running.HERE_EVERY_S
-        phone = replace(now.devices[0], name="adb:1")
-        assert replace(now, devices=(phone,)).every_s == running.PHONES_EVERY_S
+        assert now.driver.live is not None
+        for told in ((), (LiveDevice(name="local"), LiveDevice(name="adb:1", running="digits, round 2"))):
+            other = replace(now.driver, live=replace(now.driver.live, devices=told))
+            assert replace(now, driver=other).every_s == running.PHONES_EVERY_S  # this computer is not measured yet
 
         live.stopping()
         shown = opened("live", tmp_path)

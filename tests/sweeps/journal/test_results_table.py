@@ -16,9 +16,10 @@ from sweeps.journal.chosen_results import FILTERS
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS
 from sweeps.journal.rebuild import rebuild, whole_results
-from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place, Trouble
+from sweeps.journal.results_table import COLUMNS, DamagedResultsError, Place
 from sweeps.results import ResultRow
 from sweeps.settled import Settled
+from sweeps.store.verdicts import Verdicts
 
 
 @pytest.fixture
@@ -113,6 +114,35 @@ def test_an_accuracy_on_other_images_is_not_ranked_with_the_new_ones(path, recor
         assert journal.result_rows("phones") == []
         journal.add_accuracy(records.accuracy(job, evaluation_id="f" * 64))
         assert len(journal.result_rows("phones")) == 1
+
+
+def test_a_new_plan_reads_only_the_jobs_again_that_it_affects(path, records, monkeypatch):
+    jobs = [records.job(number) for number in range(4)]
+    read = []
+    original = Journal.planned_job
+    monkeypatch.setattr(Journal, "planned_job", lambda self, *job: read.append(job[1]) or original(self, *job))
+
+    def saves(*now, **others):
+        read.clear()
+        journal.save_plan(records.plan(*now, **others))
+        found, expected = journal.result_rows("phones"), {job.key for job in now}
+        assert {row.job_key for row in found} <= expected
+        return set(read)
+
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(*jobs[:3]))
+        for job in jobs:
+            measure(journal, records, job)
+        assert saves(*jobs[:3], models=2) == set()  # another objective, or another model that has no jobs yet
+        assert saves(*jobs, models=2) == {jobs[3].key}
+        assert saves(*jobs[1:], models=2) == {jobs[0].key}
+        assert saves(*jobs, models=2) == {jobs[0].key}
+        renamed = replace(jobs[2], name="another name")
+        assert saves(jobs[0], jobs[1], renamed, jobs[3]) == {renamed.key}
+        assert [row.name for row in journal.result_rows("phones") if row.job_key == renamed.key] == ["another name"]
+        assert saves(jobs[0], jobs[1], renamed, jobs[3], rounds=5) == {job.key for job in jobs}
+        other = replace(records.facts, os_build="another")
+        assert saves(jobs[0], jobs[1], renamed, jobs[3], rounds=5, facts=(other,)) == {job.key for job in jobs}
 
 
 def test_a_sweep_that_shares_jobs_with_another_has_their_results_at_once(path, records):
@@ -394,21 +424,22 @@ def test_a_table_of_version_7_gets_the_axes_and_the_index_of_today(path, records
         assert journal.result_rows("phones") == expected
 
 
-def test_what_waits_and_what_is_in_trouble_is_told_of_each_place(path, records):
+def test_what_waits_and_what_is_in_trouble_is_told_of_each_place(path, records, tmp_path):
     done, distrusted, broken, late, elsewhere = (records.job(number) for number in range(5))
     elsewhere = replace(elsewhere, model="other net")
     place = Place("phones", done.device_id, done.model)
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(done, distrusted, broken, late, elsewhere, rounds=1))
         assert len(journal.waiting_jobs(place)) == 4
-        assert journal.troubles("phones") == []
         measure(journal, records, done, rounds=1)
-        assert journal.troubles("phones") == []
+        with Verdicts.open(tmp_path / "verdicts.sqlite") as verdicts:
+            assert [(one.failed, one.untrusted) for one in verdicts.overview(journal)] == [(0, 0), (0, 0)]
         journal.add_block(records.block(distrusted, 0, labels=("throttled",)))
         journal.add_accuracy(records.accuracy(distrusted))
         for _ in range(MAX_ATTEMPTS):
             journal.add_failure(broken.key, records.failed())
         assert journal.waiting_jobs(place) == [late.name]
         assert journal.waiting_jobs(place._replace(model="other net")) == [elsewhere.name]
-        device = records.facts.device_class
-        assert journal.troubles("phones") == [Trouble(place, device, failed=1, untrusted=1)]
+        with Verdicts.open(tmp_path / "verdicts.sqlite") as verdicts:
+            found = {one.model: (one.failed, one.untrusted) for one in verdicts.overview(journal)}
+        assert found == {done.model: (1, 1), "other net": (0, 0)}

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sweeps.errors import ModelError
+from workers.runtimes.eager.package_file import NoPackage, read
 from workers.runtimes.torchscript.runner.batch import main
 from workers.runtimes.torchscript.runner.events import GiveUp
 from workers.runtimes.torchscript.runner.load import main_message
@@ -22,8 +24,6 @@ VERSION = "1"
 
 
 def _opened(given: argparse.Namespace) -> Load:
-    from workers.runtimes.eager.package_file import NoPackage, read
-
     if given.backend != "cpu":
         raise GiveUp("wrong_backend", f"eager models run on the cpu, not on {given.backend}")
     file = Path(given.model)
@@ -33,7 +33,6 @@ def _opened(given: argparse.Namespace) -> Load:
         package = read(file)
     except NoPackage as error:
         raise GiveUp("load_failed", str(error)) from error
-    from sweeps.errors import ModelError
     from workers.models import weights  # noqa: F401  # imported here, because its imports must not count as load time
     from workers.models.eager import load_eager
 

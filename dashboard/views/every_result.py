@@ -1,0 +1,82 @@
+"""All results of a sweep on one page, chosen by device, model and what was built; and as files to download."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+import streamlit as st
+
+from dashboard import data, downloads, state
+from dashboard.data import Source
+from dashboard.inert import NOTHING, line
+from dashboard.views.tables import table_height
+from sweeps.metrics import METRICS
+from sweeps.report.table_files import results_table
+from sweeps.results import ResultRow
+from sweeps.spec import catalog
+
+ANY = "*"
+"""The choice that leaves nothing out."""
+SHOWN, SENT = 100, 10_000
+"""So many rows are drawn, and so many are in a file."""
+OPEN = "results"
+"""The parameter of the URL; without it nothing is read."""
+_FIGURES = {"latency_p50_ms": "p50", "accuracy_drop_points": "Accuracy drop", "artifact_mb": "Size"}
+
+
+def show(now: Source, sweep: str, devices: Mapping[str, str], models: list[str]) -> None:
+    """`devices`: names for people, by id."""
+    with st.container(border=True, key="every-result"):
+        is_open = st.toggle("Look through all results", value=state.asked(OPEN) is not None, key="every result")
+        state.put(OPEN, "1" if is_open else None)
+        if not is_open:
+            return
+        with st.container(horizontal=True, gap="medium", key="filters"):
+            wanted = {
+                "place_id": _choice("device", "Phone", list(devices), devices),
+                "model": _choice("of", "Model of", models),
+                "outcome": _choice("outcome", "Outcome", ["measured", "failed", "skipped"]),
+                **{
+                    axis: _choice(axis, axis.capitalize(), list(map(str, catalog.values(axis))))
+                    for axis in ("backend", "precision", "layout")
+                },
+            }
+        chosen = tuple((name, value) for name, value in wanted.items() if value != ANY)
+        count, rows = data.chosen_results(now, sweep, chosen, SHOWN)
+        first = f", the first {len(rows)} of them" if count > len(rows) else ""
+        st.caption(f"{count:,} result{'s' * (count != 1)}{first}. The fastest come first.")
+        if rows:
+            st.dataframe(
+                pd.DataFrame([_shown(row, devices) for row in rows]),
+                hide_index=True,
+                width="stretch",
+                height=table_height(min(len(rows), 12)),
+            )
+        with st.container(horizontal=True, gap="small"):
+            downloads.offer_tables(
+                lambda: results_table(data.chosen_results(now, sweep, chosen, SENT)[1]), f"{sweep}-results", "every"
+            )
+        if count > SENT:
+            st.caption(f"A file has the first {SENT:,} of them.")
+
+
+def _choice(name: str, label: str, options: list[str], names: Mapping[str, str] | None = None) -> str:
+    def shown(option: str) -> str:
+        return "Any" if option == ANY else line((names or {}).get(option, option))
+
+    return state.chosen(name, label, [ANY, *options], shown, usual=ANY)
+
+
+def _shown(row: ResultRow, devices: Mapping[str, str]) -> dict[str, str]:
+    figures = {
+        title: METRICS[name].format(row.metrics[name]) if name in row.metrics else NOTHING
+        for name, title in _FIGURES.items()
+    }
+    about = row.reason if row.outcome != "measured" else ", ".join(row.trust)
+    return {
+        "Device": devices.get(row.device_id, line(row.device)),
+        "Model": line(row.model),
+        "Build": line(row.name.removeprefix(f"{row.model} · ")),
+        **figures,
+        "Outcome": row.outcome,
+        "Trust, or why not": line(about),
+    }

@@ -1,0 +1,143 @@
+"""From a click on Start to the first line of progress, and what a page that is open costs the computer that measures.
+
+python tests/benchmarks/bench_launch.py [--arms 4] [--seconds 30]
+
+A real server, Chromium, and real sweeps of a small model on this computer, which run detached. A line of progress is
+what the page says of builds or jobs. CPU is that of the server's process; Chromium's is not counted, as people look
+from elsewhere. The arms take turns: no page, the page Live, and once more no page (A/A).
+"""
+
+import argparse
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bench_page import CHROMIUM, cpu_s, server_of
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from report import Figure, at_most, finish
+
+from dashboard.launch import serving
+from dashboard.options import Options
+from sweeps.launching.driver import find, stop
+from sweeps.launching.record import Ask
+from sweeps.workspace import Workspace
+
+TOKEN = "of-this-bench"  # of a server that only this process can reach
+LIMIT_MS = 120_000
+STARTS = 3
+PROGRESS = re.compile(r"Builds: \d+ of \d+|\d+ of \d+ jobs")
+SWEEP = """\
+name: {name}
+models:
+  - {{source: mobilenet_v2, arguments: {{width_mult: 0.35, num_classes: 10}}, weights: random,
+     input_shape: [1, 3, 32, 32]}}
+data: {{calibration: {{source: synthetic, images: 8}}, evaluation: {{source: synthetic, images: 8}}}}
+grids:
+  - {{precision: [fp32], layout: [nchw, nhwc]}}
+devices: [local]
+protocol: {{preset: quick, rounds: {rounds}, min_seconds: 2, gate: none, sentinel_every: 0}}
+objective: {{minimize: latency_p50_ms, constraints: []}}
+"""
+
+
+def start_s(page: Page, name: str, rounds: int) -> float:
+    """Start a sweep on the page Launch: seconds until the page tells of its progress."""
+    page.reload()
+    file = page.get_by_role("textbox", name="Sweep file")
+    file.fill(SWEEP.format(name=name, rounds=rounds))
+    file.press("Control+Enter")
+    button = page.get_by_role("button", name="Start")
+    expect(button).to_be_enabled()
+    page.wait_for_timeout(1000)
+    began = time.monotonic()
+    button.click()
+    expect(page.get_by_role("heading", name=re.compile(rf"^{name} · "))).to_be_visible()
+    expect(page.get_by_text(PROGRESS).first).to_be_visible()
+    return time.monotonic() - began
+
+
+def end(workspace: Workspace) -> None:
+    """End what runs, after its running work."""
+    while (driver := find(workspace)).state != "idle":
+        if driver.state == "running" and driver.pid and not driver.is_asked:
+            stop(workspace, Ask(what="stop", by="the benchmark", at_s=time.time(), pid=driver.pid))
+        time.sleep(0.2)
+
+
+@contextmanager
+def looking(browser: Browser, address: str) -> Iterator[None]:
+    """While the block runs, a page Live is open, which has been drawn."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    page = context.new_page()
+    page.set_default_timeout(LIMIT_MS)
+    page.goto(f"{address}/live")
+    expect(page.get_by_text(PROGRESS).first).to_be_visible()
+    page.wait_for_timeout(1000)
+    yield
+    context.close()
+    time.sleep(1.0)
+
+
+def share_percent(pid: int, seconds: float) -> float:
+    """CPU of a process in the next seconds, as a share of one core."""
+    before = cpu_s(pid)
+    time.sleep(seconds)
+    return 100 * (cpu_s(pid) - before) / seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--arms", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    asked = parser.parse_args()
+    expect.set_options(timeout=LIMIT_MS)
+    starts: list[float] = []
+    shares: dict[str, list[float]] = {"no page": [], "Live": [], "no page, again": []}
+    with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name, sync_playwright() as playwright:
+        workspace = Workspace.open(Path(name))
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        try:
+            with serving(workspace.root, token=TOKEN, options=Options(workspace.root)) as port:
+                address, pid = f"http://127.0.0.1:{port}", server_of(port)
+                page = browser.new_context(viewport={"width": 1400, "height": 1400}).new_page()
+                page.set_default_timeout(LIMIT_MS)
+                page.goto(f"{address}/enter?token={TOKEN}")
+                page.goto(f"{address}/launch")
+                for number in range(STARTS):
+                    is_last = number == STARTS - 1
+                    starts.append(start_s(page, f"bench-{number}", 100 if is_last else 3))
+                    if not is_last:
+                        end(workspace)
+                page.close()
+                while (told := find(workspace).told) is None or not any(one.running for one in told.devices):
+                    time.sleep(0.2)
+                for _ in range(asked.arms):
+                    shares["no page"].append(share_percent(pid, asked.seconds))
+                    with looking(browser, address):
+                        shares["Live"].append(share_percent(pid, asked.seconds))
+                    shares["no page, again"].append(share_percent(pid, asked.seconds))
+                assert find(workspace).state == "running", "the sweep ended too early"
+        finally:
+            end(workspace)
+            browser.close()
+    none, live, again = (statistics.median(found) for found in shares.values())
+    finish(
+        "launching, and a page that is open",
+        [
+            at_most(f"from a click on Start to progress, the longest of {STARTS}", max(starts), "s", 10),
+            Figure("from a click on Start to progress, median", statistics.median(starts), "s"),
+            Figure("server without a page", none, "% of a core"),
+            Figure("server without a page, again (A/A)", again - none, "% of a core more"),
+            at_most("server with Live open", live - (none + again) / 2, "% of a core more", 2),
+        ],
+        shares=shares,
+        starts_s=starts,
+    )
+
+
+if __name__ == "__main__":
+    main()
