@@ -36,11 +36,10 @@ _BUILDING = {
     "nnapi_conversion": "PyTorch's converter to NNAPI does not accept the model -> replace the part that the message "
     "names, or use backend: [cpu]",
     "no_compiler": "a checker must be compiled, and there is no C++ compiler -> install one: apt-get install g++",
-    "not_convertible": "the exporter to ONNX does not know an operator of the model -> replace the part that the "
-    "message names, or leave onnxruntime out of runtime",
     "not_exportable": "torch.export cannot follow the model's code: control flow that depends on data, or shapes that "
     "change -> rewrite the part that the message names, or leave onnxruntime out of runtime",
     "too_large": "the model is larger than one ONNX file can be -> leave onnxruntime out of runtime for this model",
+    "runtime_missing": "the library of the runtime is not where its runner looks for it -> put it there as infra/runtimes.md says",
     "no_reference": "there is no program here that stands in for this backend -> measure on a device that has it",
     "no_torch": "torch is not installed -> pip install 'edgesweep[workers]'",
     "not_buildable": "this variant cannot be built at all -> take it out of grids",

@@ -28,8 +28,8 @@ _LINEAR = ("MatMul", "Gemm")
 
 
 def to_fp16(model: bytes) -> bytes:
-    """With float32 at its ends. Raises `BuildError("not_convertible")`."""
-    with _failing("not_convertible", "ONNX Runtime cannot convert the model to fp16"):
+    """With float32 at its ends. Raises `BuildError("not_quantizable")`."""
+    with _failing("not_quantizable", "ONNX Runtime cannot convert the model to fp16"):
         converted = convert_float_to_float16(onnx.load_from_string(model), keep_io_types=True)
         return bytes(converted.SerializeToString(deterministic=True))
 
