@@ -12,7 +12,7 @@ from workers.hosts.interface import HOST_PROTOCOL, Granted, Hello, Queued
 from workers.measure import batch_request, recovery, requests
 from workers.measure.bench import Request
 
-_DIGESTS = {2: "11c46232362f6d83"}
+_DIGESTS = {3: "7c9ce45a009b650d"}
 """Of the fields of all that crosses, by protocol."""
 
 
