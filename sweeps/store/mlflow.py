@@ -206,6 +206,9 @@ def _replace_run(
     """Write the run if it is new, and only then delete the runs that it replaces: readers always find the job."""
     there = written.runs.get(content.row.job_key, [])
     kept = next((run for run in there if run.attempt_key == content.attempt_key and not run.running), None)
+    if kept is None and len(there) == 1 and not there[0].running:
+        metrics = client.get_run(there[0].run_id).data.metrics
+        kept = there[0] if content.is_in(there[0].attempt_key, metrics) else None
     if kept is not None and len(there) == 1:
         return False
     new = kept is None

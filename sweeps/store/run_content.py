@@ -66,6 +66,8 @@ class RunContent:
 
     row: ResultRow
     attempt_key: str
+    lasting: Mapping[str, Mapping[str, str]]
+    """The params and tags that `attempt_key` is of, beside the metrics."""
     status: str
     params: Mapping[str, str]
     metrics: Mapping[str, float]
@@ -75,6 +77,17 @@ class RunContent:
     """The host of a lab that has the device; empty if the device is attached to the computer that publishes."""
     measured: Span | None = None
     """From the first process to the last one; `None` where nothing was measured."""
+
+    def is_in(self, attempt_key: str, metrics: Mapping[str, float]) -> bool:
+        """Whether a run with this key and these metrics has this content, but for rounding.
+
+        Processors of different kinds give the same logarithm with other last digits.
+        """
+        there = {
+            name: metrics[name] if name in metrics and math.isclose(value, metrics[name], rel_tol=1e-12) else value
+            for name, value in self.row.metrics.items()
+        }
+        return attempt_key == _key(self.lasting, there)
 
 
 def of_job(
@@ -117,6 +130,10 @@ def to_row(
     return ResultRow(**(values | {"sweep": sweep, "run_id": run_id, "metrics": known}))
 
 
+def _key(lasting: Mapping[str, Mapping[str, str]], metrics: Mapping[str, float]) -> str:
+    return canonical_key({**lasting, "metrics": metrics})
+
+
 def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> RunContent:
     """The run of a row as the journal makes it."""
     versions = {} if manifest is None else manifest.versions
@@ -132,12 +149,14 @@ def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> 
         tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
     unsaid = {STALE, *_LATER, *(_TAGS[name] for name in _UNSAID_WITHOUT if not getattr(row, name))}
     lasting = {name: value for name, value in tags.items() if name not in unsaid}
-    tags[ATTEMPT_KEY] = canonical_key({"params": params, "metrics": row.metrics, "tags": lasting})
+    keyed = {"params": params, "tags": lasting}
+    tags[ATTEMPT_KEY] = _key(keyed, row.metrics)
     tags = {name: value for name, value in tags.items() if value != _DEFAULTS.get(name)}
     place = {name: cut(text_of(getattr(row, name)), MAX_PARAM_LENGTH) for name in _PLACE}
     return RunContent(
         row=row,
         attempt_key=tags[ATTEMPT_KEY],
+        lasting=keyed,
         status=_STATUS[row.outcome],
         params=params | place,
         metrics=row.metrics,
