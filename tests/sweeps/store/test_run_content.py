@@ -120,6 +120,17 @@ def test_what_a_job_took_in_batches_is_kept_also_where_it_has_no_block(run, reco
     assert (left.batch_seconds, left.timed_seconds, left.waited_seconds, left.device_seconds) == (7.0, 1.5, 2.0, 0.0)
 
 
+@pytest.mark.parametrize(("factor", "same"), [(1 + 2**-52, True), (1.001, False)])
+def test_a_last_digit_of_another_kind_of_cpu_makes_no_other_run(run, factor, same):
+    here = run()
+    there = {**here.row.metrics, "latency_ci_low_ms": here.row.metrics["latency_ci_low_ms"] * factor}
+    written = replace(here, row=replace(here.row, metrics=there))
+
+    assert here.is_in(here.attempt_key, here.metrics)
+    assert written.is_in(here.attempt_key, here.metrics) == same
+    assert not here.is_in("of another attempt", here.metrics)
+
+
 def test_a_run_without_batches_is_not_written_anew(run):
     assert f"{TAG}batch_seconds" not in run().tags
     assert run().attempt_key == run(batches=BatchShare(), journal="another").attempt_key
