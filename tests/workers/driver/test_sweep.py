@@ -69,6 +69,7 @@ def test_runs_that_start_in_the_same_second_or_before_the_last_one_are_two_sessi
 
 
 @pytest.mark.fault(42, "an artifact cut off", "built again")
+@pytest.mark.system
 def test_a_damaged_artifact_is_built_again(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, GridSpec(precision=("fp32",), layout=("nchw",)))
     [job] = sweep.plan.jobs
@@ -115,6 +116,7 @@ def test_a_tracking_server_that_goes_down_stops_nothing(tmp_path: Path) -> None:
     assert calls, "it was tried"
 
 
+@pytest.mark.system
 def test_logits_of_another_shape_are_one_failed_job(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, GridSpec(precision=("fp32",), layout=("nhwc",)))
 
@@ -157,6 +159,7 @@ def test_a_model_that_cannot_be_used_fails_its_own_jobs_and_no_others(tmp_path: 
         assert sweep.run(journal) == []
 
 
+@pytest.mark.system
 def test_a_calibration_set_that_cannot_be_used_fails_what_is_calibrated_and_nothing_else(tmp_path: Path) -> None:
     told: list[str] = []
     synthetic = SyntheticData(source="synthetic", images=8)

@@ -487,6 +487,7 @@ def test_reference_answers_are_computed_once_per_workspace(workspace: Workspace)
     assert np.array_equal(prepare(spec, SYNTHETIC, workspace, {}, silent).evaluation_logits, first.evaluation_logits)
 
 
+@pytest.mark.system
 def test_another_way_to_settle_random_weights_has_reference_answers_of_its_own(tmp_path: Path) -> None:
     for folder in ("sweeps", "workers"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))

@@ -127,6 +127,7 @@ def test_builds_in_a_row_with_other_engines_do_not_disturb_each_other(tiny: Buil
     assert qnnpack.verification.sqnr_db != x86.verification.sqnr_db
 
 
+@pytest.mark.system
 def test_the_same_build_in_two_processes_is_the_same_numbers(tiny: BuildInputs, tmp_path: Path) -> None:
     given = tmp_path / "inputs.pickle"
     given.write_bytes(pickle.dumps((tiny, INT8)))

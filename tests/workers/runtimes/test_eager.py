@@ -106,6 +106,7 @@ def test_it_answers_as_the_model_does_to_the_bit_or_nearly(
     assert manifest.verification.sqnr_db is None or manifest.verification.sqnr_db > 100
 
 
+@pytest.mark.system
 def test_input_reuse_is_measured_as_for_any_artifact(tiny: BuildInputs, tmp_path: Path) -> None:
     write(tiny.package, tmp_path / "model.zip")
     for reuse in (True, False):

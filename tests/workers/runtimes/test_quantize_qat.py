@@ -57,6 +57,7 @@ def test_it_is_not_worse_than_static_int8_and_keeps_the_rewrite_of_relu6(tiny: B
     assert len(fixed) == 4
 
 
+@pytest.mark.system
 def test_the_weights_move_towards_the_float_models_answers(mobilenet: BuildInputs) -> None:
     # Each image twice: what is held out is trained on, too. Whether other images gain depends on the CPU's rounding.
     mobilenet = replace(mobilenet, calibration=np.concatenate([mobilenet.calibration] * 2))
