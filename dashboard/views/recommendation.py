@@ -133,7 +133,7 @@ def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:
 
 def _named(ties: Sequence[Candidate], table: pd.DataFrame) -> str:
     return ", ".join(
-        words(name) + (f" ({inert(tie.settling.text)})" if tie.settling and tie.tie == "unresolved" else "")
+        words(name) + (f" ({words(tie.settling.text)})" if tie.settling and tie.tie == "unresolved" else "")
         for name, tie in zip(rows.names_in(table, ties), ties, strict=True)
     )
 
