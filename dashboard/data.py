@@ -227,14 +227,6 @@ def waiting(now: Source, place: Place) -> tuple[str, ...]:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
-def troubles(now: Source, root: Path, sweep: str) -> tuple[PlaceVerdict, ...]:
-    """The places of a sweep where jobs failed or are not trusted."""
-    return tuple(
-        one for one in verdicts(now, root) if one.sweep == sweep and not one.part and (one.failed or one.untrusted)
-    )
-
-
-@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
 def device_class(now: Source, sweep: str, units: tuple[Place, ...]) -> tuple[ClassRanking, ...]:
     """The rankings of several units of one class, as one."""
     rows = [row for unit in units for row in place_rows(now, unit)]

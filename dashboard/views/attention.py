@@ -6,7 +6,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import data, links
+from dashboard import data, fleet_data, links
 from dashboard.data import Source
 from dashboard.device_rows import gone_now
 from dashboard.inert import line, words
@@ -15,10 +15,8 @@ from sweeps.launching.live import Live, read_live
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
 
-MOST = 6
+MOST = fleet_data.MOST_TROUBLES
 """So many lines are shown."""
-SWEEPS = 3
-"""So many of the latest sweeps are looked at."""
 
 
 def running(root: Path) -> str:
@@ -39,8 +37,10 @@ def show(now: Source, root: Path) -> None:
             for text, icon, wanted in found[:MOST]:
                 if not wanted or not links.link("decide", text, icon=icon, **wanted):
                     st.markdown(f"{icon} {text}")
-            if len(found) > MOST:
-                st.caption(f"and {len(found) - MOST} more")
+            known = fleet_data.standing(now)
+            more = len(found) - MOST + known.troubled - len(known.troubles)
+            if more > 0:
+                st.caption(f"and {more:,} more")
             if not found:
                 st.markdown(":material/check_circle: Nothing: no job failed, every phone is trusted and present.")
 
@@ -76,13 +76,11 @@ def _needs(now: Source, root: Path) -> Iterator[tuple[str, str, dict[str, str]]]
     gone = gone_now(Workspace(root))
     for name in gone.devices:
         yield f"{words(name)}: {words(gone.text(name))}", ":material/link_off:", {}
-    for sweep in data.sweeps(now)[:SWEEPS]:
-        for one in data.troubles(now, root, sweep.name):
-            wanted = {"sweep": sweep.name, "device": one.device_id, "model": one.model}
-            counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(
-                one.untrusted
-            )
-            yield f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}", ":material/warning:", wanted
+    for one in fleet_data.standing(now).troubles:
+        wanted = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
+        counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(one.untrusted)
+        yield f"{words(one.device)}, {words(one.model)}: {', '.join(counts)}", ":material/warning:", wanted
+    for sweep in data.sweeps(now)[: fleet_data.TROUBLED]:
         lag = data.lag(str(root), sweep.name)
         if lag is not None and lag.jobs:
             yield f"{words(lag.text)}", ":material/schedule:", {}

@@ -1,13 +1,12 @@
 """Fleet, the home page: sweeps, what runs and what needs attention, and which build wins on which phone."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import data, device_rows, downloads, fleet_cells, links, state
+from dashboard import data, downloads, fleet_cells, fleet_data, links, state
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.data import Source
 from dashboard.inert import line, words
@@ -15,8 +14,8 @@ from dashboard.style import palette
 from dashboard.views import attention, empty, every_result, places, shipping
 from dashboard.views.tables import table_height
 from dashboard.words import device_names
-from sweeps.ranking.overview import PlaceVerdict
 from sweeps.report.table_files import overview_table
+from sweeps.store.fleet import SweepSum
 
 ALL = "*"
 """Of the parameter `model`: an overview of all models."""
@@ -32,15 +31,14 @@ def show(root: Path) -> None:
     if now is None or not now.plans:
         empty.show(root)
         return
-    verdicts = data.verdicts(now, root)
     empty.show_age(root)
     places.head("Fleet", "Which build of my model do I ship on which phone, and how sure are we?")
-    _sweeps(now, verdicts, attention.running(root))
+    _sweeps(now, attention.running(root))
     attention.show(now, root)
     with st.container(horizontal=True, gap="medium", key="choices"):
         sweep = state.chosen("sweep", "Sweep", [one.name for one in data.sweeps(now)])
-        there = data.places(now, root, sweep)
-        models = sorted({model for models in there.models.values() for model in models})
+        there = fleet_data.names(now, sweep)
+        models = list(there.models)
         if not models:
             st.info("This sweep has no jobs.", icon=":material/inbox:")
             return
@@ -55,35 +53,35 @@ def show(root: Path) -> None:
     shown = dict(sorted(names.items(), key=lambda one: one[1])[start : start + PHONES])
     with st.container(key=f"now-fleet-{downloads.file_name(sweep, model)}", gap="medium"):
         if model == ALL:
-            _winners(now, sweep, shown, models, there)
+            _winners(now, sweep, shown, models)
         else:
-            _builds(now, sweep, shown, model, there)
+            _builds(now, sweep, shown, model, fleet_data.having(now, sweep, model))
         with st.container(horizontal=True, gap="small", key="take-along"):
-            mine = [one for one in verdicts if one.sweep == sweep]
-            downloads.offer_tables(lambda: overview_table(mine), f"{sweep}-overview", "overview")
+            downloads.offer_tables(
+                lambda: overview_table(one for one in data.verdicts(now, root) if one.sweep == sweep),
+                f"{sweep}-overview",
+                "overview",
+            )
         every_result.show(now, sweep, names, models)
 
 
-def _sweeps(now: Source, verdicts: tuple[PlaceVerdict, ...], running: str) -> None:
+def _sweeps(now: Source, running: str) -> None:
     """A line for each sweep: how far it is, and who wins."""
-    there: dict[str, list[PlaceVerdict]] = {}
-    for one in verdicts:
-        there.setdefault(one.sweep, []).append(one)
+    sums = fleet_data.standing(now).sums
     found = data.sweeps(now)
     lines = []
     for sweep in found[:SWEEPS]:
-        mine = there.get(sweep.name, [])
-        by_place = device_rows.places(mine)
-        finished, waiting = (sum(getattr(parts[0], name) for parts in by_place) for name in ("finished", "waiting"))
-        decided = sum(any(one.winner for one in parts) for parts in by_place)
-        wins = Counter(one.variant for one in mine if one.winner)
+        here = sums.get(sweep.name) or SweepSum(sweep.name, 0, 0, 0, 0, 0, "")
         winner = (
-            "none yet" if not wins else line(next(iter(wins))) if len(wins) == 1 else f"{len(wins)} different builds"
+            "none yet"
+            if not here.builds
+            else line(here.build)
+            if here.builds == 1
+            else f"{here.builds} different builds"
         )
-        status = "running" if sweep.name == running else "finished" if not waiting else f"{waiting} jobs to come"
-        lines.append(
-            (line(sweep.name), status, finished / max(1, finished + waiting), f"{decided} of {len(by_place)}", winner)
-        )
+        status = "running" if sweep.name == running else f"{here.waiting} jobs to come" if here.waiting else "finished"
+        done = here.finished / max(1, here.finished + here.waiting)
+        lines.append((line(sweep.name), status, done, f"{here.decided} of {here.places}", winner))
     columns = ["Sweep", "State", "Progress", "Decided", "Wins"]
     configure = st.column_config
     st.dataframe(
@@ -100,14 +98,9 @@ def _sweeps(now: Source, verdicts: tuple[PlaceVerdict, ...], running: str) -> No
         st.caption(f"The last {SWEEPS} of {len(found)} sweeps; choose any of them below.")
 
 
-def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str], there: data.Places) -> None:
+def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]) -> None:
     columns = models[:MODELS]
-    verdicts = {
-        (device, model): there.models[device][model][0]
-        for device in devices
-        for model in columns
-        if model in there.models[device]
-    }
+    verdicts = fleet_data.drawn(now, sweep, tuple(devices), tuple(columns))
     keys = tuple(sorted({one.job_key for one in verdicts.values() if one.job_key}))
     rows = fleet_cells.winners(devices, columns, verdicts, data.winner_names(now, sweep, keys))
     st.subheader("Who wins where", anchor=False)
@@ -116,12 +109,12 @@ def _winners(now: Source, sweep: str, devices: dict[str, str], models: list[str]
     st.caption(f"One colour for each build. Click a cell for the evidence.{more}")
 
 
-def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, there: data.Places) -> None:
-    having = tuple(sorted(device for device, models in there.models.items() if model in models))
+def _builds(now: Source, sweep: str, devices: dict[str, str], model: str, having: tuple[str, ...]) -> None:
+    """`having`: the devices of the model."""
     here = {device: name for device, name in devices.items() if device in having}
     shipping.show(now, sweep, model, having)
     known = data.costs(now, sweep, model, tuple(here))
-    verdicts = {device: there.models[device][model][0] for device in here}
+    verdicts = {device: one for (device, _), one in fleet_data.drawn(now, sweep, tuple(here), (model,)).items()}
     setups = fleet_cells.shown_setups(known.cells, [one.job_key for one in verdicts.values()], BUILDS)
     rows = fleet_cells.builds(here, setups, known.cells, verdicts, model)
     st.subheader("What each build costs on each phone", anchor=False)

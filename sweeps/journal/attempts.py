@@ -7,7 +7,7 @@ from sweeps.errors import StoreError
 from sweeps.imported import Imported
 from sweeps.journal.changes import ChangeTables
 from sweeps.journal.plans import now
-from sweeps.journal.schema import JOB_DEVICE, JOB_SENTINEL
+from sweeps.journal.schema import BLOCK_SESSION, JOB_DEVICE, JOB_SENTINEL
 from sweeps.json_records import from_json, to_json
 from sweeps.manifest import Manifest
 from sweeps.protocol.ended import same_question
@@ -87,10 +87,10 @@ class AttemptTables(ChangeTables):
 
     def last_session(self) -> int:
         """The largest session number (`Block.session`) of all accepted blocks; 0 if there is none."""
-        [largest] = self._row(
-            "SELECT max(json_extract(record, '$.session')) FROM attempts WHERE kind = 'block' AND json_valid(record)"
+        found = self._row(
+            f"SELECT {BLOCK_SESSION} FROM attempts WHERE kind = 'block' ORDER BY 1 DESC LIMIT 1"  # noqa: S608  # ours
         )
-        return int(largest or 0)
+        return 0 if found is None else int(found[0] or 0)
 
     def session_start(self, device_id: str, run: int) -> int | None:
         """The start of the device's session (`sweeps.protocol.sessions`) that a run (`Block.session`) belongs to;

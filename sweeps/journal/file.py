@@ -30,14 +30,13 @@ class JournalFile:
         """
         if read_only and not path.exists():
             raise StoreError(f"there is no journal at {path}", FIRST_STEP)
-        with journal_schema.translated(path):
-            mode = "ro" if read_only else "rwc"
-            db = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=busy_timeout_s, isolation_level=None
-            )
+        db = _connected(path, read_only, busy_timeout_s)
         try:
             if read_only and journal_schema.is_older(db, path):
+                # Alone: the last connection puts the log of a migration into the file, unless it is a reader.
+                db.close()
                 cls.open(path, busy_timeout_s=busy_timeout_s).close()
+                db = _connected(path, read_only, busy_timeout_s)
             journal_schema.migrate(db, path)
             if not read_only:
                 with journal_schema.translated(path):
@@ -109,6 +108,12 @@ class JournalFile:
 
     def _after_rollback(self) -> None:
         """What is known of the writes of the transaction is forgotten: their ids will be those of others."""
+
+
+def _connected(path: Path, read_only: bool, busy_timeout_s: float) -> sqlite3.Connection:
+    uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    with journal_schema.translated(path):
+        return sqlite3.connect(uri, uri=True, timeout=busy_timeout_s, isolation_level=None)
 
 
 def switch_to_wal(db: sqlite3.Connection, busy_timeout_s: float) -> None:

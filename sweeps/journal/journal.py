@@ -18,8 +18,9 @@ from sweeps.device_facts import pool_id
 from sweeps.errors import StoreError
 from sweeps.journal.outcomes import Outcomes
 from sweeps.journal.result_row import row_of_job, row_of_skipped
+from sweeps.journal.results_schema import RESULTS
 from sweeps.journal.results_table import damaged
-from sweeps.journal.schema import JOB_SENTINEL, RESULTS
+from sweeps.journal.schema import JOB_SENTINEL
 from sweeps.json_records import from_json
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.sentinel import changed_spans
@@ -40,7 +41,7 @@ class Journal(Outcomes):
         Returns the number of this beginning, its epoch.
         """
         with self._writing():
-            for table in ("results", "places", "results_state"):
+            for table in ("results", "places", "results_state", "ended"):
                 self._db.execute(f"DROP TABLE IF EXISTS {table}")
             for statement in RESULTS:
                 self._db.execute(statement)

@@ -131,9 +131,7 @@ class ResultTables(TimeTables):
     def ended_counts(self, sweep: str) -> dict[str, dict[str, int]]:
         """By the id of each unit, also of a pool: its jobs that are `measured` and `failed`."""
         rows = self._rows(
-            "SELECT device_id, outcome, count(*) FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
-            " GROUP BY device_id, outcome",
-            sweep,
+            "SELECT device_id, outcome, jobs FROM ended WHERE sweep = ? AND jobs > 0 AND outcome != 'skipped'", sweep
         )
         found: dict[str, dict[str, int]] = {}
         for device_id, outcome, count in rows:

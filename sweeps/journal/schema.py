@@ -6,63 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sweeps.errors import StoreError
+from sweeps.journal.results_schema import AXES_OF_9, BY_AXES, ENDED, RESULTS
 
 JOB_DEVICE, JOB_SENTINEL = (
     f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{name}') END" for name in ("device_id", "sentinel")
 )
 """The device of a job and its sentinel, as they are indexed."""
-
-_BY_AXES = """CREATE INDEX IF NOT EXISTS results_by_axes ON results (
-        stale, sweep, place_id, model, device, latency_p50_ms, device_id, outcome, preset, runtime, backend, precision,
-        quantization, qengine, interface, layout, capture, format, fuse, optimize, granularity, calibration_images,
-        preference, relaxed_fp16, flexible_batch, reduced_range, opset, graph_optimization, threads, cpus, reuse_input
-    )"""
-"""All that results are chosen by (`sweeps.journal.chosen_results`), so that their long texts are not read for it."""
-
-_AXES_OF_9 = ("opset INTEGER NOT NULL DEFAULT 0", "graph_optimization TEXT NOT NULL DEFAULT 'none'")
-RESULTS: tuple[str, ...] = (
-    f"""CREATE TABLE results (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
-        attempt INTEGER NOT NULL, place_id TEXT NOT NULL, evaluation_id TEXT NOT NULL,
-        sweep TEXT NOT NULL, job_key TEXT NOT NULL, build_key TEXT NOT NULL, name TEXT NOT NULL,
-        model TEXT NOT NULL, grid TEXT NOT NULL, device_id TEXT NOT NULL, device TEXT NOT NULL,
-        fingerprint TEXT NOT NULL, variant TEXT NOT NULL, runtime TEXT NOT NULL, backend TEXT NOT NULL,
-        precision TEXT NOT NULL, quantization TEXT NOT NULL, qengine TEXT NOT NULL, interface TEXT NOT NULL,
-        layout TEXT NOT NULL, capture TEXT NOT NULL, format TEXT NOT NULL, fuse INTEGER NOT NULL,
-        optimize INTEGER NOT NULL, granularity TEXT NOT NULL, calibration_images INTEGER NOT NULL,
-        preference TEXT NOT NULL, relaxed_fp16 INTEGER NOT NULL, flexible_batch INTEGER NOT NULL,
-        reduced_range INTEGER NOT NULL, {", ".join(_AXES_OF_9)}, threads INTEGER NOT NULL, cpus TEXT NOT NULL,
-        reuse_input INTEGER NOT NULL, outcome TEXT NOT NULL, stage TEXT NOT NULL, kind TEXT NOT NULL,
-        reason TEXT NOT NULL, preset TEXT NOT NULL, exec_context TEXT NOT NULL, runtime_version TEXT NOT NULL,
-        gate TEXT NOT NULL, fixed_performance TEXT NOT NULL, protocol TEXT NOT NULL, runner TEXT NOT NULL,
-        engine_ran TEXT NOT NULL, backend_ran TEXT NOT NULL, executor TEXT NOT NULL, emulated INTEGER NOT NULL,
-        coverage TEXT NOT NULL, trust TEXT NOT NULL, block_medians_ms TEXT NOT NULL,
-        confirmed_medians_ms TEXT NOT NULL, check_medians_ms TEXT NOT NULL, sessions TEXT NOT NULL,
-        rounds INTEGER NOT NULL, samples INTEGER NOT NULL, device_seconds REAL NOT NULL,
-        batch_seconds REAL NOT NULL, timed_seconds REAL NOT NULL, full_seconds REAL NOT NULL,
-        waited_seconds REAL NOT NULL, push_seconds REAL NOT NULL, accuracy_seconds REAL NOT NULL,
-        settled TEXT NOT NULL, images INTEGER NOT NULL, link TEXT NOT NULL, stale INTEGER NOT NULL,
-        extra_metrics TEXT NOT NULL, latency_p50_ms REAL, latency_ci_low_ms REAL, latency_ci_high_ms REAL,
-        latency_p90_ms REAL, latency_p99_ms REAL, spread_within REAL, spread_between REAL,
-        first_inference_ms REAL, load_ms REAL, model_rss_mb REAL, artifact_mb REAL, top1_percent REAL,
-        top5_percent REAL, agreement_percent REAL, sqnr_db REAL, accuracy_drop_points REAL,
-        accuracy_drop_low_points REAL, accuracy_drop_high_points REAL, temp_start_c REAL, temp_end_c REAL,
-        UNIQUE (sweep, job_key)
-    )""",
-    _BY_AXES,
-    """CREATE TABLE places (
-        sweep TEXT NOT NULL, place_id TEXT NOT NULL, model TEXT NOT NULL, device TEXT NOT NULL,
-        jobs INTEGER NOT NULL,
-        PRIMARY KEY (sweep, place_id, model)
-    )""",
-    """CREATE TABLE results_state (
-        id INTEGER PRIMARY KEY CHECK (id = 1),
-        is_whole INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL
-    )""",
-    "INSERT INTO results_state SELECT 1, NOT EXISTS (SELECT 1 FROM jobs), abs(random()), 0",
-)
-"""Of version 7 on: the results themselves, a row for each finished job and skipped combination of each sweep. All of it
-follows from the other tables, and can be made again (`sweeps.journal.rebuild`). `seq` grows with each change."""
+BLOCK_SESSION = "CASE WHEN json_valid(record) THEN json_extract(record, '$.session') END"
+"""The session of a block, as it is indexed."""
 
 _ATTEMPTS = """CREATE TABLE attempts (
             id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -214,17 +165,22 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     # Version 7: the results, as they were then.
-    tuple(one.replace(f"{', '.join(_AXES_OF_9)}, ", "") for one in RESULTS if one != _BY_AXES),
+    tuple(one.replace(f"{', '.join(AXES_OF_9)}, ", "") for one in RESULTS if one not in (BY_AXES, *ENDED)),
     # Version 8: one index for places and axes, made with version 9, which has axes of ONNX Runtime.
     ("DROP INDEX IF EXISTS results_by_place",),
     (
-        *(f"ALTER TABLE results ADD COLUMN {one}" for one in _AXES_OF_9),
+        *(f"ALTER TABLE results ADD COLUMN {one}" for one in AXES_OF_9),
         "DROP INDEX IF EXISTS results_by_axes",
-        _BY_AXES,
+        BY_AXES,
     ),
     (  # Version 10: the jobs of a device and of a sentinel, among a hundred thousand.
         f"CREATE INDEX IF NOT EXISTS jobs_by_device ON jobs ({JOB_DEVICE}, {JOB_SENTINEL})",
         f"CREATE INDEX IF NOT EXISTS jobs_by_sentinel ON jobs ({JOB_SENTINEL})",
+    ),
+    (  # Version 11: the last session, and the jobs that have ended.
+        f"CREATE INDEX IF NOT EXISTS attempts_by_session ON attempts ({BLOCK_SESSION}) WHERE kind = 'block'",
+        *ENDED,
+        "INSERT INTO ended SELECT sweep, device_id, outcome, count(*) FROM results WHERE stale = 0 GROUP BY 1, 2, 3",
     ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""

@@ -6,10 +6,11 @@ and it may be lost. Where it cannot be written, it is kept in memory.
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 from sweeps.errors import StoreError
 from sweeps.journal.file import switch_to_wal
@@ -19,9 +20,11 @@ from sweeps.journal.results_table import Place, Watermark
 from sweeps.ranking.overview import PlaceVerdict, verdicts_of, waiting_place
 from sweeps.ranking.rank import rank_rows
 from sweeps.spec.sweep import SweepSpec
+from sweeps.store import fleet
 from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
+Found = TypeVar("Found")
 _COLUMNS = PlaceVerdict._fields
 _make = partial(tuple.__new__, PlaceVerdict)
 """As `PlaceVerdict._make`, for thousands in half the time."""
@@ -35,8 +38,9 @@ _TABLES = (
         sweep TEXT PRIMARY KEY, epoch INTEGER NOT NULL, seq INTEGER NOT NULL, plan_id INTEGER NOT NULL,
         objective TEXT NOT NULL
     )""",
+    *fleet.TABLES,
 )
-_VERSION = 4
+_VERSION = 5
 """Files of another version are made anew. To be raised with each change of what a ranking decides."""
 _BUSY_S = 5.0
 _DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
@@ -50,7 +54,8 @@ class Verdicts:
     """An open file of verdicts. Use it as a context manager."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
+        self.db = db
+        """To be read once `bring_up_to_date` was called."""
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -71,23 +76,25 @@ class Verdicts:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._db.close()
+        self.db.close()
 
     def overview(self, journal: Journal, sweep: str | None = None) -> list[PlaceVerdict]:
         """The verdicts of all sweeps (or one) as of now, with the places that wait for their first result.
 
         Raises `DamagedResultsError` as `Journal.watermark` does.
         """
-        self._bring_up_to_date(journal, sweep)
-        return self._stored(sweep or "")
+        self.bring_up_to_date(journal, sweep)
+        return self.where("?1 = '' OR sweep = ?1", sweep or "")
 
-    def _stored(self, sweep: str) -> list[PlaceVerdict]:
-        query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE ?1 = '' OR sweep = ?1 ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
-        return list(map(_make, self._db.execute(query, (sweep,))))
+    def where(self, condition: str, *values: str) -> list[PlaceVerdict]:
+        """Those that are stored, whole, by a condition in SQL, in the order of their places."""
+        query = f"SELECT {', '.join(_COLUMNS)} FROM verdicts WHERE {condition} ORDER BY 1, 2, 3, 4"  # noqa: S608  # names of ours
+        return list(map(_make, self.db.execute(query, values)))
 
-    def _bring_up_to_date(self, journal: Journal, sweep: str | None) -> None:
+    def bring_up_to_date(self, journal: Journal, sweep: str | None = None) -> None:
+        """Raises `DamagedResultsError` as `Journal.watermark` does."""
         # Before the watermark, so that no other reader's look is later than it.
-        seen = {row[0]: row[1:] for row in self._db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
+        seen = {row[0]: row[1:] for row in self.db.execute("SELECT sweep, epoch, seq, plan_id, objective FROM seen")}
         mark = journal.watermark()
         plans = journal.plan_ids()
         wanted = plans if sweep is None else {sweep: plans[sweep]} if sweep in plans else {}
@@ -97,8 +104,8 @@ class Verdicts:
             if seen.get(name, (None,))[:3] != (mark.epoch, mark.seq, plan_id)
         }
         for name in seen.keys() - plans.keys():  # the copied server has it no longer
-            self._db.execute("DELETE FROM verdicts WHERE sweep = ?", (name,))
-            self._db.execute("DELETE FROM seen WHERE sweep = ?", (name,))
+            for table in ("verdicts", "sums", "seen"):
+                self.db.execute(f"DELETE FROM {table} WHERE sweep = ?", (name,))  # noqa: S608  # names of ours
         if not late:
             return
         # What is later than the journal is of one that was in its place before an older one was put back.
@@ -109,7 +116,7 @@ class Verdicts:
             changed[place.sweep].add(place)
         for name, plan_id in late.items():
             if name in seen and seen[name][0] == mark.epoch and seen[name][2] == plan_id and not changed[name]:
-                self._db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
+                self.db.execute("UPDATE seen SET seq = ? WHERE sweep = ?", (mark.seq, name))
                 continue
             try:
                 spec = journal.spec(name)
@@ -140,7 +147,9 @@ class Verdicts:
             rows = journal.result_rows(sweep, place)
             verdicts += verdicts_of(sweep, rank_rows(rows, spec.objective, sweep).devices, rows)
         if replanned and not everything:
-            verdicts += [one for one in self._stored(sweep) if one.place not in places and not one.has_nothing]
+            verdicts += [
+                one for one in self.where("sweep = ?", sweep) if one.place not in places and not one.has_nothing
+            ]
         planned = journal.planned_places(sweep)
         verdicts = [one.among(planned[one.place][1]) if one.place in planned else one for one in verdicts]
         there = {one.place for one in verdicts}
@@ -149,33 +158,40 @@ class Verdicts:
             for place, (device, jobs) in planned.items()
             if place not in there and (replanned or place in places)
         ]
-        self._db.execute("BEGIN IMMEDIATE")
+        self.db.execute("BEGIN IMMEDIATE")
         if replanned:
-            self._db.execute("DELETE FROM verdicts WHERE sweep = ?", (sweep,))
+            self.db.execute("DELETE FROM verdicts WHERE sweep = ?", (sweep,))
         gone = [(place.sweep, place.place_id, place.model) for place in places]
-        self._db.executemany("DELETE FROM verdicts WHERE sweep = ? AND device_id = ? AND model = ?", gone)
+        self.db.executemany("DELETE FROM verdicts WHERE sweep = ? AND device_id = ? AND model = ?", gone)
         put = f"INSERT OR REPLACE INTO verdicts ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608  # names of ours
-        self._db.executemany(put, verdicts)
-        self._db.execute(
+        self.db.executemany(put, verdicts)
+        self.db.execute("DELETE FROM sums WHERE sweep = ?", (sweep,))
+        self.db.execute(fleet.SUM_UP, (sweep,))
+        self.db.execute(
             "INSERT OR REPLACE INTO seen VALUES (?, ?, ?, ?, ?)", (sweep, mark.epoch, mark.seq, plan_id, objective)
         )
-        self._db.execute("COMMIT")
+        self.db.execute("COMMIT")
 
 
 def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[PlaceVerdict]:
     """The verdicts of a journal or a copy; a damaged table of results is made again first. Raises `StoreError`."""
-    return read_results(files.journal, lambda journal: _overview(journal, files.verdicts, sweep))
+    return read_verdicts(files, lambda verdicts, journal: verdicts.overview(journal, sweep))
 
 
-def _overview(journal: Journal, path: Path, sweep: str | None) -> list[PlaceVerdict]:
+def read_verdicts(files: Workspace | ResultFiles, read: Callable[[Verdicts, Journal], Found]) -> Found:
+    """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`."""
+    return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read))
+
+
+def _read(journal: Journal, path: Path, read: Callable[[Verdicts, Journal], Found]) -> Found:
     try:
         with Verdicts.open(path) as verdicts:
-            return verdicts.overview(journal, sweep)
+            return read(verdicts, journal)
     except sqlite3.Error as error:  # a disk that is full, or a file that another process has locked
         if _is_damage(error):
             _remove(path)
         with Verdicts(_open(None)) as verdicts:
-            return verdicts.overview(journal, sweep)
+            return read(verdicts, journal)
 
 
 def _open(path: Path | None) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ import pytest
 import streamlit as st
 from streamlit.testing.v1 import AppTest
 
-from dashboard import data, downloads, fleet_cells
+from dashboard import data, downloads, fleet_cells, fleet_data
 from dashboard.fleet_cells import STATES, state_text
 from dashboard.inert import NOTHING
 from dashboard.views import every_result
@@ -23,6 +23,7 @@ from sweeps.journal.results_table import Place
 from sweeps.quarantine import QuarantineBook
 from sweeps.ranking.overview import PlaceVerdict, waiting_place
 from sweeps.ranking.shipping import Cell
+from sweeps.store.fleet import SweepSum
 from sweeps.workspace import Workspace
 
 Page = Callable[..., AppTest]
@@ -36,6 +37,43 @@ def cells(page: AppTest) -> list[dict[str, Any]]:
     """Those of the wide map."""
     spec = json.loads(page.get("vega_lite_chart")[0].proto.spec)
     return [row for layer in spec["layer"] for row in layer["data"]["values"] if "device" in row]
+
+
+def test_what_the_database_sums_up_is_what_all_verdicts_say(workspace: Path) -> None:
+    now = data.source(workspace)
+    assert now is not None
+    verdicts, standing = data.verdicts(now, workspace), fleet_data.standing(now)
+    assert set(standing.sums) == {one.sweep for one in verdicts}
+    for sweep, found in standing.sums.items():
+        mine = [one for one in verdicts if one.sweep == sweep]
+        places = {one.place: one for one in mine if not one.part}
+        winners = [one.variant for one in mine if one.winner]
+        assert found == SweepSum(
+            sweep=sweep,
+            places=len(places),
+            decided=len({one.place for one in mine if one.winner}),
+            finished=sum(one.finished for one in places.values()),
+            waiting=sum(one.waiting for one in places.values()),
+            builds=len(set(winners)),
+            build=max(winners, default=""),
+            devices=found.devices,
+            models=found.models,
+        )
+        names = fleet_data.names(now, sweep)
+        assert names.devices == {one.device_id: one.device for one in mine}
+        assert names.models == tuple(sorted({one.model for one in mine}))
+        for model in names.models:
+            there = sorted({one.device_id for one in mine if one.model == model})
+            assert fleet_data.having(now, sweep, model) == tuple(there)
+        drawn = fleet_data.drawn(now, sweep, tuple(names.devices), names.models)
+        assert list(drawn.values()) == list(places.values())
+        assert fleet_data.drawn(now, sweep, ("' OR 1=1 --",), names.models) == {}
+    latest = [one.name for one in data.sweeps(now)[: fleet_data.TROUBLED]]
+    troubled = {(one.place, one.failed, one.untrusted) for one in verdicts if not one.part and one.sweep in latest}
+    troubled = {one for one in troubled if one[1] + one[2]}
+    assert standing.troubled == len(troubled)
+    assert {(one[:3], one.failed, one.untrusted) for one in standing.troubles} <= troubled
+    assert len(standing.troubles) == min(len(troubled), fleet_data.MOST_TROUBLES)
 
 
 def test_every_sweep_has_a_line_with_its_state_and_who_wins(page: Page, workspace: Path) -> None:

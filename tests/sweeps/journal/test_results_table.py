@@ -405,6 +405,55 @@ def test_results_are_chosen_without_reading_their_long_texts(path):
     assert indexed >= FILTERS
 
 
+def test_each_start_of_a_run_finds_the_last_session_by_an_index(path):
+    with Journal.open(path) as journal:
+        asked: list[str] = []
+        journal._db.set_trace_callback(asked.append)
+        journal.last_session()
+        journal._db.set_trace_callback(None)
+        plans = [row[3] for query in asked for row in journal._rows(f"EXPLAIN QUERY PLAN {query}")]
+    assert any("INDEX attempts_by_session" in plan for plan in plans), plans
+    assert not any("TEMP B-TREE" in plan for plan in plans), plans
+
+
+def test_the_jobs_that_have_ended_are_counted_with_each_result_that_is_written(path, records):
+    jobs = [replace(records.job(number), device_id=f"phone-{number % 2}") for number in range(6)]
+    units = tuple(replace(records.facts, device_id=f"phone-{number}") for number in range(2))
+
+    def counts(journal):
+        found = journal.ended_counts("phones")
+        rows = journal._rows(
+            "SELECT device_id, outcome, count(*) FROM results WHERE stale = 0 AND outcome != 'skipped' GROUP BY 1, 2"
+        )
+        assert found == {
+            device: {outcome: count for one, outcome, count in rows if one == device} for device, _, _ in rows
+        }
+        return found
+
+    with Journal.open(path) as journal:
+        journal.save_plan(records.plan(*jobs, rounds=1, facts=units))
+        assert counts(journal) == {}
+        for job in jobs[:3]:
+            measure(journal, records, job, rounds=1)
+        for _ in range(MAX_ATTEMPTS):
+            journal.add_failure(jobs[3].key, records.failed())
+        assert counts(journal) == {"phone-0": {"measured": 2}, "phone-1": {"measured": 1, "failed": 1}}
+        journal.retry_failures("phones")
+        measure(journal, records, jobs[3], rounds=1)
+        assert counts(journal) == {"phone-0": {"measured": 2}, "phone-1": {"measured": 2}}
+        journal.save_plan(records.plan(*jobs[1:], rounds=1, facts=units))
+        assert counts(journal) == {"phone-0": {"measured": 1}, "phone-1": {"measured": 2}}
+        before = counts(journal)
+    for statement in ("DROP TRIGGER results_added", "DROP TRIGGER results_replaced", "DROP TABLE ended"):
+        change(path, statement)
+    change(path, "PRAGMA user_version = 10")
+    with Journal.open(path, read_only=True) as journal:
+        assert counts(journal) == before
+    rebuild(path)
+    with Journal.open(path, read_only=True) as journal:
+        assert counts(journal) == before
+
+
 def test_a_table_of_version_7_gets_the_axes_and_the_index_of_today(path, records):
     with Journal.open(path) as journal:
         journal.save_plan(records.plan(records.job(0)))
@@ -412,6 +461,9 @@ def test_a_table_of_version_7_gets_the_axes_and_the_index_of_today(path, records
         expected = journal.result_rows("phones")
     for statement in (
         "DROP INDEX results_by_axes",
+        "DROP TRIGGER results_added",
+        "DROP TRIGGER results_replaced",
+        "DROP TABLE ended",
         "ALTER TABLE results DROP COLUMN opset",
         "ALTER TABLE results DROP COLUMN graph_optimization",
         "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",

@@ -1,0 +1,78 @@
+"""What Fleet reads: sums and names of all places, and whole verdicts of those that it draws, until they change.
+
+As in `dashboard.data`, what it returns is shared by all sessions: never change it.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import streamlit as st
+
+from dashboard.data import KEYS, Source, sweeps
+from sweeps.journal.journal import Journal
+from sweeps.ranking.overview import PlaceVerdict
+from sweeps.store import fleet
+from sweeps.store.copied import ResultFiles
+from sweeps.store.fleet import Names, SweepSum, Trouble
+from sweeps.store.verdicts import Verdicts, read_verdicts
+
+TROUBLED = 3
+"""So many of the latest sweeps are looked at for what needs attention."""
+MOST_TROUBLES = 6
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """All sweeps in short."""
+
+    sums: dict[str, SweepSum]
+    troubles: tuple[Trouble, ...]
+    """The first ones of the latest sweeps."""
+    troubled: int
+    """How many there are."""
+
+
+@st.cache_resource(max_entries=4, show_spinner=False, hash_funcs=KEYS)
+def standing(now: Source) -> Standing:
+    """Judges the places that have changed, first."""
+    latest = [one.name for one in sweeps(now)[:TROUBLED]]
+
+    return _read(
+        now, lambda verdicts: Standing(fleet.sums(verdicts.db), *fleet.troubles(verdicts.db, latest, MOST_TROUBLES))
+    )
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def names(now: Source, sweep: str) -> Names:
+    """The devices and models of a sweep."""
+    return (standing(now).sums.get(sweep) or SweepSum.empty(sweep)).names
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def having(now: Source, sweep: str, model: str) -> tuple[str, ...]:
+    """The devices of a model."""
+    return _read(now, lambda verdicts: fleet.having(verdicts.db, sweep, model))
+
+
+@st.cache_resource(max_entries=64, show_spinner=False, hash_funcs=KEYS)
+def drawn(
+    now: Source, sweep: str, devices: tuple[str, ...], models: tuple[str, ...]
+) -> dict[tuple[str, str], PlaceVerdict]:
+    """The verdicts of these devices and models, by both."""
+    wanted = (
+        "sweep = ? AND device_id IN (SELECT value FROM json_each(?)) AND model IN (SELECT value FROM json_each(?))"
+        " AND part = 0"
+    )
+    found = _read(now, lambda verdicts: verdicts.where(wanted, sweep, json.dumps(devices), json.dumps(models)))
+    return {(one.device_id, one.model): one for one in found}
+
+
+def _read(now: Source, read: Callable[[Verdicts], Found]) -> Found:
+    def up_to_date(verdicts: Verdicts, journal: Journal) -> Found:
+        verdicts.bring_up_to_date(journal)
+        return read(verdicts)
+
+    return read_verdicts(ResultFiles(journal=now.path, verdicts=now.verdicts), up_to_date)

@@ -1,0 +1,106 @@
+"""Sums of the verdicts of each sweep, and the names of its devices and models: stored beside the verdicts.
+
+To make Python values of thousands of verdicts takes most of the time of a look at all of them; nobody sees so many.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from typing import NamedTuple
+
+TABLES = (
+    """CREATE TABLE sums (
+        sweep TEXT PRIMARY KEY, places INTEGER, decided INTEGER, finished INTEGER, waiting INTEGER, builds INTEGER,
+        build TEXT, devices TEXT, models TEXT
+    )""",
+    "CREATE INDEX troubled ON verdicts (sweep, device_id, model) WHERE part = 0 AND failed + untrusted > 0",
+)
+"""Of the file of verdicts."""
+SUM_UP = """INSERT OR REPLACE INTO sums
+    SELECT sweep, sum(part = 0), sum(winner != '' AND (part = 0 OR NOT EXISTS (
+            SELECT 1 FROM verdicts AS other WHERE other.sweep = verdicts.sweep AND other.winner != ''
+            AND other.device_id = verdicts.device_id AND other.model = verdicts.model AND other.part < verdicts.part
+        ))),
+        -- Each part has the counts of its whole place.
+        sum(iif(part = 0, finished, 0)), sum(iif(part = 0, waiting, 0)),
+        count(DISTINCT iif(winner = '', NULL, variant)), max(iif(winner = '', '', variant)),
+        (SELECT json_group_object(device_id, device) FROM (
+            SELECT device_id, device FROM verdicts WHERE sweep = ?1 GROUP BY device_id ORDER BY device_id
+        )),
+        (SELECT json_group_array(model) FROM (SELECT DISTINCT model FROM verdicts WHERE sweep = ?1 ORDER BY model))
+    FROM verdicts WHERE sweep = ?1 GROUP BY sweep"""
+"""Once more, after a change of one sweep's verdicts."""
+
+
+class SweepSum(NamedTuple):
+    """How far a sweep is, and who wins."""
+
+    sweep: str
+    places: int
+    """Devices and models."""
+    decided: int
+    """Of these, those with a winner."""
+    finished: int
+    """Jobs."""
+    waiting: int
+    builds: int
+    """Different builds that win somewhere."""
+    build: str
+    """One of them; empty if nothing wins."""
+    devices: str
+    """JSON of what `names` gives: of one sweep that is looked at."""
+    models: str
+
+    @classmethod
+    def empty(cls, sweep: str) -> "SweepSum":
+        """Of a sweep without verdicts."""
+        return cls(sweep, 0, 0, 0, 0, 0, 0, "", "{}", "[]")
+
+    @property
+    def names(self) -> "Names":
+        return Names(json.loads(self.devices), tuple(json.loads(self.models)))
+
+
+class Trouble(NamedTuple):
+    """A place where jobs failed or are not trusted."""
+
+    sweep: str
+    device_id: str
+    model: str
+    device: str
+    failed: int
+    untrusted: int
+
+
+class Names(NamedTuple):
+    """What a sweep has results of, or waits for."""
+
+    devices: dict[str, str]
+    """Their text for people, by id."""
+    models: tuple[str, ...]
+
+
+def sums(db: sqlite3.Connection) -> dict[str, SweepSum]:
+    """Of all sweeps, by name."""
+    found = db.execute(f"SELECT {', '.join(SweepSum._fields)} FROM sums")  # noqa: S608  # names of ours
+    return {one.sweep: one for one in map(SweepSum._make, found)}
+
+
+def having(db: sqlite3.Connection, sweep: str, model: str) -> tuple[str, ...]:
+    """The devices that have a model, or wait for it, in order."""
+    found = db.execute(
+        "SELECT device_id FROM verdicts WHERE sweep = ? AND model = ? AND part = 0 ORDER BY device_id", (sweep, model)
+    )
+    return tuple(device_id for (device_id,) in found)
+
+
+def troubles(db: sqlite3.Connection, sweeps: Sequence[str], most: int) -> tuple[tuple[Trouble, ...], int]:
+    """The first ones in the order of these sweeps, and how many there are."""
+    where = "FROM verdicts INDEXED BY troubled WHERE sweep = ? AND part = 0 AND failed + untrusted > 0"
+    found: list[Trouble] = []
+    count = 0
+    for sweep in sweeps:
+        count += db.execute(f"SELECT count(*) {where}", (sweep,)).fetchone()[0]
+        query = f"SELECT {', '.join(Trouble._fields)} {where} ORDER BY device_id, model LIMIT ?"
+        found += map(Trouble._make, db.execute(query, (sweep, most - len(found))))
+    return tuple(found), count
