@@ -71,7 +71,7 @@ def _sweeps(now: Source, running: str) -> None:
     found = data.sweeps(now)
     lines = []
     for sweep in found[:SWEEPS]:
-        here = sums.get(sweep.name) or SweepSum(sweep.name, 0, 0, 0, 0, 0, "")
+        here = sums.get(sweep.name) or SweepSum.empty(sweep.name)
         winner = (
             "none yet"
             if not here.builds

@@ -54,7 +54,7 @@ class SweepSum(NamedTuple):
     @classmethod
     def empty(cls, sweep: str) -> "SweepSum":
         """Of a sweep without verdicts."""
-        return cls(sweep, 0, 0, 0, 0, 0, 0, "", "{}", "[]")
+        return cls(sweep, 0, 0, 0, 0, 0, "", "{}", "[]")
 
     @property
     def names(self) -> "Names":
