@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from sweeps.launching.start import LAB_VARIABLE, TOKEN_VARIABLE
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -19,31 +21,49 @@ class Options:
     roles: Path | None = None
     login: bool = False
     """Whether people have to log in."""
+    lab: str | None = None
+    """The address of the lab whose devices sweeps may use, beside those of this computer."""
+    token_file: Path | None = None
 
     def arguments(self) -> list[str]:
         """As `given` reads them."""
         words = ["--workspace", str(self.workspace)]
         words += [word for folder in self.models for word in ("--models", str(folder))]
         words += [] if self.roles is None else ["--roles", str(self.roles)]
-        return [*words, "--login"] if self.login else words
+        words += ["--login"] * self.login
+        return [*words, *self.lab_options]
+
+    @property
+    def lab_options(self) -> tuple[str, ...]:
+        """Those of commands that use the lab; empty without one."""
+        if self.lab is None:
+            return ()
+        return ("--lab", self.lab, *(() if self.token_file is None else ("--token-file", str(self.token_file))))
 
 
 def given() -> Options:
     """Those of this server."""
-    return _parsed(tuple(sys.argv[1:]), os.environ.get("EDGESWEEP_WORKSPACE", "edgesweep-data"))
+    defaults = ("EDGESWEEP_WORKSPACE", LAB_VARIABLE, TOKEN_VARIABLE)
+    return _parsed(tuple(sys.argv[1:]), *map(os.environ.get, defaults))
 
 
 @cache
-def _parsed(argv: Sequence[str], default: str) -> Options:
+def _parsed(argv: Sequence[str], workspace: str | None, lab: str | None, token_file: str | None) -> Options:
     parser = argparse.ArgumentParser(prog="streamlit run dashboard/app.py --", allow_abbrev=False)
-    parser.add_argument("--workspace", type=Path, default=Path(default), help="the folder that holds the results")
+    parser.add_argument(
+        "--workspace", type=Path, default=Path(workspace or "edgesweep-data"), help="the folder that holds the results"
+    )
     parser.add_argument("--models", type=Path, action="append", default=[], help="a folder of models' own code")
     parser.add_argument("--roles", type=Path, help="who may do what, by address")
     parser.add_argument("--login", action="store_true", help="people have to log in")
+    parser.add_argument("--lab", default=lab or None, help="the address of a lab that sweeps may use")
+    parser.add_argument("--token-file", type=Path, default=token_file or None, help="a copy of its token file")
     found = parser.parse_args(argv)
     return Options(
         found.workspace.expanduser().resolve(),
         tuple(folder.expanduser().resolve() for folder in found.models),
         found.roles,
         found.login,
+        found.lab,
+        None if found.token_file is None else Path(found.token_file).expanduser().resolve(),
     )

@@ -1,17 +1,35 @@
-"""The sweep file that a form describes, as YAML. Pure."""
+"""The fields of a sweep file that a form shows: read from its text, and written into it. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
-import yaml
+from dashboard.sweep_text import GONE, changed, dumped, flow, values
+from sweeps.spec import catalog
+from sweeps.spec.yaml_source import Location
 
 PRESETS = ("quick", "full", "race")
+SIDES = (8, 2048)
+MOST_THREADS = 1024
+WITHOUT_TRUTH = {"minimize": "latency_p50_ms", "constraints": []}
+"""The objective on synthetic images: nothing is known to be right on them."""
+_AXES = {"precisions": "precision", "layouts": "layout", "backends": "backend", "threads": "threads"}
+_MODEL: Location = ("models", 0)
+_PLACES: Mapping[str, Location] = {
+    "name": ("name",),
+    "source": (*_MODEL, "source"),
+    "arguments": (*_MODEL, "arguments"),
+    "weights": (*_MODEL, "weights"),
+    "side": (*_MODEL, "input_shape"),
+    **{name: ("grids", 0, axis) for name, axis in _AXES.items()},
+    "devices": ("devices",),
+    "preset": ("protocol", "preset"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepForm:
-    """What most sweeps need; the rest is written into the file."""
+    """What most sweeps need. As it begins, it is a sweep of a model of EdgeSweep's own."""
 
     name: str = "my-sweep"
     source: str = "mobilenet_v2"
@@ -27,37 +45,201 @@ class SweepForm:
     layouts: Sequence[str] = ("nchw", "nhwc")
     backends: Sequence[str] = ("cpu",)
     threads: Sequence[int] = (1,)
+    """Empty, as the three before: not in the file."""
     devices: Sequence[str] = ("local",)
     preset: str = "quick"
 
     def text(self) -> str:
-        """The sweep file."""
+        """A sweep file with nothing else."""
         model: dict[str, Any] = {"name": "model", "source": self.source}
         if self.arguments.strip():
             model["arguments"] = _arguments(self.arguments)
         model |= {"weights": self.weights, "input_shape": [1, 3, self.side, self.side]}
-        axes = {"precision": self.precisions, "layout": self.layouts, "backend": self.backends, "threads": self.threads}
         document = {
             "name": self.name,
             "models": [model],
-            "data": {"calibration": self._images(100), "evaluation": self._images(None)},
-            "grids": [{axis: list(values) for axis, values in axes.items()}],
+            "data": {"calibration": _data(self.images, 100), "evaluation": _data(self.images, None)},
+            "grids": [{axis: list(getattr(self, name)) for name, axis in _AXES.items()}],
             "devices": list(self.devices),
             "protocol": {"preset": self.preset},
         }
-        if self.images == "synthetic":  # nothing is known to be right on them
-            document["objective"] = {"minimize": "latency_p50_ms", "constraints": []}
-        return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)
+        if self.images == "synthetic":
+            document["objective"] = WITHOUT_TRUTH
+        return dumped(document)
 
-    def _images(self, count: int | None) -> dict[str, Any]:
-        known = self.images in ("digits", "synthetic")
-        source = {"source": self.images} if known else {"source": "folder", "path": self.images}
-        return source if count is None or self.images == "synthetic" else {**source, "images": count}
+
+FIELDS = tuple(one.name for one in fields(SweepForm))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A sweep file as the form shows it."""
+
+    form: SweepForm
+    hidden: tuple[str, ...]
+    """The fields that the file has in a way that the form cannot show: they stay as they are."""
+    beside: tuple[str, ...]
+    """What else is in the file, in words."""
+
+
+def read(text: str) -> Shown | None:
+    """`None` if the text is not YAML with keys."""
+    data = values(text)
+    if data is None:
+        return None
+    found: dict[str, Any] = {}
+    for name in FIELDS:
+        try:
+            found[name] = _images_of(data) if name == "images" else _READ[name](_at(data, _PLACES[name]))
+        except (ValueError, TypeError, KeyError):
+            continue
+    counts = {what: len(here) for what in ("models", "grids") if isinstance(here := data.get(what), list)}
+    beside = [f"{count - 1} more {what}" for what, count in counts.items() if count > 1]
+    beside += [str(key) for key in data if key not in ("name", "models", "data", "grids", "devices", "protocol")]
+    return Shown(SweepForm(**found), tuple(name for name in FIELDS if name not in found), tuple(beside))
+
+
+def write(text: str, name: str, value: Any) -> str:
+    """The text with another value of one field. It must be one that `read` can read."""
+    if name == "images":
+        return _with_images(text, str(value))
+    if name in _AXES:
+        value = list(value) or GONE
+    elif name == "devices":
+        value = list(value)
+    elif name == "side":
+        value = [1, 3, value, value]
+    elif name == "arguments":
+        value = _arguments(value) if value.strip() else GONE
+    elif name == "preset":
+        value = value or GONE
+    return changed(text, _PLACES[name], value)
+
+
+def _with_images(text: str, images: str) -> str:
+    for part, count in (("calibration", 100), ("evaluation", None)):
+        text = changed(text, ("data", part), _data(images, count))
+    objective = (values(text) or {}).get("objective")
+    if images == "synthetic" and objective is None:
+        return changed(text, ("objective",), WITHOUT_TRUTH)
+    if images != "synthetic" and objective == WITHOUT_TRUTH:
+        return changed(text, ("objective",), GONE)
+    return text
+
+
+def _data(images: str, count: int | None) -> dict[str, Any]:
+    source = {"source": images} if images in ("digits", "synthetic") else {"source": "folder", "path": images}
+    return source if count is None or images == "synthetic" else {**source, "images": count}
+
+
+def _images_of(data: Any) -> str:
+    found = {_source(_at(data, ("data", part))) for part in ("calibration", "evaluation")}
+    if len(found) != 1:
+        raise ValueError("two sources")
+    return found.pop()
+
+
+def _source(part: Any) -> str:
+    if part is None:
+        return "digits"
+    source = part["source"]
+    if source not in ("digits", "synthetic", "folder"):
+        raise ValueError(source)
+    return _text(part["path"]) if source == "folder" else str(source)
+
+
+def _at(data: Any, at: Location) -> Any:
+    """`None` if it is missing. Raises `TypeError` if the file has something else there."""
+    here: Any = data
+    for key in at:
+        if here is None or (isinstance(key, int) and isinstance(here, list) and key >= len(here)):
+            return None
+        if not isinstance(here, list if isinstance(key, int) else dict):
+            raise TypeError(f"{key} of {type(here).__name__}")
+        here = here[int(key)] if isinstance(here, list) else here.get(key)
+    return here
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _arguments_of(value: Any) -> str:
+    if isinstance(value, str) or value is None:
+        return value or ""
+    if not isinstance(value, dict):
+        raise TypeError("no arguments")
+    return ", ".join(f"{flow(name)}: {flow(one)}" for name, one in value.items())
+
+
+def _side_of(value: Any) -> int:
+    side = 224 if value is None else value[2]
+    if value not in (None, [1, 3, side, side]) or not isinstance(side, int) or not SIDES[0] <= side <= SIDES[1]:
+        raise ValueError("no square of three channels")
+    return side
+
+
+def _list_of(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    def read_list(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, list | None) or any(type(one) is not kind for one in value or ()):
+            raise TypeError("no list")
+        return tuple(dict.fromkeys(value or ()))
+
+    return read_list
+
+
+def _preset_of(value: Any) -> str:
+    if value not in (None, *PRESETS):
+        raise ValueError("another preset")
+    return value or ""
 
 
 def _arguments(text: str) -> Any:
     """Text that is no YAML stays text: the file's check then names its line."""
-    try:
-        return yaml.safe_load(f"{{{text}}}")
-    except yaml.YAMLError:
-        return text
+    found = values(f"{{{text}}}")
+    return text if found is None else found
+
+
+_READ: Mapping[str, Callable[[Any], Any]] = {
+    "name": _text,
+    "source": _text,
+    "arguments": _arguments_of,
+    "weights": lambda value: "pretrained" if value is None else _text(value),
+    "side": _side_of,
+    **{name: _list_of(int if name == "threads" else str) for name in _AXES},
+    "devices": lambda value: _list_of(str)(value) or ("local",),
+    "preset": _preset_of,
+}
+
+
+def to_address(value: Any) -> str:
+    """A field's value as a page's address has it."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def of_address(name: str, text: str) -> Any:
+    """Raises `ValueError` if it is no value that the field has."""
+    if name == "side":
+        if not text.isascii() or not text.isdecimal() or not SIDES[0] <= int(text[:5]) <= SIDES[1]:
+            raise ValueError(text)
+        return int(text)
+    if name == "preset":
+        return _preset_of(text or None)
+    if name in _AXES or name == "devices":
+        parts = dict.fromkeys(one for one in text.split(",") if one)
+        if name == "devices":
+            return tuple(parts)
+        if name == "threads":
+            return tuple(_threads(one) for one in parts)
+        if unknown := parts.keys() - set(catalog.values(_AXES[name])):
+            raise ValueError(*unknown)
+        return tuple(parts)
+    return text
+
+
+def _threads(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:5]) <= MOST_THREADS:
+        raise ValueError(text)
+    return int(text)

@@ -1,38 +1,29 @@
 """Launch: a form and the sweep file beside it, what would run, and the button that starts it."""
 
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from dashboard import running
+from dashboard import running, state
 from dashboard.gate import ENTER, GATE
-from dashboard.inert import inert, line
+from dashboard.inert import inert, line, words
 from dashboard.options import given
 from dashboard.rights import person, role
 from dashboard.roles import Role
-from dashboard.sweep_form import PRESETS, SweepForm
-from dashboard.views import live
+from dashboard.views import launch_form, live
 from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
-from sweeps.journal.journal import Journal
 from sweeps.launching.checked import Checked, check
 from sweeps.launching.preview import Preview, preview
 from sweeps.launching.start import start
-from sweeps.spec import catalog
-from sweeps.text import duration
+from sweeps.text import duration, plain
 from sweeps.workspace import Workspace
 
-TEXT = "launch file"
-"""Key of the sweep file's text in the session."""
-MOST_CHARACTERS = 65_536
-KEPT = "launch kept"
-"""What is written on the page, by key: Streamlit forgets a widget's value while another page is shown."""
+MOST_CHARACTERS = launch_form.MOST_CHARACTERS
 PLANNED = "launch plan"
-"""Of the last preview, with the text that it is of."""
-_BEGIN = SweepForm()
-_NAMES = tuple(SweepForm.__dataclass_fields__)
+"""Of the last preview, with the text that it is of, and where it would run."""
+HERE, LAB = "here", "lab"
 _STYLE = "<style>.st-key-launch-file textarea { font-family: monospace; font-size: 0.85rem; }</style>"
 """Indentation has a meaning there."""
 
@@ -47,129 +38,61 @@ def show(root: Path) -> None:
     if running.read(root).driver.state != "idle":
         live.draw(root)
         st.caption("This workspace runs one sweep at a time. What stands below can be started when it has ended.")
+    launch_form.begin(root, may)
     form, file = st.columns([2, 3], gap="large")
     with form:
-        _form(root, may)
+        launch_form.draw(root, may)
     with file:
-        _keep(TEXT, _BEGIN.text())
-        text = st.text_area(
-            "Sweep file",
-            key=TEXT,
-            height=520,
-            max_chars=MOST_CHARACTERS,
-            disabled=may < Role.LAUNCH,
-            help="What the form writes; edit it for all that the form lacks.",
-        )
-        st.session_state[KEPT] = {key: st.session_state[key] for key in (TEXT, *map(_key, _NAMES))}
-        if may < Role.LAUNCH:
-            text = _BEGIN.text()  # whatever a browser sends: to check a file costs time
+        text = launch_form.draw_file(may)
         checked = check(Workspace(root), text, given().models)
-        _problems(checked)
+        _problems(checked, text)
         _act(root, text, checked, may)
     if may is Role.OPERATE:
         _let_in()
 
 
-def _form(root: Path, may: Role) -> None:
-    """Each change writes the whole file anew."""
-    for name in _NAMES:
-        value = getattr(_BEGIN, name)
-        _keep(_key(name), list(value) if isinstance(value, tuple) else value)
-    off = may < Role.LAUNCH
-    st.caption("A change here writes the file anew; what was edited in it is replaced.")
-    texts = {"name": "Name", "source": "Model: torchvision's name, or module:function", "arguments": "Its arguments"}
-    for name, label in texts.items():
-        st.text_input(label, key=_key(name), max_chars=1000, disabled=off, on_change=_write)
-    _pick("weights", "Weights (or a checkpoint's path)", ("demo", "random", "pretrained"), off)
-    st.number_input("Input: pixels a side", 8, 2048, key=_key("side"), disabled=off, on_change=_write)
-    _pick("images", "Images (or a folder's path)", ("digits", "synthetic"), off)
-    for name, label, options in (
-        ("precisions", "Precision", catalog.values("precision")),
-        ("layouts", "Layout", catalog.values("layout")),
-        ("backends", "Backend", catalog.values("backend")),
-        ("threads", "Threads", (1, 2, 4, 8)),
-    ):
-        st.pills(label, options, selection_mode="multi", key=_key(name), disabled=off, on_change=_write)
-    known = list(dict.fromkeys([*_devices(root), *st.session_state[_key("devices")]]))
-    st.multiselect(
-        "Devices (type any name)",
-        known,
-        key=_key("devices"),
-        accept_new_options=True,
-        format_func=line,
-        disabled=off,
-        on_change=_write,
-        help="local, adb:SERIAL, adb:*, ssh:USER@BOARD, fake:NAME",
-    )
-    st.segmented_control("Protocol", PRESETS, key=_key("preset"), required=True, disabled=off, on_change=_write)
-
-
-def _pick(name: str, label: str, options: tuple[str, ...], off: bool) -> None:
-    own = st.session_state[_key(name)]
-    st.selectbox(
-        label,
-        list(dict.fromkeys([*options, own])),
-        key=_key(name),
-        accept_new_options=True,
-        format_func=line,
-        disabled=off,
-        on_change=_write,
-    )
-
-
-def _keep(key: str, begin: Any) -> None:
-    """As it is, as it was before another page was shown, or as it begins."""
-    st.session_state[key] = st.session_state.get(key, st.session_state.get(KEPT, {}).get(key, begin))
-
-
-def _write() -> None:
-    if role() < Role.LAUNCH:
-        return
-    given_now = {name: st.session_state[_key(name)] for name in _NAMES}
-    st.session_state[TEXT] = SweepForm(**given_now).text()
-
-
-def _key(name: str) -> str:
-    return f"launch {name}"
-
-
-@st.cache_data(ttl=60, max_entries=8, show_spinner=False)
-def _devices(root: Path) -> list[str]:
-    """This computer, and what earlier sweeps of the workspace measured on."""
-    found = ["local"]
-    workspace = Workspace(root)
-    if workspace.journal.exists():
-        with Journal.open(workspace.journal, read_only=True) as journal:
-            found += [facts.name for sweep in journal.sweeps()[:20] for facts in journal.devices(sweep.name)]
-    return found
-
-
-def _problems(checked: Checked) -> None:
+def _problems(checked: Checked, text: str) -> None:
+    """Each with the line that it is about."""
     if checked.problems:
         st.error("This file cannot be started.", icon=":material/error:")
+        lines = text.splitlines()
         for problem in checked.problems:
             st.text(line(problem.text))
+            if problem.line is not None and 0 < problem.line <= len(lines):
+                st.code(f"{problem.line:>4} | {plain(lines[problem.line - 1])[:200]}", language=None)
+
+
+def _where() -> tuple[str, ...]:
+    """Choose what the sweep runs on: more arguments of the command."""
+    lab = given().lab_options
+    if not lab:
+        return ()
+    names = {LAB: f"The lab {given().lab}", HERE: "This computer"}
+    chosen = state.segment("on", "Runs on", list(names), lambda one: words(names[one]))
+    return lab if chosen == LAB else ()
 
 
 def _act(root: Path, text: str, checked: Checked, may: Role) -> None:
     bad = checked.spec is None
+    options = _where()
     with st.container(horizontal=True):
         look = st.button("Preview", icon=":material/preview:", disabled=bad or may < Role.LAUNCH)
         go = st.button("Start", icon=":material/play_arrow:", type="primary", disabled=bad or may < Role.LAUNCH)
     if role() < Role.LAUNCH or bad:
         return  # whatever a browser sends
+    of = (text, options)
     try:
         if look:
             st.session_state[PLANNED] = None
             with st.spinner("Planning: nothing is trained, downloaded or built"):
-                st.session_state[PLANNED] = (text, preview(Workspace(root), text, given().models))
+                st.session_state[PLANNED] = (of, preview(Workspace(root), text, given().models, options))
         if go:
-            start(Workspace.open(root), text, person(), given().models)
+            start(Workspace.open(root), text, person(), given().models, options)
             st.rerun()
     except EdgeSweepError as error:
         live.problem("It was not started." if go else "There is no plan of this file.", error)
     planned = st.session_state.get(PLANNED)
-    if planned is not None and planned[0] == text:
+    if planned is not None and planned[0] == of:
         _plan(planned[1])
 
 

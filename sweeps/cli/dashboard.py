@@ -9,6 +9,7 @@ import click
 from dashboard.launch import TOKEN_VARIABLE, command
 from dashboard.options import Options
 from dashboard.roles import read_roles
+from sweeps.cli.lab import chosen_lab, lab_options
 from sweeps.cli.options import workspace_option
 
 
@@ -40,6 +41,7 @@ from sweeps.cli.options import workspace_option
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Who may do what after a login: a YAML file of address: look, launch or operate. Others may look.",
 )
+@lab_options
 def dashboard(
     root: Path,
     host: str,
@@ -48,6 +50,8 @@ def dashboard(
     models: tuple[Path, ...],
     auth_secrets: Path | None,
     roles: Path | None,
+    lab: str | None,
+    token_file: Path | None,
 ) -> None:
     """Launch sweeps, watch them and read their results in the browser. Listens on this machine only, unless --host says
     otherwise.
@@ -58,7 +62,15 @@ def dashboard(
     """
     if roles is not None and auth_secrets is None:
         raise click.UsageError("--roles are for people who log in: give --auth-secrets too")
-    options = Options(root, models, None if roles is None else roles.resolve(), auth_secrets is not None)
+    there = chosen_lab(lab, token_file)
+    options = Options(
+        root,
+        models,
+        None if roles is None else roles.resolve(),
+        auth_secrets is not None,
+        None if there is None else there.head,
+        None if there is None else there.token_file,
+    )
     argv = command(options, host, port, names=names, auth_secrets=auth_secrets)
     if roles is not None:
         read_roles(roles)

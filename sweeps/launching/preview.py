@@ -54,16 +54,23 @@ class Preview:
     """What the plan said beside."""
 
 
-def preview(workspace: Workspace, text: str, models: Sequence[Path] = (), limit_s: float = LIMIT_S) -> Preview:
+def preview(
+    workspace: Workspace,
+    text: str,
+    models: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    limit_s: float = LIMIT_S,
+) -> Preview:
     """Plan a sweep file with this text. Trains, downloads and builds nothing.
 
-    Raises `EdgeSweepError` with what the plan said if it fails or takes longer than `limit_s`.
+    `options`: more arguments of `plan`. Raises `EdgeSweepError` with what the plan said if it fails or takes longer
+    than `limit_s`.
     """
     file = workspace.launches / f".preview-{token_hex(8)}.yaml"
     try:
         workspace.launches.mkdir(parents=True, exist_ok=True)
         write(file, text)
-        argv = command("plan", "--json", "--workspace", str(workspace.root), str(file))
+        argv = command("plan", "--json", "--workspace", str(workspace.root), *options, str(file))
         done = _run(argv, workspace, models, limit_s)
     except OSError as error:
         raise unwritable(workspace, error) from error

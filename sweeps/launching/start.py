@@ -18,6 +18,9 @@ from sweeps.workspace import Workspace
 MODELS_VARIABLE = "EDGESWEEP_MODELS"
 """Folders to search for models' own code, beside the sweep file's, joined as in PATH."""
 
+LAB_VARIABLE, TOKEN_VARIABLE = "EDGESWEEP_LAB", "EDGESWEEP_TOKEN_FILE"
+"""A lab for all commands of a terminal: a sweep that is started from here uses one only if its options say so."""
+
 DETACH = Path(__file__).with_name("detach.py")
 DETACH_LIMIT_S = 60.0
 TAIL_BYTES = 8_000
@@ -30,7 +33,8 @@ def command(*arguments: str) -> list[str]:
 
 
 def environment(models: Sequence[Path]) -> dict[str, str]:
-    return {**os.environ, MODELS_VARIABLE: os.pathsep.join(map(str, models)), "PYTHONUNBUFFERED": "1"}
+    inherited = {name: value for name, value in os.environ.items() if name not in (LAB_VARIABLE, TOKEN_VARIABLE)}
+    return {**inherited, MODELS_VARIABLE: os.pathsep.join(map(str, models)), "PYTHONUNBUFFERED": "1"}
 
 
 def start(workspace: Workspace, text: str, by: str, models: Sequence[Path] = (), options: Sequence[str] = ()) -> Launch:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from dashboard import launch
-from dashboard.options import Options
+from dashboard.options import Options, given
 from sweeps.cli.main import main
 from sweeps.errors import EdgeSweepError
 from tests.free_port import free_port
@@ -23,6 +23,20 @@ def test_the_command_hands_over_the_workspace_last(tmp_path: Path) -> None:
     argv = launch.command(Options(folder), port=port)
     assert argv[-3:] == ["--", "--workspace", str(folder)]
     assert argv[argv.index("--server.port") + 1] == str(port)
+
+
+def test_the_lab_that_the_operator_names_is_known_to_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab = Options(tmp_path, lab="10.0.0.1:6379", token_file=tmp_path / "token")
+    assert lab.lab_options == ("--lab", "10.0.0.1:6379", "--token-file", str(tmp_path / "token"))
+    assert Options(tmp_path).lab_options == ()
+    monkeypatch.setattr(sys, "argv", ["app.py", *lab.arguments()])
+    assert given() == lab
+    monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.2:6379")
+    assert given() == lab
+    monkeypatch.setattr(sys, "argv", ["app.py"])
+    assert given().lab == "10.0.0.2:6379"
 
 
 def test_without_streamlit_the_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,90 @@ def test_what_was_written_is_there_again_after_another_page(page: Callable[..., 
     assert next(box for box in shown.text_input if box.label == "Name").value == "mine"
 
 
+@pytest.mark.usefixtures("by_link")
+def test_the_form_shows_the_edited_file_and_changes_only_its_own_lines(tmp_path: Path) -> None:
+    shown = opened("launch", tmp_path)
+    edited = f"# by hand\n{shown.text_area[0].value}recovery: {{retries: 1}}\n"
+    edited = edited.replace("name: my-sweep", "name: edited  # for May").replace("threads: [1]", "threads: [1, 3]")
+    shown.text_area[0].set_value(edited).run()
+    assert next(box for box in shown.text_input if box.label == "Name").value == "edited"
+    threads = next(group for group in shown.button_group if group.label == "Threads")
+    assert (threads.options, threads.value) == (["1", "2", "4", "8", "3"], [1, 3])
+    assert "Also in the file: recovery." in texts(shown)
+    next(box for box in shown.text_input if box.label == "Name").set_value("mine").run()
+    assert shown.text_area[0].value == edited.replace("edited  #", "mine  #")
+
+    shown.text_area[0].set_value("name: [").run()
+    assert {box.disabled for box in shown.text_input} == {True}
+    assert any("1 | name: [" in code.value for code in shown.code)
+    shown.text_area[0].set_value("name: again\nmodels: [{source: a, input_shape: [1, 3, 32, 64]}]\n").run()
+    assert {box.label: box.disabled for box in (*shown.text_input, *shown.number_input)} == {
+        **{"Name": False, "Model: torchvision's name, or module:function": False, "Its arguments": False},
+        "Input: pixels a side": True,
+    }
+    assert "Only the file can show: input." in texts(shown)
+
+
+@pytest.mark.usefixtures("by_link")
+def test_the_address_has_the_file_and_what_differs_from_it(page: Callable[..., AppTest], tmp_path: Path) -> None:
+    launches = Workspace(tmp_path).launches
+    launches.mkdir()
+    (launches / "may.yaml").write_text(replace(SweepForm(), name="may", threads=(4,)).text())
+    shown = page(tmp_path, "launch")
+    assert shown.query_params["file"] == "new"
+    box = next(box for box in shown.selectbox if box.label == "Begin with")
+    assert "may (started here)" in box.options
+    assert "recipe (an example)" in box.options
+    box.set_value("kept:may").run()
+    assert yaml.safe_load(shown.text_area[0].value)["name"] == "may"
+    assert dict(shown.query_params) == {"file": "kept:may"}
+    next(box for box in shown.number_input).set_value(96).run()
+    next(group for group in shown.button_group if group.label == "Threads").set_value([1, 2]).run()
+    assert dict(shown.query_params) == {"file": "kept:may", "side": "96", "threads": "1,2"}
+    again = page(tmp_path, "launch", **dict(shown.query_params))
+    assert again.text_area[0].value == shown.text_area[0].value
+    assert not again.warning
+
+
+@pytest.mark.usefixtures("by_link")
+def test_what_a_hostile_address_asks_for_is_text_and_starts_nothing(
+    page: Callable[..., AppTest], tmp_path: Path, evil: str
+) -> None:
+    asked = {"file": "kept:../../etc/passwd", "side": "9" * 500, "preset": evil, "threads": "x", "on": evil}
+    shown = page(tmp_path, "launch", **asked, source=evil, devices=f"local,{evil}")
+    assert not shown.exception
+    assert len(shown.warning) == 4
+    assert {text.split(":")[0] for text in texts(shown)} >= {"file", "side", "preset", "threads"}
+    written = yaml.safe_load(shown.text_area[0].value)
+    assert written["models"][0]["source"] == evil
+    assert written["devices"] == ["local", *evil.split(",")]
+    assert {key: written[key] for key in ("protocol", "grids")} == {
+        key: yaml.safe_load(SweepForm().text())[key] for key in ("protocol", "grids")
+    }
+    assert shown.error[0].value == "This file cannot be started."
+    assert not Workspace(tmp_path).launches.exists()
+
+
+@pytest.mark.usefixtures("by_link")
+def test_where_a_lab_is_known_a_person_chooses_between_it_and_this_computer(
+    page: Callable[..., AppTest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[str, ...]] = []
+    monkeypatch.setattr("dashboard.views.launch.start", lambda *given: started.append(given[-1]))
+    without = page(tmp_path, "launch")
+    assert not [group for group in without.button_group if group.label == "Runs on"]
+    without.button[1].click().run()
+    monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.1:6379")
+    monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", str(tmp_path / "token"))
+    shown = page(tmp_path, "launch")
+    assert shown.query_params["on"] == "lab"
+    next(button for button in shown.button if button.label == "Start").click().run()
+    here = page(tmp_path, "launch", on="here")
+    next(button for button in here.button if button.label == "Start").click().run()
+    lab = ("--lab", "10.0.0.1:6379", "--token-file", str(tmp_path / "token"))
+    assert started == [(), lab, ()]
+
+
 @pytest.mark.parametrize(
     "form",
     [

@@ -20,7 +20,7 @@ from sweeps.launching import driver
 from sweeps.launching.checked import Problem, check
 from sweeps.launching.preview import preview
 from sweeps.launching.record import Ask
-from sweeps.launching.start import last_lines, resume, start
+from sweeps.launching.start import environment, last_lines, resume, start
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
 
@@ -52,6 +52,15 @@ def until(holds: Callable[[], bool]) -> None:
 
 def ask(pid: int, what: str = "stop") -> Ask:
     return Ask(what=what, by="a test", at_s=time.time(), pid=pid)
+
+
+def test_a_lab_of_the_dashboard_s_environment_is_none_of_a_sweep_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGESWEEP_LAB", "10.0.0.1:6379")
+    monkeypatch.setenv("EDGESWEEP_TOKEN_FILE", "/token")
+    monkeypatch.setenv("KEPT", "1")
+    found = environment(())
+    assert found["KEPT"] == "1"
+    assert not {"EDGESWEEP_LAB", "EDGESWEEP_TOKEN_FILE"} & found.keys()
 
 
 def test_a_sweep_that_fails_while_it_starts_belongs_to_nobody_here_and_says_why(

@@ -1,0 +1,141 @@
+"""Changes single values in the text of a sweep file, and leaves the rest as it is, with its comments. Pure."""
+
+import copy
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sweeps.errors import SpecError
+from sweeps.spec.yaml_source import Location, parsed
+
+
+class _Dumper(yaml.SafeDumper):
+    """Quotes text that a sweep file's YAML 1.2 would read as a number, too."""
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z"),
+    list("-+.0123456789"),
+)
+
+GONE = object()
+"""In place of a value: its key is taken out."""
+
+
+def values(text: str) -> dict[str, Any] | None:
+    """What the file says; `None` if it is not YAML with keys."""
+    try:
+        data = parsed(text, Path("sweep.yaml")).data
+    except SpecError:
+        return None
+    return {} if data is None else data if isinstance(data, dict) else None
+
+
+def changed(text: str, at: Location, value: Any) -> str:
+    """With another value at a place, which is made if it is missing. The text must have `values`.
+
+    Where the text cannot be changed in that place alone, it is written anew: then its comments are lost.
+    """
+    wanted = _with(values(text) or {}, at, value)
+    patched = _patched(text, at, value)
+    if patched is not None and values(patched) == wanted:
+        return patched
+    return dumped(wanted)
+
+
+def dumped(data: Any) -> str:
+    """A whole file, without comments."""
+    style: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "allow_unicode": True, "width": 100}
+    return str(yaml.dump(data, Dumper=_Dumper, **style))
+
+
+def flow(value: Any) -> str:
+    """A value in one line of YAML."""
+    style: dict[str, Any] = {"sort_keys": False, "default_flow_style": True, "allow_unicode": True, "width": math.inf}
+    return str(yaml.dump([value], Dumper=_Dumper, **style)).strip()[1:-1]
+
+
+def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:
+    whole: Any = copy.deepcopy(data)
+    here = whole
+    for step, key in enumerate(at):
+        is_last = step == len(at) - 1
+        if is_last and value is GONE:
+            if isinstance(here, dict):
+                here.pop(key, None)
+            break
+        below: Any = value if is_last else [] if isinstance(at[step + 1], int) else {}
+        if isinstance(here, list):
+            if int(key) >= len(here):
+                here.append(below)
+            elif is_last or not isinstance(here[int(key)], dict | list):
+                here[int(key)] = below
+            here = here[min(int(key), len(here) - 1)]
+        else:
+            if is_last or not isinstance(here.get(key), type(below)):
+                here[key] = below
+            here = here[key]
+    return whole  # type: ignore[no-any-return]
+
+
+def _patched(text: str, at: Location, value: Any) -> str | None:
+    """`None` where that is not known to work."""
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    parent: yaml.Node | None = None
+    key_node = None
+    for step, key in enumerate(at):
+        if isinstance(node, yaml.MappingNode):
+            pair = next(((name, one) for name, one in node.value if name.value == key), None)
+            if pair is None:
+                return text if value is GONE else _inserted(text, node, at[step:], value)
+            parent, (key_node, node) = node, pair
+        elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
+            parent, key_node, node = node, None, node.value[key]
+        else:
+            return None
+    if node is None or key_node is None or node.start_mark.index < key_node.end_mark.index:  # an alias
+        return None
+    if value is GONE:
+        is_line = isinstance(parent, yaml.MappingNode) and not parent.flow_style
+        return _without_lines(text, key_node.start_mark.index, _end(node)) if is_line else None
+    return _replaced(text, key_node, node, flow(value))
+
+
+def _inserted(text: str, node: yaml.MappingNode, at: Location, value: Any) -> str | None:
+    """With a key that the mapping lacks, as its last one."""
+    key, *rest = at
+    for below in reversed(rest):
+        value = [value] if isinstance(below, int) else {below: value}
+    entry = f"{key}: {flow(value)}"
+    if node.flow_style:
+        start = node.start_mark.index + 1
+        return f"{text[:start]}{entry}{', ' if node.value else ''}{text[start:]}"
+    line_end = text.find("\n", _end(node))
+    line_end = len(text) if line_end < 0 else line_end
+    return f"{text[:line_end]}\n{' ' * node.value[0][0].start_mark.column}{entry}{text[line_end:]}"
+
+
+def _replaced(text: str, key_node: yaml.Node, node: yaml.Node, new: str) -> str | None:
+    start, end = node.start_mark.index, _end(node)
+    colon = text.find(":", key_node.end_mark.index) + 1
+    if not isinstance(node, yaml.CollectionNode) or node.flow_style:
+        return f"{text[:start]}{' ' * (start == colon)}{new}{text[end:]}"
+    # What stood below its key now stands beside it; a comment between them stays.
+    return f"{text[:colon]} {new}{text[colon:start].rstrip()}{text[end:]}"
+
+
+def _without_lines(text: str, start: int, end: int) -> str:
+    line_end = text.find("\n", end)
+    return text[:start].rstrip(" ") + ("" if line_end < 0 else text[line_end + 1 :])
+
+
+def _end(node: yaml.Node) -> int:
+    """Where its last character is: a block of YAML ends where the next one begins, comments between them included."""
+    if not isinstance(node, yaml.CollectionNode) or node.flow_style:
+        return int(node.end_mark.index)
+    parts = [one for pair in node.value for one in (pair if isinstance(pair, tuple) else (pair,))]
+    return max((_end(one) for one in parts), default=int(node.end_mark.index))

@@ -1,0 +1,208 @@
+"""The sweep file that Launch starts, and the form beside it: each shows what is changed in the other."""
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboard import state
+from dashboard.inert import line, words
+from dashboard.rights import role
+from dashboard.roles import Role
+from dashboard.sweep_form import FIELDS, PRESETS, SIDES, Shown, SweepForm, of_address, read, to_address, write
+from sweeps.journal.journal import Journal
+from sweeps.spec import catalog
+from sweeps.workspace import Workspace
+
+TEXT = "launch file"
+"""Key of the sweep file's text in the session: what the form shows follows from it."""
+MOST_CHARACTERS = 65_536
+NEW, KEPT, EXAMPLE = "new", "kept", "example"
+_LEFT = "launch file as it was left"
+"""Streamlit forgets a widget's value while another page is shown."""
+_BASE, _ASKED = "launch base", "launch asked"
+"""The file that the text began with, and what the address has asked for."""
+_EXAMPLES = Path(catalog.__file__).parents[1] / "specs"
+_LABELS = {
+    "name": "Name",
+    "source": "Model: torchvision's name, or module:function",
+    "arguments": "Its arguments",
+    "weights": "Weights (or a checkpoint's path)",
+    "side": "Input: pixels a side",
+    "images": "Images (or a folder's path)",
+    "precisions": "Precision",
+    "layouts": "Layout",
+    "backends": "Backend",
+    "threads": "Threads",
+    "devices": "Devices (type any name)",
+    "preset": "Protocol",
+}
+
+
+def begin(root: Path, may: Role) -> None:
+    """Choose a file to begin with, and let the address decide where it is new."""
+    files = _files(root) if may >= Role.LAUNCH else {NEW: ("A new sweep", SweepForm().text())}
+    chosen = state.chosen("file", "Begin with", list(files), lambda key: line(files[key][0]), default=NEW)
+    text = st.session_state.get(TEXT, st.session_state.get(_LEFT))
+    is_new = text is None or st.session_state.get(_BASE) != chosen or may < Role.LAUNCH
+    if is_new:
+        text = files[chosen][1]
+    asked = {name: wanted for name in FIELDS if (wanted := state.asked(name)) is not None}
+    if asked != st.session_state.get(_ASKED):
+        text = _as_asked(str(text), asked)
+    st.session_state[_BASE] = chosen
+    st.session_state[TEXT] = st.session_state[_LEFT] = text
+    _into_address(str(text), files[chosen][1])
+
+
+def draw(root: Path, may: Role) -> None:
+    """The form. Each change is written into the file, whose other lines stay as they are."""
+    text = st.session_state[TEXT]
+    shown = read(text)
+    off = may < Role.LAUNCH or shown is None
+    if shown is None:
+        st.caption("The file is not YAML: what is wrong stands below it. The form waits until it is corrected.")
+        shown = Shown(SweepForm(), FIELDS, ())
+    for name in FIELDS:
+        value = getattr(shown.form, name)
+        st.session_state[_key(name)] = list(value) if isinstance(value, tuple) else value
+    if may >= Role.LAUNCH and not off:
+        st.caption("A change here is written into the file beside; its other lines stay as they are.")
+        if shown.hidden:
+            names = ", ".join(_LABELS[name].partition(":")[0].partition(" (")[0].lower() for name in shown.hidden)
+            st.caption(f"Only the file can show: {names}.")
+        if shown.beside:
+            st.caption(f"Also in the file: {', '.join(map(words, shown.beside))}.")
+    hidden = frozenset(FIELDS) if off else frozenset(shown.hidden)
+    for name in ("name", "source", "arguments"):
+        st.text_input(_LABELS[name], max_chars=1000, **_common(name, hidden))
+    _pick("weights", ("demo", "random", "pretrained"), hidden)
+    st.number_input(_LABELS["side"], *SIDES, **_common("side", hidden))
+    _pick("images", ("digits", "synthetic"), hidden)
+    for name, options in (
+        ("precisions", catalog.values("precision")),
+        ("layouts", catalog.values("layout")),
+        ("backends", catalog.values("backend")),
+        ("threads", (1, 2, 4, 8)),
+    ):
+        every = list(dict.fromkeys([*options, *st.session_state[_key(name)]]))
+        st.pills(
+            _LABELS[name],
+            every,
+            selection_mode="multi",
+            format_func=lambda one: words(str(one)),
+            **_common(name, hidden),
+        )
+    known = list(dict.fromkeys([*_devices(root), *st.session_state[_key("devices")]]))
+    st.multiselect(
+        _LABELS["devices"],
+        known,
+        accept_new_options=True,
+        format_func=line,
+        help="local, adb:SERIAL, adb:*, ssh:USER@BOARD, fake:NAME",
+        **_common("devices", hidden),
+    )
+    st.segmented_control(_LABELS["preset"], PRESETS, **_common("preset", hidden))
+
+
+def draw_file(may: Role) -> str:
+    """The sweep file, and its text."""
+    st.text_area(
+        "Sweep file",
+        key=TEXT,
+        height=520,
+        max_chars=MOST_CHARACTERS,
+        disabled=may < Role.LAUNCH,
+        help="Edit it for all that the form lacks.",
+    )
+    if may < Role.LAUNCH:
+        return SweepForm().text()  # whatever a browser sends: to check a file costs time
+    st.session_state[_LEFT] = st.session_state[TEXT]
+    return str(st.session_state[TEXT])
+
+
+def _files(root: Path) -> dict[str, tuple[str, str]]:
+    """What a sweep can begin with: its name for people, and its text."""
+    found = {NEW: ("A new sweep", SweepForm().text())}
+    for kind, folder, about in (
+        (KEPT, Workspace(root).launches, "started here"),
+        (EXAMPLE, _EXAMPLES, "an example"),
+    ):
+        for file in sorted(folder.glob("*.yaml")):
+            if not file.name.startswith(".") and (text := _text_of(file)) is not None:
+                found[f"{kind}:{file.stem}"] = (f"{file.stem} ({about})", text)
+    return found
+
+
+def _text_of(file: Path) -> str | None:
+    """`None` of a file that is too large for the page, or cannot be read."""
+    try:
+        text = file.read_text(encoding="utf-8") if file.stat().st_size <= MOST_CHARACTERS else None
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text
+
+
+def _as_asked(text: str, asked: dict[str, str]) -> str:
+    """What the address has in place of the file's own values; what no field can have gets a line that says so."""
+    for name, wanted in asked.items():
+        shown = read(text)
+        try:
+            value = of_address(name, wanted[:1000])
+        except ValueError:
+            st.warning("The address of this page asks for something that is not here.", icon=":material/link_off:")
+            st.text(f"{line(name)}: {line(wanted[:200])}")
+            continue
+        if shown is not None and (name in shown.hidden or getattr(shown.form, name) != value):
+            text = write(text, name, value)
+    return text
+
+
+def _into_address(text: str, base: str) -> None:
+    """The fields that are not as in the file that it began with."""
+    shown, begun = read(text), read(base)
+    asked: dict[str, str] = {}
+    for name in FIELDS:
+        value = None
+        if shown is not None and begun is not None and name not in shown.hidden:
+            value = getattr(shown.form, name)
+            value = None if value == getattr(begun.form, name) else to_address(value)
+        state.put(name, value)
+        if value is not None:
+            asked[name] = value
+    st.session_state[_ASKED] = asked
+
+
+def _pick(name: str, options: tuple[str, ...], hidden: frozenset[str]) -> None:
+    own = st.session_state[_key(name)]
+    every = list(dict.fromkeys([*options, own]))
+    st.selectbox(_LABELS[name], every, accept_new_options=True, format_func=line, **_common(name, hidden))
+
+
+def _common(name: str, hidden: frozenset[str]) -> dict[str, Any]:
+    return {"key": _key(name), "disabled": name in hidden, "on_change": _write, "args": (name,)}
+
+
+def _write(name: str) -> None:
+    shown = read(st.session_state[TEXT])
+    value = st.session_state[_key(name)]
+    if role() < Role.LAUNCH or shown is None or name in shown.hidden:
+        return  # whatever a browser sends
+    if name in ("weights", "images", "side") and value is None:
+        return  # an emptied box: it shows again what the file has
+    st.session_state[TEXT] = write(st.session_state[TEXT], name, value if value is not None else "")
+
+
+def _key(name: str) -> str:
+    return f"launch {name}"
+
+
+@st.cache_data(ttl=60, max_entries=8, show_spinner=False)
+def _devices(root: Path) -> list[str]:
+    """This computer, and what earlier sweeps of the workspace measured on."""
+    found = ["local"]
+    workspace = Workspace(root)
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            found += [facts.name for sweep in journal.sweeps()[:20] for facts in journal.devices(sweep.name)]
+    return found
