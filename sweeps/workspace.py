@@ -12,6 +12,8 @@ from typing import IO
 
 from sweeps.errors import WorkspaceError
 
+BUILD_LOG = "build.log"
+"""Beside an artifact's manifest."""
 _LOOKS, _LOOK_S = 10, 0.02
 
 
@@ -88,6 +90,17 @@ class Workspace:
     @property
     def logs(self) -> Path:
         return self.root / "logs"
+
+    def failed_build_log(self, build_key: str) -> Path:
+        """Of a build that failed or runs: what it printed. That of one that succeeded is beside its manifest."""
+        return self.logs / "builds" / f"{build_key}.log"
+
+    def build_log(self, build_key: str) -> Path | None:
+        """What a build printed; `None` if that is not known."""
+        for log in (self.artifact(build_key) / BUILD_LOG, self.failed_build_log(build_key)):
+            if log.is_file() and not log.is_symlink():
+                return log
+        return None
 
     @property
     def live(self) -> Path:

@@ -4,7 +4,9 @@ import contextlib
 import hashlib
 import os
 import shutil
+import sys
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ from sweeps.errors import BuildError, EdgeSweepError, StoreError
 from sweeps.manifest import Manifest
 from sweeps.records import Failed
 from sweeps.variant import Variant
+from sweeps.workspace import BUILD_LOG, Workspace
+from workers.build_log import recorded
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
 
@@ -75,6 +79,7 @@ class ArtifactStore:
     def pack(self, manifest: Manifest) -> PackedArtifact:
         folder = self.root / manifest.build_key
         names = [manifests.FILE_NAME, manifest.file] + ([manifest.eval.file] if manifest.eval else [])
+        names += [BUILD_LOG] if (folder / BUILD_LOG).is_file() else []
         return PackedArtifact(manifest.build_key, {name: (folder / name).read_bytes() for name in names})
 
     def unpack(self, packed: PackedArtifact) -> Manifest:
@@ -90,12 +95,27 @@ class ArtifactStore:
         return manifest
 
     def build(self, build_key: str, variant: Variant, inputs: BuildInputs) -> Manifest:
-        """The artifact, which is built if it is missing. Raises `BuildError`."""
+        """The artifact, which is built if it is missing. Raises `BuildError`.
+
+        What the build prints is kept with it; of one that fails, in the folder of logs.
+        """
         if (manifest := self.find(build_key)) is not None:
             return manifest
+        log = Workspace(self.root.parent).failed_build_log(build_key)
         with self._new_folder(build_key) as folder:
             shared = self.root.parent / SHARED_STAGES
-            return registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
+            with recorded(log):
+                try:
+                    manifest = registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
+                except EdgeSweepError as error:
+                    print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201  # into the log
+                    raise
+                except Exception:
+                    traceback.print_exc()
+                    raise
+            with contextlib.suppress(OSError):
+                log.replace(folder / BUILD_LOG)
+            return manifest
 
     def remove_unfinished(self, pid: int) -> None:
         """Remove unfinished files of an ended process of this machine."""

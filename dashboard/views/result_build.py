@@ -11,6 +11,7 @@ from dashboard.inert import NOTHING, line, words
 from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.evidence import JobEvidence
+from sweeps.launching.start import log_of
 from sweeps.manifest import Manifest
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
@@ -18,7 +19,9 @@ from sweeps.spec import catalog
 from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
 
-LOG_BYTES = 60_000
+SHORT = 20
+"""So many lines of a log are shown whole."""
+LOG_BYTES = 66_000
 """So much of the end of a log is shown."""
 _KEY = re.compile(r"[0-9a-f]{8,64}")
 
@@ -103,26 +106,18 @@ def _operators(manifest: Manifest | None) -> None:
 
 
 def _log(workspace: Workspace, sweep: str, build_key: str) -> None:
-    """Logs in the folder of the artifact, or named by its key or its sweep among the workspace's logs."""
-    here = _logs(workspace.artifact(build_key)) if _KEY.fullmatch(build_key) else []
-    found = [*here, *(path for path in _logs(workspace.logs) if path.stem in (sweep, build_key))]
-    if not found:
-        st.text("Build log: none is kept in this workspace.")
-        return
-    for path in found:
-        with st.expander(f"Log: {words(path.name)}"):
-            st.code(_end_of(path), language=None, wrap_lines=True, height=400)
-
-
-def _logs(folder: Path) -> list[Path]:
-    try:
-        return sorted(
-            path
-            for path in folder.iterdir()
-            if path.suffix in (".log", ".txt") and path.is_file() and not path.is_symlink()
-        )
-    except OSError:
-        return []
+    """What the build printed, and what the sweep that was started from the browser did."""
+    log = workspace.build_log(build_key) if _KEY.fullmatch(build_key) else None
+    with st.expander("Build log"):
+        text = "" if log is None else _end_of(log)
+        if text:
+            st.code(text, language=None, wrap_lines=True, height="content" if text.count("\n") < SHORT else 400)
+        else:
+            st.text("Not kept: it was built elsewhere, or not yet." if log is None else "The build printed nothing.")
+    whole = log_of(workspace, sweep)
+    if sweep and whole.is_file() and not whole.is_symlink():
+        with st.expander(f"Log of the sweep: {words(whole.name)}"):
+            st.code(_end_of(whole), language=None, wrap_lines=True, height=400)
 
 
 def _end_of(path: Path) -> str:

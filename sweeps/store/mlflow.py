@@ -29,7 +29,7 @@ from sweeps.store.look_up import Parent, Written, WrittenRun, end_imported, look
 from sweeps.store.models import model_of
 from sweeps.store.move import check_not_moved
 from sweeps.store.run_content import ATTEMPT_KEY, MAX_PARAM_LENGTH, RECORD, STALE, TAG, RunContent
-from sweeps.store.run_writer import Beside, later_than, stamp, upload, write_run
+from sweeps.store.run_writer import Beside, build_log_of, later_than, stamp, upload, write_run
 from sweeps.store.sweep_tags import IMPORTED, IS_SWEEP, RUNS, UPDATED
 from sweeps.store.tag_text import cut
 from sweeps.store.together import together
@@ -193,6 +193,7 @@ def _rest(
         manifest=manifest,
         datasets=inputs_of(written.datasets, evaluation_id=planned.evaluation_id, calibration_id=calibration_id),
         model_id=model_of(client, written.experiment_id, written.parent.run_id, written.models, manifest),
+        build_log=build_log_of(journal, job.build_key),
     )
 
 

@@ -3,10 +3,13 @@
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeps.errors import StoreError
+from sweeps.journal.journal import Journal
 from sweeps.json_records import document
 from sweeps.manifest import FILE_NAME, Manifest
 from sweeps.records import Block
@@ -15,10 +18,14 @@ from sweeps.store.run_content import PUBLISHED, RunContent
 from sweeps.store.tag_text import cut
 from sweeps.store.uri import redact
 from sweeps.temporary import temporary_folder
+from sweeps.workspace import BUILD_LOG, Workspace
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import DatasetInput, Metric
+
+
+_LOG_BYTES = 66_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +37,7 @@ class Beside:
     datasets: Sequence["DatasetInput"] = field(default=())
     model_id: str | None = None
     """Of the artifact, which MLflow calls a logged model."""
+    build_log: Path | None = None
 
 
 def write_run(
@@ -67,6 +75,11 @@ def write_run(
         upload(client, run.info.artifact_uri, files)
     client.set_terminated(run_id, status=content.status, end_time=end_ms)
     return run_id
+
+
+def build_log_of(journal: Journal, build_key: str) -> Path | None:
+    """What a build printed, if it is in the journal's workspace."""
+    return Workspace(journal.path.parent).build_log(build_key)
 
 
 def later_than(stamped_s: float) -> float:
@@ -114,4 +127,7 @@ def _files(content: RunContent, beside: Beside) -> dict[str, str]:
         files["samples.json"] = json.dumps(samples, allow_nan=False)
     if beside.manifest is not None:
         files[FILE_NAME] = beside.manifest.model_dump_json(indent=2)
+    with suppress(OSError):
+        if beside.build_log is not None and (log := beside.build_log.read_bytes()[-_LOG_BYTES:]):
+            files[BUILD_LOG] = log.decode("utf-8", "replace")
     return files

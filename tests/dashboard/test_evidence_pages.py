@@ -53,7 +53,7 @@ def test_a_result_shows_samples_warm_ups_sentinel_conditions_build_and_how_to_re
     assert charts(page) == 4
     assert "300 samples" in text
     assert "The number of its rounds was fixed." in text
-    assert "Build log: none is kept in this workspace." in text
+    assert "Not kept: it was built elsewhere, or not yet." in text
     assert "edgesweep check shipped/manifest.json --device adb:1" in text
     assert {metric.label for metric in page.metric} >= {"Latency (p50)", "Top-1"}
     blocks = next(frame.value for frame in page.dataframe if "Block" in frame.value)
@@ -120,6 +120,35 @@ def test_a_device_shows_facts_use_history_and_what_was_measured(shown: Shown, ev
     table = page.dataframe[0].value
     assert list(table[table["Id"] == "phone-1"]["State"]) == ["quarantined: sweeps leave it alone"]
     assert "before · digits: has a winner, 14 ended" in text.replace("`", "")
+
+
+def test_a_build_s_log_is_shown_as_text_also_of_one_that_failed(
+    shown: Shown, evidence_store: Path, tmp_path: Path, evil: str
+) -> None:
+    root = tmp_path / "own"
+    shutil.copytree(evidence_store, root)
+    workspace = Workspace.open(root)
+    key = key_of(root, "before", "int8-qnnpack nchw script fused optimized", "phone-1")
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        build = journal.planned_job("before", key).job.build_key
+    log = workspace.failed_build_log(build)
+    log.parent.mkdir(parents=True)
+
+    def logged() -> str:
+        page = shown(root, "result", sweep="before", device="phone-1", model="digits", job=key)
+        return "\n".join([*(str(one.value) for one in page.code), *(str(one.value) for one in page.text)])
+
+    log.write_bytes(b"warning: \x1b[31m" + evil.encode() + b"\xff\nsecond line\n")
+    found = logged()
+    assert f"warning: \ufffd[31m{line(evil)}\ufffd\nsecond line" in found
+    assert "\x1b" not in found
+    beside = workspace.artifact(build) / "build.log"
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    beside.write_text("")
+    assert "The build printed nothing." in logged()
+    beside.unlink()
+    beside.symlink_to("/etc/passwd")
+    assert "root:" not in logged()
 
 
 def test_a_device_that_the_driver_missed_is_away_and_was_away_when_the_run_has_ended(

@@ -14,8 +14,10 @@ import pytest
 
 from sweeps.records import Failed
 from sweeps.variant import Variant
+from sweeps.workspace import BUILD_LOG, Workspace
 from tests.workers.tiny_model import tiny_inputs
-from workers.artifacts import TRANSIENT_KINDS, PackedArtifact
+from workers.artifacts import TRANSIENT_KINDS, ArtifactStore, PackedArtifact
+from workers.build_log import LIMIT_BYTES
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
 
@@ -51,6 +53,55 @@ def test_a_build_that_dies_is_one_failure_and_the_next_one_is_built(executor: In
     assert isinstance(second, Failed)
     assert second.kind in TRANSIENT_KINDS
     assert isinstance(third, PackedArtifact), third
+
+
+PRINTS = b"""import os, subprocess, sys
+print('from Python')
+os.write(2, b'from native code \\xff\\x1b[31m\\n')
+subprocess.run(['sh', '-c', 'echo from a child'], check=True)
+"""
+
+
+def test_what_a_build_prints_is_kept_with_it_and_that_of_a_failed_one_among_the_logs(
+    executor: InlineExecutor, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    network = tiny_inputs().package.files["tiny_net.py"]
+    good, failed, crash, talkative = (
+        _request("a", PRINTS + network),
+        _request("b", PRINTS + b"raise RuntimeError('because')\n"),
+        _request("c", PRINTS + b"sys.stdout.flush()\nprint('x' * 200_000, flush=True)\nos._exit(1)\n"),
+        _request("d", b"print('y' * 200_000)\n" + network),  # in a folder without stages to share
+    )
+    outcomes = {
+        request.build_key: outcome
+        for request, outcome in executor.build([failed, crash, good], lambda: False)
+        if outcome is not None
+    }
+    assert capfd.readouterr().out == ""
+    packed = outcomes[good.build_key]
+    assert isinstance(packed, PackedArtifact), packed
+    words = ["from Python", "from native code", "from a child"]
+    workspace = Workspace(tmp_path / "a folder")
+    log = workspace.build_log(good.build_key)
+    assert log == workspace.artifact(good.build_key) / BUILD_LOG
+    assert packed.files[BUILD_LOG] == log.read_bytes()
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    assert [line.split(" \ufffd")[0] for line in lines if line.startswith("from ")] == words
+    for request in (failed, crash):
+        assert isinstance(outcomes[request.build_key], Failed)
+        kept = workspace.build_log(request.build_key)
+        assert kept == workspace.failed_build_log(request.build_key)
+        assert all(word in kept.read_text(encoding="utf-8", errors="replace") for word in words)
+    assert "RuntimeError: because" in workspace.failed_build_log(failed.build_key).read_text(errors="replace")
+    other = InlineExecutor(tmp_path / "other")
+    assert len(list(other.build([talkative], lambda: False))) == 2
+    other.close()
+    bounded = Workspace(tmp_path / "other").build_log(talkative.build_key)
+    assert bounded is not None
+    assert LIMIT_BYTES <= bounded.stat().st_size <= LIMIT_BYTES + 8
+    again = ArtifactStore(tmp_path / "another/artifacts")
+    again.unpack(packed)
+    assert Workspace(tmp_path / "another").build_log(good.build_key) is not None
 
 
 def test_a_folder_that_cannot_be_written_is_a_failure_that_may_pass(tmp_path: Path) -> None:

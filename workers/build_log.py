@@ -1,0 +1,56 @@
+"""What a build prints, kept in a file: the end of it, as text."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+
+LIMIT_BYTES = 65_536
+"""So much of the end is kept."""
+
+
+@contextmanager
+def recorded(log: Path) -> Iterator[None]:
+    """Everything that this process and its children print in the block goes into `log`.
+
+    Also what native code prints: if it crashes, the file has what was printed before. A file that cannot be written
+    stops no build.
+    """
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        file = log.open("w", encoding="utf-8", errors="replace", buffering=1)
+    except OSError:
+        yield
+        return
+    outside = os.dup(1), os.dup(2)
+    _flush()
+    with file, redirect_stdout(file), redirect_stderr(file):
+        os.set_inheritable(file.fileno(), False)
+        os.lseek(file.fileno(), 0, os.SEEK_END)
+        for number in (1, 2):
+            os.dup2(file.fileno(), number)  # one position in the file for all of them
+        try:
+            yield
+        finally:
+            _flush()
+            for number, before in zip((1, 2), outside, strict=True):
+                os.dup2(before, number)
+                os.close(before)
+    with suppress(OSError):
+        _cut(log)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def _cut(log: Path) -> None:
+    if log.stat().st_size <= LIMIT_BYTES:
+        return
+    with log.open("rb") as file:
+        file.seek(-LIMIT_BYTES, os.SEEK_END)
+        end = file.read()
+    log.write_bytes("…\n".encode() + end)
