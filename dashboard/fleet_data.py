@@ -6,11 +6,13 @@ As in `dashboard.data`, what it returns is shared by all sessions: never change 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import streamlit as st
 
 from dashboard.data import KEYS, Source, sweeps
+from dashboard.words import device_names
 from sweeps.journal.journal import Journal
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.store import fleet
@@ -68,6 +70,14 @@ def drawn(
     )
     found = _read(now, lambda verdicts: verdicts.where(wanted, sweep, json.dumps(devices), json.dumps(models)))
     return {(one.device_id, one.model): one for one in found}
+
+
+@st.cache_resource(max_entries=16, show_spinner=False)
+def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ...]) -> dict[str, str]:
+    """What the devices of some sweeps are called for people, by their names in sweep files. `plans`: as in `Source`."""
+    with Journal.open(path, read_only=True) as journal:
+        classes = {facts.name: facts.device_class for sweep in sweeps for facts in journal.devices(sweep)}
+    return device_names(classes)
 
 
 def _read(now: Source, read: Callable[[Verdicts], Found]) -> Found:

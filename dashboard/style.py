@@ -118,8 +118,9 @@ STYLE = """<style>
 .st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
 .st-key-figures > * { width: auto !important; }
 .st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }
-@media (max-width: 640px) { :has(> .st-key-fleet-wide) { display: none; } }
-@media (min-width: 641px) { :has(> .st-key-fleet-narrow) { display: none; } }
+@media (max-width: 640px) { :has(> .st-key-fleet-wide), :has(> .st-key-ended-wide) { display: none; } }
+@media (min-width: 641px) { :has(> .st-key-fleet-narrow), :has(> .st-key-ended-narrow) { display: none; } }
+.st-key-ended-narrow p { overflow-wrap: anywhere; }
 </style>"""
 """`st-key-now-...` is a container whose content belongs to what is selected."""
 

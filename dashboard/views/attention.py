@@ -1,6 +1,6 @@
 """What runs now, and what needs attention: from the journal, the quarantine book and the workspace's lock."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,13 +27,15 @@ def running(root: Path) -> str:
 
 def show(now: Source, root: Path) -> None:
     """Two boxes side by side, or one below the other."""
+    latest = tuple(one.name for one in data.sweeps(now)[: fleet_data.TROUBLED])
+    called = fleet_data.called(now.path, now.plans, latest)
     with st.container(horizontal=True, gap="medium", key="attention"):
         with st.container(border=True, width="stretch", key="runs-now"):
             st.caption("Runs now")
-            _runs(root)
+            _runs(root, called)
         with st.container(border=True, width="stretch", key="needs-attention"):
             st.caption("Needs attention")
-            found = list(_needs(now, root))
+            found = list(_needs(now, root, called))
             for text, icon, wanted in found[:MOST]:
                 if not wanted or not links.link("decide", text, icon=icon, **wanted):
                     st.markdown(f"{icon} {text}")
@@ -51,7 +53,7 @@ def _live(root: Path) -> Live | None:
     return live if live is not None and not live.ended else None
 
 
-def _runs(root: Path) -> None:
+def _runs(root: Path, called: Mapping[str, str]) -> None:
     live = _live(root)
     if live is None:
         busy = Workspace(root).holder() is not None
@@ -61,21 +63,25 @@ def _runs(root: Path) -> None:
     st.markdown(f"**{words(live.sweep)}**")
     for device in live.devices[:MOST]:
         doing = device.running or "; ".join(device.waiting) or ("away" if device.away else "waits for its turn")
-        st.text(line(f"{device.name}: {doing} ({device.done} of {device.total})"))
+        st.text(line(f"{called.get(device.name, device.name)}: {doing} ({device.done} of {device.total})"))
     if not live.devices and live.step:
         st.text(line(live.step))
     links.link("live", "Watch it", icon=":material/monitoring:", sweep=live.sweep)
 
 
-def _needs(now: Source, root: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+def _needs(now: Source, root: Path, called: Mapping[str, str]) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Text (Markdown), an icon, and where it is in Decide."""
+
+    def name_of(name: str) -> str:
+        return words(called.get(name, name))
+
     with suppress(EdgeSweepError):
         for record in QuarantineBook().records():
             if record.quarantine is not None:
-                yield f"{words(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:", {}
+                yield f"{name_of(record.name)} is quarantined {words(record.quarantine.text)}", ":material/block:", {}
     gone = gone_now(Workspace(root))
     for name in gone.devices:
-        yield f"{words(name)}: {words(gone.text(name))}", ":material/link_off:", {}
+        yield f"{name_of(name)}: {words(gone.text(name))}", ":material/link_off:", {}
     for one in fleet_data.standing(now).troubles:
         wanted = {"sweep": one.sweep, "device": one.device_id, "model": one.model}
         counts = [f"{one.failed} failed"] * bool(one.failed) + [f"{one.untrusted} not trusted"] * bool(one.untrusted)

@@ -1,7 +1,7 @@
 """Live: what runs on each device, what waits and why, what ended last; and the buttons to pause, stop and resume."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -150,7 +150,8 @@ def _device(facts: DeviceFacts, now: Running) -> None:
             st.progress(min(1.0, live.done / live.total))
         if now.driver.state == "running":
             st.text(_doing(live))
-        st.caption(words(_weather(now.conditions.get(facts.device_id))))
+        ended = now.ended.get(facts.device_id, {})
+        st.caption(words(_weather(now.conditions.get(facts.device_id), ended, now.driver.state == "running")))
 
 
 def _doing(live: LiveDevice) -> str:
@@ -162,10 +163,12 @@ def _doing(live: LiveDevice) -> str:
     return f"Now: {line(live.running)}" if live.running else "Nothing runs on it now: it waits for builds, or is done"
 
 
-def _weather(found: Conditions | None) -> str:
-    """The temperature and the gate of its last block."""
+def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> str:
+    """The temperature and the gate of its last block. `ended`: its jobs that have, by outcome."""
     if found is None:
-        return "no block yet"
+        if ended.get("measured"):
+            return "its last block is none of the latest: the page Result has the blocks of each job"
+        return "no block: its jobs failed" if ended.get("failed") else f"no block{' yet' * runs}"
     heat = found.temp_end_c if found.temp_end_c is not None else found.temp_start_c
     said = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
     if found.thermal_status_end is not None:
@@ -189,7 +192,12 @@ def _last(now: Running) -> None:
             }
             for row in now.last
         ]
-        st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+        with st.container(key="ended-wide"):
+            st.dataframe(pd.DataFrame(rows), hide_index=True, width="stretch")
+        with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
+            for row in rows:
+                figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
+                st.markdown(f"{words(row['Job'])}  \n{words(row['Device'])} · **{words(figure)}**")
     if told is not None and told.notes:
         st.caption("What happened (UTC)")
         for note in reversed(told.notes):

@@ -1,13 +1,14 @@
 """What a person sees while another selection loads, frame by frame: a card never stands under another one's label."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
 from dashboard.launch import serving
+from infra import made_up as pictures
 from tests.free_port import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.browser]
@@ -15,16 +16,20 @@ pytestmark = [pytest.mark.system, pytest.mark.browser]
 LIMIT_MS = 60_000
 BOARD, PHONE = "Acme Board 3 (Fast SoC)", "Globex Phone 9 (SoC X)"
 NOBODY = "nobody"
-WATCH = """([names, nobody]) => {
+DEVICES = {
+    "label": '.st-key-choices input[aria-label="Device"]',
+    "card": ":is(.st-key-recommendation, .st-key-result-card) p",
+}
+WATCH = """([names, nobody, labelOf, linesOf]) => {
     const named = (text) => names.find((name) => text.includes(name)) ?? nobody;
     const isSeen = (part) => {
         const box = part.getBoundingClientRect();
         return getComputedStyle(part).visibility === 'visible' && box.width > 0 && box.height > 0;
     };
     const look = () => {
-        const label = named(document.querySelector('.st-key-choices input[aria-label="Device"]')?.value ?? '');
-        const cards = document.querySelectorAll('.st-key-recommendation, .st-key-result-card');
-        const lines = [...cards].flatMap((card) => [...card.querySelectorAll('p')]).filter(isSeen);
+        const box = document.querySelector(labelOf);
+        const label = named(box?.value || box?.textContent || '');
+        const lines = [...document.querySelectorAll(linesOf)].filter(isSeen);
         const of = lines.map((line) => named(line.textContent)).filter((name) => name !== nobody);
         window.frames_seen.push([label, of.length ? [...new Set(of)].join(' and ') : nobody]);
     };
@@ -39,7 +44,7 @@ WATCH = """([names, nobody]) => {
     window.frames_seen = [];
     requestAnimationFrame(tick);
 }"""
-"""Keeps of every frame, as it is painted: the device that the selector names, and the one that the card names."""
+"""Keeps of every frame, as it is painted: what the selector names, and what the card names."""
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +60,15 @@ def page(workspace: Path) -> Iterator[Page]:
         page.set_default_timeout(LIMIT_MS)
         yield page
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a dashboard of sweeps with several models."""
+    folder = tmp_path_factory.mktemp("made-up")
+    pictures.make(folder)
+    with serving(folder, port=free_port()) as port:
+        yield f"http://127.0.0.1:{port}/"
 
 
 def by_mouse(page: Page, device: str) -> None:
@@ -79,20 +93,60 @@ def test_no_visible_card_names_another_device_than_the_selector(page: Page, name
     for device, choose in zip((PHONE, BOARD) * 2, itertools.cycle((by_mouse, by_mouse, by_keyboard, by_keyboard))):
         choose(page, device)
         wait_for_pair(page, device)
+    nothing_wrong(page, [BOARD, PHONE, BOARD, PHONE, BOARD])
+
+
+def nothing_wrong(page: Page, expected: list[str]) -> None:
+    """No frame had a card of another selection than its label; the pairs that were seen are `expected`."""
     # Before the first one the page is not drawn yet.
     seen = itertools.dropwhile(lambda pair: pair[0] == NOBODY, map(tuple, page.evaluate("window.frames_seen")))
     changes = [pair for pair, _ in itertools.groupby(seen)]
     wrong = [(label, card) for label, card in changes if card not in (label, NOBODY)]
     assert not wrong, changes
     shown = [label for label, card in changes if label == card]
-    assert [one for one, _ in itertools.groupby(shown)] == [BOARD, PHONE, BOARD, PHONE, BOARD], changes
+    assert [one for one, _ in itertools.groupby(shown)] == expected, changes
 
 
-def wait_for_pair(page: Page, device: str, *, start: bool = False) -> None:
-    """Until the last frame has the card of the device under its label."""
+def test_no_visible_card_is_of_another_objective_than_the_sidebar_says(page: Page) -> None:
+    page.goto("/decide?sweep=phones&device=board-1")
+    goals = ("lowest latency (p50)", "lowest file's size")
+    watched = {"label": 'input[aria-label="The best has the"]', "card": ".st-key-recommendation p"}
+    wait_for_pair(page, goals[0], start=True, names=goals, watched=watched)
+    for goal in (goals[1], goals[0]) * 2:
+        page.get_by_role("combobox", name="The best has the").click()
+        page.get_by_role("option", name=goal).click()
+        wait_for_pair(page, goal)
+    nothing_wrong(page, [goals[0], *(goals[1], goals[0]) * 2])
+
+
+def test_no_visible_map_is_of_another_model_than_fleet_s_row_of_models_says(page: Page, made_up: str) -> None:
+    page.goto(f"{made_up}?sweep=release-candidate&model=resnet18")
+    models = ("resnet18", "efficientnet_b0")
+    watched = {
+        "label": '.st-key-choices [data-testid="stButtonGroup"] [kind="pillsActive"]',
+        "card": ".st-key-shipping p",
+    }
+    wait_for_pair(page, models[0], start=True, names=models, watched=watched)
+    for model in (models[1], models[0]) * 2:
+        page.locator(".st-key-choices").get_by_role("radio", name=model).or_(
+            page.locator(".st-key-choices").get_by_role("button", name=model)
+        ).first.click()
+        wait_for_pair(page, model)
+    nothing_wrong(page, [models[0], *(models[1], models[0]) * 2])
+
+
+def wait_for_pair(
+    page: Page,
+    device: str,
+    *,
+    start: bool = False,
+    names: tuple[str, ...] = (BOARD, PHONE),
+    watched: Mapping[str, str] = DEVICES,
+) -> None:
+    """Until the last frame has the card of the selection under its label."""
     if start:
         page.locator(".st-key-choices").wait_for()
-        page.evaluate(WATCH, [[BOARD, PHONE], NOBODY])
+        page.evaluate(WATCH, [names, NOBODY, watched["label"], watched["card"]])
     page.wait_for_function(
         "device => window.frames_seen.length && window.frames_seen.at(-1).every((name) => name === device)", arg=device
     )

@@ -13,6 +13,7 @@ from streamlit.util import calc_hash
 
 from dashboard import rights, running
 from dashboard.sweep_form import SweepForm
+from dashboard.views import live
 from sweeps.journal.journal import Journal
 from sweeps.launching.checked import check
 from sweeps.launching.live import LiveDevice, LiveFile
@@ -109,6 +110,13 @@ def test_a_sweep_that_runs_is_shown_by_device_with_what_it_waits_for(
     shown = opened("live", tmp_path)
     assert "phones · Ended" in shown.subheader[0].value
     assert labels(shown) == {}
+
+
+def test_what_is_said_of_a_device_s_last_block_is_true() -> None:
+    assert live._weather(None, {}, True) == "no block yet"
+    assert live._weather(None, {}, False) == "no block"
+    assert live._weather(None, {"failed": 2}, True) == "no block: its jobs failed"
+    assert live._weather(None, {"measured": 1, "failed": 2}, True).startswith("its last block is none of the latest")
 
 
 def test_units_that_share_work_each_show_what_they_have_done(shared_by_units: Path) -> None:
