@@ -103,8 +103,8 @@ def source(root: Path) -> Source | None:
     return Source(there.journal, there.verdicts, mark.epoch, mark.seq, plans)
 
 
-_ONE = threading.Lock()
-"""Of all sessions, one makes a table of results again; the others wait, and look again."""
+ONE = threading.Lock()
+"""Of all sessions, one makes a table of results again, or all verdicts; the others wait, and look again."""
 
 
 def _whole(path: Path) -> Watermark:
@@ -113,7 +113,7 @@ def _whole(path: Path) -> Watermark:
         return journal.watermark()
     said = "The results of this workspace are read anew, once. It takes about a second for 200 jobs."
     bar = st.progress(0.0, said)
-    with _ONE:
+    with ONE:
         found = whole_results(path, lambda done, of: bar.progress(done / of, f"{said} {done} of {of}"))
     bar.empty()
     return found

@@ -11,14 +11,14 @@ from typing import TypeVar
 
 import streamlit as st
 
-from dashboard.data import KEYS, Source, sweeps
+from dashboard.data import KEYS, ONE, Source, sweeps
 from dashboard.words import device_names
 from sweeps.journal.journal import Journal
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.store import fleet
 from sweeps.store.copied import ResultFiles
 from sweeps.store.fleet import Names, SweepSum, Trouble
-from sweeps.store.verdicts import Verdicts, read_verdicts
+from sweeps.store.verdicts import Each, Verdicts, read_verdicts
 
 TROUBLED = 3
 """So many of the latest sweeps are looked at for what needs attention."""
@@ -80,9 +80,23 @@ def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ..
     return device_names(classes)
 
 
-def _read(now: Source, read: Callable[[Verdicts], Found]) -> Found:
+def judge_first(now: Source) -> None:
+    """Judge all places of a workspace whose verdicts are not stored yet: thousands take half a minute. Draws how far it
+    is; a function whose result is cached would draw it again each time."""
+    if now.verdicts.exists():
+        return
+    with ONE:
+        bar = st.progress(0.0, "What wins where is worked out, once.")
+        _read(now, lambda _: None, lambda done, of: bar.progress(done / of, f"{_JUDGING} {done:,} of {of:,}."))
+        bar.empty()
+
+
+_JUDGING = "What wins where is worked out, once: phones and models:"
+
+
+def _read(now: Source, read: Callable[[Verdicts], Found], each: Each | None = None) -> Found:
     def up_to_date(verdicts: Verdicts, journal: Journal) -> Found:
         verdicts.bring_up_to_date(journal)
         return read(verdicts)
 
-    return read_verdicts(ResultFiles(journal=now.path, verdicts=now.verdicts), up_to_date)
+    return read_verdicts(ResultFiles(journal=now.path, verdicts=now.verdicts), up_to_date, each)

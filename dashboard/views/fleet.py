@@ -31,6 +31,7 @@ def show(root: Path) -> None:
     if now is None or not now.plans:
         empty.show(root)
         return
+    fleet_data.judge_first(now)
     empty.show_age(root)
     places.head("Fleet", "Which build of my model do I ship on which phone, and how sure are we?")
     _sweeps(now, attention.running(root))

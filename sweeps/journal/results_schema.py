@@ -13,7 +13,7 @@ ENDED: tuple[str, ...] = (
     """CREATE TABLE ended (
         sweep TEXT NOT NULL, device_id TEXT NOT NULL, outcome TEXT NOT NULL, jobs INTEGER NOT NULL,
         PRIMARY KEY (sweep, device_id, outcome)
-    ) WITHOUT ROWID""",
+    )""",
     """CREATE TRIGGER results_replaced BEFORE INSERT ON results BEGIN
         UPDATE ended SET jobs = jobs - 1 WHERE (sweep, device_id, outcome) = (
             SELECT sweep, device_id, outcome FROM results

@@ -25,6 +25,7 @@ from sweeps.store.copied import ResultFiles
 from sweeps.workspace import Workspace
 
 Found = TypeVar("Found")
+Each = Callable[[int, int], object]
 _COLUMNS = PlaceVerdict._fields
 _make = partial(tuple.__new__, PlaceVerdict)
 """As `PlaceVerdict._make`, for thousands in half the time."""
@@ -53,24 +54,28 @@ class _OtherVersionError(Exception):
 class Verdicts:
     """An open file of verdicts. Use it as a context manager."""
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, each: Each | None = None) -> None:
+        """`each` is called with how many places of a sweep are judged, of how many."""
         self.db = db
         """To be read once `bring_up_to_date` was called."""
+        self._each = each
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """A damaged file, or one of another version, is made anew. Where it cannot be used otherwise (no right to
+    def open(cls, path: Path, each: Each | None = None) -> Self:
+        """`each`: as of the class.
+
+        A damaged file, or one of another version, is made anew. Where it cannot be used otherwise (no right to
         write, another process has locked it), verdicts are in memory."""
         for _ in range(2):
             try:
-                return cls(_open(path))
+                return cls(_open(path), each)
             except _OtherVersionError:
                 _remove(path)
             except sqlite3.Error as error:
                 if not _is_damage(error):
                     break
                 _remove(path)
-        return cls(_open(None))
+        return cls(_open(None), each)
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +148,9 @@ class Verdicts:
         replanned = everything or seen is None or seen[2] != plan_id
         verdicts: list[PlaceVerdict] = []
         places = set(journal.result_places(sweep)) if everything else changed
-        for place in places:
+        for done, place in enumerate(places):
+            if self._each is not None and done % 10 == 0:
+                self._each(done, len(places))
             rows = journal.result_rows(sweep, place)
             verdicts += verdicts_of(sweep, rank_rows(rows, spec.objective, sweep).devices, rows)
         if replanned and not everything:
@@ -178,19 +185,22 @@ def overview(files: Workspace | ResultFiles, sweep: str | None = None) -> list[P
     return read_verdicts(files, lambda verdicts, journal: verdicts.overview(journal, sweep))
 
 
-def read_verdicts(files: Workspace | ResultFiles, read: Callable[[Verdicts, Journal], Found]) -> Found:
-    """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`."""
-    return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read))
+def read_verdicts(
+    files: Workspace | ResultFiles, read: Callable[[Verdicts, Journal], Found], each: Each | None = None
+) -> Found:
+    """What `read` finds in the verdicts, and a journal to bring them up to date with. Raises as `overview`. `each`: as
+    of `Verdicts`."""
+    return read_results(files.journal, lambda journal: _read(journal, files.verdicts, read, each))
 
 
-def _read(journal: Journal, path: Path, read: Callable[[Verdicts, Journal], Found]) -> Found:
+def _read(journal: Journal, path: Path, read: Callable[[Verdicts, Journal], Found], each: Each | None) -> Found:
     try:
-        with Verdicts.open(path) as verdicts:
+        with Verdicts.open(path, each) as verdicts:
             return read(verdicts, journal)
     except sqlite3.Error as error:  # a disk that is full, or a file that another process has locked
         if _is_damage(error):
             _remove(path)
-        with Verdicts(_open(None)) as verdicts:
+        with Verdicts(_open(None), each) as verdicts:
             return read(verdicts, journal)
 
 

@@ -76,6 +76,7 @@ def fleet(workspace: Workspace, places: int) -> None:
     """All that the page Fleet asks of the verdicts, by its own functions as if nothing were cached."""
     now = data.source(workspace.root)
     assert now is not None
+    fleet_data.judge_first(now)
     fleet_data.standing.clear()
     [found] = fleet_data.standing(now).sums.values()
     assert (found.places, found.decided) == (places, places)

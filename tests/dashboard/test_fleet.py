@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.testing.v1 import AppTest
 
 from dashboard import data, downloads, fleet_cells, fleet_data
@@ -133,6 +134,23 @@ def test_a_table_of_results_that_has_to_be_made_again_is_and_says_so(
     assert not shown.exception
     assert len(shown.dataframe[0].value) == len(page(workspace, "fleet").dataframe[0].value)
     assert said == ["The results of this workspace are read anew, once. It takes about a second for 200 jobs."]
+
+
+def test_the_first_look_of_all_says_how_far_it_is(
+    page: Page, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(workspace, tmp_path / "copy", ignore=shutil.ignore_patterns("verdicts.sqlite*"))
+    said: list[str] = []
+    drawn = DeltaGenerator.progress
+    monkeypatch.setattr(
+        DeltaGenerator, "progress", lambda bar, value, text=None: (said.append(text), drawn(bar, value, text))[1]
+    )
+    shown = page(tmp_path / "copy", "fleet")
+    assert not shown.exception
+    assert any(text.endswith("0 of 2.") for text in said)
+    said.clear()
+    assert not page(tmp_path / "copy", "fleet").exception
+    assert said == []
 
 
 def test_an_empty_workspace_says_what_to_do_first(page: Page, tmp_path: Path) -> None:
