@@ -62,6 +62,10 @@ COMMANDS = {
         "sweeps.cli.recipe:recipe",
         "Run PyTorch Mobile's performance recipe step by step: what does each step gain?",
     ),
+    "report": (
+        "sweeps.cli.report:report",
+        "Write the results of a sweep (by default the latest) as files to send.",
+    ),
     "run": ("sweeps.cli.run:run", "Build, measure and rank."),
     "schema": (
         "sweeps.cli.schema:schema",

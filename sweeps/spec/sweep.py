@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sweeps.errors import SpecError
@@ -109,6 +110,12 @@ def validated(document: Document) -> SweepSpec:
         remedy = "correct the sweep file; `edgesweep schema` prints everything that it may contain"
         raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
     return sweep
+
+
+def sweep_yaml(sweep: SweepSpec) -> str:
+    """The text of a sweep file that means the same. Paths in it are absolute; what is as by default is left out."""
+    document = sweep.model_dump(mode="json", exclude_defaults=True)
+    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)
 
 
 def json_schema() -> dict[str, Any]:
