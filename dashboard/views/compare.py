@@ -209,9 +209,7 @@ def _ratio(found: Compared, ratio: Estimate | None, rounds: int) -> None:
     if found.ratio is None:
         st.text("There is no ratio with an interval: a side has fewer than two blocks.")
         return
-    st.caption(
-        "The verdict is that of `edgesweep compare`; its B / A is the quotient of these two means."
-    )
+    st.caption("The verdict is that of `edgesweep compare`; its B / A is the quotient of these two means.")
 
 
 def _sessions(found: Compared) -> str:

@@ -15,6 +15,7 @@ COMMANDS = {
         "sweeps.cli.compare:compare",
         "Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.",
     ),
+    "completion": ("sweeps.cli.completion:completion", "Print the completion for a shell: bash, zsh or fish."),
     "dashboard": ("sweeps.cli.dashboard:dashboard", "Launch sweeps, watch them and read their results in the browser."),
     "demo": (
         "sweeps.cli.demo:demo",

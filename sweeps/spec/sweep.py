@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sweeps.errors import SpecError
 from sweeps.spec import catalog
+from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.fields import DeviceName, Name, Part, check_unique, wrong
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import (
@@ -59,6 +60,7 @@ class SweepSpec(Part):
         "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
     recovery: RecoverySpec = RecoverySpec()
+    on_end: OnEndSpec = OnEndSpec()
 
     @model_validator(mode="after")
     def _shared_work_has_rounds(self) -> Self:
