@@ -16,6 +16,10 @@ COMMANDS = {
         "Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.",
     ),
     "completion": ("sweeps.cli.completion:completion", "Print the completion for a shell: bash, zsh or fish."),
+    "constraints": (
+        "sweeps.cli.constraints:constraints",
+        "Print the versions that EdgeSweep is tested with, for pip's --constraint.",
+    ),
     "dashboard": ("sweeps.cli.dashboard:dashboard", "Launch sweeps, watch them and read their results in the browser."),
     "demo": (
         "sweeps.cli.demo:demo",
