@@ -29,6 +29,10 @@ ENDED: tuple[str, ...] = (
 )
 """How many results each device has that are not stale, counted with each that is written: they are only ever put."""
 
+BY_ATTEMPT = """CREATE INDEX IF NOT EXISTS results_by_attempt ON results (sweep, attempt, job_key)
+    WHERE stale = 0 AND outcome != 'skipped'"""
+"""What of a sweep is later than an attempt, without reading the rows."""
+
 RESULTS: tuple[str, ...] = (
     f"""CREATE TABLE results (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -70,6 +74,7 @@ RESULTS: tuple[str, ...] = (
     )""",
     "INSERT INTO results_state SELECT 1, NOT EXISTS (SELECT 1 FROM jobs), abs(random()), 0",
     *ENDED,
+    BY_ATTEMPT,
 )
 """Of version 7 on: the results themselves, a row for each finished job and skipped combination of each sweep. All of it
 follows from the other tables, and can be made again (`sweeps.journal.rebuild`). `seq` grows with each change."""

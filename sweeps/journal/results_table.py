@@ -138,6 +138,17 @@ class ResultTables(TimeTables):
             found.setdefault(device_id, {})[outcome] = count
         return found
 
+    def ended_jobs(self, sweep: str, since: int) -> dict[str, int]:
+        """The newest attempt of each job that has a result, by job key, where it is later than `since`."""
+        return dict(
+            self._rows(
+                "SELECT job_key, attempt FROM results WHERE sweep = ? AND stale = 0 AND outcome != 'skipped'"
+                " AND attempt > ?",
+                sweep,
+                since,
+            )
+        )
+
     def last_results(self, sweep: str, count: int) -> list[ResultRow]:
         """The jobs that ended last, the latest first. Raises as `result_rows`."""
         # Backwards by `seq`, not by the index of axes: the sweep that runs has the latest rows.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sweeps.errors import StoreError
-from sweeps.journal.results_schema import AXES_OF_9, BY_AXES, ENDED, RESULTS
+from sweeps.journal.results_schema import AXES_OF_9, BY_ATTEMPT, BY_AXES, ENDED, RESULTS
 
 JOB_DEVICE, JOB_SENTINEL = (
     f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{name}') END" for name in ("device_id", "sentinel")
@@ -165,7 +165,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     # Version 7: the results, as they were then.
-    tuple(one.replace(f"{', '.join(AXES_OF_9)}, ", "") for one in RESULTS if one not in (BY_AXES, *ENDED)),
+    tuple(one.replace(f"{', '.join(AXES_OF_9)}, ", "") for one in RESULTS if one not in (BY_AXES, BY_ATTEMPT, *ENDED)),
     # Version 8: one index for places and axes, made with version 9, which has axes of ONNX Runtime.
     ("DROP INDEX IF EXISTS results_by_place",),
     (
@@ -180,6 +180,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (  # Version 11: the last session, and the jobs that have ended.
         f"CREATE INDEX IF NOT EXISTS attempts_by_session ON attempts ({BLOCK_SESSION}) WHERE kind = 'block'",
         *ENDED,
+        BY_ATTEMPT,
         "INSERT INTO ended SELECT sweep, device_id, outcome, count(*) FROM results WHERE stale = 0 GROUP BY 1, 2, 3",
     ),
 )

@@ -49,6 +49,11 @@ class TimeTables(AssignmentTables):
         )
         return int(count), float(mean or 0.0)
 
+    def accepted(self, attempt: int) -> datetime | None:
+        """When an attempt was stored; `None` if there is none with this id."""
+        row = self._row("SELECT created FROM attempts WHERE id = ?", attempt)
+        return None if row is None else datetime.fromisoformat(row[0])
+
     def created(self, sweep: str) -> float | None:
         """When the sweep was first planned, in seconds since 1970; `None` if it never was."""
         row = self._row("SELECT created, 0.0 FROM sweeps WHERE name = ?", sweep)

@@ -14,6 +14,7 @@ from typing import Self
 
 from sweeps.journal.changes import Position
 from sweeps.journal.journal import Journal
+from sweeps.journal.results_table import DamagedResultsError
 from sweeps.store.uri import dialect, redact, sqlite_path
 from sweeps.workspace import Workspace
 
@@ -116,12 +117,18 @@ def read_lag(workspace: Workspace, journal: Journal, sweep: str) -> Lag | None:
     complete_to, marks = marked
     if marks is None:
         return Lag(jobs=0, since=None)
-    waiting = []
-    for planned in journal.jobs_since(sweep, complete_to):
-        position, created = journal.last_attempt(planned.job)
-        if position > marks.get(planned.job.key, -1) and not planned.stale and journal.ending(planned) is not None:
-            waiting.append(datetime.fromisoformat(created))
-    return Lag(jobs=len(waiting), since=min(waiting, default=None))
+    try:
+        journal.watermark()
+    except DamagedResultsError:
+        return None  # a reader makes the table again
+    seen = (
+        complete_to.attempt_id
+        if complete_to is not None and complete_to.plan_id == journal.position(sweep).plan_id
+        else 0
+    )
+    waiting = [attempt for key, attempt in journal.ended_jobs(sweep, seen).items() if attempt > marks.get(key, -1)]
+    since = journal.accepted(min(waiting)) if waiting else None
+    return Lag(jobs=len(waiting), since=since)
 
 
 def _read(
