@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.inert import line, words
-from dashboard.style import hidden_unless
+from dashboard.style import hidden_unless, hidden_unless_pressed
 
 
 def chosen(
@@ -41,7 +41,7 @@ def box(label: str, options: Sequence[Any], key: str, shown: Callable[[Any], str
     No two boxes of a page have the same label.
     """
     value = st.selectbox(label, options, key=key, format_func=shown, disabled=len(options) == 1)
-    st.session_state.setdefault(_BOXES, {})[label] = shown(value)
+    st.session_state.setdefault(_BOXES, {})[label] = hidden_unless(label, shown(value))
     return value
 
 
@@ -50,7 +50,7 @@ def boxes_tied() -> Iterator[None]:
     """Draw a page in it. The styles of its boxes come last: until they are new, what was there before stays hidden."""
     st.session_state[_BOXES] = {}
     yield
-    rules = "\n".join(hidden_unless(label, value) for label, value in st.session_state[_BOXES].items())
+    rules = "\n".join(st.session_state[_BOXES].values())
     if rules:
         st.html(f"<style>{rules}</style>")
 
@@ -59,7 +59,9 @@ def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str]
     """As `chosen`, as a row of buttons: for a few options. `shown` makes Markdown."""
     value = _begin(name, options, None)
     st.pills(label, options, key=_key(name), format_func=shown, required=True, wrap=True)
-    return _end(name, st.session_state.get(_key(name)) or value, options, value)
+    value = _end(name, st.session_state.get(_key(name)) or value, options, value)
+    st.session_state.setdefault(_BOXES, {})[label] = hidden_unless_pressed(_key(name), options.index(value))
+    return value
 
 
 def asked(name: str) -> str | None:
@@ -134,6 +136,7 @@ def forget(*names: str) -> None:
 
 
 _BOXES = "what the boxes of this page show"
+"""Their rules of style, by label."""
 MOST_NUMBER = 1e9
 NO_NUMBER = "none"
 

@@ -131,7 +131,16 @@ def hidden_unless(box: str, value: str) -> str:
     The browser changes the box some frames before anything else on the page tells that a selection loads.
     """
     there = f'input[aria-label="{_css_string(box)}"]'
-    same = f'{there}[value="{_css_string(value)}"]'
+    return _hidden_unless(there, f'{there}[value="{_css_string(value)}"]')
+
+
+def hidden_unless_pressed(key: str, number: int) -> str:
+    """As `hidden_unless`, of a row of buttons: while another one than this, from 0 on, is pressed."""
+    there = f'.st-key-{key.replace(" ", "-")} [role="radio"]'
+    return _hidden_unless(there, f'{there}[aria-checked="true"]:nth-of-type({number + 1})')
+
+
+def _hidden_unless(there: str, same: str) -> str:
     other = f'.stApp:has({there}):not(:has({same})) [class*="st-key-now-"]'
     return f"{other}, {other} * {{ visibility: hidden !important; }}"
 

@@ -122,15 +122,10 @@ def test_no_visible_card_is_of_another_objective_than_the_sidebar_says(page: Pag
 def test_no_visible_map_is_of_another_model_than_fleet_s_row_of_models_says(page: Page, made_up: str) -> None:
     page.goto(f"{made_up}?sweep=release-candidate&model=resnet18")
     models = ("resnet18", "efficientnet_b0")
-    watched = {
-        "label": '.st-key-choices [data-testid="stButtonGroup"] [kind="pillsActive"]',
-        "card": ".st-key-shipping p",
-    }
+    watched = {"label": '.st-key-choices [role="radio"][aria-checked="true"]', "card": ".st-key-shipping p"}
     wait_for_pair(page, models[0], start=True, names=models, watched=watched)
     for model in (models[1], models[0]) * 2:
-        page.locator(".st-key-choices").get_by_role("radio", name=model).or_(
-            page.locator(".st-key-choices").get_by_role("button", name=model)
-        ).first.click()
+        page.get_by_role("radio", name=model).click()
         wait_for_pair(page, model)
     nothing_wrong(page, [models[0], *(models[1], models[0]) * 2])
 
