@@ -167,7 +167,7 @@ def _weather(found: Conditions | None, ended: Mapping[str, int], runs: bool) -> 
     """The temperature and the gate of its last block. `ended`: its jobs that have, by outcome."""
     if found is None:
         if ended.get("measured"):
-            return "its last block is none of the latest: the page Result has the blocks of each job"
+            return "last block: some time ago; the page Result has the blocks of each job"
         return "no block: its jobs failed" if ended.get("failed") else f"no block{' yet' * runs}"
     heat = found.temp_end_c if found.temp_end_c is not None else found.temp_start_c
     said = [f"{heat:.0f} °C" if heat is not None else "no temperature sensor"]
@@ -197,7 +197,7 @@ def _last(now: Running) -> None:
         with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
-                st.markdown(f"{words(row['Job'])}  \n{words(row['Device'])} · **{words(figure)}**")
+st.text(f"{row['Job']}\n{row['Device']} · {figure}")
     if told is not None and told.notes:
         st.caption("What happened (UTC)")
         for note in reversed(told.notes):
