@@ -197,7 +197,7 @@ def _last(now: Running) -> None:
         with st.container(key="ended-narrow", gap="small"):  # where the table would be cut
             for row in rows:
                 figure = row["p50"] if row["Outcome"] == "measured" else f"{row['Outcome']}: {row['Reason']}"
-st.text(f"{row['Job']}\n{row['Device']} · {figure}")
+                st.text(f"{row['Job']}\n{row['Device']} · {figure}")
     if told is not None and told.notes:
         st.caption("What happened (UTC)")
         for note in reversed(told.notes):

@@ -44,7 +44,7 @@ def show(root: Path, row: ResultRow | None, found: JobEvidence) -> None:
         _pairs(job_rows.identity(row, found.manifest, found.planned.facts), "identity", "")
     st.subheader("Measure it again", anchor=False)
     if row is not None:
-        st.code(job_rows.repeat_command(row, found.planned.facts, str(root)), language=None)
+        st.code(job_rows.repeat_command(row, found.planned.facts, str(root)), language=None, wrap_lines=True)
     else:
         st.text("It waits: the next `edgesweep run` of its sweep file goes on with it.")
     if row is not None:
