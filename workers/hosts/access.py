@@ -14,7 +14,13 @@ from workers.executors.loopback import AUTH_MODE, LOOPBACK, REACHABLE, TOKEN, TO
 DEFAULT_PORT = 6379
 REFUSED = "Unauthenticated"
 """Ray's word for a token that is wrong or missing."""
-_KNOCK = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
+_KNOCK = """
+import sys
+from sweeps.with_parent import end_with_parent
+end_with_parent(int(sys.argv[2]))
+from ray._raylet import GcsClient
+GcsClient(address=sys.argv[1])
+"""
 _UNHEARD = "Failed to connect to"
 """Ray's words for what is no head, after 5 s. It goes on without an end."""
 _TRIES = 2
@@ -80,7 +86,7 @@ def check_token(head: str, token_file: Path, ip: str) -> None:
     """Raises `ClusterError` if the head does not accept the token, or if what answers there is no head: Ray would go on
     trying, and not say why. `ip`: of this machine."""
     with subprocess.Popen(  # noqa: S603  # an argument list; no shell
-        [sys.executable, "-c", _KNOCK, head],
+        [sys.executable, "-c", _KNOCK, head, str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
