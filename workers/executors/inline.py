@@ -118,17 +118,19 @@ class _ProcessBuilder:
 
 
 def _build_forever(driver: int, connection: Connection, root: Path) -> None:
-    # What a build starts ends with it.
-    os.setsid()
+    os.setsid()  # what a build starts ends with it
     end_with_parent(driver, _leave_soon)
     # The driver decides what Ctrl-C means; a build under way is finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
-    with suppress(EOFError, ConnectionError):
-        while True:
-            connection.send(build_packed(root, *connection.recv()))
-    # It ends by itself now: being told to must not break its clean-up off.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with suppress(EOFError, ConnectionError):
+            while True:
+                connection.send(build_packed(root, *connection.recv()))
+    finally:
+        # It ends by itself now: being told to must not break its clean-up off.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
 
 
 def _leave_soon() -> None:
