@@ -129,8 +129,10 @@ def test_a_driver_that_is_killed_while_ray_builds_leaves_nothing_of_ray(
     for build in sweep.workspace.artifacts.iterdir():
         build.rename(tmp_path / build.name)
     reached = building(sweep, random.Random(0))
-    with DriverProcess(sweep, executor="ray") as driver:
+    # Ray's sockets are there, and their paths must be short.
+    with DriverProcess(sweep, {"RAY_TMPDIR": "/tmp"}, executor="ray") as driver:
         eventually(lambda: reached() or driver.process.poll() is not None)
+        assert driver.process.poll() is None, driver.output.read_text()
         assert {"raylet", "gcs_server"} <= {one.name() for one in driver.tree()}
         driver.kill()
     with Journal.open(sweep.workspace.journal) as journal:
