@@ -28,6 +28,9 @@ _KNOCK_S = 60.0
 _CONNECT_S = 5.0
 IDLE_S = 1.0
 """gRPC's least time without calls after which it forgets a connection, and how often connecting was tried in vain."""
+AGAIN_MS = 65_000
+"""How soon Ray repeats by itself what a lost connection has broken off, a second if it is not told. Each attempt in vain
+makes gRPC pause for longer before the next one, of whoever calls: after a cut of a minute for up to half a minute more."""
 _PATIENCE = {
     "RAY_health_check_failure_threshold": "60",
     "RAY_health_check_timeout_ms": "3000",
@@ -54,6 +57,13 @@ def environment(token_file: Path, ip: str) -> dict[str, str]:
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         }
     )
+
+
+def environment_of_driver(token_file: Path, ip: str) -> dict[str, str]:
+    """The same for a driver, once its node is started."""
+    return environment(token_file, ip) | {
+        "RAY_grpc_client_check_connection_status_interval_milliseconds": str(AGAIN_MS)
+    }
 
 
 def check_token_file(file: Path) -> None:
