@@ -28,9 +28,9 @@ _KNOCK_S = 60.0
 _CONNECT_S = 5.0
 IDLE_S = 1.0
 """gRPC's least time without calls after which it forgets a connection, and how often connecting was tried in vain."""
-AGAIN_MS = 65_000
-"""How soon Ray repeats by itself what a lost connection has broken off, a second if it is not told. Each attempt in vain
-makes gRPC pause for longer before the next one, of whoever calls: after a cut of a minute for up to half a minute more."""
+AGAIN_MS = 150_000
+"""How soon Ray repeats by itself what a lost connection has broken off; a second if it is not told. Each attempt in
+vain makes gRPC pause for longer before the next one, whoever calls: after a minute, up to half a minute."""
 _PATIENCE = {
     "RAY_health_check_failure_threshold": "60",
     "RAY_health_check_timeout_ms": "3000",
