@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from sweeps import manifest as manifests
 from sweeps.errors import BuildError, EdgeSweepError, StoreError
 from sweeps.manifest import Manifest
@@ -121,6 +123,14 @@ class ArtifactStore:
         """Remove unfinished files of an ended process of this machine."""
         for folder in self.root.glob(f".*-{pid}-*"):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def remove_abandoned(self) -> None:
+        """Remove unfinished files of whatever process of this machine has ended, perhaps killed with its driver. Only
+        for who has the folder alone."""
+        for folder in self.root.glob(".*-*-*"):
+            pid = folder.name.split("-")[1]
+            if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+                self.remove_unfinished(int(pid))
 
     @contextlib.contextmanager
     def _new_folder(self, build_key: str) -> Iterator[Path]:

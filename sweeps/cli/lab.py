@@ -16,7 +16,7 @@ import click
 from sweeps.errors import ClusterError
 from sweeps.text import plain
 from workers.executors.loopback import LOOPBACK
-from workers.hosts.access import check_head, check_token, check_token_file, environment, own_address, resolved
+from workers.hosts.access import check_head, check_token, check_token_file, environment_of_driver, own_address, resolved
 from workers.hosts.node import Node, NodeOptions, node_of_head
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def open_lab(options: LabOptions, what: str) -> "Iterator[Lab]":
             own = Node(node)
             stack.callback(own.end)
             folder = own.folder
-        os.environ.update(environment(options.token_file, ip))
+        os.environ.update(environment_of_driver(options.token_file, ip))
         # Ray reads the environment when it is imported; the others import numpy, which `plan --help` does not need.
         from workers.hosts import cluster
         from workers.hosts.lab import Lab

@@ -22,6 +22,7 @@ from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
 from sweeps.store.mlflow import Store
 from sweeps.store.outbox import PATIENCE_S, Outbox, Retry
+from sweeps.with_parent import end_with_parent
 from sweeps.workspace import Workspace
 
 LOOK_S = 0.3
@@ -38,7 +39,8 @@ class Orders:
         self._changed = threading.Condition()
         self._order = ("hold", 0)
         threading.Thread(target=self._read, daemon=True).start()
-        threading.Thread(target=self._end_with, args=(os.getppid(),), daemon=True).start()
+        # A process that the driver has forked may hold the other end of stdin open.
+        end_with_parent(os.getppid())
 
     @property
     def now(self) -> tuple[str, int]:
@@ -63,12 +65,6 @@ class Orders:
                 self._order = (word, int(number))
                 self._changed.notify_all()
         os._exit(0)  # also out of a request that MLflow does not answer
-
-    def _end_with(self, parent: int) -> None:
-        """A process that the driver has forked may hold the other end of stdin open."""
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        os._exit(0)
 
 
 class Answers:

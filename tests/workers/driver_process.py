@@ -8,13 +8,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
 import psutil
 
 from tests.faults import seen
-from tests.workers.phone_sweep import PhoneSweep
+from tests.workers.tiny_sweep import Sweep
 
 EDGESWEEP = str(Path(sys.executable).with_name("edgesweep"))
 SWEEP = """
@@ -26,12 +27,14 @@ grids: [{{precision: [fp32], layout: {layout}, threads: {threads}}}]
 objective: {{constraints: []}}
 protocol: {{preset: quick, rounds: {rounds}, warmup_seconds: 0.01, min_seconds: 0.02, iterations: 3, gate: none}}
 """
+GONE_S = 10.0
+"""After SIGKILL of the driver, until nothing that it started is left."""
 
 
 class DriverProcess:
-    """Runs the sweep of a `PhoneSweep`, whose jobs it has, in its workspace. Use it as a context manager."""
+    """Runs a `Sweep`, whose jobs it has, in its workspace. Use it as a context manager."""
 
-    def __init__(self, sweep: PhoneSweep, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, sweep: Sweep, environment: Mapping[str, str] | None = None, executor: str = "inline") -> None:
         evaluation = sweep.spec.data.evaluation
         assert evaluation.source == "synthetic"
         # Beside the home, whose files are those of before.
@@ -49,7 +52,7 @@ class DriverProcess:
         for name in ("tiny_net.py",):
             (self._file.parent / name).write_bytes((sweep.home / name).read_bytes())
         self._words = [EDGESWEEP, "run", str(self._file), "--workspace", str(sweep.workspace.root)]
-        self._words += ["--executor", "inline"]
+        self._words += ["--executor", executor]
         self._environment = {**os.environ, "TMPDIR": tempfile.gettempdir(), **(environment or {})}
         self.output = self._file.parent / "output"
 
@@ -81,8 +84,8 @@ class DriverProcess:
         seen.injected()
         self.process.wait()
         began = time.monotonic()
-        _, left = psutil.wait_procs(started, timeout=120)
-        assert left == [], [one.cmdline() for one in left]
+        _, left = psutil.wait_procs(started, timeout=GONE_S)
+        assert left == [], [words_of(one) for one in left]
         seen.told()
         return time.monotonic() - began
 
@@ -99,3 +102,9 @@ class DriverProcess:
         """Its output, once it has ended as it should."""
         assert self.process.wait(timeout=600) == 0, self.output.read_text()
         return self.output.read_text()
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []

@@ -1,7 +1,9 @@
 """Builds and measures on this machine, without Ray; builds run in a separate process."""
 
+import os
 import signal
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from multiprocessing import get_context
@@ -11,6 +13,7 @@ from types import FrameType
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
+from sweeps.with_parent import end_with_parent
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
@@ -76,8 +79,9 @@ class _ProcessBuilder:
     def __init__(self, root: Path) -> None:
         context = get_context("spawn")
         self._store = ArtifactStore(root)
+        self._store.remove_abandoned()
         self._connection, other_end = context.Pipe()
-        self._process = context.Process(target=_build_forever, args=(other_end, root), daemon=True)
+        self._process = context.Process(target=_build_forever, args=(os.getpid(), other_end, root), daemon=True)
         self._process.start()
         # Otherwise reading from the pipe would not end with the process.
         other_end.close()
@@ -113,15 +117,26 @@ class _ProcessBuilder:
             self._store.remove_unfinished(self._process.pid)
 
 
-def _build_forever(connection: Connection, root: Path) -> None:
+def _build_forever(driver: int, connection: Connection, root: Path) -> None:
+    os.setsid()  # what a build starts ends with it
+    end_with_parent(driver, _leave_soon)
     # The driver decides what Ctrl-C means; a build under way is finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
-    with suppress(EOFError, ConnectionError):
-        while True:
-            connection.send(build_packed(root, *connection.recv()))
-    # It ends by itself now: being told to must not break its clean-up off.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with suppress(EOFError, ConnectionError):
+            while True:
+                connection.send(build_packed(root, *connection.recv()))
+    finally:
+        # It ends by itself now: being told to must not break its clean-up off.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        os.killpg(0, signal.SIGTERM)
+
+
+def _leave_soon() -> None:
+    """The driver was killed: time to remove what is unfinished."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_ORPHAN_END_S)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
@@ -131,3 +146,5 @@ def _leave(_number: int, _frame: FrameType | None) -> None:
 
 _GENTLE_END_S = 5.0
 """Time for a process to end by itself. Then it is killed, and its unfinished files are removed."""
+_ORPHAN_END_S = 1.0
+"""The same for one whose driver is gone. Its unfinished files stay then, until another builder starts."""

@@ -6,6 +6,7 @@ Artifacts and images cross between machines as Ray objects, never as paths: no s
 import logging
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
@@ -21,6 +22,7 @@ from sweeps.errors import ClusterError, DeviceError, EdgeSweepError
 from sweeps.records import Failed, Job
 from sweeps.variant import Variant
 from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
+from workers.executors.agents import end_with_driver
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane, failed_by
@@ -53,6 +55,7 @@ class RayExecutor:
         """`device_ids`: devices attached to this machine; used only if Ray is started here, not joined."""
         self._store = ArtifactStore(folder / "artifacts")
         self._lanes: list[_RayLane] = []
+        self._guard: subprocess.Popen[bytes] | None = None
         address = os.environ.get("RAY_ADDRESS")
         # Read by ray.init: a start must not wait for the internet to report usage statistics.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -67,6 +70,7 @@ class RayExecutor:
             else:
                 # On one machine the node's folder is the workspace: nothing is stored twice.
                 os.environ[NODE_FOLDER_VARIABLE] = str(folder)
+                self._store.remove_abandoned()
                 resources = {_resource(device_id): 1.0 for device_id in device_ids}
                 ray.init(
                     address="local",
@@ -75,6 +79,7 @@ class RayExecutor:
                     _node_ip_address=LOOPBACK,
                     **quiet,
                 )
+                self._guard = end_with_driver()
         except Exception as error:  # Ray raises whatever its parts raise
             raise ClusterError(
                 f"Ray cannot start: {error}",
@@ -137,6 +142,9 @@ class RayExecutor:
         for lane in self._lanes:
             lane.close()
         ray.shutdown()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.wait()
 
 
 class _RayLane:

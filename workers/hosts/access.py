@@ -14,7 +14,13 @@ from workers.executors.loopback import AUTH_MODE, LOOPBACK, REACHABLE, TOKEN, TO
 DEFAULT_PORT = 6379
 REFUSED = "Unauthenticated"
 """Ray's word for a token that is wrong or missing."""
-_KNOCK = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1])"
+_KNOCK = """
+import sys
+from sweeps.with_parent import end_with_parent
+end_with_parent(int(sys.argv[2]))
+from ray._raylet import GcsClient
+GcsClient(address=sys.argv[1])
+"""
 _UNHEARD = "Failed to connect to"
 """Ray's words for what is no head, after 5 s. It goes on without an end."""
 _TRIES = 2
@@ -22,6 +28,9 @@ _KNOCK_S = 60.0
 _CONNECT_S = 5.0
 IDLE_S = 1.0
 """gRPC's least time without calls after which it forgets a connection, and how often connecting was tried in vain."""
+AGAIN_MS = 150_000
+"""How soon Ray repeats by itself what a lost connection has broken off; a second if it is not told. Each attempt in
+vain makes gRPC pause for longer before the next one, whoever calls: after a minute, up to half a minute."""
 _PATIENCE = {
     "RAY_health_check_failure_threshold": "60",
     "RAY_health_check_timeout_ms": "3000",
@@ -48,6 +57,13 @@ def environment(token_file: Path, ip: str) -> dict[str, str]:
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         }
     )
+
+
+def environment_of_driver(token_file: Path, ip: str) -> dict[str, str]:
+    """The same for a driver, once its node is started."""
+    return environment(token_file, ip) | {
+        "RAY_grpc_client_check_connection_status_interval_milliseconds": str(AGAIN_MS)
+    }
 
 
 def check_token_file(file: Path) -> None:
@@ -80,7 +96,7 @@ def check_token(head: str, token_file: Path, ip: str) -> None:
     """Raises `ClusterError` if the head does not accept the token, or if what answers there is no head: Ray would go on
     trying, and not say why. `ip`: of this machine."""
     with subprocess.Popen(  # noqa: S603  # an argument list; no shell
-        [sys.executable, "-c", _KNOCK, head],
+        [sys.executable, "-c", _KNOCK, head, str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
@@ -23,6 +22,7 @@ from typing import Any
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
 from sweeps.text import duration
+from sweeps.with_parent import end_with_parent
 from workers.executors.lane import Lane, failed_by
 from workers.measure.bench import AnswerT, Request
 
@@ -32,7 +32,6 @@ _END_S = 5.0
 """For a process to be gone that was killed."""
 _BESIDE_S = 1800.0
 """For all that a request needs beside its work: a start, the way to the device, files at 1 MB/s, a compiler."""
-_LOOK_S = 0.5
 
 
 class DeviceProcess:
@@ -107,7 +106,9 @@ class DeviceProcess:
         with theirs:
             # Numbers, and a program of this installation.
             words = [sys.executable, "-P", "-m", "workers.hosts.device_process", str(theirs.fileno()), str(os.getpid())]
-            self._process = subprocess.Popen(words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])  # noqa: S603
+            self._process = subprocess.Popen(  # noqa: S603
+                words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True
+            )
         with suppress(OSError):  # it has ended already, and `ask` tells
             _send(self._pipe, (self._facts, self._folder))
 
@@ -121,7 +122,7 @@ class DeviceProcess:
 def main() -> None:
     descriptor, agent = map(int, sys.argv[1:])
     os.set_inheritable(descriptor, False)  # the programs that it starts do not keep the agent waiting
-    threading.Thread(target=_end_with, args=(agent,), daemon=True).start()
+    end_with_parent(agent)
     pipe = Connection(descriptor)
     lane = Lane(*_receive(pipe))
     try:
@@ -148,12 +149,6 @@ def _receive(pipe: "Connection[Any, Any]") -> Any:
     for part in parts:
         pipe.recv_bytes_into(part)
     return pickle.loads(packed, buffers=parts)  # noqa: S301  # of the other end, which is this program's own
-
-
-def _end_with(agent: int) -> None:
-    while os.getppid() == agent:
-        time.sleep(_LOOK_S)
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ gRPC, which carries Ray's calls, pauses between attempts to connect. The pauses 
 minutes, and Ray has no setting for those between a driver and a host. So a driver makes none in vain: a plain TCP
 connection is tried instead, which costs nothing if it fails. That begins when the host is silent, before the system
 gives up the old connection (5 s: `RAY_grpc_client_keepalive_timeout_ms`), since the next call would try to connect. If
-an attempt was made all the same, there is no other until gRPC has forgotten it.
+an attempt was made all the same, there is no other until gRPC has forgotten it, which it does once for each connection.
+Ray makes none by itself: `workers.hosts.access.AGAIN_MS`.
 """
 
 import socket

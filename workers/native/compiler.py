@@ -10,8 +10,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
+import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -138,15 +141,30 @@ def _compile(program: str, flags: tuple[str, ...], link: tuple[str, ...], source
     argv += ["-isystem", str(torch / "include"), "-isystem", str(torch / "include/torch/csrc/api/include")]
     argv += [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", *link]
     try:
-        ended = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=False)  # noqa: S603  # the user's compiler
+        exit_code, said = _run(argv)
     except subprocess.TimeoutExpired as error:
         raise BuildError("not_compilable", f"compiling {source.name} took longer than {DEADLINE_S:.0f} s") from error
     except OSError as error:
         raise BuildError("not_compilable", f"{program} cannot be started: {error}", INSTALL) from error
-    if ended.returncode != 0:
-        reason = next((line for line in ended.stderr.splitlines() if "error" in line), ended.stderr[-300:])
+    if exit_code != 0:
+        reason = next((line for line in said.splitlines() if "error" in line), said[-300:])
         raise BuildError(
             "not_compilable",
             f"{program} cannot compile {source.name}: {reason[:300]}",
             "a C++17 compiler such as g++ 9 or newer is needed",
         )
+
+
+def _run(argv: Sequence[str]) -> tuple[int, str]:
+    """The exit code and what it said. It ends with this process, and its own programs with it: half a minute is long
+    beside a measurement."""
+    with_parent = [sys.executable, "-P", "-m", "sweeps.with_parent", str(os.getpid())]
+    with subprocess.Popen(  # noqa: S603  # the user's compiler
+        [*with_parent, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            _, said = process.communicate(timeout=DEADLINE_S)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said

@@ -1,6 +1,7 @@
 """A driver that is killed or stopped while it builds, pushes, measures or publishes on two virtual phones."""
 
 import importlib.util
+import os
 import random
 import sqlite3
 import time
@@ -112,6 +113,28 @@ def test_a_driver_that_is_killed_at_any_point_loses_nothing_and_leaves_nothing(
         eventually(lambda: not any(map(at_work, pair)))
     for phone in pair:
         phone.slow_down()
+    with Journal.open(sweep.workspace.journal) as journal:
+        resume(sweep, journal)
+
+
+@pytest.mark.suite
+@pytest.mark.ray
+@pytest.mark.fault(29, "SIGKILL while its Ray builds", "nothing of Ray is left, resumed")
+def test_a_driver_that_is_killed_while_ray_builds_leaves_nothing_of_ray(
+    pair: Pair, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+    sweep = PhoneSweep(tmp_path, built, pair)
+    for build in sweep.workspace.artifacts.iterdir():
+        build.rename(tmp_path / build.name)
+    reached = building(sweep, random.Random(0))
+    # Ray's sockets are there, and their paths must be short.
+    with DriverProcess(sweep, {"RAY_TMPDIR": "/tmp"}, executor="ray") as driver:
+        eventually(lambda: reached() or driver.process.poll() is not None)
+        assert driver.process.poll() is None, driver.output.read_text()
+        assert {"raylet", "gcs_server"} <= {one.name() for one in driver.tree()}
+        driver.kill()
     with Journal.open(sweep.workspace.journal) as journal:
         resume(sweep, journal)
 

@@ -3,6 +3,8 @@
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -156,3 +158,42 @@ def test_ctrl_c_ends_a_build_that_hangs_and_leaves_no_process_and_no_folder(
     assert not waited_for.exists()
     assert not psutil.pid_exists(int(marker.read_text()))
     assert list(artifacts.iterdir()) == [others]
+
+
+_DRIVER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from sweeps.variant import Variant
+from tests.workers.tiny_model import tiny_inputs
+from workers.executors.inline import InlineExecutor
+from workers.executors.interface import BuildRequest
+
+if __name__ == "__main__":
+    inputs = tiny_inputs()
+    inputs = replace(inputs, package=replace(inputs.package, files={"tiny_net.py": sys.argv[2].encode()}))
+    list(InlineExecutor(Path(sys.argv[1])).build([BuildRequest("a" * 64, Variant(), inputs)], lambda: False))
+"""
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_build_ends_with_a_driver_that_is_killed_and_so_does_what_it_started(tmp_path: Path, listens: bool) -> None:
+    marker, folder = tmp_path / "pids", tmp_path / "a folder"
+    hangs = "" if listens else "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    hangs += "import os, pathlib, subprocess, time\nother = subprocess.Popen(['sleep', '600'])\n"
+    hangs += f"pathlib.Path({str(marker)!r}).write_text(f'{{os.getpid()}} {{other.pid}}')\ntime.sleep(600)\n"
+    script = tmp_path / "driver.py"
+    script.write_text(_DRIVER)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    with subprocess.Popen([sys.executable, script, folder, hangs], env=environment) as driver:
+        while not (marker.exists() and marker.read_text().count(" ")):
+            assert driver.poll() is None
+            time.sleep(0.02)
+        left = [psutil.Process(int(pid)) for pid in marker.read_text().split()]
+        driver.kill()
+    assert psutil.wait_procs(left, timeout=10.0)[1] == []
+    unfinished = list((folder / "artifacts").iterdir())
+    assert bool(unfinished) is not listens
+    ArtifactStore(folder / "artifacts").remove_abandoned()
+    assert list((folder / "artifacts").iterdir()) == []

@@ -22,6 +22,7 @@ from tests.faults import seen
 from tests.faults.invariants import Scene, check
 from tests.free_port import free_port
 from tests.sockets import listening
+from tests.workers.driver_process import GONE_S
 
 pytestmark = [pytest.mark.system, pytest.mark.ray]
 
@@ -208,8 +209,10 @@ def test_a_token_is_kept_to_its_owner_and_another_one_is_refused_at_once(lab: Ru
 def test_a_driver_that_is_killed_frees_its_device_and_its_next_run_goes_on_over_a_killed_node(lab: RunningLab) -> None:
     running = lab.sweep("killed", "host:lab-2/local", rounds=6)
     lab.wait(lambda: lab.measuring("killed") or running.poll() is not None)
+    started = psutil.Process(running.pid).children(recursive=True)
     running.kill()
     running.wait()
+    assert psutil.wait_procs(started, timeout=GONE_S)[1] == []
     before = len(lab.blocks("killed"))
     assert 0 < before < 6
     (lab.folder / "killed.log").unlink()

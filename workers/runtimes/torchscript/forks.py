@@ -88,9 +88,9 @@ class ForkServer:
 
 def serve(commands: IO[bytes], answers: IO[bytes]) -> None:
     """Run commands until `commands` is closed."""
+    _die_with_parent()
     import torch  # once, so that forks have it
 
-    _die_with_parent()
     torch.set_num_threads(1)
     for line in commands:
         command = json.loads(line)

@@ -1,0 +1,44 @@
+"""Processes that end with the one that has started them, also when that one is killed and cannot tell.
+
+    python -P -m sweeps.with_parent PID PROGRAM ...
+
+runs a program that knows nothing of this, as a child of the process PID; it should lead a process group of its own.
+Linux's own way (PR_SET_PDEATHSIG) goes by the thread that has started the process, and threads of a driver come and go.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+LOOK_S = 0.5
+
+
+def end_with_parent(parent: int, before: Callable[[], object] = lambda: None) -> None:
+    """From now on this process ends once it is no longer a child of the process `parent`, in the middle of whatever it
+    does, and so do its own children where it leads their process group. `before` is called before that, in a thread."""
+    threading.Thread(target=_watch, args=(parent, before), name="ends with its parent", daemon=True).start()
+
+
+def _watch(parent: int, before: Callable[[], object]) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    try:
+        before()
+    finally:
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+
+def main(argv: list[str]) -> int:
+    parent, *words = argv
+    end_with_parent(int(parent))
+    return subprocess.run(words, check=False).returncode  # noqa: S603  # an argument list of whoever starts this
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

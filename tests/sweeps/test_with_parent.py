@@ -1,0 +1,43 @@
+"""Processes that end with the one that has started them, however that one ends."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+_PARENT = """
+import os, subprocess, sys
+words = [sys.executable, "-P", "-m", "sweeps.with_parent", str(os.getpid()), *sys.argv[1:]]
+sys.exit(subprocess.run(words, start_new_session=True).returncode)
+"""
+
+
+def started(*words: str) -> "subprocess.Popen[bytes]":
+    """A process that runs these words with itself as parent."""
+    return subprocess.Popen([sys.executable, "-c", _PARENT, *words])
+
+
+def test_a_program_ends_with_whoever_started_it_and_so_do_its_own(tmp_path: Path) -> None:
+    mark = tmp_path / "runs"
+    with started("sh", "-c", f"sleep 600 & touch '{mark}'; wait") as parent:
+        while not mark.exists():
+            assert parent.poll() is None
+            time.sleep(0.02)
+        others = psutil.Process(parent.pid).children(recursive=True)
+        assert "sleep" in [one.name() for one in others]
+        parent.kill()
+    assert psutil.wait_procs(others, timeout=10.0)[1] == []
+
+
+def test_it_hands_the_exit_code_on() -> None:
+    with started("sh", "-c", "exit 7") as parent:
+        assert parent.wait() == 7
+
+
+def test_it_ends_also_where_its_parent_was_gone_before_it_looked() -> None:
+    words = [sys.executable, "-P", "-m", "sweeps.with_parent", str(os.getppid()), "sleep", "600"]
+    with subprocess.Popen(words, start_new_session=True) as process:
+        assert process.wait(10.0) == -9

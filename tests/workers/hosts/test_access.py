@@ -1,0 +1,32 @@
+"""What the processes of a lab have in their environment."""
+
+import importlib.util
+from pathlib import Path
+
+from workers.hosts.access import environment, environment_of_driver
+from workers.hosts.interface import SILENT_S
+
+CUT_S = 60.0
+"""After which work goes on."""
+
+
+def test_a_driver_s_ray_repeats_nothing_by_itself_within_a_cut() -> None:
+    ours = environment_of_driver(Path("token"), "10.0.0.4")
+    (name,) = ours.keys() - environment(Path("token"), "10.0.0.4").keys()
+    assert float(ours[name]) / 1000 > CUT_S + SILENT_S
+
+
+def test_ray_has_the_settings_that_are_made() -> None:
+    """It says nothing of one that it does not know, such as one that was renamed."""
+    found = importlib.util.find_spec("ray")
+    assert found is not None
+    assert found.origin is not None
+    program = (Path(found.origin).parent / "_raylet.so").read_bytes()
+    ours = environment_of_driver(Path("token"), "10.0.0.4")
+    settings = [
+        name.removeprefix("RAY_")
+        for name in ours
+        if name.startswith("RAY_") and name.endswith(("_ms", "_milliseconds", "_threshold"))
+    ]
+    assert len(settings) >= 6
+    assert [name for name in settings if name.encode() not in program] == []
