@@ -14,8 +14,8 @@ from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
+from workers.runtimes.forks import ForkServer
 from workers.runtimes.interface import RunReport, RunRequest
-from workers.runtimes.torchscript.forks import ForkServer
 
 MAX_TOP1_LOST_POINTS = 5.0
 DEADLINE_S = 1800.0
