@@ -75,10 +75,15 @@ def finish(
     saved: Saved,
     request: RunRequest,
     coverage: Coverage | None = None,
+    verification: Verification | None = None,
 ) -> Manifest:
-    """Verify a model with float ends as `request` runs it, and write its manifest. Raises `BuildError`."""
-    standard = standard_of(variant, inputs)
-    verification, classes = verify(variant, request, runtime.command, runtime.parse, inputs, standard)
+    """Verify a model with float ends as `request` runs it, and write its manifest. Raises `BuildError`.
+
+    `verification`: of what no runner of this machine can run.
+    """
+    if verification is None:
+        standard = standard_of(variant, inputs)
+        verification, _ = verify(variant, request, runtime.command, runtime.parse, inputs, standard)
     if request.exact_int8:
         verification = verification.model_copy(update={"executor": EXACT_INT8})
     shape = request.input_shape
@@ -86,7 +91,7 @@ def finish(
         saved=saved,
         memory_format=request.memory_format,
         input=TensorSpec(shape=shape, dtype="float32"),
-        output=TensorSpec(shape=(shape[0], classes), dtype="float32"),
+        output=TensorSpec(shape=(shape[0], inputs.verification_logits.shape[1]), dtype="float32"),
         verification=verification,
         coverage=coverage,
     )

@@ -19,6 +19,7 @@ from select import select
 from typing import IO
 
 from sweeps.temporary import temporary_folder
+from workers.runtimes.executorch import runner as executorch
 from workers.runtimes.onnxruntime import runner as onnxruntime
 from workers.runtimes.torchscript.runner import main as torchscript
 
@@ -29,6 +30,7 @@ _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
 _RUNNERS: Mapping[str, Callable[[list[str]], int]] = {
     _TORCHSCRIPT: torchscript.main,
     onnxruntime.__name__: onnxruntime.alone,
+    executorch.__name__: executorch.alone,
 }
 """By module, what runs one artifact."""
 

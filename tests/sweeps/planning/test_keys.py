@@ -98,6 +98,20 @@ def test_one_key_of_each_kind() -> None:
     assert Variant(opset=20).axes()["opset"] == 20
 
 
+def test_keys_of_executorch() -> None:
+    """The same for the runtime that came third."""
+    grid = GridSpec(
+        runtime=("executorch",),
+        backend=("cpu", "portable", "vulkan"),
+        quantization=("static", "dynamic"),
+        granularity=("auto", "per_tensor"),
+        layout=("nchw", "nhwc"),
+    )
+    plan = planned(grid, runtimes=("executorch",))
+    assert all_of([job.key for job in plan.jobs]) == (0, "")
+    assert all_of([job.build_key for job in plan.jobs]) == (0, "")
+
+
 def test_static_is_what_each_runtime_calls_so() -> None:
     """The word came later than the keys."""
     named, usual = (planned(GridSpec(quantization=(word,))) for word in ("static_fx", "static"))
