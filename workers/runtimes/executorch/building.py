@@ -84,7 +84,8 @@ def _of_graph(lowered: Lowered, variant: Variant, inputs: BuildInputs) -> Verifi
 
 def _check_kernels(head: pte.Head) -> None:
     """An operator without a kernel would be found on the device only."""
-    from executorch.extension.pybindings import portable_lib
+    with export.quiet():
+        from executorch.extension.pybindings import portable_lib
 
     known = {*portable_lib._get_operator_names()}
     if missing := [name for name in head.operators if name not in known]:

@@ -44,10 +44,10 @@ class Lowered:
 
 def lower(program: ExportedProgram, variant: Variant) -> Lowered:
     """Raises `BuildError`: `unsupported_operator` with its name, or `not_exportable`."""
-    from executorch.exir import to_edge_transform_and_lower
-
-    _find_flatc()
     with quiet(), one_thread():
+        from executorch.exir import to_edge_transform_and_lower
+
+        _find_flatc()
         try:
             edge = to_edge_transform_and_lower(program, partitioner=_partitioners(variant))
             file = bytes(edge.to_executorch().buffer)
