@@ -52,7 +52,7 @@ def p50_ms(runtime: Runtime, request: RunRequest, program: str) -> float:
 
 def main() -> None:
     facts = local_facts()
-    phone = replace(facts, exec_context=VIRTUAL_PHONE)
+    phone = replace(facts, exec_context=VIRTUAL_PHONE, python="")
     with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as name:
         folder = Path(name)
         sweep = spec.load(SPEC)
