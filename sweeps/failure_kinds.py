@@ -41,7 +41,7 @@ _BUILDING = {
     "out of runtime",
     "too_large": "the model is larger than one ONNX file can be -> leave onnxruntime out of runtime for this model",
     "runtime_missing": "the library of the runtime is not where its runner looks for it -> put it there as "
-    "infra/runtimes.md says",
+    "edgesweep explain runtimes says",
     "no_reference": "there is no program here that stands in for this backend -> measure on a device that has it",
     "no_torch": "torch is not installed -> pip install 'edgesweep[workers]'",
     "not_buildable": "this variant cannot be built at all -> take it out of grids",

@@ -1,10 +1,12 @@
 """`edgesweep explain`: what a word of a result means, why it happens, what to do."""
 
+import json
 from dataclasses import asdict
 
 import click
 
 from sweeps.cli.options import json_option, print_json
+from sweeps.pages import PAGES, page
 from sweeps.report.explanations import SORTS, explanation, explanations
 
 
@@ -12,11 +14,15 @@ from sweeps.report.explanations import SORTS, explanation, explanations
 @click.argument("word", required=False)
 @json_option
 def explain(word: str | None, as_json: bool) -> None:
-    """Say what a word means: a trust label, verdict, failure, metric or axis. Without a word: list them all.
+    """Say what a word means: a trust label, verdict, failure, metric or axis. Without a word: list them all. The name
+    of a page prints it (boards, phones, lab, ...).
 
     \b
     Example: edgesweep explain gate_timeout
     """
+    if word and (text := page(word)) is not None:
+        click.echo(json.dumps({"page": word, "markdown": text}) if as_json else text)
+        return
     found = explanation(word) if word else [one for several in explanations().values() for one in several]
     if as_json:
         print_json([asdict(one) for one in found])
@@ -26,3 +32,6 @@ def explain(word: str | None, as_json: bool) -> None:
         for sort, heading in SORTS.items():
             click.echo(heading)
             click.echo(click.wrap_text(", ".join(one.word for one in found if one.sort == sort), 100, "  ", "  "))
+        click.echo("Pages")
+        for name, about in PAGES.items():
+            click.echo(f"  {name:<16} {about}")

@@ -109,7 +109,8 @@ def up(
     """Start a lab on this computer, which is a device host too. Runs until Ctrl-C.
 
     \b
-    With an address other than 127.0.0.1 Ray listens on all interfaces: use --firewall, or your own (infra/lab.md).
+    With an address other than 127.0.0.1 Ray listens on all interfaces: use --firewall, or your own.
+    edgesweep explain lab tells more.
     Example: edgesweep host up --address 10.0.0.5
     """
     config = _config(state, name, tags, units)
@@ -125,7 +126,8 @@ def up(
         ip = head.rpartition(":")[0]
         if ip != LOOPBACK and not firewall:
             click.echo(
-                "Ray listens on all interfaces of this computer: use --firewall, or your own (infra/lab.md)", err=True
+                "Ray listens on all interfaces of this computer: use --firewall, or your own (edgesweep explain lab)",
+                err=True,
             )
         node = NodeOptions(head=head, is_head=True, ip=ip, token_file=file, label="", ports=ports)
         _serve(node, config, firewall=firewall)

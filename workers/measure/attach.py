@@ -116,9 +116,9 @@ def _introduction(device: Device, runtime: Runtime, program: Program) -> RunnerI
             "runner_broken",
             f"{device.facts().name}: {Path(program.path).name} does not start there (exit code {completed.exit_code}): "
             f"{words or error.message}",
-            "infra/boards.md says which runners a board takes"
+            "edgesweep explain boards says which runners a board takes"
             if device.facts().exec_context == BOARD
-            else "infra/android-runtime.md says how to compile the runner for the phone's ABI",
+            else "edgesweep explain android-runtime says how to compile the runner for the phone's ABI",
         ) from error
 
 

@@ -164,7 +164,7 @@ class Bench:
             raise RunnerError(
                 "not_possible",
                 f"no program that runs {job.variant.format} artifacts was pushed to {self.facts.name}",
-                "infra/android-runtime.md says how to compile one",
+                "edgesweep explain android-runtime says how to compile one",
             )
         return found
 

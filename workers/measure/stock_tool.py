@@ -112,4 +112,4 @@ class StockBench:
 def check(tool: StockTool, request: RunRequest) -> None:
     """Raises `RunnerError` if the tool cannot run this request correctly."""
     if reason := tool.reason_against(request):
-        raise RunnerError("not_possible", reason, "use EdgeSweep's own runner: infra/android-runtime.md")
+        raise RunnerError("not_possible", reason, "use EdgeSweep's own runner: edgesweep explain android-runtime")

@@ -150,7 +150,7 @@ def test_a_board_that_runs_no_runner_says_what_it_lacks(
     (reason,) = {skipped["reason"] for skipped in planned["skipped"]}
     assert "no Python 3.10 with torch was found on the board" in reason
     assert f"linux-{host_abi()}" in reason
-    assert "infra/boards.md" in reason
+    assert "edgesweep explain boards" in reason
 
 
 def test_a_board_whose_python_is_broken_says_its_words(
@@ -166,4 +166,4 @@ def test_a_board_whose_python_is_broken_says_its_words(
     (refused,) = listed["refused"]
     assert refused["kind"] == "runner_broken"
     assert "no libtorch here" in refused["message"]
-    assert "infra/boards.md" in refused["next_step"]
+    assert "edgesweep explain boards" in refused["next_step"]

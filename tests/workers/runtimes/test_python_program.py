@@ -77,7 +77,7 @@ def test_a_board_with_python_gets_it_and_another_one_the_compiled_runner(
     with pytest.raises(BuildError, match="with torch was found on the board") as caught:
         programs.programs(bare)
     assert caught.value.kind == "no_runner"
-    assert "infra/boards.md" in caught.value.next_step
+    assert "edgesweep explain boards" in caught.value.next_step
     runner = tmp_path / "linux-arm64-v8a" / "edgesweep_runner_full"
     runner.touch()
     assert {one.path for one in programs.programs(bare).values()} == {str(runner)}

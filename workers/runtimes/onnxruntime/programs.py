@@ -9,7 +9,7 @@ from workers.runtimes.onnxruntime import native_runner
 from workers.runtimes.torchscript.programs import check_machine, runners_folder
 
 RUNNER, LIBRARY = "edgesweep_runner_onnxruntime", "libonnxruntime.so"
-_HINT = "infra/runtimes.md says how to get both"
+_HINT = "edgesweep explain runtimes says how to get both"
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:

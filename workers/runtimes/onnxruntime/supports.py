@@ -21,6 +21,6 @@ def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
     if variant.backend != "cpu" and variant.backend not in dict(facts.backends).get(NAME, ()):
         return (
             f"the ONNX Runtime of {facts.name} was compiled without the provider for {variant.backend}: "
-            "infra/runtimes.md says how a phone gets one with it"
+            "edgesweep explain runtimes says how a phone gets one with it"
         )
     return None

@@ -15,8 +15,8 @@ from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 FOLDER_VARIABLE = "EDGESWEEP_RUNNERS"
 RUNNERS = {"pt": "edgesweep_runner_full", "ptl": "edgesweep_runner_lite"}
 STOCK_TOOLS = {"pt": "speed_benchmark_torch", "ptl": "speed_benchmark_torch_lite"}
-_ANDROID = "infra/android-runtime.md says how to compile it"
-_BOARD = "install torch there (python3 -m venv ~/edgesweep-venv), or compile the C++ runner: infra/boards.md"
+_ANDROID = "edgesweep explain android-runtime says how to compile it"
+_BOARD = "install torch there (python3 -m venv ~/edgesweep-venv), or compile the C++ runner: edgesweep explain boards"
 _MACHINES = {3: "x86", 40: "armeabi-v7a", 62: "x86_64", 183: "arm64-v8a", 243: "riscv64"}
 """ABIs by the machine in the head of an ELF file (elf.h)."""
 

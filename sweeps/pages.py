@@ -1,0 +1,35 @@
+"""The pages for users and the pinned versions, which messages point to: of a checkout, or as the wheel carries them."""
+
+from pathlib import Path
+
+_FOLDERS = (Path(__file__).parent / "carried", Path(__file__).parents[1] / "infra")
+"""In a wheel, in a checkout."""
+
+PAGES = {
+    "android-runtime": "compile the runner for a phone's ABI",
+    "boards": "measure on a Linux board over ssh",
+    "dashboard": "the pages in the browser, and who may do what there",
+    "lab": "several computers with phones as one lab",
+    "nnapi-and-metal": "builds for accelerators, checked without a phone",
+    "phones": "connect a phone, prepare it, and what can go wrong",
+    "protocol": "how it measures and decides, with the evidence",
+    "racing": "races: fewer device seconds for the same winner",
+    "runtimes": "ExecuTorch and ONNX Runtime beside PyTorch Mobile",
+    "server": "MLflow, its database and the dashboard on a server",
+    "support": "which models build with which combinations",
+}
+"""Each with what it tells."""
+
+
+def page(name: str) -> str | None:
+    """The Markdown text of a page; `None` if there is no such page."""
+    return _text(f"{name}.md") if name in PAGES else None
+
+
+def constraints() -> str:
+    """The versions that EdgeSweep is tested with, one `NAME==VERSION` a line."""
+    return _text("constraints.txt")
+
+
+def _text(name: str) -> str:
+    return next(path for folder in _FOLDERS if (path := folder / name).is_file()).read_text("utf-8")
