@@ -24,7 +24,7 @@ _LINKED = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_optim
 _THREADS = "executorch_threadpool"
 _KEPT = ("executorch/include/", "executorch/lib/lib")
 _DEADLINE_S = 600.0
-_HINT = "infra/runtimes.md says how to get it"
+_HINT = "edgesweep explain runtimes says how to get it"
 
 
 def version() -> str:

@@ -9,7 +9,7 @@ from workers.runtimes.interface import Program
 from workers.runtimes.torchscript.programs import check_machine, runners_folder
 
 RUNNER = "edgesweep_runner_executorch"
-_HINT = "infra/runtimes.md says how to compile it"
+_HINT = "edgesweep explain runtimes says how to compile it"
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:
