@@ -37,7 +37,8 @@ _BUILDING = {
     "names, or use backend: [cpu]",
     "no_compiler": "a checker must be compiled, and there is no C++ compiler -> install one: apt-get install g++",
     "not_exportable": "torch.export cannot follow the model's code: control flow that depends on data, or shapes that "
-    "change -> rewrite the part that the message names, or leave onnxruntime out of runtime",
+    "change -> rewrite the part that the message names, or leave onnxruntime and executorch "
+    "out of runtime",
     "too_large": "the model is larger than one ONNX file can be -> leave onnxruntime out of runtime for this model",
     "runtime_missing": "the library of the runtime is not where its runner looks for it -> put it there as "
     "edgesweep explain runtimes says",
@@ -112,6 +113,7 @@ _RUNNING = {
     "truncated": "the output ends before the report does -> run --retry-failed; check the connection and memory",
     "wrong_artifact": "another file was loaded than was asked for -> run --retry-failed",
     "wrong_backend": "the file is made for another backend -> build it again",
+    "wrong_layout": "the file takes its input in another layout than its manifest says -> build it again",
     "wrong_format": "the file is of the other format -> build it again, or use the other runner",
 }
 

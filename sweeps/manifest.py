@@ -40,7 +40,7 @@ class Verification(BaseModel):
 
 
 class Coverage(BaseModel):
-    """How much of a model an accelerator computes."""
+    """How much of a model an accelerator computes, or a library of kernels that takes whole parts of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -49,8 +49,17 @@ class Coverage(BaseModel):
     multiply_adds: int
     """Multiply-adds of the whole model, for its batch."""
     multiply_adds_covered_percent: float
+    left: dict[str, int] = {}
+    """Number of uses of each operator that the accelerator does not take, where that is known."""
+    delegates: int | None = None
+    """In how many parts the accelerator has the model, where that is known: between them, data go through the CPU."""
     feature_level: int | None = None
     """The lowest NNAPI feature level that has all of the operations."""
+
+    @property
+    def operators(self) -> int:
+        """Of the whole model, where what is left is known."""
+        return sum(self.operations.values()) + sum(self.left.values())
 
 
 class EvalSibling(BaseModel):
@@ -96,8 +105,16 @@ class Manifest(BaseModel):
     versions: dict[str, str]
     verification: Verification
     coverage: Coverage | None = None
-    """`None` unless it is an NNAPI model."""
+    """`None` unless something takes parts of the model: NNAPI, or a delegate of ExecuTorch."""
     eval: EvalSibling | None = None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Its figures that need no run."""
+        found = {"artifact_mb": self.file_bytes / 1e6}
+        if self.coverage is not None and self.coverage.delegates is not None:
+            found["delegated_percent"] = self.coverage.multiply_adds_covered_percent
+        return found
 
     @property
     def axes(self) -> Variant:

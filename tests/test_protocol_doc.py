@@ -19,7 +19,7 @@ from sweeps.spec.protocol import GateSpec
 from sweeps.stats import NEGLIGIBLE
 from sweeps.trust import TRUST
 from sweeps.variant import Variant
-from workers.runtimes.torchscript.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
+from workers.runtimes.verify import MAX_TOP1_LOST_POINTS, least_sqnr_db
 
 ROOT = Path(__file__).parents[1]
 PATH = ROOT / "infra" / "protocol.md"

@@ -258,7 +258,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 )
 def test_a_package_that_is_broken_is_left_out_with_the_reason(installed: Path, target: str, problem: str) -> None:
     (installed / "entry_points.txt").write_text(f"[edgesweep.runtimes]\nodd = {target}\n")
-    assert list(catalog.runtimes()) == ["torchscript", "eager", "onnxruntime"]
+    assert list(catalog.runtimes()) == ["torchscript", "eager", "onnxruntime", "executorch"]
     assert catalog.problems() == (f"odd of broken is left out: {problem}",)
     (check,) = [check for check in examine(installed) if check.name == "other packages"]
     assert (check.ok, check.needed) == (False, False)
@@ -325,7 +325,7 @@ def test_an_entry_that_is_wrong_is_left_out_and_sweep_files_are_read_as_without_
     (installed / "entry_points.txt").write_text(f"[edgesweep.{kind}]\nodd = {module}:ENTRY\n")
     (reason,) = catalog.problems()
     assert reason.startswith(f"odd of broken is left out: {problem}")
-    assert list(catalog.runtimes()) == ["torchscript", "eager", "onnxruntime"]
+    assert list(catalog.runtimes()) == ["torchscript", "eager", "onnxruntime", "executorch"]
     assert list(catalog.devices()) == ["local", "fake", "adb", "ssh"]
 
 
@@ -347,6 +347,7 @@ def test_a_metric_of_two_runtimes_has_one_definition(installed: Path, other: str
         "torchscript",
         "eager",
         "onnxruntime",
+        "executorch",
         "counts",
         *(["other"] if not problems else []),
     ]

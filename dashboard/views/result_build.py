@@ -77,14 +77,20 @@ def _coverage(manifest: Manifest | None) -> None:
     st.markdown("**Covered by the accelerator**")
     coverage = None if manifest is None else manifest.coverage
     if coverage is None:
-        st.text("Not known: it is recorded of NNAPI builds only.")
+        st.text("Not known: it is recorded of builds for NNAPI, and of ExecuTorch's delegates.")
         return
     share = [("Multiply-adds covered", f"{coverage.multiply_adds_covered_percent:.1f} %")]
+    if coverage.delegates is not None:
+        share += [("Delegates", str(coverage.delegates))]
+        share += [("Operators delegated", f"{sum(coverage.operations.values())} of {coverage.operators}")]
     share += [("Multiply-adds of the model", f"{coverage.multiply_adds:,}")]
     if coverage.feature_level is not None:
         share += [("Lowest NNAPI feature level", str(coverage.feature_level))]
     operations = sorted(coverage.operations.items(), key=lambda item: (-item[1], item[0]))
-    _pairs(share + [(line(name), f"{count} ×") for name, count in operations], "coverage", "")
+    left = sorted(coverage.left.items(), key=lambda item: (-item[1], item[0]))
+    counted = [(line(name), f"{count} ×") for name, count in operations]
+    counted += [(f"not covered: {line(name)}", f"{count} ×") for name, count in left]
+    _pairs(share + counted, "coverage", "")
 
 
 def _operators(manifest: Manifest | None) -> None:

@@ -36,7 +36,7 @@ def row_of_job(
     ended. `sessions`: the starts of those that they are from. `batches`: its part of processes that timed others, too.
     """
     job = planned.job
-    metrics = {} if manifest is None else {"artifact_mb": manifest.file_bytes / 1e6}
+    metrics = {} if manifest is None else manifest.metrics
     about: dict[str, Any] = {"emulated": job.emulated, "settled": settled, "sessions": sessions, "link": job.link}
     if isinstance(outcome, Measured):
         metrics |= _figures(outcome.timing) | _figures(outcome.accuracy)

@@ -47,6 +47,8 @@ _PAIRED = (
     "paired ratio: to the winner's latency in the same rounds (95 %); a p50 is over all rounds, so it need not be the "
     "quotient of two"
 )
+WHOLE_PERCENT = 99.95
+"""A share that is printed as less than 100.0 %."""
 MOST_NAMES = 4
 """With more variants of one reason they are counted: the table has them."""
 _VERDICTS = {"pass": "green", "eliminated": "dim", "fail": "red", "unresolved": "yellow", "disqualified": "red"}
@@ -102,6 +104,7 @@ def _print_device(console: Console, ranking: Ranking, device: DeviceRanking, ver
     shown = (*device.ranking, *device.checked)
     for executor in sorted({candidate.executor for candidate in shown if candidate.emulated}):
         console.print(Text(plain(f"{executor}: {reference_text(executor)}"), style="dim"))
+    _print_left(console, device, shown)
     _print_trust(console, shown)
     if device.not_ranked:
         table = new_table("Not ranked", "variant", "outcome", "reason")
@@ -174,6 +177,17 @@ def _print_class(console: Console, ranking: Ranking, pooled: ClassRanking) -> No
     console.print(table)
     for text in pooled.in_batches:
         console.print(Text(plain(text), style="dim"))
+
+
+def _print_left(console: Console, device: DeviceRanking, shown: Sequence[Candidate]) -> None:
+    """A model that was not delegated is the usual reason of a slow one."""
+    for candidate in shown:
+        share = candidate.figures.get("delegated_percent")
+        if share is not None and share < WHOLE_PERCENT:
+            text = (
+                f"{_short(candidate.name, device)}: {share:.1f} % of its multiply-adds are delegated; the rest is slow"
+            )
+            console.print(Text(plain(text), style="yellow"))
 
 
 def _print_trust(console: Console, shown: Sequence[Candidate]) -> None:

@@ -163,13 +163,14 @@ def _grouped(said: Iterable[tuple[str, Variant]]) -> list[str]:
 
 
 def _coverage(row: Row) -> list[str]:
-    """The part of the model that NNAPI computes, for each verified build."""
+    """The part of the model that NNAPI or a delegate computes, for each verified build."""
     said = []
     for cell in row.cells:
         if isinstance(cell.outcome, Manifest) and (coverage := cell.outcome.coverage) is not None:
             operations = ", ".join(f"{name} {number}" for name, number in sorted(coverage.operations.items()))
             share = f"{coverage.multiply_adds_covered_percent:.0f} % of multiply-adds"
-            said.append((f"{share}; {operations}", cell.variant))
+            left = ", ".join(f"{name} {number}" for name, number in sorted(coverage.left.items()))
+            said.append((f"{share}; {operations}{left and f'; not {left}'}", cell.variant))
     return _grouped(said)
 
 

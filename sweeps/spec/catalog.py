@@ -84,6 +84,8 @@ EAGER = RuntimeEntry(
 _EXTRA = "runtimes 390 MB"
 _LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
 """What an app needs beside the model: told by runners that run with a library of their own."""
+_DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
+"""What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
 
 
 def _of_onnx(name: str, title: str = "") -> BackendEntry:
@@ -122,7 +124,36 @@ ONNXRUNTIME = RuntimeEntry(
     extra=_EXTRA,
 )
 
-BUILT_IN_RUNTIMES = (TORCHSCRIPT, EAGER, ONNXRUNTIME)
+_TO_PTE = {"capture": "export", "format": "pte"}
+
+EXECUTORCH = RuntimeEntry(
+    name="executorch",
+    target="workers.runtimes.executorch.runtime:ExecuTorch",
+    axes=frozenset({"backend", "precision"}),
+    backends=(
+        BackendEntry(
+            # XNNPACK, as in PyTorch Mobile; what it does not take runs in portable kernels.
+            name="cpu",
+            title="the CPU",
+            axes=frozenset({"layout"}),
+            int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+            fixed=_TO_PTE,
+            unsaid=frozenset(_TO_PTE),
+        ),
+        BackendEntry(name="portable", title="the CPU, portable kernels", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
+        BackendEntry(name="vulkan", title="Vulkan", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
+    ),
+    values={
+        "precision": ("fp32", "int8"),
+        "quantization": ("static", "dynamic"),
+        "granularity": ("auto", "per_tensor", "per_channel"),
+        "layout": ("nchw", "nhwc"),
+    },
+    metrics=(_LIBRARY, _DELEGATED),
+    extra=_EXTRA,
+)
+
+BUILT_IN_RUNTIMES = (TORCHSCRIPT, EAGER, ONNXRUNTIME, EXECUTORCH)
 BUILT_IN_NAMES = frozenset(entry.name for entry in BUILT_IN_RUNTIMES)
 ALWAYS_BROUGHT = frozenset(entry.name for entry in BUILT_IN_RUNTIMES if not entry.extra)
 """The runtimes whose programs every phone gets, so that its fingerprint is the same in every sweep."""

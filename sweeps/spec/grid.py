@@ -21,8 +21,8 @@ class GridSpec(Part):
     )
     runtime: tuple[Annotated[str, ValueOf("runtime")], ...] = _axis(
         ("torchscript",),
-        "Toolchain: torchscript is PyTorch Mobile; onnxruntime needs the extra `runtimes`; eager is PyTorch in Python, "
-        "to compare with and never to ship.",
+        "Toolchain: torchscript is PyTorch Mobile; executorch and onnxruntime need the extra `runtimes`; eager is "
+        "PyTorch in Python, to compare with and never to ship.",
     )
     backend: tuple[Annotated[str, ValueOf("backend")], ...] = _axis(("cpu",), "Where the operators run.")
     precision: tuple[Annotated[str, ValueOf("precision")], ...] = _axis(

@@ -46,7 +46,7 @@ from pathlib import Path
 from workers.models.eager import load_eager
 from workers.runtimes.torchscript import building
 from workers.runtimes.torchscript.runtime import TorchScript
-from workers.runtimes.torchscript.verify import warm_up
+from workers.runtimes.verify import warm_up
 key, variant, inputs = pickle.loads(Path(sys.argv[1]).read_bytes())
 warm_up()
 started = time.monotonic()
@@ -91,7 +91,7 @@ def shared(plan: Plan, inputs: BuildInputs, folder: Path) -> float:
     program = (
         "import pickle, sys, time\nfrom pathlib import Path\nfrom workers.artifacts import ArtifactStore\n"
         "from workers.runtimes.torchscript import building\n"
-        "from workers.runtimes.torchscript.verify import warm_up\n"
+        "from workers.runtimes.verify import warm_up\n"
         "wanted, inputs = pickle.loads(Path(sys.argv[1]).read_bytes())\nwarm_up()\nstarted = time.monotonic()\n"
         "store = ArtifactStore(Path(sys.argv[2]) / 'artifacts')\n"
         "for number, (key, variant) in enumerate(wanted.items()):\n"

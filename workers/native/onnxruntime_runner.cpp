@@ -214,6 +214,9 @@ class OnnxRuntime : public Toolchain {
   }
 
   void prepare(const PlainArguments& given) override {
+    if (given.channels_last) {
+      bad_arguments("an ONNX file takes its input in one layout");
+    }
     if (kLevels.count(given.graph_optimization) == 0) {
       bad_arguments("--graph-optimization is unknown: " + given.graph_optimization);
     }

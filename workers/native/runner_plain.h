@@ -60,6 +60,8 @@ class Toolchain {
   // All that must not count as load time. Throws GiveUp.
   virtual void prepare(const PlainArguments& given) = 0;
   virtual std::unique_ptr<PlainModel> load(const PlainArguments& given) = 0;
+  // How many there are, once `load` is done.
+  virtual int64_t threads(const PlainArguments& given) const { return given.threads; }
 };
 
 // A figure of a `metrics` event.
@@ -212,6 +214,21 @@ inline void write_logits(const std::string& target, const std::vector<float>& co
   }
 }
 
+// The image, whose channels come first, in the layout that the model takes.
+inline void place_image(float* target, const float* source, size_t count, const PlainArguments& given) {
+  if (!given.channels_last) {
+    std::memcpy(target, source, count * sizeof(float));
+    return;
+  }
+  const auto channels = static_cast<size_t>(given.input_dims[1]);
+  const size_t pixels = count / channels;
+  for (size_t channel = 0; channel < channels; ++channel) {
+    for (size_t pixel = 0; pixel < pixels; ++pixel) {
+      target[pixel * channels + channel] = source[channel * pixels + pixel];
+    }
+  }
+}
+
 // All images in batches of --input-dims, the last one filled up with its last image.
 inline void evaluate_plain(PlainModel& model, const PlainArguments& given, const Report& report) {
   const int64_t batch = given.input_dims.front();
@@ -230,7 +247,7 @@ inline void evaluate_plain(PlainModel& model, const PlainArguments& given, const
     const int64_t kept = std::min(batch, count - start);
     for (int64_t at = 0; at < batch; ++at) {
       const float* source = images + static_cast<size_t>(start + std::min(at, kept - 1)) * image;
-      std::memcpy(input.data() + static_cast<size_t>(at) * image, source, image * sizeof(float));
+      place_image(input.data() + static_cast<size_t>(at) * image, source, image, given);
     }
     const int64_t started = now_ns();
     model.forward();
@@ -269,8 +286,8 @@ inline PlainArguments plain_arguments(std::vector<std::string> words, const std:
   }
   static_cast<Arguments&>(own) = parse(static_cast<int>(argv.size()), argv.data());
   own.backend = one_of("--backend", backend, backends);
-  if (own.quantized || own.channels_last || own.bundled_input || own.reference) {
-    bad_arguments("models of this runtime take float inputs in one layout, and bring none");
+  if (own.quantized || own.bundled_input || own.reference) {
+    bad_arguments("models of this runtime take float inputs, and bring none");
   }
   if (own.exact_int8 && !own.eval_inputs) {
     throw GiveUp{"emulated", "what stands in for int8 kernels is never timed: --exact-int8 goes with --eval-inputs"};
@@ -317,7 +334,7 @@ inline void run_plain(Toolchain& toolchain, const PlainArguments& given, const R
                   .with("backend", given.backend)
                   .with("reference", given.exact_int8)
                   .with("engine", "none")
-                  .with("threads", int64_t{given.threads})
+                  .with("threads", toolchain.threads(given))
                   .with("cpus", cpus_now())
                   .with("rss_peak_bytes", peak_bytes()));
 }

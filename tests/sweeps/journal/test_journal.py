@@ -21,7 +21,7 @@ from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import MAX_ATTEMPTS, build_failure_keys, verified_key
 from sweeps.journal.plans import skipped_key
 from sweeps.json_records import document, from_json, to_json
-from sweeps.manifest import Manifest
+from sweeps.manifest import Coverage, Manifest
 from sweeps.planning.planned import PlannedJob
 from sweeps.protocol.presets import resolve
 from sweeps.protocol.sentinel import CHECK_BLOCKS, round_of
@@ -171,6 +171,17 @@ def test_an_older_manifest_is_readable(journal, records):
 
     assert manifest.axes == replace(job.variant, granularity="none")
     assert (manifest.coverage, manifest.eval, manifest.verification.against) == (None, None, "fp32 eager")
+
+
+def test_a_manifest_tells_what_is_delegated_where_that_is_known(records):
+    manifest = records.manifest(records.job(1))
+    covered = {"operations": {"aten::linear": 2}, "multiply_adds": 100, "multiply_adds_covered_percent": 62.5}
+    nnapi = manifest.model_copy(update={"coverage": Coverage(**covered)})
+    delegated = manifest.model_copy(update={"coverage": Coverage(**covered, left={"aten::erf": 1}, delegates=2)})
+
+    assert manifest.metrics == nnapi.metrics == {"artifact_mb": manifest.file_bytes / 1e6}
+    assert delegated.metrics["delegated_percent"] == 62.5
+    assert delegated.coverage.operators == 3
 
 
 def test_a_damaged_record_is_named(records):

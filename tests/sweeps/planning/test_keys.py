@@ -98,6 +98,26 @@ def test_one_key_of_each_kind() -> None:
     assert Variant(opset=20).axes()["opset"] == 20
 
 
+def test_keys_of_executorch() -> None:
+    """The same for the runtime that came third."""
+    grid = GridSpec(
+        runtime=("executorch",),
+        backend=("cpu", "portable", "vulkan"),
+        quantization=("static", "dynamic"),
+        granularity=("auto", "per_tensor"),
+        layout=("nchw", "nhwc"),
+    )
+    plan = planned(grid, runtimes=("executorch",))
+    assert all_of([job.key for job in plan.jobs]) == (
+        28,
+        "41d106538866f3d39244fa4a951f6ac50ecd45052baeb24c6a0034727a4439bb",
+    )
+    assert all_of([job.build_key for job in plan.jobs]) == (
+        28,
+        "81ffe6ec4128437504017aa8b9cf2b155cc84f3823ddddcd9b1235f853485ca4",
+    )
+
+
 def test_static_is_what_each_runtime_calls_so() -> None:
     """The word came later than the keys."""
     named, usual = (planned(GridSpec(quantization=(word,))) for word in ("static_fx", "static"))

@@ -393,6 +393,8 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
         return {"runtime": "eager"}, timed_as
     if cell["runtime"] == "onnxruntime":
         return _meaning_in_onnxruntime(cell), {} if cell["backend"] in device.emulates else timed_as
+    if cell["runtime"] == "executorch":
+        return _meaning_in_executorch(cell), {} if cell["backend"] in device.emulates else timed_as
     backend, int8 = cell["backend"], cell["precision"] == "int8"
     build = {axis: cell[axis] for axis in ("runtime", "backend", "precision", "layout")}
     if int8:
@@ -410,6 +412,17 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
     else:
         build["capture"] = cell["capture"]
     return build, {} if backend in device.emulates else timed_as
+
+
+def _meaning_in_executorch(cell: Cell) -> Cell:
+    axes = ["runtime", "backend", "precision"]
+    if cell["backend"] != "cpu":
+        return {axis: cell[axis] for axis in axes}
+    axes += ["layout"]
+    if cell["precision"] == "int8":
+        axes += ["quantization"] if cell["quantization"] == "dynamic" else ["quantization", "calibration_images"]
+        return {axis: cell[axis] for axis in axes} | {"per_tensor": cell["granularity"] == "per_tensor"}
+    return {axis: cell[axis] for axis in axes}
 
 
 def _meaning_in_onnxruntime(cell: Cell) -> Cell:

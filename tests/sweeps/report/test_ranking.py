@@ -59,6 +59,15 @@ def test_a_trust_label_of_another_version_is_shown_and_called_so(printed, record
     assert any("disqualified" in line for line in lines)
 
 
+def test_a_model_that_is_not_wholly_delegated_is_named(printed, records) -> None:
+    def lines(percent: float) -> list[str]:
+        row = records.row(records.job(0))
+        return printed([replace(row, metrics={**row.metrics, "delegated_percent": percent})])
+
+    assert any("62.5 % of its multiply-adds are delegated; the rest is slow" in line for line in lines(62.5))
+    assert not any("delegated" in line for line in lines(100.0))
+
+
 def test_what_was_only_checked_has_a_section_of_its_own_beneath_the_ranking(printed, records) -> None:
     lines = printed([records.row(records.job(0)), records.row(records.checked_job(1), ms=None)])
     assert lines.index(CHECKED) > next(n for n, line in enumerate(lines) if line.startswith("1   cpu fp32 nchw script"))

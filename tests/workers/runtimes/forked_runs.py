@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from sweeps.errors import RunnerError
+from workers.runtimes.forks import ForkServer
 from workers.runtimes.interface import RunReport, RunRequest
-from workers.runtimes.torchscript.forks import ForkServer
 from workers.runtimes.torchscript.report import parse
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 from workers.runtimes.torchscript.runtime import TorchScript

@@ -21,7 +21,7 @@ from tests.workers.runtimes.int8_cpu import ENGINES, engine_of
 from workers.models.package import BuildInputs
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.torchscript.runtime import TorchScript
-from workers.runtimes.torchscript.verify import Standard, verify
+from workers.runtimes.verify import Standard, verify
 
 Build = Callable[[BuildInputs, Variant], tuple[Path, Manifest]]
 FP32 = Variant(fuse=True, optimize=True)

@@ -14,7 +14,7 @@ from sweeps.variant import Variant
 from tests.workers.runtimes.int8_cpu import VNNI, here_sums_are_exact, printed_as_avx2
 from tests.workers.runtimes.runs import asking_for, evaluating, refused, run
 from workers.models.package import BuildInputs
-from workers.runtimes.torchscript.building import EXACT_INT8
+from workers.runtimes.finishing import EXACT_INT8
 from workers.runtimes.torchscript.exact_int8 import engine_saturates, exact_int8
 from workers.runtimes.torchscript.torch_state import build_state
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 import torch
 
-from workers.runtimes.torchscript.forks import ForkServer
+from workers.runtimes.forks import ForkServer
 
 RUNNER = [sys.executable, "-m", "workers.runtimes.torchscript.runner"]
 
@@ -76,9 +76,7 @@ def test_a_crash_is_the_signal_that_ended_it_and_the_next_one_runs(
 
 def test_what_is_forked_ends_with_the_builder(tmp_path: Path) -> None:
     torch.jit.save(torch.jit.script(Endless()), str(tmp_path / "model.pt"))
-    program = (
-        "import sys; from workers.runtimes.torchscript.forks import ForkServer\nForkServer().run(sys.argv[1:], 300)"
-    )
+    program = "import sys; from workers.runtimes.forks import ForkServer\nForkServer().run(sys.argv[1:], 300)"
     builder = subprocess.Popen([sys.executable, "-c", program, *arguments(tmp_path / "model.pt")])
 
     def forks() -> list[psutil.Process]:

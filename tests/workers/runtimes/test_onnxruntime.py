@@ -18,9 +18,9 @@ from sweeps.variant import Variant
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.local import local_facts
 from workers.models.package import BuildInputs
+from workers.runtimes import finishing, stages
 from workers.runtimes.interface import RunReport, RunRequest
 from workers.runtimes.onnxruntime.runtime import OnnxRuntime
-from workers.runtimes.torchscript import building
 
 pytestmark = [pytest.mark.runtime("onnxruntime"), pytest.mark.xdist_group("onnxruntime")]
 
@@ -52,7 +52,7 @@ def built(tiny: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Built:
     for name, (axes, features) in CHOICES.items():
         out = tmp_path_factory.mktemp("it's built")
         found[name] = out, RUNTIME.build(variant_of(axes, features), "k" * 64, tiny, out, shared)
-    ran = building.stages_of(shared).ran
+    ran = stages.stages_of(shared).ran
     # Two opsets are two exports; all static builds are calibrated at once.
     assert (ran["onnx export"], ran["onnx prepare"], ran["onnx calibrate"]) == (2, 1, 1)
     return found
@@ -89,7 +89,7 @@ def test_weights_have_seven_bits_only_where_sums_saturate(built: Built) -> None:
     assert largest("static per channel") <= 64
     assert largest("static for a CPU with VNNI") > 64
     executors = {name: manifest.verification.executor for name, (_, manifest) in built.items()}
-    assert executors["static for a CPU with VNNI"] == building.EXACT_INT8
+    assert executors["static for a CPU with VNNI"] == finishing.EXACT_INT8
     assert {executor for name, executor in executors.items() if name != "static for a CPU with VNNI"} == {""}
 
 

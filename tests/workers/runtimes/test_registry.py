@@ -26,7 +26,7 @@ def test_a_near_miss_is_told_the_right_name() -> None:
 def test_a_name_like_none_is_told_all_names() -> None:
     with pytest.raises(EdgeSweepError) as caught:
         registry.get("zzz")
-    assert caught.value.next_step == "there are: eager, onnxruntime, torchscript"
+    assert caught.value.next_step == "there are: eager, executorch, onnxruntime, torchscript"
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ import torch
 
 from sweeps.planning.axes import resolve_variant
 from sweeps.variant import Variant
+from workers.runtimes.stages import Stages
 from workers.runtimes.torchscript.stage_keys import Sources, code_id, stage_keys
-from workers.runtimes.torchscript.stages import Stages
 
 ROOT = Path(__file__).parents[3]
 SOURCES = Sources(
@@ -218,7 +218,7 @@ def test_a_stage_that_fails_is_not_kept(tmp_path: Path) -> None:
 def test_of_two_processes_that_need_a_calibration_one_makes_it(tmp_path: Path) -> None:
     program = (
         "import sys, time, torch; from pathlib import Path\n"
-        "from workers.runtimes.torchscript.stages import Stages\n"
+        "from workers.runtimes.stages import Stages\n"
         "def make():\n    time.sleep(1)\n    return {'x': torch.tensor(1)}\n"
         "stages = Stages(Path(sys.argv[1])); stages.tensors('calibrate', 'k', make); print(stages.ran['calibrate'])"
     )

@@ -1,6 +1,5 @@
 """PyTorch eager in Python: the cost of a model before any optimisation. Torch-free except for `build`."""
 
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -10,19 +9,20 @@ from sweeps.manifest import Manifest
 from sweeps.spec import catalog
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
+from workers.runtimes.contract import KeepsContract
 from workers.runtimes.eager import package_file
 from workers.runtimes.eager.runner import NAME, VERSION
-from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
-from workers.runtimes.torchscript.runtime import TorchScript
+from workers.runtimes.interface import Program, RunnerIdentity
 
 BUILDER_VERSION = "1"
 """Increased with every change that gives another artifact for the same variant."""
 
 
-class Eager:
+class Eager(KeepsContract):
     """The runtime `eager`: a baseline, never shipped."""
 
     name = "eager"
+    module = "workers.runtimes.eager.runner"
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
         """See `Runtime.supports`."""
@@ -57,42 +57,12 @@ class Eager:
         self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
     ) -> Manifest:
         """See `Runtime.build`."""
-        from workers.runtimes.torchscript.building import Built, write_manifest
-        from workers.runtimes.torchscript.pipeline import tensor_spec
-        from workers.runtimes.torchscript.save import Saved
-        from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
+        from workers.runtimes.finishing import Saved, finish, request_of
 
-        package = inputs.package
         file = out / "model.zip"
-        package_file.write(package, file)
-        request = RunRequest(
-            model=str(file),
-            backend=variant.backend,
-            engine="none",
-            threads=1,
-            cpus="all",
-            input_shape=package.input_shape,
-            memory_format="contiguous_format",
-        )
-        standard = Standard(
-            logits=inputs.verification_logits,
-            against="fp32 eager",
-            least_sqnr_db=least_sqnr_db(variant, settled=package.weights_id.startswith("random:")),
-        )
-        verification, classes = verify(variant, request, self.command, self.parse, inputs, standard)
-        return write_manifest(
-            self,
-            variant,
-            build_key,
-            inputs,
-            Built(
-                saved=Saved(file=file, operators=(), file_version=package_file.FILE_VERSION, bytecode_version=None),
-                memory_format=request.memory_format,
-                input=tensor_spec(package.input_shape, None),
-                output=tensor_spec((package.input_shape[0], classes), None),
-                verification=verification,
-            ),
-        )
+        package_file.write(inputs.package, file)
+        saved = Saved(file=file, operators=(), file_version=package_file.FILE_VERSION, bytecode_version=None)
+        return finish(self, variant, build_key, inputs, saved, request_of(saved, variant, inputs))
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         raise BuildError("no_runner", "eager needs Python and torch")
@@ -102,24 +72,3 @@ class Eager:
 
     def identity(self, stdout: bytes) -> RunnerIdentity:
         raise NotImplementedError("there is no program of eager")
-
-    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """The argument list of PyTorch Mobile's runner, but with the module `workers.runtimes.eager.runner`."""
-        return _own_module(TorchScript().command(request))
-
-    def parse(self, stdout: bytes) -> RunReport:
-        return TorchScript().parse(stdout)
-
-    def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
-        return TorchScript().batch_file(requests)
-
-    def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
-        return _own_module(TorchScript().batch_command(file, item_seconds))
-
-    def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
-        return TorchScript().parse_batch(stdout, artifacts)
-
-
-def _own_module(argv: list[str]) -> list[str]:
-    interpreter, run, _, *arguments = argv
-    return [interpreter, run, "workers.runtimes.eager.runner", *arguments]

@@ -21,8 +21,8 @@ from sweeps.errors import BuildError
 from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.package import Images
+from workers.runtimes.failures import first_words
 from workers.runtimes.onnxruntime.export import INPUT
-from workers.runtimes.torchscript.failures import first_words
 
 _LINEAR = ("MatMul", "Gemm")
 

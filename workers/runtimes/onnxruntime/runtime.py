@@ -1,6 +1,5 @@
 """ONNX Runtime: builds ONNX files, and runs them with the Python runner. Torch-free except for `build`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.device_facts import DeviceFacts
@@ -9,21 +8,21 @@ from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
-from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.contract import KeepsContract, arguments, with_sha256
+from workers.runtimes.interface import Program, RunRequest
 from workers.runtimes.onnxruntime import programs
 from workers.runtimes.onnxruntime.runner import NAME, VERSION
 from workers.runtimes.onnxruntime.supports import reason_against
-from workers.runtimes.torchscript.runtime import TorchScript, arguments, batch_of, python_module
 
 BUILDER_VERSION = "1"
 """Increased with every change that gives another artifact for the same variant."""
-_MODULE = "workers.runtimes.onnxruntime.runner"
 
 
-class OnnxRuntime:
+class OnnxRuntime(KeepsContract):
     """The runtime `onnxruntime`."""
 
     name = "onnxruntime"
+    module = "workers.runtimes.onnxruntime.runner"
 
     def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
         """See `Runtime.supports`."""
@@ -54,29 +53,6 @@ class OnnxRuntime:
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)
 
-    def introduction(self, program: str) -> list[str]:
-        return TorchScript().introduction(program)
-
-    def identity(self, stdout: bytes) -> RunnerIdentity:
-        return TorchScript().identity(stdout)
-
-    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
-        """Of `program`, else of the Python runner in this interpreter. Both take the same arguments."""
-        return python_module(_MODULE, program) + _arguments(request)
-
-    def parse(self, stdout: bytes) -> RunReport:
-        return TorchScript().parse(stdout)
-
-    def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
-        return batch_of(requests, _arguments)
-
-    def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
-        return [*python_module(_MODULE, program), "--batch", file, "--item-seconds", repr(item_seconds)]
-
-    def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
-        return TorchScript().parse_batch(stdout, artifacts)
-
-
-def _arguments(request: RunRequest) -> list[str]:
-    argv = [*arguments(request), "--graph-optimization", request.graph_optimization]
-    return argv + (["--sha256", request.sha256] if request.sha256 else [])
+    def arguments(self, request: RunRequest) -> list[str]:
+        own = ["--graph-optimization", request.graph_optimization]
+        return [*arguments(request), *own, *with_sha256(request)]

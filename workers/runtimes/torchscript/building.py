@@ -1,53 +1,30 @@
 """Builds one artifact of PyTorch Mobile: lowers, saves and verifies the model, and writes the manifest."""
 
 import hashlib
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from sweeps.manifest import Coverage, EvalSibling, Manifest, TensorSpec, Verification
+from sweeps.manifest import EvalSibling, Manifest, TensorSpec, Verification
 from sweeps.planning.axes import is_calibrated
 from sweeps.variant import Variant
 from workers.models.eager import eager_logits, load_eager
 from workers.models.package import BuildInputs
+from workers.runtimes.finishing import EXACT_INT8, Built, Saved, write_manifest
 from workers.runtimes.interface import RunRequest, Runtime
+from workers.runtimes.stages import stages_of
 from workers.runtimes.torchscript import metal, references
 from workers.runtimes.torchscript.exact_int8 import engine_saturates
 from workers.runtimes.torchscript.pipeline import lower, tensor_spec
 from workers.runtimes.torchscript.program_id import program_id
-from workers.runtimes.torchscript.save import Saved, bundle, save
-from workers.runtimes.torchscript.stages import Stages
+from workers.runtimes.torchscript.save import bundle, save
 from workers.runtimes.torchscript.torch_state import build_state
-from workers.runtimes.torchscript.verify import Standard, least_sqnr_db, verify
+from workers.runtimes.verify import Standard, least_sqnr_db, verify
 
 EVAL_IMAGES = 8
 """Images in the sibling for stock tools. With 100, MobileNetV2 would grow from 14 MB to 75 MB."""
-EXACT_INT8 = "exact int8 arithmetic"
-"""`Verification.executor` of artifacts for which this machine's engine saturates and the device's does not."""
 _INPUT_TYPES = {"float32": "float"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """A saved and verified model, with the content of its manifest."""
-
-    saved: Saved
-    memory_format: str
-    input: TensorSpec
-    output: TensorSpec
-    verification: Verification
-    fused: tuple[str, ...] = ()
-    program_id: str | None = None
-    coverage: Coverage | None = None
-    sibling: EvalSibling | None = None
-
-
-@cache
-def stages_of(shared: Path | None) -> Stages:
-    """The cache of this process for one folder."""
-    return Stages(shared)
 
 
 def build(
@@ -103,39 +80,6 @@ def build(
             sibling=sibling,
         ),
     )
-
-
-def write_manifest(runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, built: Built) -> Manifest:
-    """The manifest of a build, also written beside the model. For all runtimes that save a model in one file."""
-    package, saved = inputs.package, built.saved
-    content = saved.file.read_bytes()
-    manifest = Manifest(
-        build_key=build_key,
-        model=package.name,
-        model_source=package.model_source,
-        weights_id=package.weights_id,
-        runtime=runtime.name,
-        backend=variant.backend,
-        variant=variant.axes(),
-        file=saved.file.name,
-        file_bytes=len(content),
-        file_sha256=hashlib.sha256(content).hexdigest(),
-        memory_format=built.memory_format,
-        input=built.input,
-        output=built.output,
-        fused=built.fused,
-        operators=saved.operators,
-        program_id=built.program_id,
-        file_version=saved.file_version,
-        bytecode_version=saved.bytecode_version,
-        calibration_id=inputs.calibration_id if is_calibrated(variant) else None,
-        versions=runtime.versions(),
-        verification=built.verification,
-        coverage=built.coverage,
-        eval=built.sibling,
-    )
-    manifest.write(saved.file.parent)
-    return manifest
 
 
 def _saturates_here_only(variant: Variant) -> bool:

@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from sweeps.errors import BuildError
-from workers.runtimes.torchscript.failures import first_words
+from workers.runtimes.failures import first_words
 
 
 def symbolic(model: torch.nn.Module) -> GraphModule:

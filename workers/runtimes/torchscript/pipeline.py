@@ -13,15 +13,16 @@ from sweeps.errors import BuildError
 from sweeps.manifest import Coverage, TensorSpec
 from sweeps.variant import Variant
 from workers.models.eager import load_eager
-from workers.models.package import BuildInputs, Images
+from workers.models.package import BuildInputs
+from workers.runtimes.calibration import calibration_images
+from workers.runtimes.failures import first_words
+from workers.runtimes.stages import Stages
 from workers.runtimes.torchscript import capture, metal, quantize
-from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.fuse import fuse, symbolic
 from workers.runtimes.torchscript.interfaces import Core, QParams, split
 from workers.runtimes.torchscript.nnapi import lower as nnapi
 from workers.runtimes.torchscript.nnapi.rewrite import fit
 from workers.runtimes.torchscript.stage_keys import Sources, code_id, stage_keys
-from workers.runtimes.torchscript.stages import Stages
 
 _CALIBRATION_BATCH = 16
 
@@ -220,21 +221,6 @@ class _Build:
         if len(images) == 0:
             return torch.rand(shape, generator=torch.Generator().manual_seed(0))
         return torch.from_numpy(images[[index % len(images) for index in range(shape[0])]])
-
-
-def calibration_images(variant: Variant, inputs: BuildInputs) -> Images:
-    """The images with which the variant is calibrated. Raises `BuildError`: `bad_calibration` or
-    `too_few_calibration_images`."""
-    wanted, images = variant.calibration_images, inputs.calibration
-    if inputs.no_calibration:
-        raise BuildError("bad_calibration", f"data.calibration cannot be used: {inputs.no_calibration}")
-    if wanted > len(images):
-        raise BuildError(
-            "too_few_calibration_images",
-            f"calibration_images is {wanted}, but data.calibration has only {len(images)}",
-            "reduce calibration_images, or give more data",
-        )
-    return images[:wanted] if wanted else images
 
 
 def tensor_spec(shape: tuple[int, ...], qparams: QParams | None) -> TensorSpec:

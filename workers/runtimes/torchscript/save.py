@@ -1,7 +1,6 @@
 """Saves a captured model to the file that is shipped, and to a sibling with bundled inputs for stock tools."""
 
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -11,23 +10,12 @@ from torch.jit import mobile
 
 from sweeps.errors import BuildError
 from sweeps.manifest import TensorSpec
+from workers.runtimes.failures import first_words
+from workers.runtimes.finishing import Saved
 from workers.runtimes.torchscript import archive
-from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.runner.inputs import as_given
 
 Format = Literal["pt", "ptl"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """A saved model, with what a runtime must support to load it."""
-
-    file: Path
-    operators: tuple[str, ...]
-    """With overload names, sorted: `aten::conv2d`, `aten::add.Tensor`."""
-    file_version: int
-    bytecode_version: int | None
-    """`None` for `pt`, which contains source code."""
 
 
 def save(module: torch.jit.ScriptModule, folder: Path, format: Format) -> Saved:

@@ -16,8 +16,8 @@ from sweeps.manifest import EvalSibling, Manifest
 from sweeps.text import plain
 from sweeps.tool_logs import parse_speed_benchmark
 from workers.models.package import Images
+from workers.runtimes.failures import first_words
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
-from workers.runtimes.torchscript.failures import first_words
 from workers.runtimes.torchscript.printed_tensor import read_matrix
 from workers.runtimes.torchscript.runner.load import (
     NO_CLASS,

@@ -8,14 +8,13 @@ A stage's key is made of its own flags and the keys of the stages before it. So 
 with equal inputs, and a change of an input changes the stages after it and no others.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
 from sweeps.variant import Variant
+from workers.runtimes.code import code_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,14 +31,9 @@ class Sources:
     """sha256 over EdgeSweep's own code that builds, and that creates random weights."""
 
 
-@cache
 def code_id() -> str:
-    """sha256 over the Python files of this package and of `weights.settle`: the id of random weights is only a seed."""
-    digest = hashlib.sha256()
-    models = Path(__file__).parents[2] / "models"
-    for path in (*sorted(Path(__file__).parent.rglob("*.py")), models / "images.py", models / "weights.py"):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    """Of this package."""
+    return code_of(Path(__file__).parent)
 
 
 def stage_keys(variant: Variant, sources: Sources) -> dict[str, str]:

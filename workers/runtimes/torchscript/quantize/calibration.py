@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
 import torch
 from torch.ao.quantization import FixedQParamsObserver, ObserverBase
 
@@ -42,26 +41,6 @@ class Calibrated(ObserverBase):
     def raise_scale(self, least: float) -> None:
         """Raise the scale to `least` if it is smaller; with `least` 0 it stays unchanged."""
         self.get_buffer("scale").clamp_(min=least)
-
-
-def check_images(images: Images, example: torch.Tensor) -> None:
-    """Raises `BuildError("bad_calibration")` if `images` cannot calibrate a model that takes `example`."""
-    wanted = tuple(example.shape[1:])
-    if images.ndim != example.ndim or images.shape[1:] != wanted:
-        raise BuildError(
-            "bad_calibration",
-            f"the calibration images have the shape {images.shape}, the model takes (N, {', '.join(map(str, wanted))})",
-            "give calibration data of the model's input_shape",
-        )
-    if len(images) == 0:
-        raise BuildError("bad_calibration", "there is no calibration image", "give data.calibration at least one image")
-    broken = np.flatnonzero(~np.isfinite(images).reshape(len(images), -1).all(axis=1))
-    if len(broken):
-        raise BuildError(
-            "bad_calibration",
-            f"{len(broken)} of {len(images)} calibration images hold NaN or infinity, the first is number {broken[0]}",
-            "remove them, or correct mean and std of data.calibration",
-        )
 
 
 def observe(module: torch.nn.Module, images: Images, batch: int) -> None:

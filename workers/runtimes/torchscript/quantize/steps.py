@@ -8,9 +8,10 @@ from torch.ao.nn.quantized import FloatFunctional
 
 from sweeps.errors import BuildError
 from workers.models.package import Images
-from workers.runtimes.torchscript.failures import first_words
+from workers.runtimes.calibration import check_images
+from workers.runtimes.failures import first_words
 from workers.runtimes.torchscript.quantize import dynamic, eager, fx, qat
-from workers.runtimes.torchscript.quantize.calibration import check_images, observe, state_of
+from workers.runtimes.torchscript.quantize.calibration import observe, state_of
 from workers.runtimes.torchscript.quantize.prepared import Prepared
 from workers.runtimes.torchscript.scheme import Scheme
 
@@ -49,7 +50,7 @@ def calibrate(
     """
     if scheme.method == "dynamic":
         return {}
-    check_images(calibration, prepared.example)
+    check_images(calibration, tuple(prepared.example.shape))
     module = copy.deepcopy(prepared.module)
     try:
         if scheme.method == "qat":

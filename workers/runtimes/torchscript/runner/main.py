@@ -42,7 +42,7 @@ VERSION = "2"
 
 ERROR_EXIT = 3
 
-BACKENDS = ("cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml")
+BACKENDS = ("cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml", "portable", "vulkan")
 """Of all runtimes; each says which it lacks."""
 
 _CHUNK_BYTES = 1024 * 1024
@@ -64,6 +64,8 @@ class Program(NamedTuple):
     """The version of the runtime, where that is not torch."""
     metrics: Callable[[], dict[str, float]] | None = None
     """Figures of its own."""
+    threads: Callable[[], int] | None = None
+    """The number of its threads, where they are not torch's."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -251,7 +253,7 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
         reference=given.reference is not None or given.exact_int8,
         # Without a quantized operator no engine runs, whatever torch's default is.
         engine="none" if given.engine == "none" else torch.backends.quantized.engine,
-        threads=torch.get_num_threads(),
+        threads=torch.get_num_threads() if program.threads is None else program.threads(),
         cpus=cpus_now(),
         rss_peak_bytes=peak_bytes(),
     )

@@ -9,13 +9,17 @@ import os
 import tempfile
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
+from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from workers.models.package import BuildInputs
 from workers.native.file_lock import locked
+from workers.runtimes.code import code_of
 
 Made = TypeVar("Made")
 Tensors = Mapping[str, torch.Tensor]
@@ -68,6 +72,39 @@ class Stages:
         self._kept[key] = made, max(_bytes(made), self._copy)
         while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self._limit:
             self._kept.popitem(last=False)
+
+
+@cache
+def stages_of(shared: Path | None) -> Stages:
+    """The cache of this process for one folder."""
+    return Stages(shared)
+
+
+class ByteStages:
+    """The stages of one model in a runtime whose stages give bytes, such as files."""
+
+    def __init__(self, package: Path, inputs: BuildInputs, shared: Path | None, **flags: object) -> None:
+        """`package`: the folder of the runtime's code. `flags`: what all stages depend on besides."""
+        self._kept = stages_of(shared)
+        model = inputs.package
+        self._of_model = {
+            "model_source": model.model_source,
+            "arguments": dict(model.arguments),
+            "weights_id": model.weights_id,
+            "input_shape": list(model.input_shape),
+            "versions": dict(inputs.versions),
+            "code": code_of(package),
+            **flags,
+        }
+
+    def once(self, stage: str, make: Callable[[], bytes], **flags: object) -> bytes:
+        """The result of `stage`, which depends on `flags` besides. Raises what `make` raises."""
+        key = canonical_key({"stage": stage, **self._of_model, **flags})
+
+        def made() -> dict[str, torch.Tensor]:
+            return {"content": torch.frombuffer(bytearray(make()), dtype=torch.uint8)}
+
+        return bytes(self._kept.tensors(stage, key, made)["content"].numpy().tobytes())
 
 
 def _bytes(made: object) -> int:

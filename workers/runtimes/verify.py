@@ -14,8 +14,8 @@ from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
+from workers.runtimes.forks import ForkServer
 from workers.runtimes.interface import RunReport, RunRequest
-from workers.runtimes.torchscript.forks import ForkServer
 
 MAX_TOP1_LOST_POINTS = 5.0
 DEADLINE_S = 1800.0
@@ -64,6 +64,11 @@ def verify(
         report = _run(argv, parse)
         classes = report.eval_classes or 0
         logits: Logits = np.fromfile(answers, dtype="<f4").reshape(-1, max(classes, 1))
+    return judge(variant, report.engine_ran, logits, inputs, standard), classes
+
+
+def judge(variant: Variant, engine: str, logits: Logits, inputs: BuildInputs, standard: Standard) -> Verification:
+    """Compare the answers of an artifact with `standard`. Raises `BuildError` as `verify` does."""
     reference = standard.logits
     if logits.shape != reference.shape:
         raise BuildError(
@@ -73,7 +78,7 @@ def verify(
     if not np.isfinite(logits).all():
         bad = int((~np.isfinite(logits).all(axis=1)).sum())
         raise BuildError("invalid_output", f"{bad} of {len(logits)} images get an answer that is not finite")
-    return _judge(variant, report.engine_ran, logits, inputs, standard), classes
+    return _judge(variant, engine, logits, inputs, standard)
 
 
 def warm_up() -> None:

@@ -4,7 +4,7 @@ Starting Python and importing torch takes 2.5 s, more than most verifications. A
 else is equally fresh: no model, no engine, no torch threads. Timings never run in a fork, because the runner sets
 threads and memory before it imports torch.
 
-    python -m workers.runtimes.torchscript.forks      reads one JSON line per command, and replies with one
+    python -m workers.runtimes.forks      reads one JSON line per command, and replies with one
 """
 
 import ctypes
@@ -13,19 +13,26 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from select import select
 from typing import IO
 
 from sweeps.temporary import temporary_folder
-from workers.runtimes.onnxruntime.runner import alone
-from workers.runtimes.torchscript.runner.main import main
+from workers.runtimes.executorch import runner as executorch
+from workers.runtimes.onnxruntime import runner as onnxruntime
+from workers.runtimes.torchscript.runner import main as torchscript
 
 _START_S = 600.0
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PYTHON = [sys.executable, "-m"]
 _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
-_ONNXRUNTIME = "workers.runtimes.onnxruntime.runner"
+_RUNNERS: Mapping[str, Callable[[list[str]], int]] = {
+    _TORCHSCRIPT: torchscript.main,
+    onnxruntime.__name__: onnxruntime.alone,
+    executorch.__name__: executorch.alone,
+}
+"""By module, what runs one artifact."""
 
 
 class ForkServer:
@@ -40,7 +47,7 @@ class ForkServer:
         Raises `subprocess.TimeoutExpired` after the process was ended.
         """
         python, module, arguments = argv[:2], "".join(argv[2:3]), argv[3:]
-        if python != _PYTHON or module not in (_TORCHSCRIPT, _ONNXRUNTIME) or not hasattr(os, "fork"):
+        if python != _PYTHON or module not in _RUNNERS or not hasattr(os, "fork"):
             return subprocess.run(argv, capture_output=True, timeout=deadline_s, check=False, stdin=subprocess.DEVNULL)  # noqa: S603  # our own runner
         with temporary_folder() as folder:
             out, err = folder / "stdout", folder / "stderr"
@@ -115,7 +122,7 @@ def _run(command: dict[str, object]) -> int:
         for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
             file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT)
             os.dup2(file, descriptor)
-        runner = alone if command["module"] == _ONNXRUNTIME else main
+        runner = _RUNNERS[str(command["module"])]
         exit_code = runner([str(word) for word in command["argv"]])  # type: ignore[attr-defined]  # a list from JSON
     except BaseException:  # noqa: BLE001  # a fork must never return into the server's loop
         sys.excepthook(*sys.exc_info())

@@ -1,0 +1,84 @@
+"""What the runtimes share whose runners keep the runner contract: arguments, batches and reports. Torch-free.
+
+The events of a report are those that `workers.runtimes.torchscript.report` lists.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+
+from workers.runtimes.interface import BatchOutcome, RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.torchscript import batch_report, report
+
+
+class KeepsContract:
+    """Those methods of `BatchRuntime` that follow from the contract. A runtime inherits them."""
+
+    module: str
+    """The Python runner, as `python -m` takes it."""
+
+    def arguments(self, request: RunRequest) -> list[str]:
+        """Of its runners, in Python and C++ alike."""
+        return arguments(request)
+
+    def introduction(self, program: str) -> list[str]:
+        return [program, "--nnapi-devices"]
+
+    def identity(self, stdout: bytes) -> RunnerIdentity:
+        return report.identity(stdout)
+
+    def command(self, request: RunRequest, program: str | None = None) -> list[str]:
+        """Of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same arguments."""
+        return [*self._start(program), *self.arguments(request)]
+
+    def parse(self, stdout: bytes) -> RunReport:
+        return report.parse(stdout)
+
+    def batch_file(self, requests: Sequence[RunRequest]) -> bytes:
+        return batch_of(requests, self.arguments)
+
+    def batch_command(self, file: str, item_seconds: float, program: str | None = None) -> list[str]:
+        return [*self._start(program), "--batch", file, "--item-seconds", repr(item_seconds)]
+
+    def parse_batch(self, stdout: bytes, artifacts: Sequence[str]) -> list[BatchOutcome]:
+        return batch_report.parse(stdout, artifacts)
+
+    def _start(self, program: str | None) -> list[str]:
+        return [sys.executable, "-m", self.module] if program is None else [program]
+
+
+def with_sha256(request: RunRequest) -> list[str]:
+    """What runners take besides that refuse a file with another hash, where it is known."""
+    return ["--sha256", request.sha256] if request.sha256 else []
+
+
+def batch_of(requests: Sequence[RunRequest], arguments: Callable[[RunRequest], list[str]]) -> bytes:
+    """A JSON array of strings on each line: the arguments of one request. See `BatchRuntime.batch_file`."""
+    if not requests:
+        raise ValueError("a batch has at least one request")
+    if any(one.eval_inputs is not None for one in requests):
+        raise ValueError("a batch only times")
+    if len({(one.threads, one.cpus) for one in requests}) > 1:
+        raise ValueError("threads and CPUs are those of the process: all requests of a batch ask for the same")
+    lines = (json.dumps(arguments(one), ensure_ascii=False) for one in requests)
+    # Names of files need not be UTF-8.
+    return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+
+
+def arguments(request: RunRequest) -> list[str]:
+    """What every runner takes."""
+    argv = ["--model", request.model, "--backend", request.backend, "--engine", request.engine]
+    argv += ["--warmup", str(request.warmup_iterations), "--warmup-seconds", repr(request.warmup_seconds)]
+    argv += ["--iter", str(request.iterations)]
+    argv += ["--min-seconds", repr(request.min_seconds), "--max-seconds", repr(request.max_seconds)]
+    argv += ["--threads", str(request.threads), "--cpus", request.cpus]
+    argv += ["--input-dims", ",".join(map(str, request.input_shape)), "--input-type", request.input_dtype]
+    if request.input_scale is not None and request.input_zero_point is not None:
+        argv += ["--input-scale", repr(request.input_scale), "--input-zero-point", str(request.input_zero_point)]
+    argv += ["--memory-format", request.memory_format, "--reuse-input", str(int(request.reuse_input))]
+    if request.eval_inputs is not None and request.eval_outputs is not None:
+        argv += ["--eval-inputs", request.eval_inputs, "--eval-outputs", request.eval_outputs]
+    if request.reference is not None:
+        argv += ["--reference", request.reference]
+    argv += ["--exact-int8"] * request.exact_int8
+    return argv

@@ -1,0 +1,92 @@
+"""Builds one artifact of ExecuTorch: exports, quantizes, lowers, saves and verifies the model."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from sweeps.manifest import Manifest, Verification
+from sweeps.variant import Variant
+from workers.models.eager import eager_logits
+from workers.models.package import BuildInputs
+from workers.runtimes.calibration import calibration_images, check_images
+from workers.runtimes.executorch import export, pte
+from workers.runtimes.executorch.lowering import Lowered, lower, unsupported
+from workers.runtimes.finishing import Saved, finish, request_of, standard_of
+from workers.runtimes.interface import Runtime
+from workers.runtimes.stages import ByteStages
+from workers.runtimes.verify import judge
+
+EXPORTED_GRAPH = "the exported graph"
+"""`Verification.executor` of artifacts for a backend that only devices have: what was lowered was run in PyTorch."""
+
+
+def build(
+    runtime: Runtime, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None
+) -> Manifest:
+    """See `Runtime.build`."""
+    inputs = replace(inputs, versions=runtime.versions())
+    lowered = lower(export.loaded(_Stages(variant, inputs, shared).program()), variant)
+    saved, head = _saved(lowered, out)
+    _check_kernels(head)
+    on_device = variant.backend == "vulkan"
+    # Of a shape whose layouts are the same in memory, the exporter chooses one.
+    request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
+    verification = _of_graph(lowered, variant, inputs) if on_device else None
+    return finish(runtime, variant, build_key, inputs, saved, request, lowered.coverage, verification)
+
+
+class _Stages:
+    """The stages of one variant. Each is made once for all that share it, of this machine if `shared` is given.
+
+    export ─┬─> calibrate ─> static int8
+            └─> dynamic int8
+    """
+
+    def __init__(self, variant: Variant, inputs: BuildInputs, shared: Path | None) -> None:
+        self._variant = variant
+        self._inputs = inputs
+        self._kept = ByteStages(Path(__file__).parent, inputs, shared, layout=variant.layout)
+
+    def program(self) -> bytes:
+        """As `export.loaded` reads it. Raises `BuildError`."""
+        if self._variant.precision != "int8":
+            return self._exported()
+        calibration = None if self._variant.quantization == "dynamic" else self._calibration()
+        return export.to_int8(self._exported(), calibration, self._inputs.package.input_shape, self._variant)
+
+    def _exported(self) -> bytes:
+        return self._kept.once("executorch export", lambda: export.export(self._inputs.package, self._variant.layout))
+
+    def _calibration(self) -> bytes:
+        shape = self._inputs.package.input_shape
+        images = calibration_images(self._variant, self._inputs)
+        check_images(images, shape)
+        return self._kept.once(
+            "executorch calibrate",
+            lambda: export.calibrate(self._exported(), images, shape, self._variant),
+            calibration_id=self._inputs.calibration_id,
+            images=len(images),
+        )
+
+
+def _saved(lowered: Lowered, out: Path) -> tuple[Saved, pte.Head]:
+    file = out / "model.pte"
+    file.write_bytes(lowered.file)
+    head = pte.read(file)
+    operators = (*(f"delegate::{name}" for name in head.delegates), *head.operators)
+    return Saved(file=file, operators=operators, file_version=head.version, bytecode_version=None), head
+
+
+def _of_graph(lowered: Lowered, variant: Variant, inputs: BuildInputs) -> Verification:
+    logits = eager_logits(lowered.runs(), inputs.verification, inputs.package.input_shape[0])
+    verification = judge(variant, "none", logits, inputs, standard_of(variant, inputs))
+    return verification.model_copy(update={"executor": EXPORTED_GRAPH})
+
+
+def _check_kernels(head: pte.Head) -> None:
+    """An operator without a kernel would be found on the device only."""
+    with export.quiet():
+        from executorch.extension.pybindings import portable_lib
+
+    known = {*portable_lib._get_operator_names()}
+    if missing := [name for name in head.operators if name not in known]:
+        raise unsupported(missing)

@@ -1,0 +1,95 @@
+"""The C++ runner of ExecuTorch (`workers/native/executorch_runner.cpp`): its version, and its program. Torch-free.
+
+It takes the arguments of the Python runner and prints the same events. It is compiled against the headers and shared
+libraries of a wheel that is unpacked into the cache and not installed: the release that exports has none. Files of the
+one run in the other.
+"""
+
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from sweeps.errors import BuildError
+from workers.native import compiler
+from workers.native.file_lock import locked
+
+NAME = "native-executorch"
+SOURCE = "executorch_runner.cpp"
+LIBRARIES = "1.5.1"
+"""The release whose libraries the runner is linked to."""
+
+_LINKED = ("executorch", "executorch_backend_xnnpack", "executorch_kernels_optimized", "executorch_kernels_quantized")
+_THREADS = "executorch_threadpool"
+_KEPT = ("executorch/include/", "executorch/lib/lib")
+_DEADLINE_S = 600.0
+_HINT = "edgesweep explain runtimes says how to get it"
+
+
+def version() -> str:
+    """The first 12 hex digits of sha256 over the sources: part of every job key and of every report."""
+    return compiler.source_id(SOURCE)
+
+
+def runner() -> str:
+    """Name and version, as in its reports."""
+    return f"{NAME} {version()}"
+
+
+def program() -> Path:
+    """The runner for this machine, compiled on first use (12 s, after a download of 19 MB) and kept.
+
+    Raises `BuildError`: `no_compiler`, `not_compilable` or `runtime_missing`.
+    """
+    root = wheel()
+    include, lib = root / "include", root / "lib"
+    flags = (
+        f'-DEDGESWEEP_RUNNER_VERSION="{version()}"',
+        f'-DEDGESWEEP_EXECUTORCH_VERSION="{LIBRARIES}"',
+        "-DC10_USING_CUSTOM_GENERATED_MACROS",
+        "-isystem",
+        str(include),
+        "-isystem",
+        str(include / "executorch/runtime/core/portable_type/c10"),
+    )
+    # Whole, as kernels and backends register themselves when the program starts.
+    libraries = [f"-l{name}" for name in (*_LINKED, _THREADS)]
+    link = (f"-L{lib}", f"-Wl,-rpath,{lib}", "-Wl,--no-as-needed", *libraries, "-Wl,--as-needed")
+    return compiler.program(SOURCE, "edgesweep_runner_executorch", flags, link)
+
+
+def wheel() -> Path:
+    """The folder with `include` and `lib`, in the cache. Raises `BuildError("runtime_missing")`."""
+    folder = compiler.cache_folder() / "native" / f"executorch-{LIBRARIES}"
+    found = folder / "executorch"
+    if not found.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / "lock"):
+            if not found.is_dir():
+                with tempfile.TemporaryDirectory(dir=folder) as partial:
+                    _unpack(_download(Path(partial)), Path(partial))
+                    Path(partial, "executorch").replace(found)
+    return found
+
+
+def _download(folder: Path) -> Path:
+    argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    argv += ["--disable-pip-version-check", "--dest", str(folder), f"executorch=={LIBRARIES}"]
+    try:
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)  # noqa: S603  # pip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError("runtime_missing", f"pip cannot download executorch {LIBRARIES}: {error}", _HINT) from error
+    wheels = sorted(folder.glob("executorch-*.whl"))
+    if ended.returncode != 0 or not wheels:
+        last = (ended.stderr.strip().splitlines() or ["nothing was said"])[-1]
+        raise BuildError("runtime_missing", f"pip cannot download executorch {LIBRARIES}: {last[:300]}", _HINT)
+    return wheels[0]
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(folder, [name for name in archive.namelist() if name.startswith(_KEPT)])
+    except (OSError, zipfile.BadZipFile) as error:
+        raise BuildError("runtime_missing", f"{file.name} cannot be unpacked: {error}", _HINT) from error

@@ -1,0 +1,147 @@
+"""The Python runner of ExecuTorch: loads one pte file, and times or evaluates it like PyTorch Mobile's.
+
+    python -m workers.runtimes.executorch.runner --model model.pte --input-dims 1,3,224,224 --iter 200
+
+Arguments, report and measuring code are those of that runner; only loading and running differ. An iteration sets the
+input, runs, and reads the answer, as an app does.
+"""
+
+import argparse
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from workers.runtimes.executorch import pte
+from workers.runtimes.torchscript.runner.batch import main
+from workers.runtimes.torchscript.runner.events import GiveUp
+from workers.runtimes.torchscript.runner.load import main_message
+from workers.runtimes.torchscript.runner.main import Load, Program
+from workers.runtimes.torchscript.runner.main import main as run_alone
+
+if TYPE_CHECKING:
+    import torch
+
+NAME = "python-executorch"
+VERSION = "1"
+"""Part of every job key; increased with every change that can change a result."""
+
+DELEGATES = {"cpu": "XnnpackBackend", "portable": "", "vulkan": "VulkanBackend"}
+"""By backend, what ExecuTorch calls it; portable kernels have no name."""
+
+_ERROR = re.compile(r"error: 0x:?([0-9a-fA-F]+)")
+_OPERATOR_MISSING = 0x14
+_NO_BACKEND = 0x20
+
+
+class _Model:
+    """A method that is called as a module of torch is."""
+
+    def __init__(self, program: Any, method: Any) -> None:
+        self._program = program  # which the method does not keep
+        self._method = method
+
+    def __call__(self, x: "torch.Tensor") -> "torch.Tensor":
+        self._method.set_inputs((x,))
+        self._method.execute()
+        answer: torch.Tensor = self._method.get_outputs()[0]
+        return answer
+
+
+def _opened(given: argparse.Namespace) -> Load:
+    if given.use_bundled_input is not None or given.input_type != "float" or given.exact_int8:
+        raise GiveUp("bad_arguments", "a pte file carries no inputs, takes float ones and runs as it is")
+    head = inspect(given)
+    from executorch.extension.pybindings import portable_lib
+
+    _check_backend(given.backend, head, portable_lib)
+    if portable_lib._threadpool_get_thread_count() != given.threads:
+        portable_lib._unsafe_reset_threadpool(given.threads)
+
+    def load() -> tuple[Any, int]:
+        try:
+            started = time.perf_counter_ns()
+            checked = portable_lib.Verification.InternalConsistency
+            program = portable_lib._load_program(given.model, program_verification=checked)
+            method = program.load_method("forward")
+            load_ns = time.perf_counter_ns() - started
+        except MemoryError:
+            raise
+        except Exception as error:  # ExecuTorch raises any exception on a damaged file
+            raise GiveUp(*_refusal(main_message(error), head)) from error
+        return _Model(program, method), load_ns
+
+    return load
+
+
+def inspect(given: argparse.Namespace) -> pte.Head:
+    """The file's head, with one input and one output. Raises `GiveUp` if it is not what the arguments say."""
+    if not Path(given.model).is_file():
+        raise GiveUp("no_model", f"there is no file {given.model}")
+    try:
+        head = pte.read(Path(given.model))
+    except (OSError, pte.NoProgram) as error:
+        raise GiveUp("load_failed", str(error)) from error
+    if head.identifier != pte.IDENTIFIER:
+        raise GiveUp("runtime_skew", f"the file has the format {head.identifier}, {_version()} reads {pte.IDENTIFIER}")
+    if len(head.inputs) != 1 or len(head.outputs) != 1:
+        raise GiveUp(
+            "bad_output", f"the model has {len(head.inputs)} inputs and {len(head.outputs)} outputs, not one of each"
+        )
+    (taken,) = head.inputs
+    if taken.sizes != given.input_dims:
+        raise GiveUp("run_failed", f"the model takes {list(taken.sizes)}, not {list(given.input_dims)}")
+    # Data in another layout would give other answers without an error.
+    if taken.memory_format != given.memory_format:
+        raise GiveUp("wrong_layout", f"the file takes {taken.memory_format} data, not {given.memory_format}")
+    return head
+
+
+def _check_backend(backend: str, head: pte.Head, library: Any) -> None:
+    name = DELEGATES.get(backend)
+    if name is None:
+        raise GiveUp("backend_missing", f"ExecuTorch has no backend {backend}")
+    if others := sorted({*head.delegates} - {name}):
+        raise GiveUp("wrong_backend", f"the file was lowered to {', '.join(others)}, not for {backend}")
+    there = library._get_registered_backend_names()
+    if name and name not in there:
+        raise GiveUp("backend_missing", f"this ExecuTorch has no {name} (it has: {', '.join(there)})")
+
+
+def _refusal(message: str, head: pte.Head) -> tuple[str, str]:
+    found = _ERROR.search(message)
+    code = int(found[1], 16) if found else 0
+    if code == _OPERATOR_MISSING:
+        return "runtime_skew", f"{_version()} lacks a kernel of {', '.join(head.operators)}: {message}"
+    return ("backend_missing" if code == _NO_BACKEND else "load_failed"), message
+
+
+def _version() -> str:
+    from importlib import metadata
+
+    return f"executorch {metadata.version('executorch')}"
+
+
+def _threads() -> int:
+    from executorch.extension.pybindings import portable_lib
+
+    return int(portable_lib._threadpool_get_thread_count())
+
+
+def _metrics() -> dict[str, float]:
+    from executorch.extension.pybindings import _portable_lib
+
+    return {"runtime_mb": Path(_portable_lib.__file__).stat().st_size / 1e6}
+
+
+PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, threads=_threads)
+
+
+def alone(argv: list[str]) -> int:
+    """One run, without batches. Returns the exit code."""
+    return run_alone(argv, PROGRAM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(program=PROGRAM))

@@ -1,0 +1,57 @@
+"""ExecuTorch: builds pte files, and runs them with the Python runner. Torch-free except for `build`."""
+
+from pathlib import Path
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.errors import BuildError
+from sweeps.manifest import Manifest
+from sweeps.variant import Variant
+from workers.models.package import BuildInputs
+from workers.runtimes import registry
+from workers.runtimes.contract import KeepsContract, arguments, with_sha256
+from workers.runtimes.executorch import programs
+from workers.runtimes.executorch.runner import NAME, VERSION
+from workers.runtimes.executorch.supports import reason_against
+from workers.runtimes.interface import Program, RunRequest
+
+BUILDER_VERSION = "1"
+"""Increased with every change that gives another artifact for the same variant."""
+
+
+class ExecuTorch(KeepsContract):
+    """The runtime `executorch`."""
+
+    name = "executorch"
+    module = "workers.runtimes.executorch.runner"
+
+    def supports(self, variant: Variant, facts: DeviceFacts) -> str | None:
+        """See `Runtime.supports`."""
+        return reason_against(variant, facts)
+
+    def versions(self) -> dict[str, str]:
+        """See `Runtime.versions`. Raises `EdgeSweepError` if a library is not installed."""
+        found = registry.versions(self.name, "torch", "torchvision", "executorch", "torchao")
+        return {**found, "builder": f"{self.name} {BUILDER_VERSION}"}
+
+    def runner(self) -> str:
+        return f"{NAME} {VERSION}"
+
+    def references(self) -> dict[str, str]:
+        return {}
+
+    def reference(self, backend: str) -> str:
+        raise BuildError("no_reference", f"executorch has nothing that stands in for {backend}")
+
+    def build(
+        self, variant: Variant, build_key: str, inputs: BuildInputs, out: Path, shared: Path | None = None
+    ) -> Manifest:
+        """See `Runtime.build`."""
+        from workers.runtimes.executorch.building import build
+
+        return build(self, variant, build_key, inputs, out, shared)
+
+    def programs(self, facts: DeviceFacts) -> dict[str, Program]:
+        return programs.programs(facts)
+
+    def arguments(self, request: RunRequest) -> list[str]:
+        return [*arguments(request), *with_sha256(request)]

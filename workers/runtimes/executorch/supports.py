@@ -1,0 +1,30 @@
+"""Decides from device facts which variants of ExecuTorch are worth building. Torch-free, pure."""
+
+from sweeps.device_facts import DeviceFacts
+from sweeps.spec import catalog
+from sweeps.variant import Variant
+
+NAME = "executorch"
+
+
+def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
+    """Why `variant`, its axes resolved, is impossible or pointless on the device; else `None`."""
+    entry = catalog.EXECUTORCH
+    if entry.backend(variant.backend) is None:
+        return f"executorch has no backend {variant.backend}"
+    if variant.precision not in entry.values["precision"]:
+        return f"executorch has no precision {variant.precision}"
+    if variant.backend == "portable" and variant.precision == "int8":
+        return "portable kernels compute int8 in float32: fp32 is the same, and faster"
+    if variant.backend == "vulkan" and variant.precision == "int8":
+        return "EdgeSweep builds fp32 for Vulkan"
+    if variant.precision == "int8" and variant.quantization not in entry.values["quantization"]:
+        return f"int8 is made by {', '.join(entry.values['quantization'])} in executorch, not {variant.quantization}"
+    if (variant.capture, variant.format) != ("export", "pte"):
+        return "executorch takes pte files that were exported"
+    if variant.backend == "vulkan" and "vulkan" not in dict(facts.backends).get(NAME, ()):
+        return (
+            f"the ExecuTorch of {facts.name} was compiled without Vulkan: "
+            "edgesweep explain runtimes says how a phone gets one with it"
+        )
+    return None
