@@ -12,10 +12,11 @@ from sweeps.report.explanations import SORTS, explanation, explanations
 @click.argument("word", required=False)
 @json_option
 def explain(word: str | None, as_json: bool) -> None:
-    """Say what a word means: a trust label, verdict, failure, metric or axis. Without a word: list them all.
+    """Say what a word means: a trust label, verdict, failure, skip, metric or axis. Without a word: list them all.
 
     \b
     Example: edgesweep explain gate_timeout
+    Example: edgesweep explain "duplicate of core"      what plan printed as a reason
     """
     found = explanation(word) if word else [one for several in explanations().values() for one in several]
     if as_json:
