@@ -13,6 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import rows as tables
+from dashboard.ranked import Ranked
 from dashboard.words import build_names, setup_names
 from sweeps.errors import StoreError
 from sweeps.imported import Imported
@@ -57,18 +58,6 @@ class Source:
 
 KEYS: dict[str | type, Callable[[object], object]] = {Source: repr, type(Path()): str}
 """How caches know these: Streamlit would take them apart in each of a page's dozen looks."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """One device and model of a sweep, and its ranking, for the views of Decide."""
-
-    place: Place
-    rows: tuple[ResultRow, ...]
-    names: dict[str, str]
-    """What the builds are called on pages, by job key."""
-    objective: ObjectiveSpec
-    ranking: Ranking
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import streamlit as st
 
-from dashboard.data import Ranked
+from dashboard.ranked import Ranked
 from sweeps.manifest import FILE_NAME
 from sweeps.ranking.export import export_candidate
 from sweeps.ranking.values import Candidate, DeviceRanking

@@ -9,6 +9,8 @@ from dashboard.charts import drawing as draw
 from dashboard.charts.drawing import Spec
 from dashboard.style import Palette
 from dashboard.words import wrapped
+from sweeps.metrics import METRICS
+from sweeps.spec.objective import ObjectiveSpec
 
 TOO_CLOSE = (0.12, 0.05)
 """Shares of the chart's width and height. Two names closer than this would overlap."""
@@ -24,12 +26,33 @@ class AccuracyAxis:
     least_percent: float | None = None
     """The lowest accuracy that the objective's constraint on the accuracy drop allows."""
 
+    @classmethod
+    def of(cls, objective: ObjectiveSpec, rows: pd.DataFrame, metric: str) -> "AccuracyAxis":
+        """That of `dashboard.rows.ranked`: with the two lines if accuracy is top-1."""
+        title = f"{METRICS[metric].title} (%)"
+        known = rows[rows["accuracy"].notna() & rows["drop_points"].notna()]
+        if metric != "top1_percent" or known.empty:
+            return cls(title)
+        eager = float(known["accuracy"].iloc[0] + known["drop_points"].iloc[0])
+        most = most_drop(objective)
+        return cls(title, eager, None if most is None else eager - most)
+
     @property
     def lines_in_words(self) -> str:
         """What the reference lines are; empty without any."""
         found = [] if self.eager_percent is None else [f"Line: fp32 eager, {self.eager_percent:.2f} %."]
         found += [] if self.least_percent is None else [f"Dashed: the least allowed, {self.least_percent:.2f} %."]
         return " ".join(found)
+
+
+def most_drop(objective: ObjectiveSpec) -> float | None:
+    """The largest accuracy drop that the objective allows (points)."""
+    allowed = [
+        bound.at_most
+        for bound in objective.constraints
+        if bound.metric == "accuracy_drop_points" and bound.at_most is not None
+    ]
+    return min(allowed, default=None)
 
 
 def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int = 380) -> Spec:

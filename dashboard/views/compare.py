@@ -184,10 +184,13 @@ def _compared(now: Source, sides: tuple[Side, Side], rows: tuple[ResultRow, Resu
 
 def _figures(found: Compared) -> None:
     """Of the verdict."""
+    sides = (("A", found.a_mean_ms, found.a_p50_ms), ("B", found.b_mean_ms, found.b_p50_ms))
     figures = [
-        (f"{letter}: latency (p50)", f"{ms:.3f} ms", "median of its blocks")
-        for letter, ms in (("A", found.a_p50_ms), ("B", found.b_p50_ms))
-        if ms is not None
+        (f"{letter}: latency", f"{mean:.3f} ms", f"mean of its blocks (geometric); their median is {p50:.3f} ms")
+        if mean is not None
+        else (f"{letter}: latency", f"{p50:.3f} ms", "its only block")
+        for letter, mean, p50 in sides
+        if p50 is not None
     ]
     if found.ratio is not None:
         ratio = Estimate(found.ratio, found.ratio_low, found.ratio_high)
@@ -206,7 +209,7 @@ def _ratio(found: Compared, ratio: Estimate | None, rounds: int) -> None:
     if found.ratio is None:
         st.text("There is no ratio with an interval: a side has fewer than two blocks.")
         return
-    st.caption("The verdict is that of `edgesweep compare`. Its B / A above is from mean logarithms of all blocks.")
+    st.caption("The verdict is that of `edgesweep compare`; its B / A is the quotient of these two means.")
 
 
 def _sessions(found: Compared) -> str:

@@ -7,9 +7,10 @@ import streamlit as st
 
 from dashboard import data, rows
 from dashboard.charts.dots import latency
-from dashboard.charts.tradeoff import AccuracyAxis
-from dashboard.data import Ranked, Source
+from dashboard.charts.tradeoff import AccuracyAxis, most_drop
+from dashboard.data import Source
 from dashboard.inert import NOTHING, inert, line
+from dashboard.ranked import Ranked
 from dashboard.style import palette
 from dashboard.views import backends, device_class, recommendation, tradeoff, unranked
 from dashboard.views.tables import table_height, text_width
@@ -20,7 +21,6 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.ranking.verdict import VERDICTS, reference_text
 from sweeps.report.explanations import meaning
-from sweeps.spec.objective import ObjectiveSpec
 from sweeps.trust import TRUST
 
 MOST_DOTS = 20
@@ -35,12 +35,12 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     recommendation.show(root, found, device, table, waiting)
     if not table.empty:
         metric = rows.accuracy_metric(device)
-        _charts(table, _bounds(found.objective, table, metric), place, device)
+        _charts(table, AccuracyAxis.of(found.objective, table, metric), place, device)
         _table(table, metric)
         _reasons(device, table)
     unranked.show_imported(device.imported, NOTE, "imported-table")
     if not checked.empty:
-        unranked.show_checked(checked, _most_drop(found.objective))
+        unranked.show_checked(checked, most_drop(found.objective))
     device_class.show_all(now, root, place, device)
     if found.ranking.backends is not None:
         there = sorted(
@@ -57,27 +57,6 @@ def show(root: Path, now: Source, found: Ranked, objective: str | None, part: in
     _explain_references((*device.ranking, *device.checked))
     _explain_trust(device)
     unranked.show_not_ranked(found, data.waiting(now, place) if waiting else ())
-
-
-def _bounds(objective: ObjectiveSpec, table: pd.DataFrame, metric: str) -> AccuracyAxis:
-    """The eager model's accuracy and the lowest that the objective allows, if accuracy is top-1."""
-    title = f"{METRICS[metric].title} (%)"
-    known = table[table["accuracy"].notna() & table["drop_points"].notna()]
-    if metric != "top1_percent" or known.empty:
-        return AccuracyAxis(title)
-    eager = float(known["accuracy"].iloc[0] + known["drop_points"].iloc[0])
-    most = _most_drop(objective)
-    return AccuracyAxis(title, eager, None if most is None else eager - most)
-
-
-def _most_drop(objective: ObjectiveSpec) -> float | None:
-    """The largest accuracy drop that the objective allows (points)."""
-    allowed = [
-        bound.at_most
-        for bound in objective.constraints
-        if bound.metric == "accuracy_drop_points" and bound.at_most is not None
-    ]
-    return min(allowed, default=None)
 
 
 def _charts(table: pd.DataFrame, axis: AccuracyAxis, place: Place, device: DeviceRanking) -> None:

@@ -8,17 +8,15 @@ import pandas as pd
 import streamlit as st
 
 from dashboard import compare_rows, downloads, links, rows
-from dashboard.data import Ranked
+from dashboard.beats import beats
 from dashboard.inert import inert, line, words
+from dashboard.ranked import Ranked
 from dashboard.views import objective, settle, tables
 from dashboard.words import TRUST_WORDS, metric_title, plain_words
 from sweeps.metrics import METRICS
-from sweeps.ranking.ties import latency_ratio
 from sweeps.ranking.values import Candidate, DeviceRanking
 from sweeps.report.table_files import results_table
-from sweeps.results import ResultRow
 from sweeps.spec import catalog
-from sweeps.stats import median
 from sweeps.trust import TRUST
 
 _VERDICTS: dict[str, tuple[str, Literal["green", "orange", "red"], str]] = {
@@ -47,8 +45,8 @@ def show(root: Path, ranked: Ranked, device: DeviceRanking, table: pd.DataFrame,
         with st.container(key="eyebrow"):
             st.caption(f"{lead} {words(device.device)}")
         st.header(words(row["variant"]), anchor=False)
-        for sentence in _beats(ranked, winner, row, table):
-            st.markdown(sentence)
+        for said in beats(ranked, winner, row, table, words):
+            st.markdown(f"**{said.strong}**{said.rest}" if said.strong else said.rest)
         _figures(device, winner, row)
         _badges(winner, waiting)
         _ties(device, table)
@@ -72,49 +70,6 @@ def _provisional(device: DeviceRanking, table: pd.DataFrame) -> None:
         st.text(plain_words(f"It is not the winner: {found.why}"))
     st.markdown("**To settle it:**" if found.name else "**To go on:**")
     st.code(line(found.settle.timed_text), language=None, wrap_lines=True)
-
-
-def _beats(ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFrame) -> list[str]:
-    """What it beats, and which quicker builds may not ship, and why."""
-    if not winner.timed:
-        return []
-    found = []
-    table = table[["job_key", "variant", "latency_p50_ms", "latency_short", "verdict", "status", "why"]]
-    others = table[(table["job_key"] != winner.job_key) & table["latency_p50_ms"].notna()]
-    # The plainest build: as the model was, before anything was done to it.
-    plain = others[others["job_key"].isin(plainest(ranked.rows))]
-    if not plain.empty:
-        against = plain.sort_values("latency_p50_ms").iloc[-1]
-        found += _times_as_fast(ranked, winner, str(against["job_key"]), words(against["variant"]))
-    quicker = others[(others["latency_p50_ms"] < row["latency_p50_ms"]) & (others["verdict"] != "pass")]
-    for one in quicker.sort_values("latency_p50_ms").head(2).itertuples():
-        may = "may not ship" if one.status == "may not ship" else "nobody knows yet if it may ship"
-        found.append(f"{words(one.variant)} is quicker ({one.latency_short}), but {may}: {words(str(one.why))}.")
-    return found
-
-
-def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[str]:
-    """With the figures that the ratio is made of: those of the same rounds."""
-    by_key = {row.job_key: row for row in ranked.rows}
-    one, against = by_key[winner.job_key], by_key[other_key]
-    rounds = sorted(one.medians_ms.keys() & against.medians_ms.keys())
-    ratio = latency_ratio(against, one)
-    if ratio is None or ratio.value < 1.05:
-        return []
-    if ratio.low is None or len(rounds) < 2:
-        return [f"**{ratio.value:.1f}× as fast** as {other}."]
-    figures = [median([row.medians_ms[number] for number in rounds]) for row in (against, one)]
-    return [
-        f"**{ratio.value:.2f}× as fast** as {other}, paired by round ({ratio.low:.2f} to {ratio.high:.2f}; "
-        f"{figures[0]:.2f} ms against {figures[1]:.2f} ms in the same {len(rounds)} rounds)."
-    ]
-
-
-def plainest(there: Sequence[ResultRow]) -> set[str]:
-    """Job keys of the builds with nothing done to them: fp32, NCHW, on the CPU; and of these the least optimized."""
-    plain = [row for row in there if (row.precision, row.layout, row.backend) == ("fp32", "nchw", "cpu")]
-    least = min(((row.optimize, row.fuse, row.threads) for row in plain), default=None)
-    return {row.job_key for row in plain if (row.optimize, row.fuse, row.threads) == least}
 
 
 def _ties(device: DeviceRanking, table: pd.DataFrame) -> None:

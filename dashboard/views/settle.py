@@ -5,9 +5,9 @@ from pathlib import Path
 import streamlit as st
 
 from dashboard import data, links
-from dashboard.data import Ranked
 from dashboard.inert import inert
 from dashboard.options import given
+from dashboard.ranked import Ranked
 from dashboard.rights import person, role
 from dashboard.roles import Role
 from dashboard.views import live

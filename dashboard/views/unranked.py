@@ -8,8 +8,8 @@ import streamlit as st
 
 from dashboard import rows
 from dashboard.charts.dots import drops
-from dashboard.data import Ranked
 from dashboard.inert import NOTHING, line
+from dashboard.ranked import Ranked
 from dashboard.style import palette
 from dashboard.views.tables import table_height
 from dashboard.words import plain_words

@@ -17,6 +17,7 @@ COMMANDS = {
         "sweeps.cli.compare:compare",
         "Is B slower than A? Each a sweep, SWEEP:JOB NAME, or the manifest.json of an export.",
     ),
+    "completion": ("sweeps.cli.completion:completion", "Print the completion for a shell: bash, zsh or fish."),
     "dashboard": ("sweeps.cli.dashboard:dashboard", "Launch sweeps, watch them and read their results in the browser."),
     "demo": (
         "sweeps.cli.demo:demo",
@@ -67,6 +68,10 @@ COMMANDS = {
     "recipe": (
         "sweeps.cli.recipe:recipe",
         "Run PyTorch Mobile's performance recipe step by step: what does each step gain?",
+    ),
+    "report": (
+        "sweeps.cli.report:report",
+        "Write the results of a sweep (by default the latest) as files to send.",
     ),
     "run": ("sweeps.cli.run:run", "Build, measure and rank."),
     "schema": (

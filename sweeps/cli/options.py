@@ -2,6 +2,9 @@
 
 import json
 import math
+import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +40,21 @@ models_option = click.option(
     metavar="DIR",
     help="Search this folder too for a model's own code, after that of the sweep file.",
 )
-sweep_argument = click.argument("sweep", required=False)
+
+
+def _known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+    """For a shell's completion: the sweeps of the workspace."""
+    root = Path(context.params.get("root") or os.environ.get("EDGESWEEP_WORKSPACE") or "edgesweep-data")
+    path = root.expanduser() / "journal.sqlite"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            names = [str(name) for (name,) in db.execute("SELECT name FROM sweeps ORDER BY updated DESC")]
+    except sqlite3.Error:
+        return []
+    return [name for name in names if name.startswith(begun) and name.isprintable()]
+
+
+sweep_argument = click.argument("sweep", required=False, shell_complete=_known_sweeps)
 
 
 def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:

@@ -11,6 +11,7 @@ from sweeps.cli.again import disqualified_jobs, tied_jobs
 from sweeps.cli.evaluation import more_images
 from sweeps.cli.known import batch_spreads
 from sweeps.cli.lab import lab_options, lab_or_none
+from sweeps.cli.on_end import told_at_the_end
 from sweeps.cli.options import (
     EXIT_INTERRUPTED,
     executor_option,
@@ -99,7 +100,7 @@ def run(
     """
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
-    with lab_or_none(lab, token_file, spec.name) as hosts:
+    with told_at_the_end(spec, workspace), lab_or_none(lab, token_file, spec.name) as hosts:
         run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts)
     ranked = rank_sweep(result_files(workspace, spec.name).journal, spec.name)
     _attach(workspace, spec.name, ranking_document(ranked))

@@ -46,7 +46,7 @@ def check(workspace: Workspace, text: str, models: Sequence[Path] = ()) -> Check
         spec = validated(document)
     except SpecError as error:
         return Checked(None, tuple(_problem(line, path) for line in error.message.splitlines()))
-    problems = tuple(_foreign_code(spec, document, models))
+    problems = (*_foreign_code(spec, document, models), *_told_to_others(spec, document))
     return Checked(None if problems else spec, problems)
 
 
@@ -67,6 +67,15 @@ def _foreign_code(spec: SweepSpec, document: Document, models: Sequence[Path]) -
                 )
             )
     return found
+
+
+def _told_to_others(spec: SweepSpec, document: Document) -> list[Problem]:
+    """A program of one's choice, or a request from this computer, are for who has a shell here."""
+    if not spec.on_end:
+        return []
+    return [
+        Problem(document.line(("on_end",)), "on_end may not be used from here: start the sweep on the command line")
+    ]
 
 
 def _refused(source: str, models: Sequence[Path]) -> str:

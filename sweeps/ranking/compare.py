@@ -20,6 +20,7 @@ from sweeps.ranking.sessions import (
     MOST_SESSIONS,
     Series,
     Spread,
+    mean_ms,
     one_session,
     ratio,
     session_spread,
@@ -71,9 +72,12 @@ class Compared:
     finding: Finding
     a_p50_ms: float | None
     b_p50_ms: float | None
+    a_mean_ms: float | None
+    """The geometric mean of A's blocks, each session counting the same; `None` with fewer than 2 blocks."""
+    b_mean_ms: float | None
     ratio: float | None
-    """Latency of B as a multiple of A's; with its 95 % interval where both have 2 blocks or more, also where the two
-    are not comparable."""
+    """Latency of B as a multiple of A's: `b_mean_ms` divided by `a_mean_ms`, with its 95 % interval, where both have 2
+    blocks or more, also where the two are not comparable."""
     ratio_low: float | None
     ratio_high: float | None
     a_sessions: int
@@ -244,6 +248,8 @@ def _compared(a: Result, b: Result, margin_percent: float, confidence: float, sp
         finding=finding,
         a_p50_ms=median(counted_a.medians_ms) if a.medians_ms else None,
         b_p50_ms=median(counted_b.medians_ms) if b.medians_ms else None,
+        a_mean_ms=mean_ms(counted_a),
+        b_mean_ms=mean_ms(counted_b),
         ratio=None if found is None else found.value,
         ratio_low=None if found is None else found.low,
         ratio_high=None if found is None else found.high,

@@ -121,6 +121,12 @@ def ratio(b: Result, a: Result, spread: Spread | None, confidence: float = CONFI
     return _estimate(now.mean - then.mean, _half(within, between, confidence))
 
 
+def mean_ms(one: Result) -> float | None:
+    """The geometric mean of its blocks, each session counting the same: `ratio` is the quotient of two of these. `None`
+    if it has only one block. Raises `ValueError` as `ratio` does."""
+    return math.exp(_side(one).mean) if len(one.medians_ms) >= 2 else None
+
+
 def sessions_needed(
     b: Result, a: Result, spread: Spread, confidence: float, settled: Callable[[Estimate], bool]
 ) -> int | None:

@@ -36,8 +36,8 @@ def print_comparison(comparison: Comparison) -> None:
             *cells(
                 one.name,
                 one.device,
-                _figure(one.a_p50_ms),
-                _figure(one.b_p50_ms),
+                _figure(one.a_mean_ms),
+                _figure(one.b_mean_ms),
                 "–" if one.ratio is None else f"{one.ratio:.3f}×",
                 interval,
                 Text(one.finding, style=_STYLES[one.finding]),
@@ -45,6 +45,7 @@ def print_comparison(comparison: Comparison) -> None:
         )
     if comparison.results:
         out.print(found)
+        out.print(Text("A ms, B ms: geometric means of blocks; B / A is their quotient", style="dim"))
     for finding, reason in dict.fromkeys((one.finding, one.why) for one in comparison.results if one.why):
         names = ", ".join(one.name for one in comparison.results if one.why == reason)
         out.print(Text(plain(f"{finding}: {names}: {reason}"), style="yellow"))

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sweeps.errors import SpecError
 from sweeps.spec import catalog
+from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.fields import DeviceName, Name, Part, check_unique, wrong
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import (
@@ -58,6 +60,7 @@ class SweepSpec(Part):
         "that of the preset; without a preset, race for more than 8 variants of a model on a device, else full.",
     )
     recovery: RecoverySpec = RecoverySpec()
+    on_end: OnEndSpec = OnEndSpec()
 
     @model_validator(mode="after")
     def _shared_work_has_rounds(self) -> Self:
@@ -109,6 +112,12 @@ def validated(document: Document) -> SweepSpec:
         remedy = "correct the sweep file; `edgesweep schema` prints everything that it may contain"
         raise SpecError("\n".join(problems), "; ".join((remedy, *catalog.problems())))
     return sweep
+
+
+def sweep_yaml(sweep: SweepSpec) -> str:
+    """The text of a sweep file that means the same. Paths in it are absolute; what is as by default is left out."""
+    document = sweep.model_dump(mode="json", exclude_defaults=True)
+    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-from dashboard.views.recommendation import plainest
+from dashboard.beats import plainest
 from tests.dashboard.test_decide import BEST, BEST_ON_PHONE, choose, table, texts
 
 Page = Callable[..., AppTest]

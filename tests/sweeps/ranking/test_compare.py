@@ -121,6 +121,7 @@ def test_a_variant_is_slower_faster_or_the_same(factor, finding, code):
     assert (one.finding, found.exit_code) == (finding, code)
     assert one.ratio == pytest.approx(factor)
     assert one.ratio_low < factor < one.ratio_high
+    assert one.ratio == pytest.approx(one.b_mean_ms / one.a_mean_ms)
 
 
 def test_under_two_percent_is_the_same_however_well_it_is_resolved():

@@ -508,7 +508,7 @@ OTHERS = {
     "a number as key": (
         "7: x",
         "7: the file: the key '7' is unknown "
-        "(allowed: name, models, data, grids, devices, share, protocol, objective, budget, recovery)",
+        "(allowed: name, models, data, grids, devices, share, protocol, objective, budget, recovery, on_end)",
     ),
     "a list as key": ("? [a]\n: b", "7: the file: a key must be one line of text"),
 }

@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from dashboard.data import Ranked
 from dashboard.inert import line
+from dashboard.ranked import Ranked
 from sweeps.ranking.values import DeviceRanking
 
 

@@ -1,0 +1,73 @@
+"""What a winner beats, in sentences. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from dashboard.ranked import Ranked
+from sweeps.ranking.ties import latency_ratio
+from sweeps.ranking.values import Candidate
+from sweeps.results import ResultRow
+from sweeps.stats import median
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One line, of which the beginning is emphasized."""
+
+    strong: str
+    rest: str
+
+
+def beats(
+    ranked: Ranked, winner: Candidate, row: pd.Series, table: pd.DataFrame, quoted: Callable[[str], str]
+) -> list[Sentence]:
+    """What the winner beats, and which quicker builds may not ship, and why. `table`: `dashboard.rows.ranked`; `row`:
+    the winner's in it. `quoted` makes the text of names and reasons harmless where the sentences will stand."""
+    if not winner.timed:
+        return []
+    found = []
+    table = table[["job_key", "variant", "latency_p50_ms", "latency_short", "verdict", "status", "why"]]
+    others = table[(table["job_key"] != winner.job_key) & table["latency_p50_ms"].notna()]
+    # The plainest build: as the model was, before anything was done to it.
+    plain = others[others["job_key"].isin(plainest(ranked.rows))]
+    if not plain.empty:
+        against = plain.sort_values("latency_p50_ms").iloc[-1]
+        found += _times_as_fast(ranked, winner, str(against["job_key"]), quoted(str(against["variant"])))
+    quicker = others[(others["latency_p50_ms"] < row["latency_p50_ms"]) & (others["verdict"] != "pass")]
+    for one in quicker.sort_values("latency_p50_ms").head(2).itertuples():
+        may = "may not ship" if one.status == "may not ship" else "nobody knows yet if it may ship"
+        found.append(
+            Sentence(
+                "", f"{quoted(str(one.variant))} is quicker ({one.latency_short}), but {may}: {quoted(str(one.why))}."
+            )
+        )
+    return found
+
+
+def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str) -> list[Sentence]:
+    """With the figures that the ratio is made of: those of the same rounds."""
+    by_key = {row.job_key: row for row in ranked.rows}
+    one, against = by_key[winner.job_key], by_key[other_key]
+    rounds = sorted(one.medians_ms.keys() & against.medians_ms.keys())
+    ratio = latency_ratio(against, one)
+    if ratio is None or ratio.value < 1.05:
+        return []
+    if ratio.low is None or len(rounds) < 2:
+        return [Sentence(f"{ratio.value:.1f}× as fast", f" as {other}.")]
+    figures = [median([row.medians_ms[number] for number in rounds]) for row in (against, one)]
+    return [
+        Sentence(
+            f"{ratio.value:.2f}× as fast",
+            f" as {other}, paired by round ({ratio.low:.2f} to {ratio.high:.2f}; "
+            f"{figures[0]:.2f} ms against {figures[1]:.2f} ms in the same {len(rounds)} rounds).",
+        )
+    ]
+
+
+def plainest(there: Sequence[ResultRow]) -> set[str]:
+    """Job keys of the builds with nothing done to them: fp32, NCHW, on the CPU; and of these the least optimized."""
+    plain = [row for row in there if (row.precision, row.layout, row.backend) == ("fp32", "nchw", "cpu")]
+    least = min(((row.optimize, row.fuse, row.threads) for row in plain), default=None)
+    return {row.job_key for row in plain if (row.optimize, row.fuse, row.threads) == least}

@@ -1,0 +1,4 @@
+"""The report of a sweep: one file to send, that opens without a network.
+
+Start: sections
+"""

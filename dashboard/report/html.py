@@ -1,0 +1,61 @@
+"""The report as one HTML page: charts are pictures in it, nothing in it runs, and it asks the network for nothing."""
+
+import base64
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from importlib.resources import files
+from typing import Any
+
+import vl_convert
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from dashboard.charts.drawing import Spec
+from dashboard.report.sections import Section
+from dashboard.style import DARK, LIGHT
+
+_WIDTH_PX = 470
+_BACKGROUND = {"light": "#FFFFFF", "dark": "#10161E"}
+
+
+def page(
+    sweep: str,
+    there: Sequence[Section],
+    *,
+    objective: str,
+    updated: datetime,
+    version: str,
+    sweep_file: str,
+    each: Callable[[str], None] = lambda _: None,
+) -> str:
+    """The whole page as text. `sweep_file`: YAML to repeat it with. `each` is told the device of each section."""
+    drawn: list[dict[str, Any]] = []
+    for section in there:
+        each(section.device)
+        charts = [
+            (chart, _image(chart.light, _BACKGROUND["light"]), _image(chart.dark, _BACKGROUND["dark"]))
+            for chart in section.charts
+        ]
+        drawn.append({"section": section, "charts": charts})
+    # Everything that is put in is escaped.
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(files("dashboard.report").joinpath("report.html.j2").read_text("utf-8"))
+    return template.render(
+        sweep=sweep,
+        drawn=drawn,
+        objective=objective,
+        updated=f"{updated:%Y-%m-%d %H:%M} UTC",
+        version=version,
+        sweep_file=sweep_file,
+        light=LIGHT,
+        dark=DARK,
+        background=_BACKGROUND,
+    )
+
+
+def _image(spec: Spec, background: str) -> Markup:
+    """The address of a chart as an SVG inside the page: a picture, in which no script runs."""
+    config = {**spec.get("config", {}), "font": "system-ui, sans-serif"}
+    whole = {**spec, "width": _WIDTH_PX, "background": background, "config": config}
+    svg = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
+    return Markup("data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())  # noqa: S704  # base64

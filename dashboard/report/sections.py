@@ -1,0 +1,255 @@
+"""What a report says of each device and model: figures, charts and tables as plain values. Pure."""
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from dashboard import rows
+from dashboard.beats import Sentence, beats
+from dashboard.charts.dots import latency
+from dashboard.charts.drawing import Spec
+from dashboard.charts.tradeoff import AccuracyAxis, tradeoff
+from dashboard.inert import NOTHING, line
+from dashboard.ranked import Ranked
+from dashboard.style import DARK, LIGHT, Palette
+from dashboard.words import TRUST_WORDS, build_names, plain_words
+from sweeps.journal.results_table import Place
+from sweeps.metrics import METRICS
+from sweeps.ranking.rank import rank_rows
+from sweeps.ranking.values import Candidate, DeviceRanking
+from sweeps.ranking.verdict import reference_text
+from sweeps.results import ResultRow
+from sweeps.spec.objective import ObjectiveSpec
+from sweeps.trust import TRUST
+
+MOST_DOTS = 20
+"""So many builds a chart shows; the table has all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One picture in both themes."""
+
+    title: str
+    note: str
+    light: Spec
+    dark: Spec
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """A table of text. `numbers`: the columns that are aligned to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    numbers: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One model on one device, under one set of conditions."""
+
+    device: str
+    device_id: str
+    model: str
+    lead: str
+    """What the headline is: `Ship this on Google Pixel 8`."""
+    headline: str
+    """The build in words, or `No winner`."""
+    figure: str
+    """The winner's latency; empty without one."""
+    state: str
+    """`winner`, `tied`, `provisional` or `none`."""
+    sentences: tuple[Sentence, ...]
+    figures: tuple[tuple[str, str, str], ...]
+    """Title, value, note."""
+    charts: tuple[Chart, ...]
+    tables: tuple[TextTable, ...]
+    conditions: tuple[tuple[str, str], ...]
+
+
+def sections(sweep: str, found: Iterable[ResultRow], objective: ObjectiveSpec) -> list[Section]:
+    """One for each device, model and set of conditions of a sweep's rows, in order of their names."""
+    places: dict[tuple[str, str], list[ResultRow]] = {}
+    for row in found:
+        places.setdefault(row.place, []).append(row)
+    there = []
+    for (device_id, model), here in places.items():
+        ranking = rank_rows(here, objective, sweep)
+        ranked = Ranked(Place(sweep, device_id, model), tuple(here), build_names(here), objective, ranking)
+        there += [_section(ranked, device) for device in ranking.devices]
+    return sorted(there, key=lambda one: (one.device, one.device_id, one.model))
+
+
+def _section(ranked: Ranked, device: DeviceRanking) -> Section:
+    table = rows.ranked(device, ranked.names)
+    winner = device.winner
+    chosen = None if winner is None else table[table["job_key"] == winner.job_key].iloc[0]
+    lead, headline, state = _headline(device, table)
+    sentences = [] if winner is None or chosen is None else beats(ranked, winner, chosen, table, line)
+    return Section(
+        device=line(device.device),
+        device_id=line(device.device_id),
+        model=line(device.model),
+        lead=lead,
+        headline=headline,
+        figure="" if winner is None or chosen is None or not winner.timed else chosen["latency_text"],
+        state=state,
+        sentences=(*sentences, *_ties(device, table), *_provisional(device), *_doubts(winner)),
+        figures=() if winner is None or chosen is None else _figures(device, winner, chosen),
+        charts=_charts(ranked.objective, table, rows.accuracy_metric(device)),
+        tables=tuple(_tables(ranked, device, table)),
+        conditions=_conditions(device, ranked.rows),
+    )
+
+
+def _headline(device: DeviceRanking, table: pd.DataFrame) -> tuple[str, str, str]:
+    """The line above the headline, the headline, and the state."""
+    winner, found = device.winner, device.provisional
+    if winner is not None:
+        lead = "Ship this on" if winner.timed else "The best, but only checked and not timed, on"
+        (name,) = rows.names_in(table, [winner])
+        return f"{lead} {line(device.device)}", name, "tied" if device.unresolved else "winner"
+    if found is not None and found.name:
+        (name,) = table[table["job_key"] == found.job_key]["variant"]
+        return (
+            f"Provisional choice on {line(device.device)}: no build may be called the winner yet",
+            name,
+            "provisional",
+        )
+    return f"No build may ship on {line(device.device)} yet", "No winner", "none"
+
+
+def _ties(device: DeviceRanking, table: pd.DataFrame) -> list[Sentence]:
+    found = []
+    if device.equal:
+        names = ", ".join(rows.names_in(table, device.equal))
+        found.append(Sentence("Equal to it", f": {names}. Shown at 95 % to be within 2 % of the best."))
+    if device.unresolved:
+        names = ", ".join(
+            name + (f" ({line(tie.settling.text)})" if tie.settling else "")
+            for name, tie in zip(rows.names_in(table, device.unresolved), device.unresolved, strict=True)
+        )
+        found.append(Sentence("Not told apart from it", f": {names}."))
+    if device.settle_command:
+        found.append(Sentence("To settle it", f": {device.settle_command}"))
+    return found
+
+
+def _provisional(device: DeviceRanking) -> list[Sentence]:
+    if device.winner is not None:
+        return []
+    found = [Sentence("Why", f": {plain_words(device.no_winner_reason or 'nothing has been measured yet')}")]
+    if device.provisional is not None:
+        if device.provisional.name:
+            found.append(Sentence("It is not the winner", f": {plain_words(device.provisional.why)}"))
+        found.append(Sentence("Next", f": {line(device.provisional.settle.timed_text)}"))
+    return found
+
+
+def _doubts(winner: Candidate | None) -> list[Sentence]:
+    names = winner.trust if winner else ()
+    return [Sentence(f"Doubt: {TRUST_WORDS[name]}", f". {TRUST[name].advice}") for name in names if name in TRUST]
+
+
+def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> tuple[tuple[str, str, str], ...]:
+    accuracy = METRICS[rows.accuracy_metric(device)]
+    source = f"emulated by {row['emulated_by']}" if row["emulated_by"] else "from the device's outputs"
+    return (
+        ("Latency (p50)", row["latency_text"], f"95 %: {row['interval_text']}" if winner.timed else "not timed"),
+        (accuracy.title, accuracy.format(row["accuracy"]), source),
+        ("Accuracy drop", row["drop_text"], f"95 %: {row['drop_interval_text']}"),
+        ("Size", row["size_text"], "the file to ship"),
+    )
+
+
+def _charts(objective: ObjectiveSpec, table: pd.DataFrame, metric: str) -> tuple[Chart, ...]:
+    if table.empty or not table["latency_p50_ms"].notna().any():
+        return ()
+    timed = table[table["latency_p50_ms"].notna()]
+    more = f" The first {MOST_DOTS} of {len(timed)}; the table has all." if len(timed) > MOST_DOTS else ""
+    note = "p50, with the 95 % interval as a bar behind the dot." + more
+    found = [Chart("Latency", note, *_themes(lambda look: latency(timed.head(MOST_DOTS), look)))]
+    if timed["accuracy"].notna().any():
+        axis = AccuracyAxis.of(objective, table, metric)
+        note = (
+            f"Left and up is better. Crosses are 95 % intervals (accuracy: of the paired drop). {axis.lines_in_words}"
+        )
+        found.append(Chart("Speed against accuracy", note.strip(), *_themes(lambda look: tradeoff(table, axis, look))))
+    return tuple(found)
+
+
+def _themes(draw: Callable[[Palette], Spec]) -> tuple[Spec, Spec]:
+    return draw(LIGHT), draw(DARK)
+
+
+def _tables(ranked: Ranked, device: DeviceRanking, table: pd.DataFrame) -> Iterable[TextTable]:
+    if not table.empty:
+        metric = METRICS[rows.accuracy_metric(device)]
+        yield TextTable(
+            "Ranking",
+            ("Rank", "Build", "p50", "95 % interval", "× best", metric.title, "Drop", "Size", "Verdict", "Doubts"),
+            [_ranked_line(row) for row in table.to_dict("records")],
+            frozenset({"p50", "× best", metric.title, "Drop", "Size"}),
+            (
+                *(
+                    f"{', '.join(rows.names_in(table, candidates))}: {plain_words(reason)}"
+                    for reason, candidates in device.reasons.items()
+                ),
+                *filter(None, (device.cost_text,)),
+            ),
+        )
+    checked = rows.checked(device, ranked.names)
+    if not checked.empty:
+        shown = (*device.ranking, *device.checked)
+        references = sorted({one.executor for one in shown if one.emulated})
+        yield TextTable(
+            "Checked, not timed",
+            ("Build", "Top-1", "Drop", "SQNR", "Constraints", "Checked by"),
+            [[str(one[name]) for name in _CHECKED] for one in checked.to_dict("records")],
+            frozenset({"Top-1", "Drop", "SQNR"}),
+            tuple(line(f"{executor}: {reference_text(executor)}") for executor in references),
+        )
+    there = [row for row in ranked.rows if row.outcome in ("failed", "skipped")]
+    if there:
+        yield TextTable(
+            "Failed and skipped",
+            ("Build", "Outcome", "Reason"),
+            [(ranked.names[row.job_key], line(row.outcome), plain_words(row.reason) or NOTHING) for row in there],
+        )
+
+
+_CHECKED = ("variant", "accuracy_text", "drop_text", "sqnr_text", "status", "executor")
+
+
+def _ranked_line(row: dict[Hashable, Any]) -> list[str]:
+    ratio = NOTHING if row["ratio"] != row["ratio"] else f"{row['ratio']:.2f}×"
+    doubts = "; ".join(TRUST_WORDS.get(name, line(name)) for name in row["trust"]) or NOTHING
+    texts = [str(row[name]) for name in ("accuracy_text", "drop_text", "size_text", "verdict")]
+    return [row["place"] or NOTHING, row["variant"], row["latency_text"], row["interval_text"], ratio, *texts, doubts]
+
+
+def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tuple[str, str], ...]:
+    """How it was measured, and with what."""
+    found = device.conditions
+    here = [row for row in there if row.outcome == "measured"]
+    gate = (
+        "every block waited for a ready device" if found.gate == "gated" else "blocks did not wait for a ready device"
+    )
+    mode = {"fixed performance": found.fixed_performance} if found.fixed_performance else {}
+    said = {
+        "device": f"{device.device} ({device.device_id}), fingerprint {device.fingerprint}",
+        "protocol": f"preset {found.preset}: {max((row.rounds for row in here), default=0)} rounds at most, "
+        f"{sum(row.samples for row in here)} samples in all; {gate} waited for a ready device",
+        **mode,
+        "context": found.exec_context,
+        "runtimes": ", ".join(sorted({row.runtime_version for row in here if row.runtime_version})),
+        "runners": ", ".join(sorted({row.runner for row in here if row.runner})),
+        "accuracy by": ", ".join(sorted({row.executor for row in here if row.executor})),
+        "images": ", ".join(str(count) for count in sorted({row.images for row in here if row.images})),
+    }
+    return tuple((name, line(text)) for name, text in said.items() if text)

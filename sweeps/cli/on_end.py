@@ -1,0 +1,88 @@
+"""Tells others that a sweep has ended, as its file asks. What goes wrong in it is told, and costs the sweep nothing."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.client import HTTPException
+from importlib.metadata import version
+from typing import Any, Literal
+
+import click
+
+from sweeps.cli.options import EXIT_INTERRUPTED
+from sweeps.errors import EdgeSweepError
+from sweeps.spec.ending import OnEndSpec
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store.copied import result_files
+from sweeps.store.verdicts import overview
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+COMMAND_S, WEBHOOK_S = 60.0, 10.0
+"""So long others may take."""
+
+State = Literal["finished", "stopped", "failed"]
+_PLACE = ("device", "device_id", "model", "state", "winner", "latency_p50_ms", "provisional", "settle", "reason")
+
+
+@contextmanager
+def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[None]:
+    """Around a run. `failed`: by an error; `stopped`: on request, and the next run goes on."""
+    state: State = "failed"
+    try:
+        yield
+        state = "finished"
+    except SystemExit as ended:
+        state = "stopped" if ended.code == EXIT_INTERRUPTED else "failed"
+        raise
+    except KeyboardInterrupt:
+        state = "stopped"
+        raise
+    finally:
+        if spec.on_end:
+            _tell(spec.on_end, document(workspace, spec.name, state))
+
+
+def document(workspace: Workspace, sweep: str, state: State) -> dict[str, Any]:
+    """What others are told: state, and for each device and model what wins (`places`), as `edgesweep rank --json` has
+    it in `summary`."""
+    try:
+        verdicts = [one._asdict() for one in overview(result_files(workspace, sweep), sweep)]
+    except EdgeSweepError:  # nothing was planned
+        verdicts = []
+    places = [{name: verdict[name] for name in _PLACE} for verdict in verdicts]
+    told = {"sweep": sweep, "state": state, "workspace": str(workspace.root), "places": places}
+    return {**told, "edgesweep": version("edgesweep")}
+
+
+def _tell(asked: OnEndSpec, told: dict[str, Any]) -> None:
+    content = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
+    if asked.command:
+        try:
+            subprocess.run(asked.command, input=content, timeout=COMMAND_S, check=True)  # noqa: S603  # its own file
+        except (OSError, subprocess.SubprocessError) as error:
+            _failed("command", str(error))
+    if asked.webhook is not None:
+        try:
+            _post(asked.webhook, content)
+        except (OSError, HTTPException, ValueError) as error:
+            _failed("webhook", str(error))
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """An address of the sweep file, and no other."""
+
+
+def _post(address: str, content: bytes) -> None:
+    headers = {"Content-Type": "application/json", "User-Agent": "edgesweep"}
+    request = urllib.request.Request(address, data=content, headers=headers, method="POST")  # noqa: S310  # http(s)
+    with urllib.request.build_opener(_NoRedirect).open(request, timeout=WEBHOOK_S) as answer:
+        answer.read(1)
+
+
+def _failed(what: str, why: str) -> None:
+    click.echo(plain(f"on_end: the {what} failed: {why}. The results are kept."), err=True)

@@ -1,0 +1,93 @@
+"""`edgesweep report`: a sweep's results as files to send: a page, Markdown, tables."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dashboard.report.html import page
+from dashboard.report.markdown import markdown
+from dashboard.report.sections import sections
+from dashboard.words import plain_words
+from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
+from sweeps.cli.stored_results import results_of
+from sweeps.errors import EdgeSweepError
+from sweeps.ranking.verdict import objective_text
+from sweeps.report.table_files import csv_text, parquet_bytes, results_table
+from sweeps.results import of_device, read_rows
+from sweeps.spec.sweep import sweep_yaml
+from sweeps.workspace import Workspace
+
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command()
+@sweep_argument
+@workspace_option
+@click.option("--html", type=_file, help="A page that opens without a network: winners, charts, tables, conditions.")
+@click.option("--markdown", "as_markdown", type=_file, help="For a pull request.")
+@click.option("--csv", "as_csv", type=_file, help="Every result with its figures, for spreadsheets.")
+@click.option("--parquet", type=_file, help="The same with types, for programs.")
+@click.option("--device", help="Of this device only (its id, or a part of its name).")
+@json_option
+def report(
+    sweep: str | None,
+    root: Path,
+    html: Path | None,
+    as_markdown: Path | None,
+    as_csv: Path | None,
+    parquet: Path | None,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Write the results of a sweep (by default the latest) as files to send.
+
+    \b
+    Example: edgesweep report --html report.html --csv results.csv
+    """
+    if not any((html, as_markdown, as_csv, parquet)):
+        raise click.UsageError("name what to write: --html, --markdown, --csv or --parquet FILE")
+    results = results_of(Workspace(root), sweep)
+    rows = read_rows(results.frame, results.name)
+    rows = rows if device is None else of_device(rows, device)
+    objective = plain_words(objective_text(results.spec.objective))
+    there = sections(results.name, rows, results.spec.objective) if html or as_markdown else []
+    with click.progressbar(length=len(there), label="Drawing charts", hidden=as_json or not html) as bar:
+        files: dict[Path | None, Callable[[], bytes]] = {
+            html: lambda: page(
+                results.name,
+                there,
+                objective=objective,
+                updated=results.updated,
+                version=version("edgesweep"),
+                sweep_file=sweep_yaml(results.spec),
+                each=lambda _: bar.update(1),
+            ).encode(),
+            as_markdown: lambda: markdown(
+                results.name, there, objective=objective, version=version("edgesweep")
+            ).encode(),
+            as_csv: lambda: csv_text(results_table(rows)).encode("utf-8-sig"),
+            parquet: lambda: parquet_bytes(results_table(rows)),
+        }
+        written = [_write(path, make) for path, make in files.items() if path is not None]
+    if as_json:
+        print_json({"sweep": results.name, "files": written})
+    for one in () if as_json else written:
+        click.echo(f"{one['file']}  {one['bytes'] / 1e6:.2f} MB")
+
+
+def _write(path: Path, make: Callable[[], bytes]) -> dict[str, Any]:
+    """The file is whole or not there. Raises `EdgeSweepError` if it cannot be written."""
+    part = path.with_name(f".{path.name}.part")
+    content = make()
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise EdgeSweepError(
+            f"{path} cannot be written: {error.strerror or error}", "name a file in a folder that exists"
+        ) from error
+    return {"file": str(path), "bytes": len(content)}

@@ -1,0 +1,125 @@
+"""`edgesweep report`: what it writes opens anywhere, says what the ranking says, and nothing in it comes alive."""
+
+import base64
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyarrow import parquet
+
+from sweeps.cli.main import main
+from sweeps.spec.sweep import load, sweep_yaml
+
+SPECS = Path(__file__).parents[2] / "sweeps/specs"
+ADDRESSES = ("href", "src", "srcset", "action", "data", "poster", "xlink:href")
+
+
+class Parts(HTMLParser):
+    """Elements, addresses and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.addresses: list[str] = []
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.addresses += [value or "" for name, value in attrs if name in ADDRESSES]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def report(workspace: Path, *arguments: str) -> str:
+    found = CliRunner().invoke(main, ["report", "--workspace", str(workspace), *arguments])
+    assert found.exit_code == 0, found.output
+    return found.stdout
+
+
+def test_a_page_has_each_devices_winner_its_charts_and_the_sweep_file_to_repeat_it(workspace: Path, tmp_path: Path):
+    report(workspace, "phones", "--html", str(tmp_path / "out.html"))
+    parts = Parts((tmp_path / "out.html").read_text("utf-8"))
+    for said in ("Ship this on Globex Phone 9", "fp32 · NCHW · 1 thread", "In short", "95 %", "fingerprint", "grids:"):
+        assert said in parts.text
+    assert parts.text.count("How it was measured") == 2
+    pictures = [one for one in parts.addresses if one.startswith("data:image/svg+xml;base64,")]
+    assert len(pictures) == 8  # two devices, two charts, two themes
+    drawn = base64.b64decode(pictures[0].partition(",")[2]).decode()
+    assert "p50 latency (ms)" in drawn
+    assert "fp32 · NCHW" in drawn
+
+
+def test_a_page_needs_no_network_and_nothing_in_it_runs(workspace: Path, tmp_path: Path, evil: str):
+    report(workspace, "hostile", "--html", str(tmp_path / "out.html"))
+    text = (tmp_path / "out.html").read_text("utf-8")
+    parts = Parts(text)
+    assert all(re.match(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]+$|#", one) for one in parts.addresses)
+    assert parts.elements & {"script", "iframe", "object", "link", "form", "base"} == set()
+    assert not [name for name in parts.attributes if name.startswith("on")]
+    assert "default-src 'none'" in text
+    assert " ".join(evil.split()) in parts.text  # shown literally
+
+
+def test_markdown_shows_hostile_text_literally(workspace: Path, tmp_path: Path):
+    report(workspace, "hostile", "--markdown", str(tmp_path / "out.md"))
+    text = (tmp_path / "out.md").read_text("utf-8")
+    assert "<script" not in text
+    assert not re.search(r"(?<!\\)\]\(", text)
+    assert "www.example" not in text
+    assert not re.search(r"(?<!\\)\*\*b\*\*", text)
+    lines = text.splitlines()
+    summary = [line for line in lines if line.startswith("|")]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in summary[:3]}) == 1
+
+
+def test_tables_have_every_result_of_the_device_that_is_asked_for(workspace: Path, tmp_path: Path):
+    files = json.loads(
+        report(
+            workspace,
+            *("phones", "--device", "phone-1", "--json"),
+            *("--csv", str(tmp_path / "out.csv"), "--parquet", str(tmp_path / "out.parquet")),
+        )
+    )["files"]
+    assert [Path(one["file"]).stat().st_size for one in files] == [one["bytes"] for one in files]
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "out.csv").read_text("utf-8-sig"))))
+    table = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [row["job_key"] for row in rows] == [row["job_key"] for row in table]
+    assert {row["device_id"] for row in rows} == {"phone-1"}
+    assert [float(row["latency_p50_ms"] or 0) for row in rows] == [row["latency_p50_ms"] or 0.0 for row in table]
+
+
+def test_a_sweep_of_which_nothing_could_be_built_has_a_report_that_says_so(workspace: Path, tmp_path: Path):
+    report(workspace, "broken", "--html", str(tmp_path / "out.html"))
+    assert "No winner" in (tmp_path / "out.html").read_text("utf-8")
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(workspace: Path, tmp_path: Path):
+    missing = tmp_path / "no" / "out.csv"
+    found = CliRunner().invoke(main, ["report", "phones", "--workspace", str(workspace), "--csv", str(missing)])
+    assert found.exit_code == 1
+    assert "cannot be written" in found.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_file_it_says_which_there_are(workspace: Path):
+    found = CliRunner().invoke(main, ["report", "phones", "--workspace", str(workspace)])
+    assert found.exit_code == 2
+    assert "--html" in found.output
+
+
+@pytest.mark.parametrize(
+    "path", sorted(set(SPECS.glob("*.yaml")) - {SPECS / "own-model.yaml"}), ids=lambda path: path.stem
+)
+def test_the_sweep_file_of_a_report_means_the_same(path: Path, tmp_path: Path):
+    again = tmp_path / "again.yaml"
+    again.write_text(sweep_yaml(load(path)), encoding="utf-8")
+    assert load(again) == load(path)

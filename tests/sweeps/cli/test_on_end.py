@@ -1,0 +1,114 @@
+"""What others are told at the end of a sweep, by a real program and a real server."""
+
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from sweeps.cli import on_end
+from sweeps.cli.on_end import told_at_the_end
+from sweeps.launching.checked import check
+from sweeps.spec.ending import OnEndSpec
+from sweeps.spec.sweep import SweepSpec
+from sweeps.workspace import Workspace
+
+SPEC = "name: {}\nmodels: [{{source: mobilenet_v2, weights: random, input_shape: [1, 3, 64, 64]}}]\ngrids: [{{}}]\n"
+
+
+def spec(**asked: object) -> SweepSpec:
+    return SweepSpec.model_validate(
+        {
+            "name": "night",
+            "models": [{"source": "mobilenet_v2", "weights": "random", "input_shape": (1, 3, 64, 64)}],
+            "grids": ({},),
+            "on_end": OnEndSpec(**asked),  # type: ignore[arg-type]
+        },
+        strict=False,
+    )
+
+
+def writes_to(path: Path) -> tuple[str, ...]:
+    return sys.executable, "-c", "import sys; open(sys.argv[1], 'wb').write(sys.stdin.buffer.read())", str(path)
+
+
+@pytest.fixture
+def posted() -> Iterator[tuple[str, list[bytes]]]:
+    """An address, and what was posted to it; `/moved` leads elsewhere."""
+    found: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/moved":
+                self.send_response(307)
+                self.send_header("Location", "/elsewhere")
+            else:
+                found.append(body)
+                self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", found
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_program_and_an_address_are_told_how_it_ended(tmp_path: Path, posted: tuple[str, list[bytes]]) -> None:
+    address, found = posted
+    workspace = Workspace.open(tmp_path / "ws")
+    with told_at_the_end(spec(command=writes_to(tmp_path / "told"), webhook=f"{address}/end"), workspace):
+        pass
+    told = json.loads((tmp_path / "told").read_bytes())
+    assert (told["sweep"], told["state"], told["places"]) == ("night", "finished", [])
+    assert [json.loads(body) for body in found] == [told]
+
+
+@pytest.mark.parametrize(("raised", "state"), [(SystemExit(130), "stopped"), (SystemExit(1), "failed")])
+def test_a_run_that_stops_tells_it_and_keeps_its_exit_code(tmp_path: Path, raised: SystemExit, state: str) -> None:
+    asked = spec(command=writes_to(tmp_path / "told"))
+    with pytest.raises(SystemExit) as ended, told_at_the_end(asked, Workspace.open(tmp_path / "ws")):
+        raise raised
+    assert ended.value.code == raised.code
+    assert json.loads((tmp_path / "told").read_bytes())["state"] == state
+
+
+def test_what_fails_in_it_is_told_and_costs_nothing(
+    tmp_path: Path, posted: tuple[str, list[bytes]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_end, "COMMAND_S", 0.2)
+    workspace = Workspace.open(tmp_path / "ws")
+    address, found = posted
+    for asked in (
+        {"command": ("no-such-program",)},
+        {"command": (sys.executable, "-c", "raise SystemExit(3)")},
+        {"command": (sys.executable, "-c", "import time; time.sleep(60)")},
+        {"webhook": "http://127.0.0.1:1/"},
+        {"webhook": f"{address}/moved"},
+    ):
+        with told_at_the_end(spec(**asked), workspace):
+            pass
+        assert "on_end: the" in capsys.readouterr().err
+    assert found == []
+
+
+def test_a_sweep_that_is_started_in_the_browser_tells_nobody(tmp_path: Path) -> None:
+    text = SPEC.format("night") + "on_end: {command: [touch, /tmp/x]}\n"
+    found = check(Workspace.open(tmp_path), text)
+    assert found.spec is None
+    assert [(one.line, one.message[:6]) for one in found.problems] == [(4, "on_end")]
+
+
+@pytest.mark.parametrize("address", ["file:///etc/passwd", "ftp://x/", "http://", "example"])
+def test_an_address_is_one_of_the_web(address: str) -> None:
+    with pytest.raises(ValueError, match="http"):
+        OnEndSpec(webhook=address)
