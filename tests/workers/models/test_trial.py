@@ -50,7 +50,7 @@ def test_what_is_whole_is_told_with_its_figures(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "message"), [("mak", "no function mak .did you mean make?"), ("broken", "no such")]
+    ("function", "message"), [("mak", "no function mak (did you mean make?)"), ("broken", "no such")]
 )
 def test_a_function_that_makes_no_model_is_told_and_images_are_tried_all_the_same(
     home: Path, function: str, message: str
