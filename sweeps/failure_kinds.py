@@ -13,8 +13,9 @@ _BUILDING = {
     "bad_calibration": "int8 needs calibration images, and none can be used -> correct data.calibration",
     "bad_data": "calibration or evaluation data cannot be loaded -> correct data: in the sweep file; the next run "
     "tries it again",
-    "bad_model": "the model's code or weights cannot be loaded -> correct models: (source, arguments, weights, "
-    "input_shape); the next run tries it again",
+    "bad_model": "the model's code or weights cannot be loaded, or its code ends its process, never ends, or takes all "
+    "memory -> correct models: (source, arguments, weights, input_shape), and try it with edgesweep plan --check; the "
+    "next run tries it again",
     "crashed": "the process ended without a result, by a signal or an exit code -> the message and the log have its "
     "last words; run --retry-failed after the cause is gone",
     "crashed_on_load": "the built file crashed when it was loaded on this computer -> try another capture or format in "

@@ -2,13 +2,6 @@
 
 from torch import nn
 
-from sweeps.protocol.sentinel import MODEL
-from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
-
-_DATA = DataSpec(
-    calibration=SyntheticData(source="synthetic", images=8), evaluation=SyntheticData(source="synthetic", images=8)
-)
-
 
 def sentinel() -> nn.Module:
     """(N, 3, 64, 64) to (N, 10); 0.1 billion multiply-adds, a few milliseconds on one core of a phone."""
@@ -21,11 +14,6 @@ def sentinel() -> nn.Module:
         nn.Flatten(),
         nn.Linear(128, 10),
     )
-
-
-def data_for(model: ModelSpec, data: DataSpec) -> DataSpec:
-    """The sweep's own data, but for the sentinel, whose answers nobody asks for."""
-    return _DATA if model == MODEL else data
 
 
 def _stage(channels: int, out_channels: int, stride: int) -> tuple[nn.Module, ...]:

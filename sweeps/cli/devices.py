@@ -35,6 +35,7 @@ from sweeps.workspace import Workspace
 from workers.accelerators import Inquiry, of_accelerators
 from workers.devices import registry
 from workers.measure.attach import attach
+from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 from workers.plan import no_program
 
@@ -191,7 +192,6 @@ def _build(
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
-        from workers.models import prepare as models  # imports torch, which a list of devices does not need
 
         def prepare(model: ModelSpec) -> PreparedModel:
             versions = planned.identities.versions

@@ -14,11 +14,12 @@ from sweeps.report.explanations import SORTS, explanation, explanations
 @click.argument("word", required=False)
 @json_option
 def explain(word: str | None, as_json: bool) -> None:
-    """Say what a word means: a trust label, verdict, failure, metric or axis. Without a word: list them all. The name
-    of a page prints it (boards, phones, lab, ...).
+    """Say what a word means: a trust label, verdict, failure, skip, metric or axis. Without a word: list them all.
+    The name of a page prints it (boards, phones, lab, ...).
 
     \b
     Example: edgesweep explain gate_timeout
+    Example: edgesweep explain "duplicate of core"      what plan printed as a reason
     """
     if word and (text := page(word)) is not None:
         click.echo(json.dumps({"page": word, "markdown": text}) if as_json else text)

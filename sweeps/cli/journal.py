@@ -1,4 +1,4 @@
-"""`edgesweep journal`: checks, exports, saves and restores what was measured, and publishes what waits."""
+"""`edgesweep journal`: checks, exports, saves, restores and salvages what was measured, and publishes what waits."""
 
 import sys
 from dataclasses import asdict
@@ -12,6 +12,7 @@ from sweeps.errors import StoreError, WorkspaceError
 from sweeps.journal.backup import back_up, restore
 from sweeps.journal.lines import json_lines
 from sweeps.journal.rebuild import rebuild
+from sweeps.journal.salvage import salvage
 from sweeps.journal.verify import verify as verify_journal
 from sweeps.report.progress import RunProgress
 from sweeps.store.outbox import Outbox
@@ -132,6 +133,24 @@ def rebuild_command(root: Path) -> None:
     with RunProgress() as progress:
         count = rebuild(workspace.journal, lambda done, of: progress.step("Results", done, of, ""))
     click.echo(f"{count} results", err=True)
+
+
+@journal.command("salvage")
+@workspace_option
+def salvage_command(root: Path) -> None:
+    """Save what can be read of a damaged journal to a new one. The damaged file stays beside it, under another name.
+
+    \b
+    Example: edgesweep journal salvage
+    """
+    workspace = Workspace(root)
+    with workspace.lock(), RunProgress() as progress:
+        found = salvage(workspace.journal, lambda table: progress.note(f"reading {table}"))
+    for table, count in found.saved.items():
+        lost = found.lost.get(table, 0)
+        if count or lost:
+            click.echo(f"{table}: {count} saved" + (f", up to {lost} lost" if lost else ""))
+    click.echo(plain(f"the damaged journal is {found.damaged}; edgesweep run measures again what is lost"))
 
 
 @journal.command()

@@ -1,5 +1,7 @@
 """The command line: a table of commands. Each has its own module, which is imported only when it is needed."""
 
+import io
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -35,7 +37,7 @@ COMMANDS = {
     ),
     "explain": (
         "sweeps.cli.explain:explain",
-        "Say what a word means: a trust label, verdict, failure, metric or axis.",
+        "Say what a word means: a trust label, verdict, failure, skip, metric or axis.",
     ),
     "export": (
         "sweeps.cli.export:export",
@@ -52,6 +54,10 @@ COMMANDS = {
     "import": (
         "sweeps.cli.imports:import_figures",
         "Show figures of PyTorch's own benchmark tools below a sweep's ranking.",
+    ),
+    "init": (
+        "sweeps.cli.init:init",
+        "Write a sweep file for a model of your own, after a look at the model and its images.",
     ),
     "journal": ("sweeps.cli.journal:journal", "Check, export, back up, restore and publish what was measured."),
     "noise": (
@@ -123,6 +129,10 @@ class Group(click.Group):
     """Prints an expected error as one red line with its next step. Only bugs print a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            # A letter that the locale lacks is a question mark, and no error.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         try:
             return super().invoke(ctx)
         except EdgeSweepError as error:

@@ -21,6 +21,7 @@ from sweeps.text import plain
 from sweeps.workspace import Workspace
 from workers.devices.fake.traces import trace_text
 from workers.executors.inline import InlineExecutor
+from workers.models import prepare as models
 from workers.models.prepared import PreparedModel
 from workers.noise import BatchNoiseRun, NoiseRun
 
@@ -127,8 +128,6 @@ def _measure(run: NoiseRun | BatchNoiseRun, workspace: Workspace, seconds: float
 def _prepared(
     run: NoiseRun | BatchNoiseRun, model: ModelSpec, workspace: Workspace, progress: RunProgress
 ) -> PreparedModel:
-    from workers.models import prepare as models  # imports torch, which a model that is built already does not need
-
     versions = run.plan.identities.versions
     return models.prepare(model, run.plan.sweep.data, workspace, versions, progress.preparing)
 

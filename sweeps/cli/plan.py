@@ -1,7 +1,9 @@
 """`edgesweep plan`: prints every job and every skipped combination; runs nothing."""
 
+import sys
 from collections.abc import Hashable
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -29,6 +31,9 @@ from sweeps.workspace import Workspace
 from workers.driver.sharing import Sharing
 from workers.measure.outlook import outlook_here
 
+CHECK_S = 5.0
+"""For decoding the images of one folder."""
+
 
 @click.command()
 @sweep_file_argument
@@ -36,6 +41,12 @@ from workers.measure.outlook import outlook_here
 @models_option
 @lab_options
 @yes_option
+@click.option(
+    "--check",
+    "with_check",
+    is_flag=True,
+    help="Also load models, weights and images, each in a process of its own. Exit code 1 if one cannot be used.",
+)
 @json_option
 def plan(
     sweep_file: Path,
@@ -44,16 +55,19 @@ def plan(
     lab: str | None,
     token_file: Path | None,
     yes: bool,
+    with_check: bool,
     as_json: bool,
 ) -> None:
     """Print every job and every skipped combination; run nothing.
 
     \b
-    Example: edgesweep plan sweep.yaml
+    Only --check runs the model's code.
+    Example: edgesweep plan sweep.yaml --check
     """
     # Imports pandas and numpy, which `plan --help` does not need.
     from sweeps.report.plan import plan_document, print_plan
     from workers.artifacts import ArtifactStore
+    from workers.models.trial import try_all
 
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace(root)
@@ -79,9 +93,19 @@ def plan(
     spreads = batch_spreads(planned, workspace)
     kept_out = quarantines_of(planned.devices)
     machine = outlook_here(planned) if left.seconds else []
+    roots = roots_of(sweep_file, models)
+    checked = try_all(spec.models, spec.data, roots, workspace, CHECK_S) if with_check else iter(())
     if as_json:
-        print_json(plan_document(planned, states, left, noise, spreads, kept_out) | {"machine": machine})
+        document = plan_document(planned, states, left, noise, spreads, kept_out) | {"machine": machine}
+        tried = list(checked)
+        print_json(document | ({"check": [asdict(one) for one in tried]} if with_check else {}))
     else:
         print_plan(planned, states, left.seconds, noise, spreads, kept_out, programs)
         for line in (*sharing_lines, *machine):
             click.echo(plain(line), err=True)
+        tried = []
+        for one in checked:
+            tried.append(one)
+            click.secho(plain(one.text), fg="red" if one.problem else None)
+    if any(one.problem for one in tried):
+        sys.exit(1)

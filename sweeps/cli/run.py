@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from sweeps.cli.again import disqualified_jobs, tied_jobs
 from sweeps.cli.evaluation import more_images
 from sweeps.cli.known import batch_spreads
 from sweeps.cli.lab import lab_options, lab_or_none
@@ -24,20 +25,22 @@ from sweeps.cli.options import (
 from sweeps.cli.session import CtrlC, open_executor, show
 from sweeps.cli.stored_results import results_of
 from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
-from sweeps.errors import RETRIED_KINDS, StoreError
+from sweeps.errors import RETRIED_KINDS, ModelError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import Complete
+from sweeps.journal.salvage import check_whole
 from sweeps.launching.live import LiveFile
 from sweeps.planning.plan import Plan
 from sweeps.planning.planned import planned_job
 from sweeps.planning.programs import programs_of
+from sweeps.protocol.sentinel import data_for
 from sweeps.ranking.document import ranking_document
-from sweeps.ranking.rank import rank as rank_results
-from sweeps.records import Failed, Measured
+from sweeps.records import Failed
 from sweeps.report.plan import budget_text, race_lines
 from sweeps.report.progress import RunProgress
 from sweeps.report.ranking import print_ranking
 from sweeps.results import SweepResults
+from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import result_files
 from sweeps.store.lag import read_lag
@@ -46,7 +49,6 @@ from sweeps.store.outbox import Outbox
 from sweeps.store.publishing import Publisher
 from sweeps.store.read_journal import rank_sweep
 from sweeps.text import plain
-from sweeps.trust import disqualified
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.driver.events import Away
@@ -54,6 +56,10 @@ from workers.driver.sharing import Sharing, with_links
 from workers.driver.sweep import Driver
 from workers.hosts.lab import Lab
 from workers.measure.outlook import outlook_here
+from workers.models import apart
+from workers.models import prepare as models
+from workers.models.prepared import PreparedModel
+from workers.models.trial import try_models
 
 
 @click.command()
@@ -121,6 +127,7 @@ def run_spec(
     for the user's own modules. `lab`: its hosts have the phones.
     """
     with workspace.lock(), LiveFile(workspace.live, spec.name) as live:
+        check_whole(workspace.journal)
         Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
         whole = make_plan(spec, roots, workspace, lab)
         with Journal.open(workspace.journal) as journal:
@@ -166,13 +173,13 @@ def run_spec(
                 with Outbox.of(workspace, journal, spec.name) as outbox:
                     outbox.publish()
             late: dict[str, int] = {}
-            if retry_failed and not interrupted and (again := _disqualified(journal, planned)):
+            if retry_failed and not interrupted and (again := disqualified_jobs(journal, planned)):
                 click.echo(f"{len(again)} with a disqualifying label: measured again", err=True)
                 interrupted = _drive(
                     planned, roots, workspace, journal, executor, late, live, with_links(planned, again), lab
                 )
             if settle and not interrupted:
-                more = dict.fromkeys(_tied(results_of(workspace, spec.name)), settle)
+                more = dict.fromkeys(tied_jobs(results_of(workspace, spec.name)), settle)
                 click.echo(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied", err=True)
                 interrupted = bool(more) and _drive(
                     planned, roots, workspace, journal, executor, late, live, with_links(planned, more), lab
@@ -214,33 +221,6 @@ def _attach(workspace: Workspace, sweep: str, document: dict[str, Any]) -> None:
         click.echo(f"MLflow did not accept the ranking: {error.message}", err=True)
 
 
-def _disqualified(journal: Journal, planned: Plan) -> dict[str, int]:
-    """The jobs whose timing cannot win, each with its number of new rounds: enough to leave out the bad ones. Also
-    those without a timing, because none of their blocks in batches counts."""
-    found = {}
-    for job in planned.jobs:
-        protocol = planned.protocol.on(job.device_id)
-        outcome = journal.outcome(planned_job(planned, job))
-        if not isinstance(outcome, Measured) or job.emulated:
-            continue
-        if outcome.timing is None:
-            settled = journal.settled(job.key, protocol)
-            again = settled is not None and settled.reason == "disqualified"
-        else:
-            again = bool(disqualified(outcome.timing.labels))
-        if again:
-            found[job.key] = protocol.rounds
-    return found
-
-
-def _tied(results: SweepResults) -> list[str]:
-    """Keys of the jobs that are tied for the first place, on any device."""
-    ranked = rank_results(results.frame, results.spec.objective, results.name)
-    tied = [(entry.winner, *entry.tied) for entry in ranked.devices if entry.winner and entry.tied]
-    raced = [one for group in tied for one in group if one and (one.timed or one.only_in_batches)]
-    return [one.job_key for one in raced]
-
-
 def _drive(
     planned: Plan,
     roots: Sequence[Path],
@@ -256,16 +236,14 @@ def _drive(
 
     `away` is filled with the number of waiting jobs, by the names of devices that went away.
     """
-    # The first of all: it imports MLflow while this process imports torch.
+    # The first of all: while one imports MLflow, the other imports torch.
     publisher = Publisher(workspace, planned.sweep.name)
-    # Imports torch, which a complete sweep does not need.
-    from workers.models import prepare as models
-    from workers.sentinel import data_for
-
+    apart.start()
     spec = planned.sweep
     spreads = batch_spreads(planned, workspace)
     for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifact)):
         click.echo(line, err=True)
+    pending = {job.model for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
     with (
         publisher,
         RunProgress() as progress,
@@ -273,19 +251,24 @@ def _drive(
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note, live.stopping) as stop,
     ):
+        # All are told of before the first one is prepared, which may take long.
+        tried = try_models([one for one in spec.models if one.name in pending], roots, workspace, apart.LIMITS.silent_s)
+        unusable = {model.name: error for model, error, _ in tried if isinstance(error, ModelError)}
+        for name, error in unusable.items():
+            progress.note(f"{name} cannot be used: {error.one_line}")
+
+        def prepare(model: ModelSpec) -> PreparedModel:
+            if model.name in unusable:
+                raise unusable[model.name]
+            data = data_for(model, spec.data)
+            return models.prepare(model, data, workspace, planned.identities.versions, progress.preparing, roots)
+
         driver = Driver(
             planned,
             journal,
             ArtifactStore(workspace.artifacts),
             executor,
-            prepare=lambda model: models.prepare(
-                model,
-                data_for(model, spec.data),
-                workspace,
-                planned.identities.versions,
-                progress.preparing,
-                roots,
-            ),
+            prepare=prepare,
             publishing=publisher,
             stop=stop,
             more=more,

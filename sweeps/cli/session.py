@@ -1,5 +1,6 @@
 """Shared by the commands that build or measure: the executor, Ctrl-C, and a message for each event."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -70,7 +71,8 @@ def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | Non
 
 
 class CtrlC:
-    """A context manager: the first Ctrl-C requests an orderly end, the second one stops at once.
+    """A context manager: the first Ctrl-C requests an orderly end, the second one stops at once. A terminal that closes
+    requests an orderly end, too.
 
     A thread prints the message. The signal handler cannot, because it may interrupt another write. The work cannot
     either, because it may take minutes until it checks for the request. `asked` is called by it, too.
@@ -85,7 +87,8 @@ class CtrlC:
     def __enter__(self) -> Callable[[], bool]:
         self._teller = threading.Thread(target=self._tell, daemon=True)
         self._teller.start()
-        self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        self._terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+        self._before = {number: signal.signal(number, self._handle) for number in _asking()}
         return lambda: self._asked
 
     def __exit__(self, *_: object) -> None:
@@ -95,15 +98,33 @@ class CtrlC:
         self._teller.join(_LAST_WORD_SECONDS)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            self._leave_terminal()
+            if self._asked:
+                return  # kernel and shell each tell of the same terminal
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
         self._told.put("stopping after the running work; press Ctrl-C again to stop at once")
 
+    def _leave_terminal(self) -> None:
+        """Nothing can be written to a terminal that was closed, and the work is to end in order."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for descriptor in self._terminals:
+            os.dup2(nowhere, descriptor)
+        os.close(nowhere)
+        self._terminals = []
+
     def _tell(self) -> None:
         for message in iter(self._told.get, None):
             self._tell_asked()
             self._note(message)
+
+
+def _asking() -> list[signal.Signals]:
+    """The signals that ask for an end: Ctrl-C, `kill`, and a terminal that closes, unless `nohup` is in force."""
+    hangup = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
+    return [signal.SIGINT, signal.SIGTERM, *hangup]
 
 
 def show(event: Event, progress: RunProgress, live: LiveFile | None = None) -> None:

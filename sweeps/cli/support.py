@@ -18,6 +18,7 @@ from sweeps.spec.catalog import TORCHSCRIPT
 from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace
+from workers.models.prepare import prepare as prepare_model
 from workers.models.prepared import PreparedModel
 from workers.support import LISTED, InputShape, Subject, Survey, Weights, grids, subject
 
@@ -101,7 +102,6 @@ def _build(survey: Survey, workspace: Workspace, roots: tuple[Path, ...], execut
         # After the executor: Ray's start sets signal handlers of its own.
         CtrlC(progress.note) as stop,
     ):
-        from workers.models.prepare import prepare as prepare_model  # imports torch, which the help does not need
 
         def prepare(model: ModelSpec, data: DataSpec, versions: Mapping[str, str]) -> PreparedModel:
             return prepare_model(model, data, workspace, versions, progress.preparing, roots)

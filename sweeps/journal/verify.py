@@ -67,13 +67,13 @@ def verify(path: Path) -> Checked:
     counts: list[str] = []
     with Journal.open(path, read_only=True) as journal:
         with journal_schema.translated(path), closing(_open(path)) as db:
-            unreadable = list(_unreadable(db))
-            findings += unreadable
+            bad = list(_unreadable(db))
+            findings += bad
             [blocks] = db.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()
             counts.append(f"{blocks} blocks")
-            if not unreadable:
+            if not bad:
                 findings += _blocks(db)
-        for sweep in journal.sweeps() if not unreadable else ():
+        for sweep in journal.sweeps() if not bad else ():
             count, wrong = _jobs(journal, sweep.name)
             counts.append(count)
             findings += wrong
@@ -95,6 +95,13 @@ def file_damage(path: Path) -> list[Finding]:
         said, foreign = [str(error)], []
     found = [Finding(path.name, line) for line in said if line != "ok"]
     return found + [Finding(f"{table} {row}", f"it refers to a missing row of {of}") for table, row, of, _ in foreign]
+
+
+def unreadable(db: sqlite3.Connection) -> Iterator[tuple[str, int]]:
+    """Table and row of each record that cannot be read."""
+    for finding in _unreadable(db):
+        table, _, row = finding.where.partition(" ")
+        yield table, int(row)
 
 
 def _unreadable(db: sqlite3.Connection) -> Iterator[Finding]:

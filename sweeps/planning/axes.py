@@ -3,13 +3,20 @@
 So two cells of a grid that give the same artifact are one variant, and a grid over backends needs no exceptions.
 """
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
 from sweeps.spec import catalog
 from sweeps.spec.entries import BackendEntry
-from sweeps.variant import DEFAULT_GRANULARITY, Variant
+from sweeps.spec.grid import GridSpec
+from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
+
+BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
+RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
+_DECIDING = ("runtime", "backend", "precision", "quantization")
+"""These decide which of the others have a choice. They are the first of `BUILD_AXES`."""
 
 _DEFAULTS: dict[str, Any] = {axis.name: axis.default for axis in fields(Variant)}
 _UNCALIBRATED = frozenset({"dynamic"})
@@ -30,6 +37,32 @@ def free_axes(runtime: str, backend: str, precision: str, quantization: str) -> 
         calibrated = where.int8_axes - ({"calibration_images"} if quantization in _UNCALIBRATED else set())
         return axes | where.axes | calibrated
     return axes | where.axes | where.fp32_axes
+
+
+def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
+    """Parts of a grid, in its order: in each, the values of `BUILD_AXES` whose combinations are to be taken.
+
+    Of an axis without a choice it has only one value, so that what makes no difference is not multiplied out.
+    """
+    for name, backend, precision in itertools.product(*(getattr(grid, axis) for axis in _DECIDING[:3])):
+        entry = catalog.runtimes()[name]
+        # Of what a runtime does not choose, only the first value is taken.
+        if ("backend" not in entry.axes and backend != grid.backend[0]) or (
+            "precision" not in entry.axes and precision != grid.precision[0]
+        ):
+            continue
+        where = backend if "backend" in entry.axes else entry.backends[0].name
+        numbers = precision if "precision" in entry.axes else _DEFAULTS["precision"]
+        for quantization in grid.quantization:
+            free = free_axes(name, where, numbers, quantization)
+            if "quantization" not in free and quantization != grid.quantization[0]:
+                continue
+            others = (getattr(grid, axis) for axis in BUILD_AXES[len(_DECIDING) :])
+            swept = (
+                values if axis in free else values[:1]
+                for axis, values in zip(BUILD_AXES[len(_DECIDING) :], others, strict=True)
+            )
+            yield ((name,), (backend,), (precision,), (quantization,), *swept)
 
 
 def is_calibrated(variant: Variant) -> bool:

@@ -3,18 +3,17 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 
 from sweeps.device_facts import DeviceFacts, pool_id
 from sweeps.errors import SpecError
-from sweeps.planning.axes import free_axes, resolve_variant
+from sweeps.planning.axes import BUILD_AXES, RUN_AXES, choices, free_axes, resolve_variant
 from sweeps.planning.budget import default_budget
 from sweeps.planning.keys import Identities, build_key, job_key, runner_of
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import Protocol, protocol_of
 from sweeps.records import Job, Skipped
 from sweeps.spec import catalog
-from sweeps.spec.grid import GridSpec
 from sweeps.spec.label import label_of
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import RunAxes, Variant
@@ -22,8 +21,6 @@ from sweeps.variant import RunAxes, Variant
 Supports = Callable[[Variant, DeviceFacts], str | None]
 
 
-_BUILD_AXES = tuple(axis.name for axis in fields(Variant) if axis.name in GridSpec.model_fields)
-_RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
 _WORDS_FOR_0 = {"calibration_images": "all", "opset": "auto"}
 """Words of sweep files in axes of numbers."""
 
@@ -183,20 +180,25 @@ def _sentinels(
 
 def _combinations(spec: SweepSpec, devices: Sequence[DeviceFacts]) -> Iterator[_Combination]:
     for facts, model, grid in itertools.product(devices, spec.models, spec.grids):
-        for values in itertools.product(*(getattr(grid, axis) for axis in (*_BUILD_AXES, *_RUN_AXES))):
-            axes = dict(zip((*_BUILD_AXES, *_RUN_AXES), values, strict=True))
-            axes |= {axis: 0 for axis, word in _WORDS_FOR_0.items() if axes[axis] == word}
-            chosen = Variant(**{axis: axes[axis] for axis in _BUILD_AXES})
-            variant = resolve_variant(chosen, facts.abi, facts.cpu_features)
-            one = _Combination(
-                facts=facts,
-                model=model.name,
-                grid=grid.name,
-                variant=variant,
-                run=RunAxes(**{axis: axes[axis] for axis in _RUN_AXES}),
-            )
-            # Run axes do not affect a job that is not timed.
-            yield replace(one, run=RunAxes()) if one.emulated else one
+        runs = [getattr(grid, axis) for axis in RUN_AXES]
+        for part in choices(grid):
+            for chosen in itertools.product(*part):
+                axes = dict(zip(BUILD_AXES, chosen, strict=True))
+                axes |= {axis: 0 for axis, word in _WORDS_FOR_0.items() if axes[axis] == word}
+                variant = resolve_variant(Variant(**axes), facts.abi, facts.cpu_features)
+                for run in itertools.product(*runs):
+                    one = _Combination(
+                        facts=facts,
+                        model=model.name,
+                        grid=grid.name,
+                        variant=variant,
+                        run=RunAxes(**dict(zip(RUN_AXES, run, strict=True))),
+                    )
+                    if one.emulated:
+                        # Run axes do not affect a job that is not timed.
+                        yield replace(one, run=RunAxes())
+                        break
+                    yield one
 
 
 def _not_of_runtime(one: _Combination) -> str | None:

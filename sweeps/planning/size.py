@@ -1,12 +1,11 @@
 """The size of a sweep before it is expanded, and a rough estimate of its remaining time. Pure."""
 
-import itertools
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from sweeps.errors import SpecError
-from sweeps.planning.axes import free_axes
+from sweeps.planning.axes import RUN_AXES, choices
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Job
@@ -14,10 +13,12 @@ from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DigitsData
 from sweeps.spec.sweep import SweepSpec
-from sweeps.variant import RunAxes
 
 TOO_MANY = 10_000
 """More jobs than this need the user's consent: at 5 s each they take half a day."""
+
+MOST = 200_000
+"""More jobs than this are never planned: at 5 s each they take eleven days, and the plan alone takes minutes."""
 
 PROCESS_START_S = 2.5
 """A Python process that imports torch: 2.5 s measured on 2 shared cores (2026-11)."""
@@ -29,10 +30,6 @@ DIGITS_IMAGES = 597
 UNKNOWN_IMAGES = 1_000
 """Assumed for a folder or data set without a limit in `images`: the plan does not list it."""
 
-_RUN_AXES = tuple(axis.name for axis in fields(RunAxes))
-_CHOSEN_FIRST = {"runtime", "backend", "precision", "quantization"}
-"""The axes that decide which other axes have a choice."""
-
 
 def count(spec: SweepSpec) -> int:
     """An upper bound of jobs and skipped combinations per device, without expanding the sweep."""
@@ -40,17 +37,19 @@ def count(spec: SweepSpec) -> int:
 
 
 def check_size(spec: SweepSpec, devices: int, yes: bool) -> None:
-    """Refuse a sweep of more than `TOO_MANY` jobs before anything is expanded, unless the user said `--yes`.
+    """Refuse a sweep of more than `TOO_MANY` jobs before anything is expanded, unless the user said `--yes`, and one
+    of more than `MOST` in any case.
 
     Raises `SpecError` with the figure.
     """
     jobs = count(spec) * devices
-    if jobs > TOO_MANY and not yes:
+    limit = MOST if yes else TOO_MANY
+    if jobs > limit:
         cells = ", ".join(f"grids[{i}]: {_cells(grid):,}" for i, grid in enumerate(spec.grids))
         raise SpecError(
-            f"{spec.name} has {jobs:,} jobs, more than {TOO_MANY:,} "
+            f"{spec.name} has {jobs:,} jobs, more than {limit:,} "
             f"(models: {len(spec.models)}, devices: {devices}, combinations in {cells})",
-            "shorten the axes, or confirm with --yes",
+            "shorten the axes" + ("" if jobs > MOST else ", or confirm with --yes"),
         )
 
 
@@ -124,16 +123,8 @@ def _inference_seconds(plan: Plan, job: Job) -> float:
 def _cells(grid: GridSpec) -> int:
     """An upper bound of one grid's combinations: an axis counts only where runtime, backend and precision allow a
     choice."""
-    runs = math.prod(len(getattr(grid, axis)) for axis in _RUN_AXES)
-    builds = 0
-    for runtime in (catalog.runtimes()[name] for name in grid.runtime):
-        backends = grid.backend if "backend" in runtime.axes else (runtime.backends[0].name,)
-        precisions = grid.precision if "precision" in runtime.axes else ("fp32",)
-        for backend, precision in itertools.product(backends, precisions):
-            for quantization in grid.quantization if precision == "int8" else ("none",):
-                swept = free_axes(runtime.name, backend, precision, quantization) - _CHOSEN_FIRST
-                builds += math.prod(len(getattr(grid, axis)) for axis in swept)
-    return runs * builds
+    runs = math.prod(len(getattr(grid, axis)) for axis in RUN_AXES)
+    return runs * sum(math.prod(map(len, part)) for part in choices(grid))
 
 
 def _evaluation_images(spec: SweepSpec) -> int:

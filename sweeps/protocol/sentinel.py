@@ -13,7 +13,7 @@ from itertools import chain, groupby
 
 from sweeps.protocol.clock import figure_ns
 from sweeps.records import Block
-from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
 from sweeps.stats import median
 from sweeps.variant import Variant
 
@@ -23,6 +23,9 @@ MODEL = ModelSpec(
     source="workers.sentinel:sentinel", name="edgesweep-sentinel", weights="random", input_shape=(1, 3, 64, 64)
 )
 VARIANT = Variant(fuse=True, optimize=True)
+_DATA = DataSpec(
+    calibration=SyntheticData(source="synthetic", images=8), evaluation=SyntheticData(source="synthetic", images=8)
+)
 
 CHECK_BLOCKS = 3
 """Processes of one sentinel check: single processes differ by more than the change to detect."""
@@ -47,6 +50,11 @@ class Span:
 
     def holds(self, one: PlacedBlock) -> bool:
         return one.block.session == self.session and self.after < one.position < self.until
+
+
+def data_for(model: ModelSpec, data: DataSpec) -> DataSpec:
+    """The sweep's own data, but for the sentinel, whose answers nobody asks for."""
+    return _DATA if model == MODEL else data
 
 
 def round_of(check: int, number: int) -> int:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.failure_kinds import FAILURES
+from sweeps.report.skip_reasons import SKIP_REASONS, skip_reasons
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.trust import TRUST
@@ -83,8 +84,6 @@ _SKIPS = {
         "it is impossible on the device, or the same as another one; edgesweep plan has the reason of each",
         "nothing, or change grids",
     ),
-    "duplicate": ("it would be the same artifact as another combination", "an axis changes nothing there", "nothing"),
-    "no_effect": ("the axis has no effect on this backend", "for example Metal keeps a layout of its own", "nothing"),
 }
 
 _METRICS = {
@@ -127,9 +126,11 @@ def explanations() -> Mapping[str, tuple[Explanation, ...]]:
 
 
 def explanation(word: str) -> tuple[Explanation, ...]:
-    """Raises `EdgeSweepError` for a word that is not known, with the nearest one."""
+    """Of a word, or of a reason as a plan prints it. Raises `EdgeSweepError` for a word that is not known, with the
+    nearest one."""
     known = explanations()
     found = known.get(word) or known.get(word.strip().lower().replace("-", "_").replace(" ", "_"))
+    found = found or tuple(one for reason in skip_reasons(word) for one in known[reason.word]) or None
     if found is None:
         raise EdgeSweepError(
             f"there is no explanation of {word[:80]!r}{did_you_mean(word, known)}",
@@ -161,6 +162,8 @@ def _all() -> Iterator[Explanation]:
         yield Explanation(word=word, sort="failure", meaning=why[0].upper() + why[1:], todo=todo)
     for word, (meaning, why, todo) in _SKIPS.items():
         yield Explanation(word=word, sort="skip", meaning=meaning, why=why, todo=todo)
+    for one in SKIP_REASONS:
+        yield Explanation(word=one.word, sort="skip", meaning=one.meaning, why=one.why, todo=one.todo)
     for name, metric in catalog.metrics().items():
         better = "" if metric.better == "neither" else f"; {metric.better} is better"
         meaning = _METRICS.get(name, metric.title)

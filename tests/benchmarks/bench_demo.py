@@ -14,7 +14,7 @@ from report import Figure, at_least, at_most, finish
 
 from sweeps.spec.inputs import ModelSpec
 from sweeps.workspace import Workspace
-from workers.models.prepare import package
+from workers.models.making import package
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,7 +11,7 @@ from sweeps.spec.inputs import ModelSpec
 from sweeps.workspace import Workspace
 from workers.models.data import digits_for_training
 from workers.models.eager import eager_logits, load_eager
-from workers.models.prepare import package
+from workers.models.making import package
 from workers.small_vit import small_vit
 
 SHAPE = (1, 3, 64, 64)

@@ -9,6 +9,7 @@ import torch
 
 from sweeps.journal.journal import Journal
 from sweeps.planning.plan import Plan
+from sweeps.protocol.sentinel import data_for
 from sweeps.quarantine import QuarantineBook
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
@@ -27,7 +28,6 @@ from workers.driver.sweep import Driver
 from workers.executors.inline import InlineExecutor
 from workers.models import prepare as models
 from workers.plan import plan_sweep
-from workers.sentinel import data_for
 
 # Nothing is waited for: other tests keep this machine busy.
 PROTOCOL = ProtocolSpec(preset="quick", rounds=2, warmup_seconds=0.01, min_seconds=0.02, iterations=3, gate="none")

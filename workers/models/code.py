@@ -4,6 +4,7 @@ import ast
 import difflib
 import hashlib
 import importlib
+import importlib.util
 import sys
 import sysconfig
 import threading
@@ -21,6 +22,8 @@ from sweeps.temporary import folder_of_process
 
 if TYPE_CHECKING:
     import torch
+
+_PACKAGES = TAKEN_MODULES - sys.stdlib_module_names
 
 _lock = threading.RLock()
 _modules: dict[str, dict[str, ModuleType]] = {}
@@ -57,7 +60,7 @@ def own_code(source: str, roots: Sequence[Path]) -> OwnCode:
     names = module.split(".")
     if not all(name.isidentifier() for name in (*names, function)):
         raise ModelError(f"{source} is not module:function", "write for instance my_models.nets:small_net")
-    folders = list(dict.fromkeys([*roots, Path.cwd(), *(Path(entry or ".").absolute() for entry in sys.path)]))
+    folders = _folders_of(roots)
     for root in folders:
         if _file(root, names) is not None:
             return _collected(root, names)
@@ -66,6 +69,25 @@ def own_code(source: str, roots: Sequence[Path]) -> OwnCode:
         f"start edgesweep in the folder that holds {names[0]}, or put that folder on PYTHONPATH "
         f"(looked in {', '.join(str(folder) for folder in folders[:3])} and {len(folders[3:])} more)",
     )
+
+
+def check_not_hidden(source: str, code: OwnCode, roots: Sequence[Path]) -> None:
+    """Raises `ModelError` if a file beside the model's code has the name of a package that this code imports.
+
+    Python would import that file: what the author tried is not what runs here.
+    """
+    names = source.partition(":")[0].split(".")
+    root = next((folder for folder in _folders_of(roots) if _file(folder, names) is not None), None)
+    if root is None or not code.files:
+        return
+    imported = {name[0] for path, content in code.files.items() for name in _imported(content, Path(path), ()) if name}
+    for name in sorted(imported & _PACKAGES):
+        beside, found = _file(root, [name]), importlib.util.find_spec(name)
+        if beside is not None and (found is None or Path(found.origin or "") != beside):
+            raise ModelError(
+                f"{beside} has the name of the package {name}, which {source} imports",
+                f"rename {beside.name if beside.name != '__init__.py' else beside.parent.name}",
+            )
 
 
 def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) -> "torch.nn.Module":
@@ -132,6 +154,10 @@ def _own(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) 
                 f"{source} failed{_place(error, folder)} with {type(error).__name__}: {error}",
                 f"make {function}() work in Python first",
             ) from error
+
+
+def _folders_of(roots: Sequence[Path]) -> list[Path]:
+    return list(dict.fromkeys([*roots, Path.cwd(), *(Path(entry or ".").absolute() for entry in sys.path)]))
 
 
 def _file(root: Path, names: Sequence[str]) -> Path | None:

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import importlib.util
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -131,9 +132,17 @@ def _images_of(folder: Path, home: Path) -> list[Path]:
     for path in (folder, *found):
         if not path.resolve().is_relative_to(home):
             raise DataError(f"{path} is a link to a place outside {home}", "copy the image into the folder")
+        if path is not folder and not stat.S_ISREG(path.stat().st_mode):
+            # Whoever reads a pipe waits for a writer, and a device may have no end.
+            raise DataError(f"{path} is {_kind(path)}, not an image", "remove it from the folder")
     if not found:
         raise DataError(f"the class {folder.name} has no images in {folder}", "add images, or remove the empty folder")
     return found
+
+
+def _kind(path: Path) -> str:
+    mode = path.stat().st_mode
+    return "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device file"
 
 
 def one_folder(calibration: FolderData, evaluation: FolderData) -> tuple[Selection, Selection]:
@@ -161,6 +170,12 @@ def calibrating(calibration: FolderData, images: int) -> int:
 def images_in(root: Path) -> int:
     """The number of images in a folder. Raises `DataError` as a selection of them does."""
     return len(_files(root)[0])
+
+
+def files_in(root: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """The images in a folder, in balanced order, and its classes. Raises `DataError`."""
+    files, classes = _files(root)
+    return [file.path for file in files], classes
 
 
 def _folder(source: FolderData, files: Sequence[_File], classes: tuple[str, ...], removed: int = 0) -> Selection:

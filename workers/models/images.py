@@ -3,7 +3,9 @@
 import hashlib
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +23,30 @@ _RESIZE_OVER_CROP = 256 / 224
 
 def decoded(content: bytes, name: str) -> Image.Image:
     """Raises `DataError` with the image's name if it is damaged, of an unknown format, or a decompression bomb."""
+    with _named(name):
+        image = Image.open(io.BytesIO(content))
+        image.load()
+    return image
+
+
+def check_header(path: Path) -> None:
+    """Raises `DataError` as `decoded` does, for what the beginning of a file shows."""
+    with _named(str(path)), Image.open(path):
+        pass
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             # Pillow only warns up to twice its limit.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(content))
-            image.load()
+            yield
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name} has too many pixels: {error}", "scale the image down, or remove it") from error
     # Pillow's decoders raise nearly anything on damaged files: SyntaxError, struct.error, EOFError, ValueError.
     except Exception as error:
         raise DataError(f"{name} is not a readable image: {error}", "replace or remove it") from error
-    return image
 
 
 def prepared(

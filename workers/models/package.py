@@ -1,7 +1,10 @@
 """A model and its images, in the form that the driver sends to a builder."""
 
+import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +19,8 @@ Logits = NDArray[np.float32]
 
 Labels = NDArray[np.int64]
 """(N,)."""
+
+_LEAST_VARIATION = 1e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,3 +55,19 @@ class BuildInputs:
     verification_logits: Logits
     """Logits of the fp32 eager model."""
     versions: Mapping[str, str]
+
+
+def varies(logits: Logits) -> bool:
+    """Whether logits (N, classes) differ between images by more than rounding errors."""
+    spread = np.abs(logits - logits.mean(axis=0)).max()
+    return bool(spread > _LEAST_VARIATION * np.abs(logits).max())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """So that the file is there with all of it, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".part-", delete=False) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    Path(file.name).replace(path)

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sweeps.errors import ModelError
 from workers.models.images import InputShape, smooth_images
 from workers.models.one_thread import one_thread
+from workers.models.package import varies
 
 State = Mapping[str, torch.Tensor]
 
@@ -25,7 +26,6 @@ _SETTLING_IMAGES = 16
 _PROBE_IMAGES = 4
 # Streams of `smooth_images` that a sweep's data never uses.
 _SETTLING_STREAM, _PROBE_STREAM = 100, 101
-_LEAST_VARIATION = 1e-3
 
 
 def read_checkpoint(path: Path) -> State:
@@ -201,18 +201,12 @@ def check(model: torch.nn.Module, input_shape: InputShape, name: str, *, random:
     logits = torch.cat(answers).float()
     if not logits.isfinite().all():
         raise ModelError(f"{name} returns NaN or infinity", "check its weights")
-    if random and not varies(logits):
+    if random and not varies(logits.numpy()):
         raise ModelError(
             f"{name} with random weights has the same output for every image, so nothing could be compared",
             "give another seed, or trained weights",
         )
     return int(logits.shape[1])
-
-
-def varies(logits: torch.Tensor) -> bool:
-    """Whether logits (N, classes) differ between images by more than rounding errors."""
-    spread = (logits - logits.mean(0)).abs().max()
-    return bool(spread > _LEAST_VARIATION * logits.abs().max())
 
 
 def _answer(model: torch.nn.Module, images: torch.Tensor) -> Any:

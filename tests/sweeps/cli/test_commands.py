@@ -1,6 +1,7 @@
 """The command as a user runs it, from a sweep file with one's own model to a ranking: in processes of its own where
 signals, exits and Ray matter."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -8,8 +9,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ import torch
 from PIL import Image
 
 from tests import shared
+from tests.conftest import EDGESWEEP
 from tests.free_port import free_port
 from tests.fresh_mlflow import fresh_mlflow
 from tests.workers.adb_server import kill_server
@@ -194,6 +198,96 @@ def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, st
     assert "Traceback" not in stderr
     assert _blocks(folder) >= 1
     assert _no_runner_is_left(folder)
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
+def test_a_terminal_that_closes_ends_a_run_as_ctrl_c_does(folder: Path, edgesweep: Command) -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
+        cwd=folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+    os.close(theirs)
+    while _blocks(folder) < 1:
+        assert process.poll() is None
+        with suppress(BlockingIOError):
+            os.set_blocking(ours, False)
+            os.read(ours, 1 << 16)
+        time.sleep(0.05)
+    os.close(ours)
+    assert process.wait(180) == 130
+    assert 1 <= _blocks(folder) < 4
+    resumed = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert len(json.loads(resumed.stdout)["devices"][0]["ranking"]) == 2
+
+
+MISBEHAVING = """
+import os, sys
+
+
+def leave(classes):
+    os._exit(3)
+
+
+def abort(classes):
+    os.abort()
+
+
+def fork(classes):
+    while True:
+        os.fork()
+"""
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("database")
+def test_models_whose_code_ends_its_process_or_forks_without_end_fail_alone(folder: Path, edgesweep: Command) -> None:
+    (folder / "bad.py").write_text(MISBEHAVING)
+    bad = "".join(
+        f"  - {{source: 'bad:{name}', arguments: {{classes: 2}}, weights: random, input_shape: [1, 3, 32, 32]}}\n"
+        for name in ("leave", "abort", "fork")
+    )
+    (folder / "sweep.yaml").write_text(SWEEP.replace("models:\n", f"models:\n{bad}").replace("fp32, int8", "fp32"))
+    checked = edgesweep("plan", "sweep.yaml", "--check")
+    assert checked.returncode == 1
+    assert "leave: bad:leave ended its process with exit code 3" in checked.stdout
+    run = edgesweep("run", "sweep.yaml", "--executor", "inline", "--json")
+    assert run.returncode == 0, run.stderr
+    found = {device["model"]: device for device in json.loads(run.stdout)["devices"]}
+    assert len(found["make_net"]["ranking"]) == 1
+    reasons = [found[name]["not_ranked"][0]["reason"] for name in ("leave", "abort", "fork")]
+    words = ("ended its process with exit code 3", "crashed its process (SIGABRT)", "started more than 64 processes")
+    assert all(word in reason and "bad_model" in reason for word, reason in zip(words, reasons, strict=True)), reasons
+
+
+BARE = {"PATH": os.environ["PATH"], "LC_ALL": "C", "TERM": "dumb"}
+"""No home, no letters beyond ASCII, no terminal that draws."""
+
+
+@pytest.mark.parametrize("more", [{}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}], ids=["LC_ALL=C", "ASCII"])
+def test_a_plan_needs_neither_home_nor_locale_nor_terminal(folder: Path, more: dict[str, str]) -> None:
+    done = subprocess.run(
+        [EDGESWEEP, "plan", "sweep.yaml"], cwd=folder, env=BARE | more, stdin=subprocess.DEVNULL, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == b"" or b"Traceback" not in done.stderr
+    assert b"2 jobs of 2 artifacts" in done.stdout
+
+
+@pytest.mark.system
+@pytest.mark.usefixtures("built")
+def test_a_run_needs_neither_home_nor_locale_nor_terminal(folder: Path) -> None:
+    done = subprocess.run(
+        [EDGESWEEP, "run", "sweep.yaml", "--json"], cwd=folder, env=BARE, stdin=subprocess.DEVNULL, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["devices"][0]["ranking"]) == 2
 
 
 def _accuracies(folder: Path) -> int:

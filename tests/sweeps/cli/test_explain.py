@@ -18,6 +18,7 @@ from sweeps.metrics import METRICS
 from sweeps.ranking.overview import State
 from sweeps.ranking.verdict import VERDICTS
 from sweeps.report.explanations import _METRICS, SORTS, explanation, explanations
+from sweeps.report.skip_reasons import skip_reasons
 from sweeps.spec.grid import GridSpec
 from sweeps.trust import TRUST
 
@@ -65,6 +66,35 @@ def test_every_word_of_a_catalog_is_explained(sort: str, words: set[str]) -> Non
     assert words <= known
     assert METRICS.keys() == _METRICS.keys()
     assert "provisional" in get_args(State)
+
+
+def reasons_of_the_code() -> set[str]:
+    """Texts of the functions that say why a combination is skipped, without their figures."""
+    found = set()
+    for path in [*(ROOT / "workers/runtimes").glob("*/supports.py"), ROOT / "sweeps/planning/plan.py"]:
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef) or not function.returns:
+                continue
+            if ast.unparse(function.returns) not in ("str | None", "str"):
+                continue
+            for node in ast.walk(function):
+                match node:
+                    case ast.Return(value=ast.Constant(value=str(text))):
+                        found.add(text)
+                    case ast.Return(value=ast.JoinedStr() as text):
+                        found.add(
+                            "".join(one.value if isinstance(one, ast.Constant) else "NNAPI" for one in text.values)
+                        )
+    return found
+
+
+def test_every_reason_to_skip_is_explained_by_the_text_that_a_plan_prints() -> None:
+    reasons = reasons_of_the_code()
+    assert len(reasons) > 15
+    unexplained = {reason for reason in reasons if not [*skip_reasons(reason)]}
+    assert unexplained == set()
+    [found] = explanation("duplicate of core: on the cpu a model with float ends always quantizes by itself")
+    assert (found.word, found.sort) == ("duplicate", "skip")
 
 
 def test_each_explanation_says_what_it_means_and_what_to_do() -> None:

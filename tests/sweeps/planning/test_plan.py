@@ -739,8 +739,21 @@ def test_more_combinations_than_can_be_listed_are_refused() -> None:
     spec = sweep_of(grid)
     with pytest.raises(SpecError, match=r"1,000,000,000 jobs, more than 10,000") as caught:
         check_size(spec, 1, yes=False)
+    assert caught.value.next_step == "shorten the axes"
+    with pytest.raises(SpecError, match=r"1,000,000,000 jobs, more than 200,000"):
+        check_size(spec, 1, yes=True)
+    fewer = sweep_of(GridSpec(threads=tuple(range(1, 1001)), cpus=pairs[:40]))
+    with pytest.raises(SpecError, match=r"160,000 jobs, more than 10,000") as caught:
+        check_size(fewer, 1, yes=False)
     assert "--yes" in caught.value.next_step
-    check_size(spec, 1, yes=True)
+    check_size(fewer, 1, yes=True)
+
+
+def test_values_of_an_axis_that_makes_no_difference_are_not_multiplied_out() -> None:
+    # A million combinations, of which a thousand differ.
+    thousand = tuple(range(1, 1001))
+    spec = sweep_of(GridSpec(precision=("fp32",), layout=("nchw",), threads=thousand, calibration_images=thousand))
+    assert count(spec) == len(planned(spec).jobs) == 1_000
 
 
 def test_the_limit_counts_all_devices() -> None:

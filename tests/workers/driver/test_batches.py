@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.batches import NotReached
-from sweeps.cli.run import _disqualified
+from sweeps.cli.again import disqualified_jobs
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.journal.journal import Journal
@@ -503,9 +503,9 @@ def test_a_build_whose_blocks_never_count_is_put_aside_and_holds_no_race_open(
     assert {one.reason for key, one in ends.items() if key != culprit.key} == {"best"}
     assert len(journal.batches(ends)) < 10
     assert race.run(journal) == [], "it is asked for only by --retry-failed"
-    assert _disqualified(journal, race.plan) == {culprit.key: 2}
+    assert disqualified_jobs(journal, race.plan) == {culprit.key: 2}
     race.run(journal, more={culprit.key: 2})
-    assert _disqualified(journal, race.plan) == {}, "alone, its backend ran"
+    assert disqualified_jobs(journal, race.plan) == {}, "alone, its backend ran"
 
 
 def test_time_that_is_used_up_before_batches_can_name_a_leader_says_what_it_takes(tmp_path: Path) -> None:

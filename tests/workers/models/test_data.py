@@ -1,8 +1,12 @@
 import hashlib
+import os
+import socket
+import stat
 import struct
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -264,6 +268,36 @@ def test_a_decompression_bomb_is_an_error_with_its_name(animals: Path, side: int
     (animals / "cat" / "bomb.png").write_bytes(bomb)
     with pytest.raises(DataError, match=r"bomb\.png has too many pixels"):
         load(DataSpec(evaluation=FolderData(source="folder", path=animals)), SHAPE)
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        here = Path.cwd()
+        os.chdir(path.parent)  # an address has a hundred letters at most
+        try:
+            listening.bind(path.name)
+        finally:
+            os.chdir(here)
+
+
+def _device(path: Path) -> None:
+    os.mknod(path, stat.S_IFCHR | 0o644, os.makedev(1, 5))  # that of /dev/zero
+
+
+@pytest.mark.parametrize(("make", "what"), [(_pipe, "a pipe"), (_socket, "a socket"), (_device, "a device file")])
+def test_what_is_no_file_among_the_images_is_named_and_not_read(
+    animals: Path, make: Callable[[Path], None], what: str
+) -> None:
+    try:
+        make(animals / "dog" / "odd.png")
+    except PermissionError:
+        pytest.skip("only root makes device files")
+    with pytest.raises(DataError, match=rf"odd\.png is {what}, not an image"):
+        manifests(folders(animals, animals))
 
 
 @pytest.mark.fault(43, "an image that is a link out of its folder", "refused by name")

@@ -18,7 +18,8 @@ from workers.models import weights
 from workers.models.data import load
 from workers.models.eager import eager_logits, load_eager
 from workers.models.identity import identify
-from workers.models.prepare import package, prepare
+from workers.models.making import package
+from workers.models.prepare import prepare
 
 ROOT = Path(__file__).parents[3]
 SYNTHETIC = DataSpec(

@@ -1,0 +1,157 @@
+"""The text of a first sweep file: what was answered and found, with a comment for each choice."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweeps.spec.inputs import Scalar
+from workers.first_look import Model
+
+_CALIBRATION_IMAGES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the user has said."""
+
+    model: str
+    weights: str
+    arguments: Mapping[str, Scalar]
+    images: str
+    devices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """A folder of images, as it is written in the file."""
+
+    path: str
+    images: int
+    classes: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def sweep_text(answers: Answers, found: Model, folders: Sequence[Folder]) -> str:
+    """A sweep file with comments."""
+    name = answers.model.rpartition(":")[2].replace("_", "-").strip("-") or "my-model"
+    lines = [
+        "# yaml-language-server: $schema=sweep.schema.json",
+        "# Written by `edgesweep init`. `edgesweep plan --check` on this file tries it, `edgesweep run` measures it.",
+        "# Every key: `edgesweep schema`. Every axis, metric and label: `edgesweep explain WORD`.",
+        f"name: {_flow(name)}",
+        "",
+        "models:",
+        f"  - source: {_flow(answers.model)}",
+    ]
+    if answers.arguments:
+        lines.append(f"    arguments: {_flow(dict(answers.arguments))}")
+    lines += [
+        f"    weights: {_flow(answers.weights)}" + _weights_comment(answers.weights),
+        "    # Batch, channels, height, width, as in your training"
+        + (f"; it takes other sizes too, such as {found.other_sizes[0]}." if found.other_sizes else "."),
+        f"    input_shape: {_flow(list(found.input_shape))}",
+        f"    # It answers {found.classes} classes, with {found.parameters:,} parameters.",
+        "",
+        "data:",
+        *_data(folders),
+        "",
+        "grids:",
+        *_grid(found),
+        "",
+        '# What measures: local is this computer; "adb:*" is every Android phone that is attached.',
+        f"devices: {_flow(list(answers.devices))}",
+        "",
+        "# quick: 3 rounds, a first look. Left out: more than 8 variants race, fewer are measured to the end.",
+        "protocol: {preset: quick}",
+        "",
+        "objective:",
+        "  minimize: latency_p50_ms",
+        *_constraints(bool(folders) and answers.weights != "random"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _weights_comment(weights: str) -> str:
+    comments = {
+        "random": "  # then only speed means anything; better: the file of a state_dict",
+        "pretrained": "  # torchvision's, downloaded at the first run",
+    }
+    return comments.get(weights, "")
+
+
+def _data(folders: Sequence[Folder]) -> list[str]:
+    if not folders:
+        return [
+            "  # Generated images without labels: give folders (source: folder, path: ...) to measure accuracy.",
+            "  calibration: {source: synthetic, images: 32, seed: 1}",
+            "  evaluation: {source: synthetic, images: 32, seed: 2}",
+        ]
+    first, last = folders[0], folders[-1]
+    together = len(folders) == 1
+    images = min(_CALIBRATION_IMAGES, max(1, first.images // 5)) if together else _CALIBRATION_IMAGES
+    return [
+        f"  # Of {first.images} images in {len(first.classes)} classes. If you trained with another normalization than",
+        "  # ImageNet's, give mean: [...] and std: [...] beside path, in both.",
+        f"  calibration: {{source: folder, path: {_flow(first.path)}, images: {images}}}",
+        "  # " + ("All images that calibration does not use." if together else f"{last.images} images."),
+        f"  evaluation: {{source: folder, path: {_flow(last.path)}}}",
+    ]
+
+
+def _grid(found: Model) -> list[str]:
+    captures = [way for way, closed in (("script", found.script), ("trace", found.trace)) if not closed] or ["mixed"]
+    lines = ["  # All combinations of these are built and measured."]
+    if not found.graph:
+        numbers = "[fp32, int8]" if found.convolutions or found.linears else "[fp32]"
+        lines.append(f"  - precision: {numbers}")
+    elif found.linears:
+        lines += [
+            f"  # torch.fx cannot trace it, so there is no fusing and no static int8: {_comment(found.graph)}",
+            "  - precision: [fp32, int8]",
+            "    quantization: [dynamic]  # linear layers only",
+            "    fuse: [false]",
+        ]
+    else:
+        lines += [
+            f"  # torch.fx cannot trace it, so there is no fusing and no int8: {_comment(found.graph)}",
+            "  - precision: [fp32]",
+            "    fuse: [false]",
+        ]
+    layouts = "[nchw, nhwc]" if found.convolutions else "[nchw]"
+    lines += [f"    layout: {layouts}", *_closed(found), f"    capture: {_flow(captures)}"]
+    return lines
+
+
+def _closed(found: Model) -> list[str]:
+    ways = (("script", found.script), ("trace", found.trace))
+    return [f"    # {way} is closed: {_comment(closed)}" for way, closed in ways if closed]
+
+
+def _constraints(labels: bool) -> list[str]:
+    if not labels:
+        return ["  constraints: []  # no accuracy without labels and trained weights"]
+    return [
+        "  constraints:",
+        "    # Points of top-1 lost against your own fp32 model, on the same images.",
+        "    - {metric: accuracy_drop_points, at_most: 1.0}",
+    ]
+
+
+def _flow(value: object) -> str:
+    """As YAML on one line: JSON is, and plain words need no quotes."""
+    if isinstance(value, str):
+        plain = value.replace("_", "a").replace("-", "a").replace(".", "a").replace("/", "a").isalnum()
+        return value if plain and value[0].isalpha() and value.isascii() and _is_text(value) else json.dumps(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_flow(key)}: {_flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return json.dumps(value)
+
+
+def _is_text(word: str) -> bool:
+    return word.lower() not in ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
+
+
+def _comment(text: str) -> str:
+    return " ".join(text.split())[:160]

@@ -1,0 +1,181 @@
+"""`edgesweep init`: writes a sweep file for a model, after a look at the model and its images."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from sweeps.cli.first_file import Answers, Folder, sweep_text
+from sweeps.cli.options import models_option
+from sweeps.cli.sweep_file import roots_of
+from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
+from sweeps.spec.inputs import WEIGHTS, ModelSpec
+from sweeps.spec.sweep import json_schema, load
+from sweeps.spec.yaml_source import parsed
+from sweeps.text import plain
+from workers.first_look import FORKS, Model, look_at
+from workers.models.data_sources import files_in
+from workers.models.images import InputShape
+from workers.models.trial import opened
+
+SCHEMA = "sweep.schema.json"
+_LOOK_S = 3.0
+_SIZES = (224, 32, 64, 28, 96, 128, 160, 192, 256, 299, 384)
+_LARGE_IMAGES = 160
+_SPLITS = (("train", "training"), ("val", "valid", "validation", "test", "eval", "evaluation"))
+
+
+def _shape(_context: click.Context, _option: click.Parameter, text: str | None) -> InputShape | None:
+    if text is None:
+        return None
+    sizes = [int(word) for word in text.split(",") if word.strip().isdecimal()]
+    if len(sizes) != 4 or len(text.split(",")) != 4:
+        raise click.BadParameter(f"{text!r} is not batch,channels,height,width, such as 1,3,224,224")
+    return sizes[0], sizes[1], sizes[2], sizes[3]
+
+
+@click.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default=Path("sweep.yaml"))
+@click.option("--model", help="module:function of your own, or torchvision's name of a model.")
+@click.option("--weights", help="The file of a state_dict; or pretrained (torchvision's) or random.")
+@click.option(
+    "--argument", "arguments", multiple=True, metavar="NAME=VALUE", help="For the function that makes the model."
+)
+@click.option("--images", help="Folder with one sub-folder of images per class, or with train and val of such.")
+@click.option("--device", "devices", multiple=True, help='What measures: local, "adb:*", ssh:USER@BOARD, ...')
+@click.option("--input-shape", callback=_shape, metavar="B,C,H,W", help="If left out: what the model takes.")
+@click.option("--force", is_flag=True, help="Replace FILE.")
+@models_option
+def init(
+    file: Path,
+    model: str | None,
+    weights: str | None,
+    arguments: tuple[str, ...],
+    images: str | None,
+    devices: tuple[str, ...],
+    input_shape: InputShape | None,
+    force: bool,
+    models: tuple[Path, ...],
+) -> None:
+    """Write a sweep file for a model of your own, after a look at the model and its images.
+
+    \b
+    Asks for what is not given, where there is a terminal. The model is loaded in a process of its own.
+    Example: edgesweep init --model my_net:make_net --argument classes=2 --weights my_net.pt --images photos
+    """
+    if file.exists() and not force:
+        raise WorkspaceError(f"there is something at {file} already", "name another file, or add --force")
+    answers = _asked(model, weights, arguments, images, devices)
+    home = file.resolve().parent
+    spec = _model_spec(answers, home, input_shape)
+    folders, side = _folders(answers, home)
+    found = look_at(spec, roots_of(file, models), [input_shape] if input_shape else _shapes(side))
+    _tell(answers, found, folders)
+    text = sweep_text(answers, found, folders)
+    part = file.with_name(f".{file.name}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        load(part)  # as any other command reads it
+        part.replace(file)
+        file.with_name(SCHEMA).write_text(json.dumps(json_schema(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise WorkspaceError(f"{file} cannot be written: {error.strerror}", "name another file") from error
+    finally:
+        part.unlink(missing_ok=True)
+    click.echo(f"{file} is written, with {SCHEMA} for editors. Read it, then: edgesweep plan --check {file}")
+
+
+def _asked(
+    model: str | None, weights: str | None, arguments: Sequence[str], images: str | None, devices: Sequence[str]
+) -> Answers:
+    """Asks where there is a person. Raises `EdgeSweepError` without one, if the model is missing."""
+    ask = sys.stdin.isatty() and sys.stdout.isatty()
+    if not model and not ask:
+        raise EdgeSweepError("no model is named, and there is no terminal to ask on", "give --model module:function")
+    model = model or click.prompt("Model: module:function of your own, or torchvision's name")
+    usual = "random" if ":" in model else "pretrained"
+    if weights is None:
+        weights = click.prompt("Weights: the file of a state_dict, or", default=usual) if ask else usual
+    if images is None and ask:
+        images = click.prompt(
+            "Folder of images, one sub-folder per class (empty: none)", default="", show_default=False
+        )
+    if not devices:
+        devices = click.prompt("Devices", default="local").split() if ask else ("local",)
+    return Answers(
+        model=model,
+        weights=weights,
+        arguments=dict(map(_argument, arguments)),
+        images=images or "",
+        devices=tuple(devices),
+    )
+
+
+def _argument(text: str) -> tuple[str, str | int | float | bool]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise EdgeSweepError(f"{text!r} is not NAME=VALUE", "write for instance --argument classes=10")
+    # As a sweep file would read it.
+    read = parsed(f"{{value: {value}}}", Path("argument")).data["value"] if value else ""
+    return name, read if isinstance(read, str | int | float | bool) else value
+
+
+def _model_spec(answers: Answers, home: Path, input_shape: InputShape | None) -> ModelSpec:
+    weights = answers.weights if answers.weights in WEIGHTS else str((home / answers.weights).resolve())
+    if answers.weights not in WEIGHTS and not Path(weights).is_file():
+        raise EdgeSweepError(f"there is no file {weights}", "give --weights FILE, pretrained or random")
+    try:
+        return ModelSpec(
+            source=answers.model,
+            weights=weights,
+            arguments=dict(answers.arguments),
+            input_shape=input_shape or (1, 3, _SIZES[0], _SIZES[0]),
+        )
+    except ValueError as error:
+        step = "give --model module:function, or torchvision's name such as mobilenet_v2"
+        raise SpecError(_first(error), step) from error
+
+
+def _first(error: ValueError) -> str:
+    listed = getattr(error, "errors", None)
+    return str(listed()[0]["msg"]) if listed is not None else str(error)
+
+
+def _folders(answers: Answers, home: Path) -> tuple[tuple[Folder, ...], int]:
+    """One folder, or those of calibration and evaluation; and how large the images are, 0 if there are none."""
+    if not answers.images:
+        return (), 0
+    root = (home / answers.images).resolve()
+    splits = [next((name for name in names if (root / name).is_dir()), None) for names in _SPLITS]
+    paths = [root / name for name in splits if name] if all(splits) else [root]
+    found, sides = [], []
+    for path in paths:
+        files, classes = files_in(path)
+        look = opened(path, files, _LOOK_S, FORKS)
+        written = path.relative_to(home).as_posix() if path.is_relative_to(home) else str(path)
+        problems = tuple(one["message"] for one in look["problems"])
+        found.append(Folder(path=written, images=len(files), classes=classes, problems=problems))
+        sides.append(int(look["side"]))
+    return tuple(found), min(sides)
+
+
+def _shapes(side: int) -> list[InputShape]:
+    """What to try: for large images first the usual size, for small ones that of the images."""
+    near = [size for size in sorted(_SIZES, reverse=True) if size <= side] if 0 < side < _LARGE_IMAGES else []
+    return [(1, 3, size, size) for size in dict.fromkeys([*near[:1], *_SIZES])]
+
+
+def _tell(answers: Answers, found: Model, folders: Sequence[Folder]) -> None:
+    size = "x".join(map(str, found.input_shape))
+    click.echo(plain(f"{answers.model}: input {size}, {found.classes} classes, {found.parameters:,} parameters"))
+    for way, closed in (("scripting", found.script), ("tracing", found.trace), ("fusing and static int8", found.graph)):
+        click.echo(plain(f"  {way}: {f'no: {closed}' if closed else 'yes'}"))
+    for folder in folders:
+        click.echo(plain(f"{folder.path}: {folder.images} images in {len(folder.classes)} classes"))
+        for problem in folder.problems:
+            click.secho(plain(f"  {problem}"), fg="red")
+    if folders and len(folders[-1].classes) != found.classes:
+        many = len(folders[-1].classes)
+        click.secho(f"the model answers {found.classes} classes, the folder has {many}", fg="red")

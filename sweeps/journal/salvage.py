@@ -1,0 +1,200 @@
+"""Saves what can be read of a damaged journal, row by row, into a new file, which then takes its place."""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import StoreError
+from sweeps.journal.journal import Journal
+from sweeps.journal.rebuild import rebuild
+from sweeps.journal.verify import file_damage, unreadable
+
+_TABLES = (
+    "plans",
+    "devices",
+    "sweeps",
+    "jobs",
+    "skipped",
+    "artifacts",
+    "data_manifests",
+    "attempts",
+    "imported",
+    "batches",
+    "batch_items",
+    "batch_failures",
+    "assignments",
+    "units_apart",
+)
+"""What results are made of, those that others refer to first."""
+_PART = 1_000
+_BEYOND = 2_000
+"""So many rows are tried behind the last known one, where the end of a table cannot be found."""
+_LARGEST_CHECKED_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Salvaged:
+    """How many rows were saved, and how many were not, by table. `damaged`: where the old file is."""
+
+    saved: Mapping[str, int]
+    lost: Mapping[str, int]
+    """At most: where a page cannot be read, every number that it may have had counts."""
+    damaged: Path
+
+
+def check_whole(path: Path) -> None:
+    """A quick look before much is written. Raises `StoreError` if the file is damaged; a very large one is not read."""
+    if not path.exists() or path.stat().st_size > _LARGEST_CHECKED_BYTES:
+        return
+    with closing(_open(path)) as db:
+        try:
+            [[said]] = db.execute("PRAGMA quick_check(1)").fetchall()
+        except sqlite3.OperationalError:
+            return  # busy, or not readable: who opens it says so
+        except sqlite3.DatabaseError as error:
+            said = str(error)
+    if said != "ok":
+        raise StoreError(
+            f"the journal {path} is damaged: {said.splitlines()[-1]}",
+            "edgesweep journal verify lists the damage; edgesweep journal salvage saves what can be read",
+        )
+
+
+def salvage(path: Path, each: Callable[[str], object] = lambda _: None) -> Salvaged:
+    """Replace a damaged journal by what can be read of it. The old file stays beside it under another name. `each` is
+    called with each table.
+
+    Raises `StoreError` if it is whole, or if nothing can be read.
+    """
+    if not file_damage(path):
+        raise StoreError(f"the journal {path} is not damaged", "edgesweep journal verify checks what is in it")
+    made = path.with_name("journal.salvaged.sqlite")
+    _remove(made)
+    Journal.open(made).close()
+    lost: Counter[str] = Counter()
+    with closing(_open(path)) as old, closing(sqlite3.connect(made)) as new:
+        try:
+            there = {name for (name,) in old.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        except sqlite3.DatabaseError as error:
+            _remove(made)
+            raise StoreError(
+                f"nothing of the journal {path} can be read: {error}", "take a backup: edgesweep journal restore"
+            ) from error
+        for table in _TABLES:
+            if table in there:
+                each(table)
+                lost[table] += _copy(old, new, table)
+        lost += _drop_unreadable(new)
+        new.commit()
+        saved = {table: _count(new, table) for table in _TABLES}
+    if not saved["plans"]:
+        _remove(made)
+        raise StoreError(f"no plan of the journal {path} can be read", "take a backup: edgesweep journal restore")
+    rebuild(made)
+    with closing(sqlite3.connect(made)) as new:
+        new.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    damaged = _put_aside(path)
+    for suffix in ("-wal", "-shm"):
+        made.with_name(made.name + suffix).unlink(missing_ok=True)
+    made.replace(path)
+    return Salvaged(saved=saved, lost={table: count for table, count in lost.items() if count}, damaged=damaged)
+
+
+def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str) -> int:
+    """Copies what can be read. Returns how many rows could not be."""
+    columns = [name for name in _columns(old, table) if name in _columns(new, table)]
+    listed = ", ".join(columns)
+    put = f"INSERT OR IGNORE INTO {table} ({listed}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608  # ours
+    get = f"SELECT {listed} FROM {table} WHERE rowid BETWEEN ? AND ?"  # noqa: S608  # names of ours
+    lost = 0
+    first, last = _ends(old, table)
+    for start in range(first, last + 1, _PART):
+        for rows in _read(old, get, start, min(last, start + _PART - 1)):
+            if rows is None:
+                lost += 1
+                continue
+            for row in rows:
+                try:
+                    lost += 1 - new.execute(put, row).rowcount
+                except sqlite3.IntegrityError:
+                    lost += 1
+    return lost
+
+
+def _read(db: sqlite3.Connection, query: str, first: int, last: int) -> Iterator[Sequence[Any] | None]:
+    """The rows of a range in parts; `None` for each number that cannot be read."""
+    try:
+        yield db.execute(query, (first, last)).fetchall()
+    except sqlite3.DatabaseError:
+        if first == last:
+            yield None
+            return
+        middle = (first + last) // 2
+        yield from _read(db, query, first, middle)
+        yield from _read(db, query, middle + 1, last)
+
+
+def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
+    """The first and last number of its rows, as far as it can be known."""
+    found = []
+    for query in (
+        f"SELECT min(rowid) FROM {table}",  # noqa: S608  # a name of ours
+        f"SELECT max(rowid) FROM {table}",  # noqa: S608  # a name of ours
+    ):
+        try:
+            [[number]] = db.execute(query).fetchall()
+            found.append(int(number or 0))
+        except sqlite3.DatabaseError:
+            found.append(-1)
+    first, last = found
+    if last < 0:
+        try:
+            rows = db.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchall()
+        except sqlite3.DatabaseError:
+            rows = []
+        last = int(rows[0][0]) if rows else max(first, 0) + _BEYOND
+    return max(first, 0), last
+
+
+def _drop_unreadable(db: sqlite3.Connection) -> Counter[str]:
+    """Deletes records that cannot be read, and what refers to rows that are gone."""
+    dropped: Counter[str] = Counter()
+    for table, row in list(unreadable(db)):
+        dropped[table] += db.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,)).rowcount  # noqa: S608  # ours
+    while missing := db.execute("PRAGMA foreign_key_check").fetchall():
+        for table, row, _, _ in missing:
+            dropped[table] += db.execute(f"DELETE FROM {table} WHERE rowid = ?", (row,)).rowcount  # noqa: S608  # ours
+    return dropped
+
+
+def _columns(db: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+
+
+def _count(db: sqlite3.Connection, table: str) -> int:
+    [[count]] = db.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608  # a name of ours
+    return int(count)
+
+
+def _put_aside(path: Path) -> Path:
+    number = 1
+    while (aside := path.with_name(f"journal.damaged-{number}.sqlite")).exists():
+        number += 1
+    for suffix in ("", "-wal", "-shm"):
+        part = path.with_name(path.name + suffix)
+        if part.exists():
+            part.replace(aside.with_name(aside.name + suffix))
+    return aside
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=60.0)

@@ -1,0 +1,115 @@
+"""`edgesweep init` writes a file that the other commands take."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from PIL import Image
+
+from sweeps.cli.main import main
+from sweeps.spec.sweep import load
+
+NETS = """
+import torch
+
+def make(classes=4):
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(1, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, classes)
+    )
+
+class Branch(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = torch.nn.Linear(3, 4)
+
+    def forward(self, x):
+        x = x.mean((2, 3))
+        if bool(x.sum() > 0):
+            x = x * 2
+        return self.head(x)
+
+def branch():
+    return Branch()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "nets.py").write_text(NETS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def pictures(folder: Path, count: int) -> None:
+    for name in "abcd":
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            pixels = np.random.default_rng(number).integers(0, 256, (30, 40), dtype=np.uint8)
+            Image.fromarray(pixels).save(folder / name / f"{number}.png")
+
+
+def init(*words: str) -> Result:
+    return CliRunner().invoke(main, ["init", *words])
+
+
+def test_the_file_says_what_was_found_and_what_was_said(home: Path) -> None:
+    pictures(home / "it's data", 3)
+    done = init("--model", "nets:make", "--argument", "classes=4", "--images", "it's data", "--device", "fake:steady")
+    assert done.exit_code == 0, done.output
+    assert "nets:make: input 1x1x28x28, 4 classes, 116 parameters" in done.output
+    assert "it's data: 12 images in 4 classes" in done.output
+    written = (home / "sweep.yaml").read_text()
+    assert written.startswith("# yaml-language-server: $schema=sweep.schema.json\n")
+    assert (home / "sweep.schema.json").exists()
+    spec = load(home / "sweep.yaml")
+    [model], [grid] = spec.models, spec.grids
+    assert (model.source, dict(model.arguments), model.input_shape) == ("nets:make", {"classes": 4}, (1, 1, 28, 28))
+    assert spec.data.calibration.images == 2
+    assert (grid.precision, grid.layout, grid.capture) == (("fp32", "int8"), ("nchw", "nhwc"), ("script", "trace"))
+    assert spec.devices == ("fake:steady",)
+    assert max(map(len, written.splitlines())) <= 120
+
+
+def test_what_cannot_be_captured_is_left_out_of_the_grid_with_the_reason(home: Path) -> None:
+    done = init("--model", "nets:branch")
+    assert done.exit_code == 0, done.output
+    assert "fusing and static int8: no: torch.fx cannot trace the model" in done.output
+    [grid] = load(home / "sweep.yaml").grids
+    assert (grid.quantization, grid.fuse, grid.capture, grid.layout) == (("dynamic",), (False,), ("script",), ("nchw",))
+    assert "# trace is closed: " in (home / "sweep.yaml").read_text()
+
+
+def test_folders_of_two_splits_are_one_for_calibration_and_one_for_evaluation(home: Path) -> None:
+    pictures(home / "photos" / "train", 1)
+    pictures(home / "photos" / "val", 2)
+    assert init("--model", "nets:make", "--images", "photos").exit_code == 0
+    data = load(home / "sweep.yaml").data
+    assert (data.calibration.path, data.evaluation.path) == (home / "photos" / "train", home / "photos" / "val")
+
+
+def test_a_file_that_is_there_is_kept(home: Path) -> None:
+    (home / "sweep.yaml").write_text("mine")
+    refused = init("--model", "nets:make")
+    assert refused.exit_code == 1
+    assert "add --force" in refused.output
+    assert (home / "sweep.yaml").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give --model module:function"),
+        (("--model", "nets:mak"), "did you mean make?"),
+        (("--model", "absent:make"), "no module absent"),
+        (("--model", "nets:make", "--weights", "none.pt"), "there is no file"),
+        (("--model", "nets:make", "--argument", "classes"), "'classes' is not NAME=VALUE"),
+        (("--model", "nets:make", "--device", "moon"), "there is no device 'moon'"),
+        (("--model", "nets:make", "--images", "photos"), "there is no folder"),
+    ],
+)
+def test_a_mistake_is_told_and_nothing_is_written(home: Path, words: tuple[str, ...], message: str) -> None:
+    refused = init(*words)
+    assert refused.exit_code in (1, 2)
+    assert message in refused.output
+    assert list(home.glob("*.yaml")) == []

@@ -1,0 +1,100 @@
+"""A journal that is damaged in the middle: what can be read of it is saved, and the rest is measured again."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import StoreError
+from sweeps.journal.journal import Journal
+from sweeps.journal.salvage import check_whole, salvage
+from sweeps.journal.verify import verify
+from tests.sweeps.conftest import Records
+
+JOBS = 40
+
+
+@pytest.fixture
+def path(tmp_path: Path, records: Records) -> Path:
+    """Forty jobs, each with two blocks and an accuracy."""
+    made = tmp_path / "journal.sqlite"
+    jobs = [records.job(number) for number in range(JOBS)]
+    with Journal.open(made) as journal:
+        journal.save_plan(records.plan(*jobs))
+        for job in jobs:
+            with journal.together():
+                journal.add_artifact(records.manifest(job).model_copy(update={"file_sha256": "a" * 64}))
+                journal.add_block(records.block(job, 0))
+                journal.add_block(records.block(job, 1))
+                journal.add_accuracy(records.accuracy(job))
+    with closing(sqlite3.connect(made)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return made
+
+
+def pages_of(path: Path, table: str) -> list[int]:
+    """Numbers of its pages that hold rows, in order."""
+    with closing(sqlite3.connect(path)) as db:
+        query = "SELECT pageno FROM dbstat WHERE name = ? AND pagetype = 'leaf' ORDER BY path"
+        try:
+            return [page for (page,) in db.execute(query, (table,))]
+        except sqlite3.OperationalError:
+            pytest.skip("this sqlite has no dbstat")
+
+
+def damage(path: Path, *pages: int) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        [[size]] = db.execute("PRAGMA page_size").fetchall()
+    with path.open("r+b") as file:
+        for page in pages:
+            file.seek((page - 1) * size)
+            file.write(b"\xff" * size)
+
+
+def blocks(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as db:
+        return int(db.execute("SELECT count(*) FROM attempts WHERE kind = 'block'").fetchone()[0])
+
+
+def test_a_whole_journal_is_left_alone(path: Path) -> None:
+    check_whole(path)
+    with pytest.raises(StoreError, match="is not damaged"):
+        salvage(path)
+
+
+@pytest.mark.parametrize("which", [0, 1, -1], ids=["first page", "second page", "last page"])
+def test_a_damaged_page_of_attempts_costs_only_what_was_on_it(path: Path, which: int) -> None:
+    pages = pages_of(path, "attempts")
+    assert len(pages) > 3
+    damage(path, pages[which])
+    with pytest.raises(StoreError, match="is damaged") as caught:
+        check_whole(path)
+    assert "journal salvage" in caught.value.next_step
+    found = salvage(path)
+    assert found.damaged.exists()
+    assert 0 < found.lost["attempts"] < 3 * JOBS
+    assert found.saved["attempts"] + found.lost["attempts"] >= 3 * JOBS
+    assert found.saved["jobs"] == JOBS
+    checked = verify(path)
+    assert checked.findings == ()
+    assert 0 < blocks(path) < 2 * JOBS
+    check_whole(path)
+    with Journal.open(path) as journal:
+        assert journal.last_session() >= 0
+
+
+def test_a_damaged_index_costs_nothing(path: Path) -> None:
+    damage(path, *pages_of(path, "attempts_by_key"))
+    found = salvage(path)
+    assert found.lost == {}
+    assert blocks(path) == 2 * JOBS
+
+
+def test_a_file_of_which_nothing_can_be_read_is_kept_and_said_so(path: Path) -> None:
+    damage(path, 1)
+    before = path.read_bytes()
+    with pytest.raises(StoreError):
+        salvage(path)
+    assert path.read_bytes() == before
+    assert sorted(one.name for one in path.parent.glob("journal*")) == ["journal.sqlite"]

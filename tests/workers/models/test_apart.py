@@ -1,0 +1,161 @@
+"""Code of the user's that ends its process, never ends, or takes all there is: a sentence, and the next model."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sweeps.errors import ModelError
+from sweeps.spec.inputs import DataSpec, ModelSpec, SyntheticData
+from sweeps.workspace import Workspace
+from tests.workers.tiny_model import SOURCE
+from workers.models import apart
+from workers.models.prepare import prepare
+
+DATA = DataSpec(
+    calibration=SyntheticData(source="synthetic", images=2), evaluation=SyntheticData(source="synthetic", images=3)
+)
+EVIL = """
+import os, sys, time
+import torch
+
+def leave():
+    os._exit(7)
+
+def leave_politely():
+    sys.exit("enough")
+
+def abort():
+    os.abort()
+
+def loop():
+    while True:
+        pass
+
+def fork():
+    while True:
+        os.fork()
+
+def escape():
+    while True:
+        if os.fork():
+            os.setsid()
+
+def fill():
+    kept = []
+    while True:
+        kept.append(bytearray(os.urandom(1024)) * 10_000)
+
+def demand():
+    return torch.nn.Linear(1, 100 * 2**30 // 4)
+
+def talk():
+    while True:
+        print("x" * 10_000)
+
+class Leaver(torch.nn.Module):
+    def forward(self, x):
+        os._exit(0)
+
+def leave_later():
+    return Leaver()
+
+def leave_a_child():
+    if os.fork() == 0:
+        time.sleep(1000)
+    return make()
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "evil.py").write_text(EVIL + SOURCE.decode())
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits = replace(apart.LIMITS, processes=20, memory_bytes=400 * 2**20, output_bytes=2**20)
+    monkeypatch.setattr(apart, "LIMITS", limits)
+
+
+def made(home: Path, function: str) -> list[str]:
+    """The steps of its progress."""
+    steps: list[str] = []
+    model = ModelSpec(source=f"evil:{function}", weights="random", input_shape=(1, 3, 16, 16))
+    workspace = Workspace.open(home / "workspace")
+    prepare(model, DATA, workspace, {}, lambda title, share: steps.append(title), (home,))
+    return steps
+
+
+def left() -> list[psutil.Process]:
+    """What the server has started and not ended."""
+    process = apart._FORKS._process
+    assert process is not None
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+@pytest.fixture
+def nothing_is_left() -> Iterator[None]:
+    yield
+    assert left() == []
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("leave", "evil:leave ended its process with exit code 7"),
+        ("leave_politely", "evil:leave_politely failed .*SystemExit: enough"),
+        ("leave_later", "evil:leave_later ended its process with exit code 0"),
+        ("abort", r"evil:abort crashed its process \(SIGABRT\)"),
+        ("fork", "evil:fork started more than 20 processes"),
+        ("escape", "evil:escape started more than 20 processes"),
+        ("fill", "evil:fill took more than 0.4 GiB of memory"),
+        ("demand", "evil:demand (failed .*memory|took more than 0.4 GiB)"),
+        ("talk", "evil:talk printed more than 1 MiB"),
+    ],
+)
+def test_code_that_misbehaves_is_one_model_error_and_leaves_nothing(home: Path, function: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message) as caught:
+        made(home, function)
+    assert caught.value.next_step
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_an_endless_loop_is_ended_after_a_while_without_progress(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "LIMITS", replace(apart.LIMITS, silent_s=1.0))
+    with pytest.raises(ModelError, match="evil:loop does not come to an end: nothing happened for 1"):
+        made(home, "loop")
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_processes_that_a_good_model_started_end_with_its_preparation(home: Path) -> None:
+    assert made(home, "leave_a_child")[-1] == "leave_a_child (outputs of the fp32 eager model)"
+
+
+def test_a_file_that_hides_a_package_is_named(home: Path) -> None:
+    (home / "torch.py").write_text("")
+    with pytest.raises(ModelError, match=r"torch\.py has the name of the package torch, which evil:make imports"):
+        made(home, "make")
+
+
+def test_torch_taken_from_the_user_s_folder_by_pythonpath_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "hiding").mkdir()
+    (home / "hiding" / "torch.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(home / "hiding"))
+    apart._FORKS.close()
+    with pytest.raises(ModelError, match=r"PyTorch cannot be imported: torch is .*hiding/torch\.py"):
+        made(home, "make")
+
+
+def test_a_server_that_had_nothing_to_do_and_went_home_is_started_again(home: Path) -> None:
+    made(home, "make")
+    process = apart._FORKS._process
+    assert process is not None
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()
+    assert made(home, "make")

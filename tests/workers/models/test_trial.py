@@ -1,0 +1,93 @@
+"""What `plan --check` and the start of a run find in seconds."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from sweeps.spec.inputs import DataSpec, FolderData, ModelSpec
+from sweeps.workspace import Workspace
+from tests.workers.tiny_model import SOURCE
+from workers.models.code import construct
+from workers.models.trial import Tried, try_all
+
+NETS = SOURCE.decode() + "\n\ndef broken():\n    raise RuntimeError('no such layer')\n"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "nets.py").write_text(NETS)
+    state = io.BytesIO()
+    torch.save(construct("nets:make", {}, {"nets.py": NETS.encode()}).state_dict(), state)
+    (tmp_path / "net.pt").write_bytes(state.getvalue())
+    for number in range(4):
+        for name in "abcd":
+            (tmp_path / "photos" / name).mkdir(parents=True, exist_ok=True)
+            pixels = np.random.default_rng(number).integers(0, 256, (20, 20, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number}.png")
+    return tmp_path
+
+
+def tried(home: Path, function: str = "make", seconds: float = 60.0) -> list[Tried]:
+    folder = FolderData(source="folder", path=home / "photos")
+    model = ModelSpec(source=f"nets:{function}", weights=str(home / "net.pt"), input_shape=(1, 3, 16, 16))
+    data = DataSpec(calibration=folder, evaluation=folder)
+    return list(try_all([model], data, (home,), Workspace(home / "workspace"), seconds))
+
+
+def problems(found: list[Tried]) -> str:
+    return "\n".join(one.text for one in found if one.problem)
+
+
+def test_what_is_whole_is_told_with_its_figures(home: Path) -> None:
+    model, images = tried(home)
+    assert model.text == "make: loads; 268 parameters, 4 classes"
+    assert images.text == f"{home / 'photos'}: 16 images in 4 classes can be opened, 16 were decoded"
+    assert not (home / "workspace").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"), [("mak", "no function mak (did you mean make?)"), ("broken", "no such")]
+)
+def test_a_function_that_makes_no_model_is_told_and_images_are_tried_all_the_same(
+    home: Path, function: str, message: str
+) -> None:
+    model, images = tried(home, function)
+    assert model.problem
+    assert message in model.text
+    assert not images.problem
+
+
+def test_weights_that_are_damaged_are_told(home: Path) -> None:
+    (home / "net.pt").write_bytes(b"not a checkpoint")
+    assert "net.pt is damaged, or no checkpoint of torch" in problems(tried(home))
+
+
+def test_more_folders_than_classes_are_a_problem_and_fewer_are_told(home: Path) -> None:
+    for name in "ef":
+        (home / "photos" / name).mkdir()
+        (home / "photos" / name / "0.png").write_bytes((home / "photos" / "a" / "0.png").read_bytes())
+    assert "make: it answers 4 classes, the evaluation folder has 6" in problems(tried(home))
+    for name in "cdef":
+        for file in (home / "photos" / name).iterdir():
+            file.unlink()
+        (home / "photos" / name).rmdir()
+    found = tried(home)
+    assert problems(found) == ""
+    assert "must be the first 2 of the model's classes" in found[-1].text
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_a_decompression_bomb_is_found_by_its_header_and_a_truncated_image_by_decoding(
+    home: Path, seconds: float
+) -> None:
+    bomb = home / "photos" / "a" / "bomb.png"
+    Image.new("1", (20_000, 20_000)).save(bomb)
+    cut = home / "photos" / "b" / "cut.png"
+    cut.write_bytes((home / "photos" / "b" / "0.png").read_bytes()[:-500])
+    found = problems(tried(home, seconds=seconds))
+    assert f"{bomb} has too many pixels" in found
+    assert (f"{cut} is not a readable image" in found) == bool(seconds)

@@ -1,0 +1,64 @@
+"""A first look at a model that has no sweep file yet, in a process of its own: its input, its size, what will convert.
+
+python -P -m workers.first_look      as `workers.forks.server` says
+"""
+
+import atexit
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from sweeps.spec.inputs import ModelSpec
+from sweeps.temporary import temporary_folder
+from sweeps.workspace import Workspace
+from workers.forks.client import Forks
+from workers.forks.server import Program, serve
+from workers.models import apart
+from workers.models.code import check_not_hidden, own_code
+from workers.models.images import InputShape
+
+LIMITS = replace(apart.LIMITS, silent_s=120.0)
+FORKS = Forks("workers.first_look")
+atexit.register(FORKS.close)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What a model is like. Of each way to capture it: empty, or why it is closed."""
+
+    input_shape: InputShape
+    other_sizes: tuple[int, ...]
+    """Heights and widths that it takes as well: then only its author knows which it was trained with."""
+    classes: int
+    parameters: int
+    convolutions: int
+    linears: int
+    script: str
+    trace: str
+    graph: str
+    """That of torch.fx, which fusing and static int8 need."""
+
+
+def look_at(model: ModelSpec, roots: Sequence[Path], shapes: Sequence[InputShape]) -> Model:
+    """The first of `shapes` that it takes is its input. Raises `ModelError`."""
+    code = own_code(model.source, roots) if ":" in model.source else None
+    if code is not None:
+        check_not_hidden(model.source, code, roots)
+    with temporary_folder() as folder:
+        request = apart.Request(folder)
+        request.write(model, code, Workspace(folder))
+        request.ask({"shapes": [list(shape) for shape in shapes]})
+        found = apart.asked("look", folder, model.source, limits=LIMITS, forks=FORKS)
+    batch, channels, height, width = found.pop("input_shape")
+    return Model(input_shape=(batch, channels, height, width), other_sizes=tuple(found.pop("other_sizes")), **found)
+
+
+def _programs() -> dict[str, Program]:
+    from workers.first_look_process import PROGRAMS  # imports torch
+
+    return PROGRAMS
+
+
+if __name__ == "__main__":
+    serve(_programs, sys.stdin.buffer, sys.stdout.buffer, None)

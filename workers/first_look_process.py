@@ -1,0 +1,76 @@
+"""The program that looks at a model, in a process of its own."""
+
+import copy
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from sweeps.errors import BuildError, ModelError
+from workers.models import making, weights
+from workers.models.apart import Request
+from workers.models.images import InputShape, smooth_images
+from workers.models.making_process import program, try_images
+from workers.runtimes.torchscript import capture
+from workers.runtimes.torchscript.fuse import symbolic
+
+_ENOUGH = 2
+"""Sizes: whether there is another one is all that counts."""
+
+
+def look(request: Request) -> None:
+    model, code, _, _ = request.read()
+    network = making.constructed(model, code).requires_grad_(False)
+    first = next((one for one in network.modules() if isinstance(one, torch.nn.Conv2d)), None)
+    channels = None if first is None else first.in_channels
+    taken: list[InputShape] = []
+    classes = 0
+    refused: ModelError | None = None
+    for batch, given, height, width in request.asked()["shapes"]:
+        shape = (batch, channels or given, height, width)
+        request.tell(f"{model.name} with {shape}", None)
+        try:
+            found = weights.check(network, shape, model.name, random=False)
+        except ModelError as error:
+            refused = refused or error
+            continue
+        taken.append(shape)
+        classes = classes or found
+        if len(taken) >= _ENOUGH:
+            break
+    if not taken:
+        assert refused is not None
+        raise refused
+    images = torch.from_numpy(smooth_images(taken[0][0], taken[0], 0, 0))
+    request.reply(
+        {
+            "input_shape": taken[0],
+            "other_sizes": [shape[2] for shape in taken[1:]],
+            "classes": classes,
+            "parameters": sum(one.numel() for one in network.parameters()),
+            "convolutions": _count(network, torch.nn.Conv2d),
+            "linears": _count(network, torch.nn.Linear),
+            "script": _closed(lambda: capture.script(copy.deepcopy(network))),
+            "trace": _closed(lambda: capture.trace(copy.deepcopy(network), images)),
+            "graph": _closed(lambda: symbolic(copy.deepcopy(network))),
+        }
+    )
+
+
+def _count(network: torch.nn.Module, kind: type[torch.nn.Module]) -> int:
+    return sum(isinstance(one, kind) for one in network.modules())
+
+
+def _closed(convert: Callable[[], object]) -> str:
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        try:
+            convert()
+        except BuildError as error:
+            return error.message
+        except Exception as error:  # noqa: BLE001  # torch raises anything on a model that it cannot handle
+            return f"{type(error).__name__}: {error}"[:300]
+    return ""
+
+
+PROGRAMS = {"look": program(look), "try_images": program(try_images)}

@@ -1,0 +1,155 @@
+"""The end of a fork server that asks: runs one program after the other, each in a fresh process."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from select import select
+from typing import Any
+
+from sweeps.temporary import temporary_folder
+from workers.forks.limits import Ended, Limits
+
+_END_S = 30.0
+"""For the server to end what it has started, and itself."""
+_OUTPUT_BYTES = 64 * 2**20
+_RESTARTS = 2
+
+Told = Callable[[str], object]
+
+
+class RefusedError(Exception):
+    """The server cannot import torch; the text says why."""
+
+
+class Forks:
+    """Runs programs of the module `name` one after the other, each in its own fork, which ends with this process.
+
+    Such a module calls `workers.forks.server.serve` when it is run.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._process: subprocess.Popen[bytes] | None = None
+        self._busy = threading.Lock()
+
+    def start(self) -> None:
+        """Start the server, if there is none, and return at once."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        self._process = subprocess.Popen(  # noqa: S603  # our own module
+            [sys.executable, "-P", "-m", self._name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # Ctrl-C is for this process
+        )
+
+    def run(
+        self, program: str, argv: Sequence[str], limits: Limits, told: Told = lambda _: None, progress: str = ""
+    ) -> Ended:
+        """Run a program. `progress`: the file to which it writes each step of its progress, which `told` gets.
+
+        Raises `OSError` if the server ended, `RefusedError`, and `subprocess.TimeoutExpired` if the server hangs.
+        """
+        with self._busy, temporary_folder() as folder:
+            out, err = folder / "stdout", folder / "stderr"
+            command = {
+                "program": program,
+                "argv": list(argv),
+                "limits": asdict(limits),
+                "progress": progress,
+                "stdout": str(out),
+                "stderr": str(err),
+            }
+            answer = self._asked(command, told, _patience_s(limits))
+            texts = []
+            for path in (out, err):
+                path.touch()
+                with path.open("rb") as file:
+                    texts.append(file.read(_OUTPUT_BYTES))
+            return Ended(
+                exit_code=int(answer["exit_code"]),
+                beyond=answer["beyond"],
+                limit=float(answer["limit"]),
+                stdout=texts[0],
+                stderr=texts[1],
+            )
+
+    def close(self) -> None:
+        """End the server and its running program."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(OSError):
+            process.stdin.close()  # it ends all that it has started
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        process.stdout.close()
+
+    def _asked(self, command: dict[str, Any], told: Told, patience_s: float | None) -> dict[str, Any]:
+        for attempt in range(_RESTARTS):
+            self.start()
+            try:
+                answer = self._answered(command, told, patience_s)
+            except BaseException:
+                # Timeout, interrupt or crash: a late answer would be taken for the one to the next command.
+                self.close()
+                raise
+            if answer is not None:
+                return answer
+            process = self._process
+            code = process.wait() if process is not None else 0
+            self.close()
+            if code != 0 or attempt + 1 == _RESTARTS:
+                raise ConnectionError(f"the process that forks ended with {code}")
+            # It had nothing to do for a while, and has just gone home.
+        raise AssertionError
+
+    def _answered(self, command: dict[str, Any], told: Told, patience_s: float | None) -> dict[str, Any] | None:
+        """`None` if the server has ended."""
+        server = self._process
+        assert server is not None
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            server.stdin.write(json.dumps(command).encode() + b"\n")
+        except BrokenPipeError:
+            if server.poll() != 0:
+                raise
+        heard_s = time.monotonic()
+        while True:
+            left_s = None if patience_s is None else max(0.0, heard_s + patience_s - time.monotonic())
+            if not select([server.stdout], [], [], left_s)[0]:
+                raise subprocess.TimeoutExpired(str(command["argv"]), patience_s or 0.0)
+            line = server.stdout.readline()
+            if not line:
+                return None
+            answer: dict[str, Any] = json.loads(line)
+            if "refused" in answer:
+                self.close()
+                raise RefusedError(str(answer["refused"]))
+            if "progress" not in answer:
+                return answer
+            told(str(answer["progress"]))
+            if command["limits"]["seconds"] is None:
+                heard_s = time.monotonic()
+
+
+def _patience_s(limits: Limits) -> float | None:
+    """The server ends a program at its limit; this is for a server that hangs."""
+    longest = limits.seconds or limits.silent_s
+    return None if longest is None else longest + 10 * _END_S

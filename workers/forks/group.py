@@ -1,0 +1,155 @@
+"""All processes of one program: its children and theirs, also those that left its session. Found, counted and ended.
+
+With a cgroup where this process may make one (no process can leave it, and one word ends all); else by following
+parents. The server adopts orphans, so that nobody of them gets lost. Linux; elsewhere only the program itself and its
+session are known.
+"""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
+_CGROUP = "edgesweep-"
+"""Then follow the process id of the server and a number."""
+_END_S = 20.0
+_PAUSE_S = 0.005
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends. Linux only."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends. Linux only."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+class Group:
+    """The processes of one program. `join` is called by its first one, before anything of the program runs."""
+
+    def __init__(self) -> None:
+        self._leader: int | None = None
+        self._cgroup = _new_cgroup()
+
+    def join(self) -> None:
+        os.setsid()
+        if self._cgroup is not None:
+            with suppress(OSError):
+                (self._cgroup / "cgroup.procs").write_text("0")
+
+    def led_by(self, pid: int) -> None:
+        """Told by the server."""
+        self._leader = pid
+
+    def pids(self) -> set[int]:
+        """Of all processes, also those that have ended and that nobody has waited for."""
+        found = set(_descendants(os.getpid()))
+        if self._cgroup is not None:
+            with suppress(OSError, ValueError):
+                found |= {int(word) for word in (self._cgroup / "cgroup.procs").read_text().split()}
+        return found
+
+    def private_bytes(self, shared_bytes: int) -> int:
+        """Resident memory, without what each has from the server, and without files, whose pages can be dropped."""
+        return sum(max(0, resident_bytes(pid) - shared_bytes) for pid in self.pids())
+
+    def end(self) -> None:
+        """Kill all, the first one too, and wait until none of them is left."""
+        until_s = time.monotonic() + _END_S
+        while time.monotonic() < until_s:
+            left = self.pids()
+            if not left:
+                break
+            if self._cgroup is not None:
+                with suppress(OSError):
+                    (self._cgroup / "cgroup.kill").write_text("1")
+            if self._leader in left:
+                with suppress(OSError):
+                    # One call for the whole session: none of it can fork meanwhile.
+                    os.killpg(self._leader, signal.SIGKILL)
+            for pid in left:
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            time.sleep(_PAUSE_S)
+        if self._cgroup is not None:
+            with suppress(OSError):
+                self._cgroup.rmdir()
+
+    def reap_orphans(self) -> None:
+        """Wait for those that have ended, and whom the server has adopted."""
+        for pid in _children(os.getpid()):
+            if pid != self._leader:
+                with suppress(ChildProcessError):
+                    os.waitpid(pid, os.WNOHANG)
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory of one process that is not a file's; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        with suppress(psutil.Error):
+            return int(psutil.Process(pid).memory_info().rss)
+        return 0
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    waiting = [pid]
+    while waiting:
+        for child in _children(waiting.pop()):
+            yield child
+            waiting.append(child)
+
+
+def _children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    try:
+        # The kernel lists children by the thread that started them.
+        return [int(word) for task in tasks.iterdir() for word in (task / "children").read_text().split()]
+    except (OSError, ValueError):
+        with suppress(psutil.Error):
+            return [child.pid for child in psutil.Process(pid).children()]
+        return []
+
+
+def _remove_abandoned(home: Path) -> None:
+    """Empty groups of servers that were killed."""
+    for folder in home.glob(f"{_CGROUP}*"):
+        pid = folder.name.removeprefix(_CGROUP).partition("-")[0]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _new_cgroup() -> Path | None:
+    """A group below this process's own one, where the kernel has cgroups of version 2 and it may write there."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        home = next(words[4] for words in mounts if words[words.index("-") + 1] == "cgroup2")
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+        own = next(line[3:] for line in lines if line.startswith("0::"))
+        folder = Path(home) / own.lstrip("/") / f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
+        _remove_abandoned(folder.parent)
+        folder.mkdir()
+    except (OSError, StopIteration, ValueError):
+        return None
+    if (folder / "cgroup.kill").exists():
+        return folder
+    with suppress(OSError):
+        folder.rmdir()
+    return None

@@ -1,0 +1,181 @@
+"""A process that has only imported torch, and forks for each program that it is told to run.
+
+Starting Python and importing torch takes 2.5 s. A fork of a process that did nothing else is equally fresh: no model,
+no engine, no torch threads. Timings never run in a fork, because the runner sets threads and memory before it imports
+torch.
+
+It reads one JSON line per program, and answers with a line for each step of its progress and a last one for its end.
+"""
+
+import importlib.util
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from select import select
+from typing import IO, Any
+
+import psutil
+
+from workers.forks.group import Group, adopt_orphans, die_with_parent, resident_bytes
+from workers.forks.limits import Beyond, Limits
+
+Program = Callable[[list[str]], int]
+"""Gets its arguments, returns its exit code."""
+
+_LOOK_S = 0.05
+_LEAST_ADDRESSES = 16 * 2**30
+"""Importing torch takes 3.2 GB of addresses; a limit on them is only a backstop."""
+_LEAST_MEMORY = 2**30
+_LEFT_FREE = 0.1
+"""Share of all memory that is left for others: a program fills half a gigabyte between two looks."""
+
+
+def serve(
+    opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answers: IO[bytes], idle_s: float | None
+) -> None:
+    """Run programs until `commands` is closed, or nothing was asked for `idle_s`. `opened` imports what they need."""
+    # A module of the user's could have this name, where their folder is on PYTHONPATH.
+    found = importlib.util.find_spec("torch")
+    if found is None or Path(found.origin or "").name != "__init__.py":
+        _tell(answers, {"refused": "torch is not installed" if found is None else f"torch is {found.origin}"})
+        return
+    import torch  # once, so that forks have it
+
+    torch.set_num_threads(1)
+    programs = opened()
+    adopt_orphans()
+    while select([commands], [], [], idle_s)[0] and (line := commands.readline()):
+        if not _run(json.loads(line), programs, commands, answers):
+            return
+
+
+def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: IO[bytes], answers: IO[bytes]) -> bool:
+    """Whether to go on."""
+    limits = Limits(**command["limits"])
+    group = Group()
+    child = os.fork()
+    if child == 0:
+        os._exit(_forked(command, programs, group))
+    group.led_by(child)
+    watch = _Watch(command, limits, group)
+    pidfd: int | None = None
+    with suppress(OSError, AttributeError):
+        pidfd = os.pidfd_open(child)
+    status: int | None = None
+    try:
+        while True:
+            waited = [commands.fileno(), *([] if pidfd is None else [pidfd])]
+            ready, _, _ = select(waited, [], [], _LOOK_S)
+            if commands.fileno() in ready:
+                return False  # whoever asked has gone
+            ended, found = os.waitpid(child, os.WNOHANG)
+            if ended:
+                status = found
+                break
+            if (step := watch.progress()) is not None:
+                _tell(answers, {"progress": step})
+            if watch.beyond():
+                break
+    finally:
+        if pidfd is not None:
+            os.close(pidfd)
+        group.end()
+    exit_code = -9 if status is None else os.waitstatus_to_exitcode(status)
+    _tell(answers, {"exit_code": exit_code, "beyond": watch.passed, "limit": watch.limit})
+    return True
+
+
+class _Watch:
+    """Looks whether a program keeps to its limits."""
+
+    def __init__(self, command: Mapping[str, Any], limits: Limits, group: Group) -> None:
+        self._limits = limits
+        self._group = group
+        self._progress = Path(command["progress"]) if command["progress"] else None
+        self._output = [Path(command["stdout"]), Path(command["stderr"])]
+        self._shared_bytes = resident_bytes(os.getpid())
+        self._memory_bytes = limits.memory_bytes or _free_bytes()
+        self._began_s = self._told_s = time.monotonic()
+        self._told = 0
+        self.passed: Beyond = ""
+        self.limit = 0.0
+
+    def progress(self) -> str | None:
+        """What it told since the last look."""
+        if self._progress is None:
+            return None
+        with suppress(OSError):
+            changed = self._progress.stat().st_mtime_ns
+            if changed != self._told:
+                self._told, self._told_s = changed, time.monotonic()
+                return self._progress.read_text(encoding="utf-8", errors="replace")
+        return None
+
+    def beyond(self) -> bool:
+        now_s, limits = time.monotonic(), self._limits
+        used: list[tuple[Beyond, float, float | None]] = [
+            ("time", now_s - self._began_s, limits.seconds),
+            ("silent", now_s - self._told_s, limits.silent_s),
+            ("processes", len(self._group.pids()), limits.processes),
+            ("memory", self._group.private_bytes(self._shared_bytes), self._memory_bytes),
+            ("output", sum(_size(file) for file in self._output), limits.output_bytes),
+        ]
+        self._group.reap_orphans()
+        for what, have, most in used:
+            if most is not None and have > most:
+                self.passed, self.limit = what, float(most)
+                return True
+        return False
+
+
+def _forked(command: Mapping[str, Any], programs: Mapping[str, Program], group: Group) -> int:
+    exit_code = 1
+    try:
+        group.join()
+        die_with_parent()
+        _be_modest()
+        for descriptor, path in ((0, os.devnull), (1, command["stdout"]), (2, command["stderr"])):
+            file = os.open(str(path), os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(file, descriptor)
+            os.close(file)
+        exit_code = programs[command["program"]]([str(word) for word in command["argv"]])
+    except BaseException:  # noqa: BLE001  # a fork must never return into the server's loop
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return exit_code
+
+
+def _be_modest() -> None:
+    """Where memory runs out all the same, the kernel takes this process, and not the driver."""
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    most = max(_LEAST_ADDRESSES, 2 * psutil.virtual_memory().total)
+    with suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _free_bytes() -> int:
+    memory = psutil.virtual_memory()
+    return max(_LEAST_MEMORY, int(memory.available - _LEFT_FREE * memory.total))
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _tell(answers: IO[bytes], answer: Mapping[str, object]) -> None:
+    answers.write(json.dumps(answer).encode() + b"\n")
+    answers.flush()

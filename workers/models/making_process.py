@@ -1,0 +1,80 @@
+"""The programs that run the user's code, each in a process of its own. They answer by files in one folder."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sweeps.errors import DataError
+from workers.models import making, weights
+from workers.models.apart import Request
+from workers.models.images import check_header, decoded
+
+MOST_PROBLEMS = 5
+_TOLD_EACH = 100
+
+
+def make(request: Request) -> None:
+    model, code, workspace, images = request.read()
+    packed = making.packed(model, code, workspace, request.tell)
+    logits = None if images is None else making.reference_logits(packed, images, request.tell)
+    request.reply_made(packed, logits)
+
+
+def try_model(request: Request) -> None:
+    """Load it, and let it answer a few images."""
+    model, code, _, _ = request.read()
+    network = making.constructed(model, code)
+    classes = weights.check(network, model.input_shape, model.name, random=False)
+    request.reply({"classes": classes, "parameters": sum(one.numel() for one in network.parameters())})
+
+
+def try_images(request: Request) -> None:
+    """Open each of a list of files, and decode the first ones, for so many seconds."""
+    asked = request.asked()
+    until_s = time.monotonic() + asked["seconds"]
+    problems: list[dict[str, str]] = []
+    sides: list[int] = []
+    opened = whole = 0
+    for name in asked["files"]:
+        try:
+            if not whole or time.monotonic() < until_s:
+                sides.append(min(decoded(Path(name).read_bytes(), name).size))
+                whole += 1
+            else:
+                check_header(Path(name))
+            opened += 1
+        except OSError as error:
+            problems.append(
+                {"message": f"{name} cannot be read: {error.strerror}", "next_step": "replace or remove it"}
+            )
+        except DataError as error:
+            problems.append({"message": error.message, "next_step": error.next_step})
+        if len(problems) >= MOST_PROBLEMS:
+            break
+        if opened % _TOLD_EACH == 0:
+            request.tell("images", None)
+    request.reply(
+        {"opened": opened, "whole": whole, "side": sorted(sides)[len(sides) // 2] if sides else 0, "problems": problems}
+    )
+
+
+def program(run: Callable[[Request], None]) -> Callable[[list[str]], int]:
+    """It gets its folder as its only argument; an error is its answer."""
+
+    def run_in(argv: list[str]) -> int:
+        folder = Path(argv[0])
+        # What the user's code leaves behind is deleted with the folder.
+        os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+        request = Request(folder)
+        try:
+            run(request)
+        except Exception as error:  # noqa: BLE001  # any: it is the user's code
+            request.refuse(error)
+        return 0
+
+    return run_in
+
+
+PROGRAMS = {"make": program(make), "try_model": program(try_model), "try_images": program(try_images)}

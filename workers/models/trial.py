@@ -1,0 +1,115 @@
+"""Tries the models and images of a sweep before anything is built: each in a process of its own, in seconds.
+
+A model is loaded with its checkpoint and answers a few images. Of a folder every file is opened, and as many as there
+is time for are decoded. Nothing is trained, settled or downloaded.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sweeps.errors import DataError, ModelError
+from sweeps.spec.inputs import WEIGHTS, DataSpec, FolderData, ModelSpec
+from sweeps.temporary import temporary_folder
+from sweeps.workspace import Workspace
+from workers.forks.client import Forks
+from workers.models import apart
+from workers.models.code import check_not_hidden, own_code
+from workers.models.data_sources import files_in
+
+SILENT_S = 60.0
+"""For a person who waits. A run waits longer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What was tried, and how that went."""
+
+    what: str
+    """A model's name or a folder."""
+    problem: bool
+    message: str
+    next_step: str = ""
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return f"{self.what}: {self.message}" + (f" ({self.next_step})" if self.next_step else "")
+
+
+def try_models(
+    models: Sequence[ModelSpec], roots: Sequence[Path], workspace: Workspace, silent_s: float | None = SILENT_S
+) -> Iterator[tuple[ModelSpec, int | ModelError, Tried]]:
+    """Each model with its number of classes, or why it cannot be used."""
+    limits = replace(apart.LIMITS, silent_s=silent_s)
+    for model in models:
+        try:
+            code = own_code(model.source, roots) if ":" in model.source else None
+            if code is not None:
+                check_not_hidden(model.source, code, roots)
+            with temporary_folder() as folder:
+                apart.Request(folder).write(model, code, workspace)
+                found = apart.asked("try_model", folder, model.source, limits=limits)
+        except ModelError as error:
+            yield model, error, Tried(what=model.name, problem=True, message=error.message, next_step=error.next_step)
+            continue
+        origin = f"weights: {model.weights}, which the run makes or downloads" if model.weights in WEIGHTS else "loads"
+        message = f"{origin}; {found['parameters']:,} parameters, {found['classes']} classes"
+        yield model, int(found["classes"]), Tried(what=model.name, problem=False, message=message)
+
+
+def try_images(data: DataSpec, seconds: float) -> Iterator[tuple[Path, int, Tried]]:
+    """Each folder with the number of its classes; several lines if several files cannot be used."""
+    folders = {one.path for one in (data.calibration, data.evaluation) if isinstance(one, FolderData)}
+    for root in sorted(folders):
+        try:
+            files, classes = files_in(root)
+            found = opened(root, files, seconds)
+        except (DataError, ModelError) as error:
+            yield root, 0, Tried(what=str(root), problem=True, message=error.message, next_step=error.next_step)
+            continue
+        for one in found["problems"]:
+            yield root, len(classes), Tried(what=str(root), problem=True, **one)
+        if not found["problems"]:
+            message = f"{len(files)} images in {len(classes)} classes can be opened, {found['whole']} were decoded"
+            yield root, len(classes), Tried(what=str(root), problem=False, message=message)
+
+
+def opened(root: Path, files: Sequence[Path], seconds: float, forks: Forks | None = None) -> dict[str, Any]:
+    """Opens all files, and decodes those that there is time for. Raises `ModelError` if that ends badly."""
+    with temporary_folder() as folder:
+        apart.Request(folder).ask({"files": [str(file) for file in files], "seconds": seconds})
+        return apart.asked("try_images", folder, str(root), forks=forks)
+
+
+def try_all(
+    models: Sequence[ModelSpec], data: DataSpec, roots: Sequence[Path], workspace: Workspace, seconds: float
+) -> Iterator[Tried]:
+    """Models, then images, then whether they belong together."""
+    classes: dict[str, int] = {}
+    for model, found, tried in try_models(models, roots, workspace):
+        yield tried
+        if isinstance(found, int):
+            classes[model.name] = found
+    folders: dict[Path, int] = {}
+    for root, count, tried in try_images(data, seconds):
+        yield tried
+        folders[root] = count
+    evaluation = data.evaluation
+    there = folders.get(evaluation.path, 0) if isinstance(evaluation, FolderData) else 0
+    for name, count in classes.items() if there else ():
+        if there > count:
+            yield Tried(
+                what=name,
+                problem=True,
+                message=f"it answers {count} classes, the evaluation folder has {there}",
+                next_step="give data with the model's own classes, in their order (folders sorted by name)",
+            )
+        elif there < count:
+            yield Tried(
+                what=name,
+                problem=False,
+                message=f"it answers {count} classes, the evaluation folder has {there}: its folders, sorted by name, "
+                f"must be the first {there} of the model's classes",
+            )
