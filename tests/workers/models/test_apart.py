@@ -40,7 +40,7 @@ def fork():
 
 def escape():
     while True:
-        if os.fork():
+        if os.fork() == 0:
             os.setsid()
 
 def fill():
