@@ -169,8 +169,9 @@ def test_what_one_runtime_has_and_another_has_not_is_skipped_with_that_reason(ho
 def test_the_schema_of_sweep_files_lists_what_it_brings() -> None:
     schema = printed(edgesweep("schema"))
     grid = schema["$defs"]["GridSpec"]["properties"]
-    assert grid["runtime"]["items"]["enum"] == ["torchscript", "eager", "onnxruntime", "toy"]
-    assert grid["backend"]["items"]["enum"] == ["cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml", "abacus"]
+    assert grid["runtime"]["items"]["enum"] == ["torchscript", "eager", "onnxruntime", "executorch", "toy"]
+    ours = ["cpu", "nnapi", "metal", "xnnpack", "qnn", "coreml", "portable", "vulkan"]
+    assert grid["backend"]["items"]["enum"] == [*ours, "abacus"]
     assert grid["format"]["items"]["enum"] == ["pt", "ptl", "table", "stub"]
     assert "toy_multiplications" in schema["$defs"]["ConstraintSpec"]["properties"]["metric"]["enum"]
     assert schema["properties"]["devices"]["items"]["pattern"].count(r"|toybox:(\*|[a-z]+))") == 1

@@ -17,7 +17,7 @@ class SkipReason:
 SKIP_REASONS = (
     SkipReason(
         word="duplicate",
-        phrases=("duplicate of", "is the same artifact"),
+        phrases=("duplicate of", "is the same artifact", "fp32 is the same, and faster"),
         meaning="it would be the same artifact as another combination",
         why="an axis changes nothing there: quantization fuses by itself, for example",
         todo="nothing: the other combination is measured",
@@ -34,6 +34,9 @@ SKIP_REASONS = (
         phrases=(
             "torchscript has no",
             "onnxruntime has no",
+            "executorch has no",
+            "executorch takes pte files",
+            "EdgeSweep builds fp32 for Vulkan",
             "torchscript captures by",
             "torchscript writes",
             "int8 is made by",
@@ -63,7 +66,7 @@ SKIP_REASONS = (
     ),
     SkipReason(
         word="backend_not_on_device",
-        phrases=("has no NNAPI", "has no Metal", "has no vulkan", "without the provider for"),
+        phrases=("has no NNAPI", "has no Metal", "has no vulkan", "without the provider for", "was compiled without Vulkan"),
         meaning="the device cannot run this backend",
         why="it is another kind of device, or its runtime was compiled without the backend",
         todo="measure on a device that has it, or take the backend out of grids",
@@ -115,7 +118,7 @@ SKIP_REASONS = (
         phrases=("be pushed to",),
         meaning="there is no program of this runtime for the device",
         why="it was not compiled for the device's ABI",
-        todo="compile the runner, as infra/android-runtime.md says",
+        todo="compile the runner, as edgesweep explain android-runtime says",
     ),
 )
 
