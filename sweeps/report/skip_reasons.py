@@ -66,7 +66,13 @@ SKIP_REASONS = (
     ),
     SkipReason(
         word="backend_not_on_device",
-        phrases=("has no NNAPI", "has no Metal", "has no vulkan", "without the provider for", "was compiled without Vulkan"),
+        phrases=(
+            "has no NNAPI",
+            "has no Metal",
+            "has no vulkan",
+            "without the provider for",
+            "was compiled without Vulkan",
+        ),
         meaning="the device cannot run this backend",
         why="it is another kind of device, or its runtime was compiled without the backend",
         todo="measure on a device that has it, or take the backend out of grids",
