@@ -83,14 +83,18 @@ def called(path: Path, plans: tuple[tuple[str, int], ...], sweeps: tuple[str, ..
 def judge_first(now: Source) -> None:
     """Judge all places of a workspace whose verdicts are not stored yet: thousands take half a minute. Draws how far it
     is; a function whose result is cached would draw it again each time."""
-    if now.verdicts.exists():
+    if now.verdicts.exists() or now in _JUDGED:
         return
     with ONE:
         bar = st.progress(0.0, "What wins where is worked out, once.")
         _read(now, lambda _: None, lambda done, of: bar.progress(done / of, f"{_JUDGING} {done:,} of {of:,}."))
         bar.empty()
+    _JUDGED.clear()
+    _JUDGED.add(now)
 
 
+_JUDGED: set[Source] = set()
+"""The last one that was judged: its verdicts may be on no disk."""
 _JUDGING = "What wins where is worked out, once: phones and models:"
 
 

@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dashboard.sweep_text import GONE, changed, dumped, flow, values
+from dashboard.sweep_text import GONE, changed, flow, values
 from sweeps.spec import catalog
 from sweeps.spec.yaml_source import Location
+from sweeps.spec.yaml_text import dumped
 
 PRESETS = ("quick", "full", "race")
 SIDES = (8, 2048)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,7 @@ import yaml
 
 from sweeps.errors import SpecError
 from sweeps.spec.yaml_source import Location, parsed
-
-
-class _Dumper(yaml.SafeDumper):
-    """Quotes text that a sweep file's YAML 1.2 would read as a number, too."""
-
-
-_Dumper.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z"),
-    list("-+.0123456789"),
-)
+from sweeps.spec.yaml_text import Dumper, dumped
 
 GONE = object()
 """In place of a value: its key is taken out."""
@@ -47,16 +36,10 @@ def changed(text: str, at: Location, value: Any) -> str:
     return dumped(wanted)
 
 
-def dumped(data: Any) -> str:
-    """A whole file, without comments."""
-    style: dict[str, Any] = {"sort_keys": False, "default_flow_style": None, "allow_unicode": True, "width": 100}
-    return str(yaml.dump(data, Dumper=_Dumper, **style))
-
-
 def flow(value: Any) -> str:
     """A value in one line of YAML."""
     style: dict[str, Any] = {"sort_keys": False, "default_flow_style": True, "allow_unicode": True, "width": math.inf}
-    return str(yaml.dump([value], Dumper=_Dumper, **style)).strip()[1:-1]
+    return str(yaml.dump([value], Dumper=Dumper, **style)).strip()[1:-1]
 
 
 def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:

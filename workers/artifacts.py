@@ -110,10 +110,12 @@ class ArtifactStore:
                 try:
                     manifest = registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
                 except EdgeSweepError as error:
-                    print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201  # into the log
+                    with contextlib.suppress(OSError):
+                        print(f"{type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201  # into the log
                     raise
                 except Exception:
-                    traceback.print_exc()
+                    with contextlib.suppress(OSError):
+                        traceback.print_exc()
                     raise
             with contextlib.suppress(OSError):
                 log.replace(folder / BUILD_LOG)

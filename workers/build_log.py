@@ -18,12 +18,18 @@ def recorded(log: Path) -> Iterator[None]:
     stops no build.
     """
     try:
+        outside = os.dup(1), os.dup(2)
+    except OSError:  # closed
+        yield
+        return
+    try:
         log.parent.mkdir(parents=True, exist_ok=True)
         file = log.open("w", encoding="utf-8", errors="replace", buffering=1)
     except OSError:
+        for number in outside:
+            os.close(number)
         yield
         return
-    outside = os.dup(1), os.dup(2)
     _flush()
     with file, redirect_stdout(file), redirect_stderr(file):
         os.set_inheritable(file.fileno(), False)

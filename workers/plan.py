@@ -35,7 +35,8 @@ def plan_sweep(
     tell: Callable[[str], object] = lambda _: None,
     lab: Select | None = None,
 ) -> Plan:
-    """The plan of a sweep for the present devices. Trains, downloads and builds nothing.
+    """The plan of a sweep for the present devices. Trains nothing and builds no model; a runner
+    that is missing is compiled, and ExecuTorch's downloads its libraries for that.
 
     `folder`: for files of devices on this host. `roots`: folders to search for the user's own modules. `before`: the
     sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan: its results are

@@ -244,7 +244,7 @@ def _conditions(device: DeviceRanking, there: Sequence[ResultRow]) -> tuple[tupl
     said = {
         "device": f"{device.device} ({device.device_id}), fingerprint {device.fingerprint}",
         "protocol": f"preset {found.preset}: {max((row.rounds for row in here), default=0)} rounds at most, "
-        f"{sum(row.samples for row in here)} samples in all; {gate} waited for a ready device",
+        f"{sum(row.samples for row in here)} samples in all; {gate}",
         **mode,
         "context": found.exec_context,
         "runtimes": ", ".join(sorted({row.runtime_version for row in here if row.runtime_version})),

@@ -84,7 +84,7 @@ def _act(root: Path, text: str, checked: Checked, may: Role) -> None:
     try:
         if look:
             st.session_state[PLANNED] = None
-            with st.spinner("Planning: nothing is trained, downloaded or built"):
+            with st.spinner("Planning: nothing is trained, and no model is built"):
                 st.session_state[PLANNED] = (of, preview(Workspace(root), text, given().models, options))
         if go:
             start(Workspace.open(root), text, person(), given().models, options)

@@ -75,7 +75,7 @@ def export(file: Path | None, root: Path) -> None:
     lines = json_lines(Workspace(root).journal)
     if file is None:
         for line in lines:
-            click.echo(line)
+            click.echo(line.encode())  # UTF-8 under every locale
         return
     if file.exists():
         raise WorkspaceError(f"there is something at {file} already", "name a new file")

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from sweeps.cli.options import EXIT_INTERRUPTED
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import EdgeSweepError, WorkspaceError
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import result_files
@@ -31,7 +31,7 @@ _PLACE = ("device", "device_id", "model", "state", "winner", "latency_p50_ms", "
 @contextmanager
 def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[None]:
     """Around a run. `failed`: by an error; `stopped`: on request, and the next run goes on."""
-    state: State = "failed"
+    state: State | None = "failed"
     try:
         yield
         state = "finished"
@@ -41,8 +41,11 @@ def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[None]:
     except KeyboardInterrupt:
         state = "stopped"
         raise
+    except WorkspaceError:  # another run has it, and it is that one which ends
+        state = None
+        raise
     finally:
-        if spec.on_end:
+        if spec.on_end and state is not None:
             _tell(spec.on_end, document(workspace, spec.name, state))
 
 
@@ -62,9 +65,14 @@ def _tell(asked: OnEndSpec, told: dict[str, Any]) -> None:
     content = json.dumps(told, ensure_ascii=False).encode("utf-8", "replace")
     if asked.command:
         try:
-            subprocess.run(asked.command, input=content, timeout=COMMAND_S, check=True)  # noqa: S603  # its own file
-        except (OSError, subprocess.SubprocessError) as error:
-            _failed("command", str(error))
+            # stdout is that of `--json`.
+            ended = subprocess.run(asked.command, input=content, timeout=COMMAND_S, check=False, stdout=2)  # noqa: S603
+            if ended.returncode:
+                _failed("command", f"exit code {ended.returncode}")
+        except OSError as error:
+            _failed("command", error.strerror or str(error))
+        except subprocess.TimeoutExpired:
+            _failed("command", f"it took longer than {COMMAND_S:.0f} s")
     if asked.webhook is not None:
         try:
             _post(asked.webhook, content)

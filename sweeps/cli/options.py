@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -77,4 +78,6 @@ margin_option = click.option(
 
 
 def print_json(document: Any) -> None:
-    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False))
+    # A letter that the locale lacks would become a question mark.
+    is_whole = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "") == "utf8"
+    click.echo(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=not is_whole))

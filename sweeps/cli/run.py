@@ -100,7 +100,7 @@ def run(
     """
     spec = load_sweep(sweep_file, yes)
     workspace = Workspace.open(root)
-    with told_at_the_end(spec, workspace), lab_or_none(lab, token_file, spec.name) as hosts:
+    with lab_or_none(lab, token_file, spec.name) as hosts, told_at_the_end(spec, workspace):
         run_spec(spec, roots_of(sweep_file, models), workspace, executor, retry_failed, settle or 0, hosts)
     ranked = rank_sweep(result_files(workspace, spec.name).journal, spec.name)
     _attach(workspace, spec.name, ranking_document(ranked))

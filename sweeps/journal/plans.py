@@ -37,7 +37,7 @@ class PlanTables(JournalFile):
 
     def save_plan(self, plan: Plan) -> None:
         """Make `plan` the sweep's current plan. Jobs that are not in it are kept and become stale."""
-        spec = plan.sweep.model_dump_json()
+        spec = plan.sweep.kept_json()
         protocol = to_json(plan.protocol)
         devices = [(facts.device_id, position, to_json(facts)) for position, facts in enumerate(plan.devices)]
         jobs = [(job.key, job.build_key, position, to_json(job)) for position, job in enumerate(plan.jobs)]

@@ -30,6 +30,7 @@ _TABLES = (
     "units_apart",
 )
 """What results are made of, those that others refer to first."""
+_SALVAGED = "journal.salvaged.sqlite"
 _PART = 1_000
 _BEYOND = 2_000
 """So many rows are tried behind the last known one, where the end of a table cannot be found."""
@@ -48,7 +49,10 @@ class Salvaged:
 
 def check_whole(path: Path) -> None:
     """A quick look before much is written. Raises `StoreError` if the file is damaged; a very large one is not read."""
-    if not path.exists() or path.stat().st_size > _LARGEST_CHECKED_BYTES:
+    if not path.exists():
+        _look_for_parts(path)
+        return
+    if path.stat().st_size > _LARGEST_CHECKED_BYTES:
         return
     with closing(_open(path)) as db:
         try:
@@ -64,6 +68,13 @@ def check_whole(path: Path) -> None:
         )
 
 
+def _look_for_parts(path: Path) -> None:
+    """Where there is no journal, but what a salvage that was cut off has left. Raises `StoreError`."""
+    made = path.with_name(_SALVAGED)
+    if made.exists() and list(path.parent.glob("journal.damaged-*.sqlite")):
+        raise StoreError(f"there is no journal {path}: a salvage was cut off", f"rename {made.name} to {path.name}")
+
+
 def salvage(path: Path, each: Callable[[str], object] = lambda _: None) -> Salvaged:
     """Replace a damaged journal by what can be read of it. The old file stays beside it under another name. `each` is
     called with each table.
@@ -72,7 +83,7 @@ def salvage(path: Path, each: Callable[[str], object] = lambda _: None) -> Salva
     """
     if not file_damage(path):
         raise StoreError(f"the journal {path} is not damaged", "edgesweep journal verify checks what is in it")
-    made = path.with_name("journal.salvaged.sqlite")
+    made = path.with_name(_SALVAGED)
     _remove(made)
     Journal.open(made).close()
     lost: Counter[str] = Counter()
@@ -157,7 +168,9 @@ def _ends(db: sqlite3.Connection, table: str) -> tuple[int, int]:
         except sqlite3.DatabaseError:
             rows = []
         last = int(rows[0][0]) if rows else max(first, 0) + _BEYOND
-    return max(first, 0), last
+    # A damaged page may tell any number; a row takes a few bytes.
+    [[pages]], [[size]] = (db.execute(f"PRAGMA {name}").fetchall() for name in ("page_count", "page_size"))
+    return max(first, 0), min(last, max(first, 0) + pages * size)
 
 
 def _drop_unreadable(db: sqlite3.Connection) -> Counter[str]:

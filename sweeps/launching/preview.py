@@ -61,7 +61,7 @@ def preview(
     options: Sequence[str] = (),
     limit_s: float = LIMIT_S,
 ) -> Preview:
-    """Plan a sweep file with this text. Trains, downloads and builds nothing.
+    """Plan a sweep file with this text. Trains nothing and builds no model; a runner that is missing is compiled.
 
     `options`: more arguments of `plan`. Raises `EdgeSweepError` with what the plan said if it fails or takes longer
     than `limit_s`.

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sweeps.ranking.ties import worse
 from sweeps.ranking.verdict import (
@@ -11,9 +10,6 @@ from sweeps.ranking.verdict import (
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
 from sweeps.spec.objective import ObjectiveSpec
-
-if TYPE_CHECKING:
-    pass
 
 
 def front_of(

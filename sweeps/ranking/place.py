@@ -16,7 +16,6 @@ verdict on the constraints.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sweeps.imported import Imported
 from sweeps.ranking.alike import conditions_of
@@ -39,9 +38,6 @@ from sweeps.ranking.verdict import (
 from sweeps.results import ResultRow
 from sweeps.spec.objective import ObjectiveSpec
 from sweeps.stats import Estimate
-
-if TYPE_CHECKING:
-    pass
 
 _COUNTED = {
     "eliminated": "eliminated",

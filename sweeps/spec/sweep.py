@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from sweeps.errors import SpecError
@@ -21,6 +20,7 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import MinutesBudget, ProtocolSpec
 from sweeps.spec.recovery import RecoverySpec
 from sweeps.spec.yaml_source import Document, read_yaml
+from sweeps.spec.yaml_text import dumped
 
 
 def _budget_of(protocol: ProtocolSpec | None) -> Literal["full", "race"] | None:
@@ -61,6 +61,11 @@ class SweepSpec(Part):
     )
     recovery: RecoverySpec = RecoverySpec()
     on_end: OnEndSpec = OnEndSpec()
+
+    def kept_json(self) -> str:
+        """What is stored of it: without `on_end`, whose address or arguments may be secrets, and which says nothing of
+        the results."""
+        return self.model_dump_json(exclude={"on_end"})
 
     @model_validator(mode="after")
     def _shared_work_has_rounds(self) -> Self:
@@ -115,9 +120,9 @@ def validated(document: Document) -> SweepSpec:
 
 
 def sweep_yaml(sweep: SweepSpec) -> str:
-    """The text of a sweep file that means the same. Paths in it are absolute; what is as by default is left out."""
-    document = sweep.model_dump(mode="json", exclude_defaults=True)
-    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, allow_unicode=True, width=100)
+    """The text of a sweep file that means the same, without `on_end` and defaults. Its paths are absolute."""
+    document = sweep.model_dump(mode="json", exclude_defaults=True, exclude={"on_end"})
+    return dumped(document)
 
 
 def json_schema() -> dict[str, Any]:

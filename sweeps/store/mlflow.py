@@ -254,7 +254,7 @@ def _save_spec(client: "MlflowClient", spec: SweepSpec, written: Written) -> boo
     tags = sweep_tags.to_tags(spec)
     if tags.items() <= written.parent.tags.items():
         return False
-    upload(client, written.parent.artifact_uri, {"sweep.json": spec.model_dump_json(indent=2)})
+    upload(client, written.parent.artifact_uri, {"sweep.json": spec.kept_json()})
     _set_tags(client, written, tags)
     return True
 

@@ -13,7 +13,7 @@ _SPEC = f"{TAG}spec"
 
 def to_tags(spec: SweepSpec) -> dict[str, str]:
     """The JSON of the sweep file, cut into as many tags as needed."""
-    text = spec.model_dump_json()
+    text = spec.kept_json()
     parts = [text[start : start + MAX_TAG_LENGTH] for start in range(0, len(text), MAX_TAG_LENGTH)]
     return {f"{_SPEC}_parts": str(len(parts))} | {f"{_SPEC}.{number}": part for number, part in enumerate(parts)}
 

@@ -51,6 +51,7 @@ def test_a_page_has_each_devices_winner_its_charts_and_the_sweep_file_to_repeat_
     for said in ("Ship this on Globex Phone 9", "fp32 · NCHW · 1 thread", "In short", "95 %", "fingerprint", "grids:"):
         assert said in parts.text
     assert parts.text.count("How it was measured") == 2
+    assert parts.text.count("for a ready device") == 2
     pictures = [one for one in parts.addresses if one.startswith("data:image/svg+xml;base64,")]
     assert len(pictures) == 8  # two devices, two charts, two themes
     drawn = base64.b64decode(pictures[0].partition(",")[2]).decode()

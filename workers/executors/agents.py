@@ -18,8 +18,11 @@ def end_with_driver() -> "subprocess.Popen[bytes]":
     """To be called by the driver that has just started Ray, which then has its agents. Returns the process that watches
     over them, for the driver to end."""
     driver = psutil.Process()
-    nodes = [child for child in driver.children() if child.name() == "raylet"]
-    agents = [str(child.pid) for node in nodes for child in node.children(recursive=True)]
+    agents = []
+    for child in driver.children():
+        with suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+            if child.name() == "raylet":
+                agents += [str(agent.pid) for agent in child.children(recursive=True)]
     words = [sys.executable, "-P", "-m", __name__, str(driver.pid), *agents]
     return subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603  # this module, numbers
 

@@ -110,6 +110,10 @@ class _ProcessBuilder:
         self._process.join(_GENTLE_END_S)
         self._process.kill()
         self._process.join()
+        if self._process.pid is not None:
+            # What it had no time to end: it leads their group.
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         # Not before: another thread may be reading, and gets its end from the process.
         self._connection.close()
         if self._process.pid is not None:

@@ -128,7 +128,8 @@ class Forks:
         try:
             server.stdin.write(json.dumps(command).encode() + b"\n")
         except BrokenPipeError:
-            if server.poll() != 0:
+            # It may just be going home.
+            if server.wait(_END_S) != 0:
                 raise
         heard_s = time.monotonic()
         while True:

@@ -74,9 +74,9 @@ class Group:
             if self._cgroup is not None:
                 with suppress(OSError):
                     (self._cgroup / "cgroup.kill").write_text("1")
-            if self._leader in left:
+            if self._leader is not None and any(_group_of(pid) == self._leader for pid in left):
                 with suppress(OSError):
-                    # One call for the whole session: none of it can fork meanwhile.
+                    # One call for the whole session: none of it can fork meanwhile. Nobody else can have its number.
                     os.killpg(self._leader, signal.SIGKILL)
             for pid in left:
                 with suppress(OSError):
@@ -95,6 +95,13 @@ class Group:
             if pid != self._leader:
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None
 
 
 def resident_bytes(pid: int) -> int:

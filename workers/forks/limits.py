@@ -15,12 +15,12 @@ class Limits:
     """From its start."""
     silent_s: float | None = None
     """Since its start, or since it last told its progress."""
-    processes: int = 64
+    processes: int | None = None
     """With those that it started."""
-    memory_bytes: int | None = None
-    """Resident memory of all of them, beyond what they share with the server. `None`: what is free as it starts, less a
+    memory_bytes: int | Literal["free"] | None = None
+    """Resident memory of all of them, beyond what they share with the server. `free`: what is free as it starts, less a
     share for everybody else."""
-    output_bytes: int = 64 * 2**20
+    output_bytes: int | None = None
     """Printed, by all of them."""
 
 

@@ -99,7 +99,7 @@ class _Watch:
         self._progress = Path(command["progress"]) if command["progress"] else None
         self._output = [Path(command["stdout"]), Path(command["stderr"])]
         self._shared_bytes = resident_bytes(os.getpid())
-        self._memory_bytes = limits.memory_bytes or _free_bytes()
+        self._memory_bytes = _free_bytes() if limits.memory_bytes == "free" else limits.memory_bytes
         self._began_s = self._told_s = time.monotonic()
         self._told = 0
         self.passed: Beyond = ""

@@ -96,7 +96,7 @@ def check_token(head: str, token_file: Path, ip: str) -> None:
     """Raises `ClusterError` if the head does not accept the token, or if what answers there is no head: Ray would go on
     trying, and not say why. `ip`: of this machine."""
     with subprocess.Popen(  # noqa: S603  # an argument list; no shell
-        [sys.executable, "-c", _KNOCK, head, str(os.getpid())],
+        [sys.executable, "-P", "-c", _KNOCK, head, str(os.getpid())],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -5,10 +5,12 @@ python -P -m workers.models.apart      as `workers.forks.server` says
 
 import atexit
 import base64
+import errno
 import json
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +30,9 @@ from workers.models.code import OwnCode
 from workers.models.package import Images, Logits, ModelPackage
 from workers.models.prepared import PreparationProgress
 
-LIMITS = Limits(silent_s=600.0)
+TRY_IMAGES = "try_images"
+"""The program that opens images, and runs no code of the user's."""
+LIMITS = Limits(silent_s=600.0, processes=64, memory_bytes="free", output_bytes=64 * 2**20)
 """A step of the preparation, such as one batch of images, does not take longer."""
 _IDLE_S = 20.0
 """Then the server ends, so that builds have its memory."""
@@ -55,7 +59,10 @@ def make(
     memory; and `DataError`.
     """
     with temporary_folder() as folder:
-        Request(folder).write(model, code, workspace, images)
+        try:
+            Request(folder).write(model, code, workspace, images)
+        except OSError as error:
+            raise ModelError(*_no_room(error)) from error
         answer = asked("make", folder, model.source, progress)
         request = Request(folder)
         return request.package(model, code, answer), None if images is None else request.logits(len(images))
@@ -86,7 +93,7 @@ def asked(
         raise ModelError(f"the process in which {source} was loaded is gone: {error}", "run again") from error
     answer = request.answer() if ended.exit_code == 0 and not ended.beyond else None
     if answer is None:
-        raise _ended_early(source, ended)
+        raise _unreadable(source, ended) if program == TRY_IMAGES else _ended_early(source, ended)
     match answer:
         case {"error": "data", "message": str(message), "next_step": str(step)}:
             raise DataError(message, step)
@@ -145,6 +152,9 @@ class Request:
         if isinstance(error, EdgeSweepError):
             kind = "data" if isinstance(error, DataError) else "model"
             self.reply({"error": kind, "message": error.message, "next_step": error.next_step})
+        elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            message, step = _no_room(error)
+            self.reply({"error": "model", "message": message, "next_step": step})
         else:
             words = f"{type(error).__name__}: {error}"[:500]
             self.reply({"error": "model", "message": f"it cannot be loaded: {words}", "next_step": "correct its code"})
@@ -182,6 +192,14 @@ class Request:
         return logits
 
 
+def _no_room(error: OSError) -> tuple[str, str]:
+    """What is wrong, and the next step: a disk, and not the model."""
+    folder = tempfile.gettempdir()
+    return f"{folder} cannot take what the model is tried with: {error.strerror or error}", (
+        f"free space in {folder}, or name another folder in TMPDIR"
+    )
+
+
 def _as_json(code: OwnCode | None) -> dict[str, Any] | None:
     if code is None:
         return None
@@ -195,6 +213,16 @@ def _code(found: Mapping[str, Any] | None) -> OwnCode | None:
     if found is None:
         return None
     return OwnCode(found["sha256"], {name: base64.b64decode(text) for name, text in found["files"].items()})
+
+
+def _unreadable(folder: str, ended: Ended) -> ModelError:
+    """Of a process that only opens images."""
+    how = {"memory": "one of them took all memory that was free", "silent": "one of them cannot be read to its end"}
+    crashed = f"one of them ended the process that opened them (exit code {ended.exit_code})"
+    return ModelError(
+        f"the images in {folder} cannot be opened: {how.get(ended.beyond, crashed)}",
+        "look for a damaged or a very large file among them",
+    )
 
 
 def _ended_early(source: str, ended: Ended) -> ModelError:

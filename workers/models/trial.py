@@ -80,7 +80,7 @@ def opened(root: Path, files: Sequence[Path], seconds: float, forks: Forks | Non
     """Opens all files, and decodes those that there is time for. Raises `ModelError` if that ends badly."""
     with temporary_folder() as folder:
         apart.Request(folder).ask({"files": [str(file) for file in files], "seconds": seconds})
-        return apart.asked("try_images", folder, str(root), forks=forks)
+        return apart.asked(apart.TRY_IMAGES, folder, str(root), forks=forks)
 
 
 def try_all(

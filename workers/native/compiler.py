@@ -144,8 +144,6 @@ def _compile(program: str, flags: tuple[str, ...], link: tuple[str, ...], source
         exit_code, said = _run(argv)
     except subprocess.TimeoutExpired as error:
         raise BuildError("not_compilable", f"compiling {source.name} took longer than {DEADLINE_S:.0f} s") from error
-    except OSError as error:
-        raise BuildError("not_compilable", f"{program} cannot be started: {error}", INSTALL) from error
     if exit_code != 0:
         reason = next((line for line in said.splitlines() if "error" in line), said[-300:])
         raise BuildError(

@@ -32,7 +32,12 @@ one.led_by(child)
 while len(one.pids()) < 11:
     time.sleep(0.01)
     one.reap_orphans()
-while any(os.getsid(pid) == child for pid in one.pids() - {child}):
+def session(pid):
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:  # it has ended meanwhile
+        return None
+while any(session(pid) == child for pid in one.pids() - {child}):
     time.sleep(0.01)
     one.reap_orphans()
 pids = one.pids()

@@ -119,7 +119,7 @@ def coverage_of(graph: torch.fx.GraphModule) -> Coverage:
         left=dict(sorted(left.items())),
         delegates=sum(node.op == "get_attr" for node in graph.graph.nodes if _lowered(graph, node) is not None),
         multiply_adds=whole,
-        multiply_adds_covered_percent=100.0 * covered / whole if whole else 100.0,
+        multiply_adds_covered_percent=100.0 * covered / whole if whole else 0.0,
     )
 
 

@@ -59,6 +59,14 @@ def program() -> Path:
     return compiler.program(SOURCE, "edgesweep_runner_executorch", flags, link)
 
 
+_WHEELS = (
+    "274c28c2fe2b76acb03f9fa381537425c40e0098dcf886baf6d97a1a55ffe300",  # Linux, x86_64
+    "8ee02348a3ea80ddf770822911ebf78da616b73afce0fbaaa79f23311c88c66a",  # Linux, aarch64
+    "e747dacb39950a2d234e08f230c1e5540f7b297fd32bc8c8f4296a953bb40dc0",  # macOS, arm64
+)
+"""sha256 of the wheels of `LIBRARIES` for Python 3.11."""
+
+
 def wheel() -> Path:
     """The folder with `include` and `lib`, in the cache. Raises `BuildError("runtime_missing")`."""
     folder = compiler.cache_folder() / "native" / f"executorch-{LIBRARIES}"
@@ -74,8 +82,11 @@ def wheel() -> Path:
 
 
 def _download(folder: Path) -> Path:
+    pinned = folder / "pinned.txt"
+    hashes = " ".join(f"--hash=sha256:{sha256}" for sha256 in _WHEELS)
+    pinned.write_text(f"executorch=={LIBRARIES} {hashes}\n", encoding="utf-8")
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-    argv += ["--disable-pip-version-check", "--dest", str(folder), f"executorch=={LIBRARIES}"]
+    argv += ["--disable-pip-version-check", "--dest", str(folder), "--require-hashes", "--requirement", str(pinned)]
     try:
         ended = subprocess.run(argv, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)  # noqa: S603  # pip
     except (OSError, subprocess.TimeoutExpired) as error:
