@@ -57,6 +57,11 @@ class Coverage(BaseModel):
     """The lowest NNAPI feature level that has all of the operations."""
 
     @property
+    def text(self) -> str:
+        """As JSON, without what only a library of kernels tells where it tells nothing: so it is as it always was."""
+        return self.model_dump_json(exclude={"left", "delegates"} if self.delegates is None else None)
+
+    @property
     def operators(self) -> int:
         """Of the whole model, where what is left is known."""
         return sum(self.operations.values()) + sum(self.left.values())

@@ -9,8 +9,16 @@ from sweeps.spec import catalog
 from workers.runtimes import registry
 
 
+SLOW = ("executorch",)
+"""Those whose builds take many seconds: their tests are in the second tier."""
+
+
 def every() -> list[object]:
-    return [pytest.param(name, marks=pytest.mark.runtime(name)) for name in sorted(catalog.runtimes())]
+    return [pytest.param(name, marks=_marks(name)) for name in sorted(catalog.runtimes())]
+
+
+def _marks(name: str) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.runtime(name), *([pytest.mark.system] if name in SLOW else [])]
 
 
 @cache

@@ -88,6 +88,7 @@ def test_the_commands_of_the_simulator_s_tables_are_taken() -> None:
         assert main.commands["simulate"].make_context("simulate", words.split()).params["variants"] is None
 
 
+@pytest.mark.system
 def test_a_row_of_the_simulator_s_table_is_what_the_simulator_says_now() -> None:
     given = main.commands["simulate"].make_context("simulate", COMMANDS[0].split()).params
     found = simulation(

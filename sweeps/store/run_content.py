@@ -146,7 +146,7 @@ def of_row(row: ResultRow, planned: PlannedUnder, manifest: Manifest | None) -> 
     tags[EVALUATION_ID] = planned.evaluation_id or ""
     tags[f"{TAG}versions"] = cut(json.dumps(versions, sort_keys=True), MAX_TAG_LENGTH)
     if manifest is not None and manifest.coverage is not None:
-        tags[COVERAGE] = cut(manifest.coverage.model_dump_json(), MAX_TAG_LENGTH)
+        tags[COVERAGE] = cut(manifest.coverage.text, MAX_TAG_LENGTH)
     unsaid = {STALE, *_LATER, *(_TAGS[name] for name in _UNSAID_WITHOUT if not getattr(row, name))}
     lasting = {name: value for name, value in tags.items() if name not in unsaid}
     keyed = {"params": params, "tags": lasting}

@@ -166,6 +166,7 @@ def test_four_models_in_every_way_leave_no_cell_without_a_figure_or_a_reason(des
     assert again.table() == table
 
 
+@pytest.mark.system
 def test_a_model_that_cannot_be_used_or_captured_leaves_the_others_alone(desk: _Desk) -> None:
     subjects = [
         _subject("own_nets:broken"),
@@ -187,6 +188,7 @@ def test_a_model_that_cannot_be_used_or_captured_leaves_the_others_alone(desk: _
     assert all(isinstance(outcome, Manifest) for outcome in _outcomes(table, "plain").values())
 
 
+@pytest.mark.system
 def test_an_interrupted_survey_goes_on_and_failures_are_tried_again_only_when_asked_to(desk: _Desk) -> None:
     subjects = [_subject("own_nets:chosen"), _subject("own_nets:plain")]
     first = desk.run(desk.survey(subjects), stop_after=2)

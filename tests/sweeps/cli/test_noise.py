@@ -335,6 +335,7 @@ class NeverBuilds(InlineExecutor):
             yield request, Failed(stage="build", kind="low_sqnr", message="its answers are noise")
 
 
+@pytest.mark.system
 def test_a_build_that_was_killed_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.cli.noise.InlineExecutor", KilledOnce)
     monkeypatch.setattr(KilledOnce, "killed", 0)

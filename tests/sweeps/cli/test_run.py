@@ -48,6 +48,7 @@ def unlucky(_: str, workspace: Workspace, __: Plan, ___: Lab | None) -> Iterator
         executor.close()
 
 
+@pytest.mark.system
 def test_jobs_that_wait_for_a_device_are_told_apart_from_those_that_are_to_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -272,8 +272,8 @@ GRIDS = {
     ),
     "a backend that there is not": (
         "  - backend: [cpu, nnap]",
-        "6: grids[0].backend[1]: the text 'nnap' is not allowed (allowed: cpu, nnapi, metal, xnnpack, qnn, coreml); "
-        "did you mean 'nnapi'?",
+        "6: grids[0].backend[1]: the text 'nnap' is not allowed (allowed: cpu, nnapi, metal, xnnpack, qnn, coreml, "
+        "portable, vulkan); did you mean 'nnapi'?",
     ),
     "a range backwards": ("  - cpus: [3-0]", "6: grids[0].cpus[0]: the range 3-0 ends before it starts"),
     "a CPU twice": ("  - cpus: ['0-2,1']", "6: grids[0].cpus[0]: '0-2,1' names a CPU twice"),

@@ -78,6 +78,7 @@ medians_ms = st.one_of(
 )
 
 
+@pytest.mark.system
 @given(outcomes=st.lists(medians_ms, min_size=1, max_size=9), phones=st.integers(1, 3))
 @hypothesis_settings(max_examples=6, derandomize=True)
 def test_the_ranking_is_the_one_by_mlflow(tmp_path_factory, records, outcomes, phones):

@@ -102,6 +102,7 @@ def journal(race: BuiltSweep) -> Iterator[Journal]:
         yield journal
 
 
+@pytest.mark.system
 def test_who_is_far_behind_leaves_in_batches_and_the_winner_is_measured_again(
     race: BuiltSweep, journal: Journal
 ) -> None:
@@ -164,6 +165,7 @@ def test_an_interrupted_screen_goes_on_with_the_batches_that_it_has(race: BuiltS
     assert sum(len(journal.blocks(key)) for key in keys) == PRESETS["race"].confirmations
 
 
+@pytest.mark.system
 def test_an_interrupted_confirmation_is_completed(race: BuiltSweep, journal: Journal) -> None:
     keys = [job.key for job in race.plan.jobs]
     race.run(journal, stop=lambda: any(journal.confirmation_count(key) for key in keys))

@@ -207,6 +207,7 @@ def test_a_race_evaluates_what_is_there_and_times_nothing_before_its_whole_field
     assert "waits for builds" in {event.running for event in told}
 
 
+@pytest.mark.system
 def test_this_computer_is_measured_when_nothing_is_built_on_it_any_more(tmp_path: Path, journal: Journal) -> None:
     sweep = sweep_of(tmp_path, "local", "hot", "steady", grid=BOTH)
 

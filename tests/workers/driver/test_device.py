@@ -227,6 +227,7 @@ def test_who_lost_to_a_job_that_fails_later_races_again(tmp_path: Path) -> None:
         assert sweep.run(journal) == []
 
 
+@pytest.mark.system
 def test_models_do_not_race_against_each_other(tmp_path: Path) -> None:
     first = sweep_of(tmp_path, "steady").spec.models[0]
     models = (first, first.model_copy(update={"name": "other", "input_shape": (1, 3, 32, 32)}))

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
+
 from sweeps.journal.journal import Journal
 from sweeps.spec.grid import GridSpec
 from tests.workers.tiny_sweep import BuiltSweep
@@ -42,6 +44,7 @@ class Recorder:
         yield 2, 2
 
 
+@pytest.mark.system
 def test_publishing_goes_on_beside_a_phone_and_only_in_turns_while_this_computer_is_timed(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, ONE, devices=("local", "fake:cool"))
     keys = {facts.name: facts.device_id for facts in sweep.plan.devices}

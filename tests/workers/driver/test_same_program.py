@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from sweeps.journal.journal import Journal
 from sweeps.records import Failed, Measured
 from sweeps.spec.grid import GridSpec
@@ -20,6 +22,7 @@ def race(home: Path, *layouts: str, front: str | None = None) -> BuiltSweep:
     )
 
 
+@pytest.mark.system
 def test_one_of_each_program_is_timed_and_the_others_say_which(tmp_path: Path) -> None:
     sweep = race(tmp_path, "nchw", "nhwc")
     with Journal.open(sweep.workspace.journal) as journal:
@@ -43,6 +46,7 @@ def test_one_of_each_program_is_timed_and_the_others_say_which(tmp_path: Path) -
     assert again == [], "what is decided costs nothing"
 
 
+@pytest.mark.system
 def test_of_one_program_the_smaller_file_is_timed_and_wins(tmp_path: Path) -> None:
     sweep = race(tmp_path, "nhwc")
     with Journal.open(sweep.workspace.journal) as journal:

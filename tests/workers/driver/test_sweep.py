@@ -40,6 +40,7 @@ def test_everything_is_built_before_the_first_block_and_ends_measured(tmp_path: 
         assert again == [], "what is done costs nothing"
 
 
+@pytest.mark.system
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     sweep = BuiltSweep(tmp_path, TWO)
     with Journal.open(sweep.workspace.journal) as journal:

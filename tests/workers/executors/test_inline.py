@@ -38,6 +38,7 @@ def _request(key: str, source: bytes | None = None) -> BuildRequest:
     return BuildRequest(key * 64, Variant(), inputs)
 
 
+@pytest.mark.system
 @pytest.mark.fault(32, "a builder that is SIGKILLed", "that build fails, the next one is built")
 def test_a_build_that_dies_is_one_failure_and_the_next_one_is_built(executor: InlineExecutor) -> None:
     crash, killed, good = (
@@ -64,6 +65,7 @@ subprocess.run(['sh', '-c', 'echo from a child'], check=True)
 """
 
 
+@pytest.mark.system
 def test_what_a_build_prints_is_kept_with_it_and_that_of_a_failed_one_among_the_logs(
     executor: InlineExecutor, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -566,6 +566,7 @@ def test_a_batch_that_is_not_full_is_answered_like_the_others(workspace: Workspa
 # the demo
 
 
+@pytest.mark.system
 def test_the_demo_trains_to_95_percent_once_and_shows_how_far_it_is(workspace: Workspace) -> None:
     spec = small("mobilenet_v2", weights="demo", arguments={"num_classes": 10, "width_mult": 0.35})
     shares: list[float] = []

@@ -145,6 +145,7 @@ for variant in variants:
 """
 
 
+@pytest.mark.system
 def test_a_build_for_a_cpu_with_vnni_is_checked_by_exact_arithmetic_on_one_without(
     mobilenet: BuildInputs, tmp_path: Path
 ) -> None:

@@ -167,6 +167,7 @@ def test_both_runners_keep_the_contract(built: Built, tiny: BuildInputs, program
     assert sqnr_db == pytest.approx(manifest.verification.sqnr_db, abs=0.01)
 
 
+@pytest.mark.system
 def test_both_runners_refuse_what_is_not_meant(built: Built, program: str | None, tmp_path: Path) -> None:
     folder, manifest = built["fp32"]
     request = asking_for(manifest, folder)

@@ -32,7 +32,7 @@ def test_an_abi_without_a_runner_names_the_files_that_would_be_one(
     with pytest.raises(BuildError, match="edgesweep_runner_full") as caught:
         programs.programs(riscv)
     assert "riscv64" in caught.value.message
-    assert "android-runtime.md" in caught.value.next_step
+    assert "explain android-runtime" in caught.value.next_step
     (tmp_path / "riscv64").mkdir()
     (tmp_path / "riscv64" / "edgesweep_runner_lite").touch()
     assert set(programs.programs(riscv)) == {"ptl"}

@@ -15,7 +15,7 @@ from torch.utils.mobile_optimizer import optimize_for_mobile
 
 from sweeps.errors import BuildError
 from workers.native.compiler import shared_library
-from workers.runtimes.failures import first_words
+from workers.runtimes.torchscript.failures import first_words
 
 _REGISTERED = {
     "MetalAddmm": ("addmm",),
