@@ -8,7 +8,6 @@ from sweeps.errors import EdgeSweepError
 from sweeps.spec import catalog
 from workers.runtimes import registry
 
-
 SLOW = ("executorch",)
 """Those whose builds take many seconds: their tests are in the second tier."""
 
