@@ -43,8 +43,8 @@ def flow(value: Any) -> str:
 
 
 def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:
-    whole: Any = copy.deepcopy(data)
-    here = whole
+    whole = copy.deepcopy(data)
+    here: Any = whole
     for step, key in enumerate(at):
         is_last = step == len(at) - 1
         if is_last and value is GONE:
@@ -62,7 +62,7 @@ def _with(data: dict[str, Any], at: Location, value: Any) -> dict[str, Any]:
             if is_last or not isinstance(here.get(key), type(below)):
                 here[key] = below
             here = here[key]
-    return whole  # type: ignore[no-any-return]
+    return whole
 
 
 def _patched(text: str, at: Location, value: Any) -> str | None:

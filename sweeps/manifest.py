@@ -117,7 +117,8 @@ class Manifest(BaseModel):
     def metrics(self) -> dict[str, float]:
         """Its figures that need no run."""
         found = {"artifact_mb": self.file_bytes / 1e6}
-        if self.coverage is not None and self.coverage.delegates is not None:
+        # A share of nothing is no figure.
+        if self.coverage is not None and self.coverage.delegates is not None and self.coverage.multiply_adds:
             found["delegated_percent"] = self.coverage.multiply_adds_covered_percent
         return found
 

@@ -49,6 +49,9 @@ def report(
     """
     if not any((html, as_markdown, as_csv, parquet)):
         raise click.UsageError("name what to write: --html, --markdown, --csv or --parquet FILE")
+    asked = [path.absolute() for path in (html, as_markdown, as_csv, parquet) if path is not None]
+    if len(set(asked)) < len(asked):
+        raise click.UsageError("each of the files needs a name of its own")
     results = results_of(Workspace(root), sweep)
     rows = read_rows(results.frame, results.name)
     rows = rows if device is None else of_device(rows, device)

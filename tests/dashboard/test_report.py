@@ -111,6 +111,13 @@ def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(workspace: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_files_of_one_name_are_refused(workspace: Path, tmp_path: Path):
+    twice = str(tmp_path / "out")
+    found = CliRunner().invoke(main, ["report", "--workspace", str(workspace), "--csv", twice, "--parquet", twice])
+    assert found.exit_code == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_a_file_it_says_which_there_are(workspace: Path):
     found = CliRunner().invoke(main, ["report", "phones", "--workspace", str(workspace)])
     assert found.exit_code == 2

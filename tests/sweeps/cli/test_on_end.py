@@ -11,9 +11,10 @@ import pytest
 
 from sweeps.cli import on_end
 from sweeps.cli.on_end import told_at_the_end
+from sweeps.errors import WorkspaceError
 from sweeps.launching.checked import check
 from sweeps.spec.ending import OnEndSpec
-from sweeps.spec.sweep import SweepSpec
+from sweeps.spec.sweep import SweepSpec, sweep_yaml
 from sweeps.workspace import Workspace
 
 SPEC = "name: {}\nmodels: [{{source: mobilenet_v2, weights: random, input_shape: [1, 3, 64, 64]}}]\ngrids: [{{}}]\n"
@@ -80,6 +81,26 @@ def test_a_run_that_stops_tells_it_and_keeps_its_exit_code(tmp_path: Path, raise
         raise raised
     assert ended.value.code == raised.code
     assert json.loads((tmp_path / "told").read_bytes())["state"] == state
+
+
+def test_a_run_that_another_one_keeps_from_beginning_tells_nothing(tmp_path: Path) -> None:
+    asked = spec(command=writes_to(tmp_path / "told"))
+    with pytest.raises(WorkspaceError), told_at_the_end(asked, Workspace.open(tmp_path / "ws")):
+        raise WorkspaceError("another run has it")
+    assert not (tmp_path / "told").exists()
+
+
+def test_the_program_s_own_output_is_not_that_of_the_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = spec(command=(sys.executable, "-c", "print('taken')"))
+    with told_at_the_end(asked, Workspace.open(tmp_path / "ws")):
+        pass
+    printed = capfd.readouterr()
+    assert (printed.out, printed.err.strip()) == ("", "taken")
+
+
+def test_nothing_of_it_is_stored_or_reported() -> None:
+    asked = spec(command=("curl", "-H", "secret"), webhook="https://hooks.example/secret")
+    assert "secret" not in asked.kept_json() + sweep_yaml(asked)
 
 
 def test_what_fails_in_it_is_told_and_costs_nothing(

@@ -98,3 +98,12 @@ def test_a_file_of_which_nothing_can_be_read_is_kept_and_said_so(path: Path) -> 
         salvage(path)
     assert path.read_bytes() == before
     assert sorted(one.name for one in path.parent.glob("journal*")) == ["journal.sqlite"]
+
+
+def test_what_a_salvage_that_was_cut_off_has_left_is_no_empty_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.sqlite"
+    check_whole(path)  # nothing at all: a new workspace
+    for name in ("journal.salvaged.sqlite", "journal.damaged-1.sqlite"):
+        (tmp_path / name).touch()
+    with pytest.raises(StoreError, match="a salvage was cut off"):
+        check_whole(path)
