@@ -52,7 +52,8 @@ def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str
     one, against = by_key[winner.job_key], by_key[other_key]
     rounds = sorted(one.medians_ms.keys() & against.medians_ms.keys())
     ratio = latency_ratio(against, one)
-    if ratio is None or ratio.value < 1.05:
+    # What is not told apart is no advantage: it stands among the ties.
+    if ratio is None or ratio.value < 1.05 or (ratio.low is not None and ratio.low <= 1.0):
         return []
     if ratio.low is None or len(rounds) < 2:
         return [Sentence(f"{ratio.value:.1f}× as fast", f" as {other}.")]
@@ -61,7 +62,7 @@ def _times_as_fast(ranked: Ranked, winner: Candidate, other_key: str, other: str
         Sentence(
             f"{ratio.value:.2f}× as fast",
             f" as {other}, paired by round ({ratio.low:.2f} to {ratio.high:.2f}; "
-            f"{figures[0]:.2f} ms against {figures[1]:.2f} ms in the same {len(rounds)} rounds).",
+            f"{figures[0]:#.3g} ms against {figures[1]:#.3g} ms in the same {len(rounds)} rounds).",
         )
     ]
 

@@ -96,7 +96,7 @@ STYLE = """<style>
 [data-testid="stHeading"] :is(h1, h2, h3) { padding: 0.25rem 0 0.5rem; }
 /* Text of at least 4.5 times the contrast of its background; disabled controls have less. */
 [data-testid="stCaptionContainer"] { opacity: 0.78; }
-[data-testid="stBaseButton-primary"]:is(*, :hover) { color: light-dark(#FFFFFF, #0B1A2A); }
+[data-testid="stBaseButton-primary"]:is(*, :hover):not(:disabled) { color: light-dark(#FFFFFF, #0B1A2A); }
 /* A name that is too long for its box ends in dots; it stands whole in the list, and in the card below. */
 [data-testid="stSelectbox"] input { text-overflow: ellipsis; }
 @media (max-width: 640px) { [data-testid="stSelectbox"] input { font-size: 0.8125rem; } }
@@ -115,6 +115,8 @@ STYLE = """<style>
 .st-key-attention > * { flex: 1 1 20rem !important; min-width: min(100%, 20rem) !important; }
 .st-key-choices > * { flex: 1 1 13rem !important; min-width: min(100%, 13rem) !important; }
 .st-key-choices > *:nth-child(2) { flex-grow: 2 !important; }
+/* All values of an axis are seen at once. */
+[data-testid="stButtonGroup"] > div { flex-wrap: wrap; }
 .st-key-figures { display: grid !important; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); }
 .st-key-figures > * { width: auto !important; }
 .st-key-needs-attention [data-testid="stPageLink"] * { white-space: normal; overflow: visible; }

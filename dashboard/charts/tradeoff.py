@@ -12,8 +12,8 @@ from dashboard.words import wrapped
 from sweeps.metrics import METRICS
 from sweeps.spec.objective import ObjectiveSpec
 
-TOO_CLOSE = (0.12, 0.05)
-"""Shares of the chart's width and height. Two names closer than this would overlap."""
+TOO_CLOSE = (0.35, 0.05)
+"""Shares of the chart's width and height. Two names closer than this would overlap: one is up to a third as wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,21 @@ def tradeoff(rows: pd.DataFrame, axis: AccuracyAxis, look: Palette, height: int 
     return spec
 
 
+_LATENCIES = ("latency_p50_ms", "latency_ci_low_ms", "latency_ci_high_ms")
+_ACCURACIES = ("accuracy", "accuracy_low", "accuracy_high")
+
+
 def names_beside(rows: pd.DataFrame) -> list[str]:
     """The text beside each point: the names of the winner and of what is tied with it, where there is room."""
     if rows.empty:
         return []
     points = list(zip(map(math.log, rows["latency_p50_ms"]), rows["accuracy"], strict=True))
-    spans = [max(max(axis) - min(axis), 1e-9) for axis in zip(*points, strict=True)]
+    # Intervals widen the axes.
+    drawn = (
+        [math.log(ms) for name in _LATENCIES for ms in rows[name].dropna()],
+        [percent for name in _ACCURACIES for percent in rows[name].dropna()],
+    )
+    spans = [max(max(axis) - min(axis), 1e-9) for axis in drawn]
     found = [""] * len(rows)
     taken: list[tuple[float, float]] = []
     statuses, variants = list(rows["status"]), list(rows["variant"])

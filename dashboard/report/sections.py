@@ -153,7 +153,7 @@ def _provisional(device: DeviceRanking) -> list[Sentence]:
 
 def _doubts(winner: Candidate | None) -> list[Sentence]:
     names = winner.trust if winner else ()
-    return [Sentence(f"Doubt: {TRUST_WORDS[name]}", f". {TRUST[name].advice}") for name in names if name in TRUST]
+    return [Sentence(f"Doubt: {TRUST_WORDS[name]}", f": {TRUST[name].advice}") for name in names if name in TRUST]
 
 
 def _figures(device: DeviceRanking, winner: Candidate, row: pd.Series) -> tuple[tuple[str, str, str], ...]:
