@@ -61,4 +61,4 @@ def _programs() -> dict[str, Program]:
 
 
 if __name__ == "__main__":
-    serve(_programs, sys.stdin.buffer, sys.stdout.buffer, None)
+    serve(_programs, sys.stdin.buffer, sys.stdout.buffer)

@@ -31,11 +31,12 @@ class RefusedError(Exception):
 class Forks:
     """Runs programs of the module `name` one after the other, each in its own fork, which ends with this process.
 
-    Such a module calls `workers.forks.server.serve` when it is run.
+    Such a module calls `workers.forks.server.serve` when it is run. Its server ends after `idle_s` without a program.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, idle_s: float | None = None) -> None:
         self._name = name
+        self.idle_s = idle_s
         self._process: subprocess.Popen[bytes] | None = None
         self._busy = threading.Lock()
 
@@ -45,7 +46,7 @@ class Forks:
             return
         self.close()
         self._process = subprocess.Popen(  # noqa: S603  # our own module
-            [sys.executable, "-P", "-m", self._name],
+            [sys.executable, "-P", "-m", self._name, *([] if self.idle_s is None else [str(self.idle_s)])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

@@ -35,10 +35,12 @@ _LEFT_FREE = 0.1
 """Share of all memory that is left for others: a program fills half a gigabyte between two looks."""
 
 
-def serve(
-    opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answers: IO[bytes], idle_s: float | None
-) -> None:
-    """Run programs until `commands` is closed, or nothing was asked for `idle_s`. `opened` imports what they need."""
+def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answers: IO[bytes]) -> None:
+    """Run programs until `commands` is closed, or nothing was asked for as many seconds as the first argument says.
+
+    `opened` imports what they need.
+    """
+    idle_s = float(sys.argv[1]) if sys.argv[1:] else None
     # A module of the user's could have this name, where their folder is on PYTHONPATH.
     found = importlib.util.find_spec("torch")
     if found is None or Path(found.origin or "").name != "__init__.py":

@@ -37,13 +37,13 @@ LIMITS = Limits(silent_s=600.0, processes=64, memory_bytes="free", output_bytes=
 _IDLE_S = 20.0
 """Then the server ends, so that builds have its memory."""
 
-_FORKS = Forks("workers.models.apart")
-atexit.register(_FORKS.close)
+FORKS = Forks("workers.models.apart", _IDLE_S)
+atexit.register(FORKS.close)
 
 
 def start() -> None:
     """Start importing torch for the first model, and return at once."""
-    _FORKS.start()
+    FORKS.start()
 
 
 def make(
@@ -84,7 +84,7 @@ def asked(
         progress(title, float(share) if share else None)
 
     try:
-        ended = (forks or _FORKS).run(program, [str(folder)], limits or LIMITS, told, str(request.progress))
+        ended = (forks or FORKS).run(program, [str(folder)], limits or LIMITS, told, str(request.progress))
     except RefusedError as refused:
         raise ModelError(
             f"PyTorch cannot be imported: {refused}", "rename that file, or take its folder off PYTHONPATH"
@@ -280,4 +280,4 @@ def _programs() -> dict[str, Program]:
 
 
 if __name__ == "__main__":
-    serve(_programs, sys.stdin.buffer, sys.stdout.buffer, _IDLE_S)
+    serve(_programs, sys.stdin.buffer, sys.stdout.buffer)

@@ -55,4 +55,4 @@ class ForkServer:
 
 
 if __name__ == "__main__":
-    serve(lambda: _RUNNERS, sys.stdin.buffer, sys.stdout.buffer, idle_s=None)
+    serve(lambda: _RUNNERS, sys.stdin.buffer, sys.stdout.buffer)
