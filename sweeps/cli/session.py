@@ -3,7 +3,8 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from queue import SimpleQueue
 from types import FrameType
 
@@ -66,3 +67,17 @@ def _asking() -> list[signal.Signals]:
     """The signals that ask for an end: Ctrl-C, `kill`, and a terminal that closes, unless `nohup` is in force."""
     hangup = [signal.SIGHUP] if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN else []
     return [signal.SIGINT, signal.SIGTERM, *hangup]
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A block that is short and must not be left half done: Ctrl-C takes effect at its end."""
+    asked: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: asked.append(number)) for number in _asking()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        raise KeyboardInterrupt

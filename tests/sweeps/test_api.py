@@ -67,7 +67,7 @@ def test_each_problem_of_values_is_named_with_its_place(here: Path) -> None:
         api.build(VALUES | {"grids": [{"precision": ["fp23"]}], "objektive": {}})
     first, second = sorted(caught.value.message.splitlines())
     assert first.startswith("grids[0].precision[0]: ")
-    assert second.startswith("the values: 'objektive'")
+    assert second.startswith("the values: the key 'objektive' is unknown")
 
 
 def test_a_value_that_no_file_can_have_is_refused(here: Path) -> None:
