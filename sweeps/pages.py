@@ -13,6 +13,7 @@ PAGES = {
     "nnapi-and-metal": "builds for accelerators, checked without a phone",
     "phones": "connect a phone, prepare it, and what can go wrong",
     "protocol": "how it measures and decides, with the evidence",
+    "python": "the functions behind the commands, for programs and notebooks",
     "racing": "races: fewer device seconds for the same winner",
     "runtimes": "ExecuTorch and ONNX Runtime beside PyTorch Mobile",
     "server": "MLflow, its database and the dashboard on a server",

@@ -14,9 +14,12 @@ _LOCK = "lock"
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
-    """An empty folder until the end of the block."""
-    folder, lock = _made()
+def temporary_folder(below: Path | None = None) -> Iterator[Path]:
+    """An empty folder until the end of the block. `below`: instead of the system's folder for temporary files, which
+    may be small, or lie in memory."""
+    if below is not None:
+        below.mkdir(parents=True, exist_ok=True)
+    folder, lock = _made(below)
     try:
         yield folder / "files"
     finally:
@@ -25,15 +28,16 @@ def temporary_folder() -> Iterator[Path]:
 
 def folder_of_process() -> Path:
     """An empty folder until this process ends."""
-    folder, lock = _made()
+    folder, lock = _made(None)
     atexit.register(_end, folder, lock)
     return folder / "files"
 
 
-def _made() -> tuple[Path, int]:
+def _made(below: Path | None) -> tuple[Path, int]:
     """The folder and its open lock, which the kernel releases when this process and its forks have ended."""
-    _delete_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    below = below or Path(tempfile.gettempdir())
+    _delete_abandoned(below)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
     # It gets its name when it is locked: without one the folder is nobody's to delete.
     nameless = folder / "new"
     lock = os.open(nameless, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -48,9 +52,9 @@ def _end(folder: Path, lock: int) -> None:
     os.close(lock)
 
 
-def _delete_abandoned() -> None:
+def _delete_abandoned(below: Path) -> None:
     """Those of this user whose lock nobody holds."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for folder in below.glob(f"{_PREFIX}*"):
         # Another process may delete it now, and in a folder for all users it may be anything.
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():

@@ -88,6 +88,11 @@ class Workspace:
         return self.root / "noise"
 
     @property
+    def temporary(self) -> Path:
+        """For large files of one moment."""
+        return self.root / "tmp"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 

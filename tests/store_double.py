@@ -84,6 +84,14 @@ class DoubleClient:
         found = (_experiment(number, made) for number, made in self._rows("experiments") if made["name"] == name)
         return next(found, None)
 
+    def rename_experiment(self, experiment_id: str, new_name: str) -> None:
+        with self._changed("experiments", int(experiment_id)) as experiment:
+            experiment["name"] = new_name
+
+    def set_experiment_tag(self, experiment_id: str, key: str, value: str) -> None:
+        with self._changed("experiments", int(experiment_id)) as experiment:
+            experiment["tags"][key] = value
+
     def delete_experiment(self, experiment_id: str) -> None:
         self._set_stage(experiment_id, "deleted")
 

@@ -17,10 +17,12 @@ from sweeps.cli.options import (
     workspace_option,
 )
 from sweeps.cli.quarantine import quarantine, readmit
-from sweeps.cli.session import CtrlC, open_executor, show
-from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
+from sweeps.cli.session import CtrlC
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
+from sweeps.operations.executor import open_executor
+from sweeps.operations.shown import show
+from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.planning.plan import Plan
 from sweeps.quarantine import Quarantine, QuarantineBook, quarantines_of
 from sweeps.report import accelerators as accelerators_report

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, sweep_argument, workspace_option
-from sweeps.cli.stored_results import results_of
 from sweeps.manifest import FILE_NAME
+from sweeps.operations.stored_results import results_of
 from sweeps.ranking.export import export_candidate
 from sweeps.ranking.rank import rank as rank_results
 from sweeps.text import plain

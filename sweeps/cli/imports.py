@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, print_json, workspace_option
-from sweeps.cli.which_sweep import open_journal, sweep_name
 from sweeps.errors import EdgeSweepError, StoreError, WorkspaceError
 from sweeps.imported import describe
 from sweeps.journal.journal import Journal
 from sweeps.journal.plans import now
+from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.store.outbox import Outbox
 from sweeps.text import plain
 from sweeps.tool_logs import MAX_CHARS, parse_speed_benchmark, parse_testapp

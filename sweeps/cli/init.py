@@ -9,8 +9,8 @@ import click
 
 from sweeps.cli.first_file import Answers, Folder, sweep_text
 from sweeps.cli.options import models_option
-from sweeps.cli.sweep_file import roots_of
 from sweeps.errors import EdgeSweepError, SpecError, WorkspaceError
+from sweeps.operations.sweep_file import roots_of
 from sweeps.spec.inputs import WEIGHTS, ModelSpec
 from sweeps.spec.sweep import json_schema, load
 from sweeps.spec.yaml_source import parsed

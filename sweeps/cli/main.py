@@ -92,6 +92,7 @@ COMMANDS = {
         "sweeps.cli.support:support",
         "Build and verify models with all combinations; print what works, and why the rest does not.",
     ),
+    "sweeps": ("sweeps.cli.sweeps:sweeps", "List the sweeps of the workspace; rename, tag, note and delete them."),
     "virtual-phone": (
         "sweeps.cli.virtual_phone:virtual_phone",
         "Virtual phones: the real adb daemon on this computer, to try everything except latency.",

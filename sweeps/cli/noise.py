@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json, workspace_option
-from sweeps.cli.session import CtrlC, show
+from sweeps.cli.session import CtrlC
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.calibrations import known_batch_spread
+from sweeps.operations.shown import show
 from sweeps.protocol.batch_noise import PairedRound
 from sweeps.protocol.clock import figure_ns
 from sweeps.protocol.noise import Calibration, calibrate

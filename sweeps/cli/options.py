@@ -43,7 +43,7 @@ models_option = click.option(
 )
 
 
-def _known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
+def known_sweeps(context: click.Context, _argument: click.Parameter, begun: str) -> list[str]:
     """For a shell's completion: the sweeps of the workspace."""
     root = Path(context.params.get("root") or os.environ.get("EDGESWEEP_WORKSPACE") or "edgesweep-data")
     path = root.expanduser() / "journal.sqlite"
@@ -55,7 +55,7 @@ def _known_sweeps(context: click.Context, _argument: click.Parameter, begun: str
     return [name for name in names if name.startswith(begun) and name.isprintable()]
 
 
-sweep_argument = click.argument("sweep", required=False, shell_complete=_known_sweeps)
+sweep_argument = click.argument("sweep", required=False, shell_complete=known_sweeps)
 
 
 def _percent(_context: click.Context, _option: click.Parameter, percent: float) -> float:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from sweeps.cli.evaluation import more_images
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
-from sweeps.cli.stored_results import files_and_name, of_latest
 from sweeps.errors import NoResultsError
 from sweeps.journal.journal import Journal
 from sweeps.journal.rebuild import whole_results
+from sweeps.operations.evaluation import more_images
+from sweeps.operations.stored_results import files_and_name, of_latest
 from sweeps.ranking.document import ranking_document
 from sweeps.ranking.overview import PlaceVerdict, overview_document
 from sweeps.ranking.values import Ranking

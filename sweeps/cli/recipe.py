@@ -10,18 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from pydantic import ValidationError
 
 from sweeps.cli.options import executor_option, json_option, print_json, workspace_option
 from sweeps.cli.run import run_spec
-from sweeps.cli.sweep_file import roots_of
 from sweeps.device_facts import canonical_key
 from sweeps.errors import SpecError
+from sweeps.operations.sweep_file import roots_of
 from sweeps.ranking import waterfall
 from sweeps.report.waterfall import render
-from sweeps.spec.messages import sentences
-from sweeps.spec.sweep import SweepSpec, json_schema, load
-from sweeps.spec.yaml_source import Document
+from sweeps.spec.sweep import SweepSpec, load, validated_values
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 
@@ -141,15 +138,7 @@ def recipe_spec(
 
 
 def _validated(document: dict[str, Any]) -> SweepSpec:
-    try:
-        return SweepSpec.model_validate_json(json.dumps(document), context={"folder": Path.cwd()})
-    except ValidationError as error:
-        there_is_no_file = Path("recipe")
-        found = sentences(Document(there_is_no_file, document), error, json_schema())
-        raise SpecError(
-            "\n".join(line.removeprefix(f"{there_is_no_file}:1: ") for line in found),
-            "correct the arguments; `edgesweep recipe --help` has an example",
-        ) from error
+    return validated_values(document, Path.cwd(), "correct the arguments; `edgesweep recipe --help` has an example")
 
 
 def _name(model: str) -> str:

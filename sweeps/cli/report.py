@@ -12,8 +12,8 @@ from dashboard.report.markdown import markdown
 from dashboard.report.sections import sections
 from dashboard.words import plain_words
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
-from sweeps.cli.stored_results import results_of
 from sweeps.errors import EdgeSweepError
+from sweeps.operations.stored_results import results_of
 from sweeps.ranking.verdict import objective_text
 from sweeps.report.table_files import csv_text, parquet_bytes, results_table
 from sweeps.results import of_device, read_rows

@@ -11,8 +11,8 @@ from statistics import median
 import click
 
 from sweeps.cli.options import EXIT_INTERRUPTED, json_option, print_json
-from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.errors import EdgeSweepError, SpecError, did_you_mean
+from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.planning.budget import default_budget
 from sweeps.protocol.presets import PRESETS, Protocol, protocol_of
 from sweeps.report import simulation as simulation_report

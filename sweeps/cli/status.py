@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from sweeps.cli.options import json_option, print_json, sweep_argument, workspace_option
-from sweeps.cli.which_sweep import open_journal, sweep_name
 from sweeps.journal.status import read_status
+from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.quarantine import quarantines_of
 from sweeps.report.status import print_status
 from sweeps.store.lag import read_lag

@@ -8,10 +8,12 @@ import click
 from pydantic import ValidationError
 
 from sweeps.cli.options import EXIT_INTERRUPTED, executor_option, json_option, print_json, workspace_option
-from sweeps.cli.session import CtrlC, open_executor, show
-from sweeps.cli.sweep_file import roots_of
+from sweeps.cli.session import CtrlC
 from sweeps.errors import SpecError
 from sweeps.journal.journal import Journal
+from sweeps.operations.executor import open_executor
+from sweeps.operations.shown import show
+from sweeps.operations.sweep_file import roots_of
 from sweeps.report import support as support_report
 from sweeps.report.progress import RunProgress
 from sweeps.spec.catalog import TORCHSCRIPT

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sweeps.device_facts import pool_id
 from sweeps.errors import StoreError
-from sweeps.journal.outcomes import Outcomes
+from sweeps.journal.kept_sweeps import KeptSweeps
 from sweeps.journal.result_row import row_of_job, row_of_skipped
 from sweeps.journal.results_schema import RESULTS
 from sweeps.journal.results_table import damaged
@@ -28,7 +28,7 @@ from sweeps.records import Failed, Job, Measured
 from sweeps.results import ResultRow
 
 
-class Journal(Outcomes):
+class Journal(KeptSweeps):
     """An open journal. Use it as a context manager, or call `close()`."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:

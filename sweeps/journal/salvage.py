@@ -28,6 +28,7 @@ _TABLES = (
     "batch_failures",
     "assignments",
     "units_apart",
+    "sweep_labels",
 )
 """What results are made of, those that others refer to first."""
 _SALVAGED = "journal.salvaged.sqlite"

@@ -183,6 +183,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         BY_ATTEMPT,
         "INSERT INTO ended SELECT sweep, device_id, outcome, count(*) FROM results WHERE stale = 0 GROUP BY 1, 2, 3",
     ),
+    # Version 12: what people wrote about a sweep. `tags`: a JSON object.
+    ("CREATE TABLE sweep_labels (sweep TEXT PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL)",),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

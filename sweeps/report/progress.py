@@ -21,8 +21,8 @@ from sweeps.text import plain
 class RunProgress:
     """Progress bars of a run on stderr: the current work, its progress, the remaining time."""
 
-    def __init__(self) -> None:
-        self._console = open_console(stderr=True)
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._console = open_console(stderr=True, quiet=quiet)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),

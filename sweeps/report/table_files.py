@@ -8,12 +8,15 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 from sweeps.metrics import METRICS
 from sweeps.ranking.overview import PlaceVerdict
 from sweeps.results import ResultRow
 from sweeps.text import plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Kind = Literal["text", "bool", "int", "float", "texts", "ints", "medians"]
 """`texts`, `ints`: lists. `medians`: a list of (round, milliseconds)."""
@@ -85,6 +88,15 @@ def parquet_bytes(table: Table) -> bytes:
     import pyarrow as pa
     from pyarrow import parquet
 
+    sink = pa.BufferOutputStream()
+    parquet.write_table(arrow_table(table), sink, compression="zstd")
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def arrow_table(table: Table) -> "pa.Table":
+    """As `parquet_bytes`, in memory."""
+    import pyarrow as pa
+
     median = pa.struct([("round", pa.int64()), ("ms", pa.float64())])
     types = {
         **{"text": pa.string(), "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64()},
@@ -95,9 +107,7 @@ def parquet_bytes(table: Table) -> bytes:
         pa.array([_typed(value, kind) for value in values], type=types[kind])
         for values, kind in zip(columns, table.columns.values(), strict=True)
     ]
-    sink = pa.BufferOutputStream()
-    parquet.write_table(pa.table(arrays, names=list(table.columns)), sink, compression="zstd")
-    return bytes(sink.getvalue().to_pybytes())
+    return pa.table(arrays, names=list(table.columns))
 
 
 _RESULT = get_type_hints(ResultRow)

@@ -20,9 +20,12 @@ _BETWEEN = "   "
 """Between two columns of a table; around it is one space."""
 
 
-def open_console(*, stderr: bool = False) -> Console:
-    """A console for people. Piped output is as wide as needed; markup in names is printed as text."""
-    console = Console(stderr=stderr, markup=False, highlight=False)
+def open_console(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """A console for people. Piped output is as wide as needed; markup in names is printed as text.
+
+    A notebook gets lines of text, too: rich draws bars there only with a package that EdgeSweep does not need.
+    """
+    console = Console(stderr=stderr, quiet=quiet, markup=False, highlight=False, force_jupyter=False)
     if not console.is_terminal:
         console.width = 180
     return console

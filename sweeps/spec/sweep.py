@@ -119,6 +119,26 @@ def validated(document: Document) -> SweepSpec:
     return sweep
 
 
+def validated_values(
+    content: dict[str, Any], folder: Path, next_step: str = "correct the values; `edgesweep schema` has all that may be"
+) -> SweepSpec:
+    """As `validated`, of values that no file has: relative paths are those of `folder`. Raises `SpecError`."""
+    nowhere = Path("values")
+    error = None
+    try:
+        text = json.dumps(content, default=str)
+        sweep = SweepSpec.model_validate_json(text, context={"folder": folder})
+    except (TypeError, ValueError) as caught:
+        error = caught
+    if error is None:
+        return sweep
+    if not isinstance(error, ValidationError):
+        raise SpecError(f"these values cannot be in a sweep file: {error}", next_step)
+    found = sentences(Document(nowhere, json.loads(text)), error, json_schema())
+    here = (line.removeprefix(f"{nowhere}:1: ").replace("the file: ", "the values: ", 1) for line in found)
+    raise SpecError("\n".join(here), next_step)
+
+
 def sweep_yaml(sweep: SweepSpec) -> str:
     """The text of a sweep file that means the same, without `on_end` and defaults. Its paths are absolute."""
     document = sweep.model_dump(mode="json", exclude_defaults=True, exclude={"on_end"})

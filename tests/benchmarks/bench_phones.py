@@ -26,10 +26,11 @@ import psutil
 from recipe_case import say
 from report import Figure, at_most, finish
 
-from sweeps.cli import run as run_command
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
+from sweeps.operations.executor import open_executor
+from sweeps.operations.sweep_file import make_plan
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import protocol_of
 from sweeps.protocol.spent import Spent
@@ -141,7 +142,7 @@ class Case:
         file.write_text(SWEEP.format(name=name, seconds=seconds))
         self.spec = spec.load(file)
         self.workspace = Workspace.open(folder / "workspace")
-        self.plan: Plan = run_command.make_plan(self.spec, (folder,), self.workspace)
+        self.plan: Plan = make_plan(self.spec, (folder,), self.workspace)
         self.store = ArtifactStore(self.workspace.artifacts)
         self.spent = Spent()
         """Where the phone's time went in the last run."""
@@ -154,7 +155,7 @@ class Case:
         with (
             Journal.open(self.workspace.journal) as journal,
             Publisher(self.workspace, self.spec.name) as publisher,
-            run_command.open_executor(executor_name, self.workspace, self.plan) as executor,
+            open_executor(executor_name, self.workspace, self.plan) as executor,
             mock.patch.object(AccuracyPass, "run", return_value=()),
         ):
             driver = Driver(

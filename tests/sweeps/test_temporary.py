@@ -47,6 +47,18 @@ def test_a_folder_ends_with_its_block_and_with_its_process(place: Path) -> None:
     assert list(place.iterdir()) == []
 
 
+def test_a_folder_elsewhere_ends_as_well_and_nothing_else_there_does(place: Path) -> None:
+    below = place / "deep" / "tmp"
+    abandoned = below / "edgesweep-tmp-of-one-that-was-killed"
+    abandoned.mkdir(parents=True)
+    (abandoned / "lock").touch()
+    (below / "other").touch()
+    with temporary_folder(below) as folder:
+        assert below in folder.parents
+        assert not abandoned.exists()
+    assert [file.name for file in below.iterdir()] == ["other"]
+
+
 def test_what_a_killed_process_left_is_deleted_and_what_a_living_one_has_is_not(place: Path) -> None:
     with started() as killed, started() as lives:
         assert len(list(place.glob("*/files/[ab]"))) == 4

@@ -4,12 +4,12 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
@@ -82,7 +82,8 @@ class _ProcessBuilder:
         self._store.remove_abandoned()
         self._connection, other_end = context.Pipe()
         self._process = context.Process(target=_build_forever, args=(os.getpid(), other_end, root), daemon=True)
-        self._process.start()
+        with _without_main():
+            self._process.start()
         # Otherwise reading from the pipe would not end with the process.
         other_end.close()
 
@@ -119,6 +120,17 @@ class _ProcessBuilder:
         if self._process.pid is not None:
             # On a busy host it may not have handled the signal in time.
             self._store.remove_unfinished(self._process.pid)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """A process that is spawned imports the script of its parent, which may be a program that runs sweeps."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 def _build_forever(driver: int, connection: Connection, root: Path) -> None:

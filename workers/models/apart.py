@@ -10,7 +10,6 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,14 +57,15 @@ def make(
     Raises `ModelError`, also if its code ends the process, never ends, starts processes without end, or takes all
     memory; and `DataError`.
     """
-    with temporary_folder() as folder:
-        try:
-            Request(folder).write(model, code, workspace, images)
-        except OSError as error:
-            raise ModelError(*_no_room(error)) from error
-        answer = asked("make", folder, model.source, progress)
-        request = Request(folder)
-        return request.package(model, code, answer), None if images is None else request.logits(len(images))
+    try:
+        # Images take as much room as the data set has pixels: 600 MB for a thousand of 224 x 224.
+        with temporary_folder(workspace.temporary) as folder:
+            request = Request(folder)
+            request.write(model, code, workspace, images)
+            answer = asked("make", folder, model.source, progress)
+            return request.package(model, code, answer), None if images is None else request.logits(len(images))
+    except OSError as error:
+        raise ModelError(*_no_room(error, workspace.temporary)) from error
 
 
 def asked(
@@ -153,7 +153,7 @@ class Request:
             kind = "data" if isinstance(error, DataError) else "model"
             self.reply({"error": kind, "message": error.message, "next_step": error.next_step})
         elif isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            message, step = _no_room(error)
+            message, step = _no_room(error, self.folder)
             self.reply({"error": "model", "message": message, "next_step": step})
         else:
             words = f"{type(error).__name__}: {error}"[:500]
@@ -192,11 +192,10 @@ class Request:
         return logits
 
 
-def _no_room(error: OSError) -> tuple[str, str]:
+def _no_room(error: OSError, folder: Path) -> tuple[str, str]:
     """What is wrong, and the next step: a disk, and not the model."""
-    folder = tempfile.gettempdir()
     return f"{folder} cannot take what the model is tried with: {error.strerror or error}", (
-        f"free space in {folder}, or name another folder in TMPDIR"
+        "free space on that disk, or take another one: --workspace, or TMPDIR for what is tried before a run"
     )
 
 

@@ -341,7 +341,7 @@ def test_ctrl_c_while_a_phone_is_used_and_the_rest_is_built_loses_nothing(
 def _under_ctrl_c(work: str) -> "subprocess.Popen[str]":
     """A process whose work runs as the command's does, and that has begun."""
     program = (
-        "import sys, time\nfrom sweeps.cli.run import CtrlC\n"
+        "import sys, time\nfrom sweeps.cli.session import CtrlC\n"
         "with CtrlC(lambda text: print(text, flush=True)) as stop:\n"
         f"    print('ready', flush=True)\n    {work}\n"
     )

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sweeps.cli.main import main
-from sweeps.cli.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.journal.journal import Journal
+from sweeps.operations.sweep_file import load_sweep, make_plan, roots_of
 from sweeps.records import Failed
 from sweeps.workspace import Workspace
 from tests import shared

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from sweeps.cli.main import main
-from sweeps.cli.sweep_file import make_plan
 from sweeps.journal.journal import Journal
+from sweeps.operations.sweep_file import make_plan
 from sweeps.planning.plan import Plan
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace

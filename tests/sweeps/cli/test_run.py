@@ -52,7 +52,7 @@ def unlucky(_: str, workspace: Workspace, __: Plan, ___: Lab | None) -> Iterator
 def test_jobs_that_wait_for_a_device_are_told_apart_from_those_that_are_to_be_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run_command, "open_executor", unlucky)
+    monkeypatch.setattr("sweeps.operations.run.open_executor", unlucky)
     sweep = Sweep(tmp_path, TWO, devices=("fake:steady", "fake:cool"))
     run_command.run_spec(sweep.spec, (tmp_path,), sweep.workspace, "inline", retry_failed=False)
     told = capsys.readouterr().err

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.cli.session import show
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
+from sweeps.operations.shown import show
 from sweeps.planning.size import estimate
 from sweeps.protocol.presets import protocol_of
 from sweeps.ranking.rank import rank

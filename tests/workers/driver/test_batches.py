@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sweeps.batches import NotReached
-from sweeps.cli.again import disqualified_jobs
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from sweeps.journal.journal import Journal
 from sweeps.journal.status import read_status
+from sweeps.operations.again import disqualified_jobs
 from sweeps.protocol.presets import PRESETS
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.ranking.rank import rank

@@ -71,7 +71,7 @@ def unplug_after_its_first_block(phone: VirtualPhone, journal: Path) -> None:
 def test_a_sweep_on_four_phones_outlives_one_that_is_unplugged_and_goes_on_when_it_is_back(
     phones: list[VirtualPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweeps.cli.run.Driver", partial(Driver, away_wait=AwayWait(3.0, 2.0)))
+    monkeypatch.setattr("sweeps.operations.run.Driver", partial(Driver, away_wait=AwayWait(3.0, 2.0)))
     (tmp_path / "net.py").write_text(OWN_NET)
     (sweep := tmp_path / "four.yaml").write_text(SWEEP)
     workspace = tmp_path / "data"

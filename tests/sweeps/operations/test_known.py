@@ -127,7 +127,7 @@ class Stopped:
 def test_a_run_tells_it_and_does_it(tmp_path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     device = calibrate(workspace, 0.001)
     calibrate(workspace, 0.1, "fake:steady")
-    monkeypatch.setattr("sweeps.cli.run.Driver", Stopped)
+    monkeypatch.setattr("sweeps.operations.run.Driver", Stopped)
     done = run("run", written(tmp_path), "--workspace", str(workspace.root), "--executor", "inline")
     assert list(Stopped.told["batches_decide"]) == [device]
     assert 0.0 < Stopped.told["batches_decide"][device] < 0.01, "the spread of its processes"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cli import on_end
-from sweeps.cli.on_end import told_at_the_end
 from sweeps.errors import WorkspaceError
 from sweeps.launching.checked import check
+from sweeps.operations import on_end
+from sweeps.operations.on_end import told_at_the_end
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec, sweep_yaml
 from sweeps.workspace import Workspace
@@ -74,12 +74,18 @@ def test_a_program_and_an_address_are_told_how_it_ended(tmp_path: Path, posted: 
     assert [json.loads(body) for body in found] == [told]
 
 
-@pytest.mark.parametrize(("raised", "state"), [(SystemExit(130), "stopped"), (SystemExit(1), "failed")])
-def test_a_run_that_stops_tells_it_and_keeps_its_exit_code(tmp_path: Path, raised: SystemExit, state: str) -> None:
+def test_a_run_that_stops_in_order_tells_it(tmp_path: Path) -> None:
     asked = spec(command=writes_to(tmp_path / "told"))
-    with pytest.raises(SystemExit) as ended, told_at_the_end(asked, Workspace.open(tmp_path / "ws")):
+    with told_at_the_end(asked, Workspace.open(tmp_path / "ws")) as end:
+        end.stopped = True
+    assert json.loads((tmp_path / "told").read_bytes())["state"] == "stopped"
+
+
+@pytest.mark.parametrize(("raised", "state"), [(KeyboardInterrupt, "stopped"), (SystemExit, "failed")])
+def test_a_run_that_is_ended_tells_it_and_is_ended(tmp_path: Path, raised: type[BaseException], state: str) -> None:
+    asked = spec(command=writes_to(tmp_path / "told"))
+    with pytest.raises(raised), told_at_the_end(asked, Workspace.open(tmp_path / "ws")):
         raise raised
-    assert ended.value.code == raised.code
     assert json.loads((tmp_path / "told").read_bytes())["state"] == state
 
 

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-import click
-
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import StoreError
 from sweeps.journal.calibrations import known_batch_spread
+from sweeps.operations.telling import tell
 from sweeps.planning.plan import Plan
 from sweeps.protocol.batch_noise import BatchSpread
-from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 Found = TypeVar("Found")
@@ -40,5 +38,5 @@ def batch_spreads(planned: Plan, workspace: Workspace) -> dict[str, BatchSpread]
         return {}
     found, errors = known(planned, workspace, known_batch_spread)
     for error in errors:
-        click.echo(plain(error.one_line), err=True)  # nobody needs it to plan or to run
+        tell(error.one_line)  # nobody needs it to plan or to run
     return found

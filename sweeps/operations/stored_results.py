@@ -4,15 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-import click
-
-from sweeps.cli.which_sweep import open_journal, sweep_name
 from sweeps.errors import NoResultsError, StoreError, did_you_mean
 from sweeps.journal.journal import Journal
+from sweeps.operations.telling import tell
+from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.store.client import FIRST_STEP
 from sweeps.store.copied import ResultFiles, result_files
 from sweeps.store.read_journal import read_sweep
-from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ def files_and_name(workspace: Workspace, sweep: str | None, *, compare: bool = F
     if not files.is_copy:
         with open_journal(workspace) as journal:
             return files, sweep_name(journal, sweep)
-    click.echo(plain(f"Results: {files.text}."), err=True)
+    tell(f"Results: {files.text}.")
     if sweep is None and workspace.journal.exists():
         # The latest sweep of this workspace, also if other workspaces use the same MLflow.
         with open_journal(workspace) as journal:
@@ -58,7 +56,7 @@ def _told_of_reading() -> Callable[[int], None]:
         nonlocal count
         count += runs
         if runs >= 1_000:
-            click.echo(f"Copying results of MLflow: {count:,} runs read", err=True)
+            tell(f"Copying results of MLflow: {count:,} runs read")
 
     return each
 

@@ -5,19 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
-from sweeps.cli.known import known
 from sweeps.device_facts import DeviceFacts
 from sweeps.journal.calibrations import known_noise
 from sweeps.journal.journal import Journal
+from sweeps.operations.known import known
+from sweeps.operations.telling import tell
 from sweeps.planning.budget import keep_budget
 from sweeps.planning.plan import Plan
 from sweeps.planning.size import check_size
 from sweeps.protocol.calibrated import rounds_by_device
 from sweeps.protocol.presets import Protocol
 from sweeps.spec.sweep import SweepSpec, load
-from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -53,16 +51,16 @@ def make_plan(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab:
             if spec.name in {info.name for info in journal.sweeps()}:
                 before, last = journal.devices(spec.name), journal.protocol(spec.name)
                 spec, kept = keep_budget(spec, last)
-    planned = plan_sweep(spec, workspace.root, roots, before, _tell, lab.select if lab is not None else None)
+    planned = plan_sweep(spec, workspace.root, roots, before, tell, lab.select if lab is not None else None)
     planned = replace(planned, budget_reason=kept or planned.budget_reason)
     noise, errors = known(planned, workspace, known_noise)
     for error in errors:
-        _tell(error.one_line)  # the plan does not need it
+        tell(error.one_line)  # the plan does not need it
     own = planned.protocol
     rounds = rounds_by_device(spec.protocol, own, noise, _had(planned, last, before))
     names = {facts.device_id: facts.name for facts in planned.devices}
     for device_id, wanted in rounds:
-        _tell(f"{names[device_id]}: {wanted} rounds, not {own.rounds}: edgesweep noise found that it needs more")
+        tell(f"{names[device_id]}: {wanted} rounds, not {own.rounds}: edgesweep noise found that it needs more")
     return replace(planned, rounds_on=rounds)
 
 
@@ -73,7 +71,3 @@ def _had(planned: Plan, last: Protocol | None, before: Sequence[DeviceFacts]) ->
     now = {(facts.device_id, facts.fingerprint) for facts in planned.devices}
     same = {facts.device_id for facts in before if (facts.device_id, facts.fingerprint) in now}
     return {device_id: rounds for device_id, rounds in last.rounds_on if device_id in same}
-
-
-def _tell(message: str) -> None:
-    click.echo(plain(message), err=True)

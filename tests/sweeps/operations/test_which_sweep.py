@@ -2,9 +2,9 @@
 
 import pytest
 
-from sweeps.cli.stored_results import results_of
 from sweeps.errors import StoreError
 from sweeps.journal.journal import Journal
+from sweeps.operations.stored_results import results_of
 from sweeps.store.mlflow import Store
 from sweeps.workspace import Workspace
 from tests.store_double import doubled

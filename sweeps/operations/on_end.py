@@ -6,19 +6,17 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPException
 from importlib.metadata import version
 from typing import Any, Literal
 
-import click
-
-from sweeps.cli.options import EXIT_INTERRUPTED
 from sweeps.errors import EdgeSweepError, WorkspaceError
+from sweeps.operations.telling import tell
 from sweeps.spec.ending import OnEndSpec
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store.copied import result_files
 from sweeps.store.verdicts import overview
-from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 COMMAND_S, WEBHOOK_S = 60.0, 10.0
@@ -28,16 +26,21 @@ State = Literal["finished", "stopped", "failed"]
 _PLACE = ("device", "device_id", "model", "state", "winner", "latency_p50_ms", "provisional", "settle", "reason")
 
 
+@dataclass(slots=True)
+class End:
+    """What the run says of its end."""
+
+    stopped: bool = False
+
+
 @contextmanager
-def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[None]:
+def told_at_the_end(spec: SweepSpec, workspace: Workspace) -> Iterator[End]:
     """Around a run. `failed`: by an error; `stopped`: on request, and the next run goes on."""
     state: State | None = "failed"
+    end = End()
     try:
-        yield
-        state = "finished"
-    except SystemExit as ended:
-        state = "stopped" if ended.code == EXIT_INTERRUPTED else "failed"
-        raise
+        yield end
+        state = "stopped" if end.stopped else "finished"
     except KeyboardInterrupt:
         state = "stopped"
         raise
@@ -93,4 +96,4 @@ def _post(address: str, content: bytes) -> None:
 
 
 def _failed(what: str, why: str) -> None:
-    click.echo(plain(f"on_end: the {what} failed: {why}. The results are kept."), err=True)
+    tell(f"on_end: the {what} failed: {why}. The results are kept.")

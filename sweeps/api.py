@@ -1,0 +1,198 @@
+"""EdgeSweep from Python and in notebooks: the functions behind the commands.
+
+    from sweeps import api
+
+    sweep = api.load("sweep.yaml")
+    api.plan(sweep).jobs()                                 # what would run
+    api.run(sweep, on_event=print)                         # build and measure; run again to continue
+    api.results("my-sweep").sort_values("latency_p50_ms")  # a DataFrame
+    api.rank("my-sweep").devices[0].winner
+    api.export("shipped", "my-sweep")
+
+Every error is an `EdgeSweepError` with what happened and the next step. Messages for people go to stderr. No function
+sets a signal handler, ends the program, or needs the main thread.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from sweeps.errors import EdgeSweepError
+from sweeps.operations.planned import Planned, plan_with_states
+from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
+from sweeps.operations.stored_results import files_and_name, of_latest, results_of
+from sweeps.operations.sweep_file import load_sweep, roots_of
+from sweeps.planning.size import check_size
+from sweeps.ranking.export import Shipped, export_candidate
+from sweeps.ranking.rank import rank as rank_results
+from sweeps.ranking.values import Ranking
+from sweeps.report.table_files import arrow_table, results_table
+from sweeps.results import of_device, read_rows
+from sweeps.spec.label import label_of
+from sweeps.spec.sweep import SweepSpec, validated_values
+from sweeps.store.read_journal import rank_sweep
+from sweeps.workspace import Workspace
+from workers.driver.events import Event
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["EdgeSweepError", "Event", "Plan", "Ranking", "Run", "Shipped", "Sweep", "build", "export", "load", "plan"]
+__all__ += ["rank", "results", "run"]
+
+Folder = str | Path
+DEFAULT_WORKSPACE = "edgesweep-data"
+"""Unless EDGESWEEP_WORKSPACE names another folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A sweep file's content, and the folders to search first for the user's own modules."""
+
+    spec: SweepSpec
+    folders: tuple[Path, ...]
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a run would do. `details` has all of it."""
+
+    details: Planned
+
+    @property
+    def seconds(self) -> float:
+        """A rough estimate of what is left."""
+        return self.details.left.seconds
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the state of this machine will do to the run."""
+        return self.details.machine
+
+    def jobs(self) -> "pd.DataFrame":
+        """One row per job: name, model, device, variant, state (`done`, `failed`, `built`, `to build`)."""
+        import pandas as pd
+
+        planned = self.details.plan
+        names = {facts.device_id: facts.name for facts in planned.devices}
+        rows = [
+            (job.name, job.model, names[job.device_id], label_of(job.variant), self.details.states[job.key])
+            for job in planned.jobs
+        ]
+        return pd.DataFrame(rows, columns=["name", "model", "device", "variant", "state"])
+
+    def skipped(self) -> "pd.DataFrame":
+        """One row per combination that cannot be: name, reason."""
+        import pandas as pd
+
+        rows = [(one.name, one.reason) for one in self.details.plan.skipped]
+        return pd.DataFrame(rows, columns=["name", "reason"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a run ended."""
+
+    ranking: Ranking
+    interrupted: bool
+    """By `stop`."""
+    still_to_do: tuple[str, ...]
+    """In words: what waits for the next run."""
+
+
+def load(file: Folder, *, many: bool = False) -> Sweep:
+    """Read and check a sweep file. `many`: it may have more than 10,000 jobs. Raises `SpecError` with a line for each
+    problem."""
+    path = Path(file)
+    return Sweep(load_sweep(path, many), roots_of(path))
+
+
+def build(content: Mapping[str, Any], *, folder: Folder = ".", many: bool = False) -> Sweep:
+    """A sweep from values in the form of a sweep file. `folder`: relative paths and modules are looked for there.
+    Raises `SpecError` with a line for each problem."""
+    root = Path(folder).resolve()
+    spec = validated_values(dict(content), root)
+    check_size(spec, len(spec.devices), many)
+    return Sweep(spec, (root,))
+
+
+def plan(sweep: Sweep, workspace: Folder | None = None) -> Plan:
+    """What a run would do with the devices that are there; runs nothing."""
+    return Plan(plan_with_states(sweep.spec, sweep.folders, Workspace(_root(workspace))))
+
+
+def run(
+    sweep: Sweep,
+    workspace: Folder | None = None,
+    *,
+    on_event: Callable[[Event], object] = lambda _: None,
+    stop: Stop = lambda: False,
+    executor: Literal["ray", "inline"] = "ray",
+    retry_failed: bool = False,
+    settle: int = 0,
+    quiet: bool = False,
+) -> Run:
+    """Build, measure and rank; after an interruption the same call continues.
+
+    `on_event` is called in this thread with each event of `workers.driver.events`, which the journal has by then.
+    `stop`: asked between pieces of work, from several threads; if it is true, the running work ends and the run stops.
+    An interrupt (a notebook's stop button) ends it at once, and nothing measured is lost. `executor`, `retry_failed`
+    and `settle`: as the options of `edgesweep run`. `quiet`: no progress on stderr.
+
+    Raises `NoResultsError` if nothing was measured, `WorkspaceError` if another run has the workspace.
+    """
+    there = Workspace.open(_root(workspace))
+    watch = Watch(event=on_event, asking=lambda _note, _asked: nullcontext(stop), quiet=quiet)
+    ended: RunEnd = run_sweep(
+        sweep.spec, sweep.folders, there, executor, retry_failed=retry_failed, settle=settle, watch=watch
+    )
+    ranked = rank_and_attach(there, sweep.name)
+    return Run(ranking=ranked, interrupted=ended.interrupted, still_to_do=ended.still_to_do)
+
+
+def results(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> "pd.DataFrame":
+    """One row per job or skipped combination of a sweep (by default the latest), as `edgesweep report --parquet` has
+    them: text, true integers and booleans, figures with their unit in the name; unknown figures are NaN.
+
+    `device`: an id, or a part of its name.
+    """
+    found = results_of(Workspace(_root(workspace)), sweep)
+    rows = read_rows(found.frame, found.name)
+    frame: pd.DataFrame = arrow_table(results_table(rows if device is None else of_device(rows, device))).to_pandas()
+    return frame
+
+
+def rank(sweep: str | None = None, workspace: Folder | None = None, *, device: str | None = None) -> Ranking:
+    """The ranking of a sweep (by default the latest): for each device and model the candidates, best first."""
+    there = Workspace(_root(workspace))
+    with of_latest(there, sweep):
+        files, name = files_and_name(there, sweep)
+        return rank_sweep(files.journal, name, device)
+
+
+def export(
+    output: Folder,
+    sweep: str | None = None,
+    workspace: Folder | None = None,
+    *,
+    device: str | None = None,
+    model: str | None = None,
+    variant: str | None = None,
+) -> Shipped:
+    """Copy the winner, or the job called `variant`, into the folder `output` with the figures to expect of it."""
+    there = Workspace(_root(workspace))
+    found = results_of(there, sweep)
+    ranked = rank_results(found.frame, found.spec.objective, found.name, device)
+    return export_candidate(ranked, found.frame, there, model=model, job=variant, output=Path(output))
+
+
+def _root(workspace: Folder | None) -> Path:
+    named = workspace or os.environ.get("EDGESWEEP_WORKSPACE") or DEFAULT_WORKSPACE
+    return Path(named).expanduser().resolve()

@@ -1,0 +1,129 @@
+"""`edgesweep sweeps`: the sweeps of a workspace, listed, renamed, tagged, noted and deleted."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from sweeps.cli.options import json_option, known_sweeps, print_json, workspace_option
+from sweeps.cli.session import uninterrupted
+from sweeps.errors import EdgeSweepError
+from sweeps.operations import kept_sweeps
+from sweeps.report.tables import cells, new_table, open_console
+from sweeps.text import plain
+from sweeps.workspace import Workspace
+
+_named = click.argument("sweep", shell_complete=known_sweeps)
+
+
+@click.group("sweeps", invoke_without_command=True)
+@workspace_option
+@json_option
+@click.pass_context
+def sweeps(context: click.Context, root: Path, as_json: bool) -> None:
+    """List the sweeps of the workspace; rename, tag, note and delete them.
+
+    \b
+    Example: edgesweep sweeps
+             edgesweep sweeps delete try-2
+    """
+    if context.invoked_subcommand is not None:
+        return
+    found = kept_sweeps.kept_sweeps(Workspace(root))
+    if as_json:
+        print_json([one.document for one in found])
+        return
+    if not found:
+        click.echo(f"no sweep was run in {root}: edgesweep run sweep.yaml", err=True)
+        return
+    table = new_table("", "sweep", "last started", ">jobs", ">measured", ">failed", "tags", "note")
+    for one in found:
+        tags = ", ".join(f"{key}={value}" for key, value in one.tags.items())
+        started = f"{one.started.astimezone():%Y-%m-%d %H:%M}"
+        table.add_row(*cells(one.name, started, one.jobs, one.measured, one.failed, tags, one.note))
+    open_console().print(table)
+
+
+@sweeps.command()
+@_named
+@click.argument("name")
+@workspace_option
+def rename(sweep: str, name: str, root: Path) -> None:
+    """Give a sweep another name; MLflow gets its runs anew under it.
+
+    \b
+    Change the name in the sweep file, too: otherwise its next run begins a new sweep.
+    Example: edgesweep sweeps rename try-2 digits-int8
+    """
+    with uninterrupted():
+        kept_sweeps.rename(Workspace(root), sweep, name)
+    click.echo(plain(f"{sweep} is called {name} now. Write it into its sweep file, too: name: {name}"))
+
+
+@sweeps.command()
+@_named
+@click.argument("tags", nargs=-1, metavar="[KEY=VALUE]...")
+@click.option("--remove", multiple=True, metavar="KEY", help="Remove this tag; may be repeated.")
+@workspace_option
+@json_option
+def tag(sweep: str, tags: Sequence[str], remove: tuple[str, ...], root: Path, as_json: bool) -> None:
+    """Add tags to a sweep, or remove some.
+
+    \b
+    Example: edgesweep sweeps tag digits team=vision stage=candidate
+    """
+    pairs = [one.partition("=") for one in tags]
+    if wrong := [key for key, equals, _ in pairs if not equals]:
+        raise EdgeSweepError(f"{wrong[0]!r} is not KEY=VALUE", f"write for instance {wrong[0]}=yes")
+    added = {key: value for key, _, value in pairs}
+    labels = kept_sweeps.label(Workspace(root), sweep, add=added, remove=remove, note=None)
+    if as_json:
+        print_json(asdict(labels))
+    else:
+        shown = ", ".join(f"{key}={value}" for key, value in labels.tags.items())
+        click.echo(plain(f"{sweep}: {shown or 'no tags'}"))
+
+
+@sweeps.command()
+@_named
+@click.argument("text")
+@workspace_option
+@json_option
+def note(sweep: str, text: str, root: Path, as_json: bool) -> None:
+    """Write a note about a sweep; an empty text removes it.
+
+    \b
+    Example: edgesweep sweeps note digits "before the new camera"
+    """
+    labels = kept_sweeps.label(Workspace(root), sweep, add={}, remove=(), note=text)
+    if as_json:
+        print_json(asdict(labels))
+    else:
+        click.echo(plain(f"{sweep}: {labels.note or 'no note'}"))
+
+
+@sweeps.command()
+@_named
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@workspace_option
+@json_option
+def delete(sweep: str, yes: bool, root: Path, as_json: bool) -> None:
+    """Delete a sweep with its runs in MLflow, its builds and what was measured for it alone.
+
+    \b
+    What other sweeps use, too, stays. Refused while a sweep runs in the workspace.
+    Example: edgesweep sweeps delete try-2
+    """
+    workspace = Workspace(root)
+    found = kept_sweeps.look_before_deletion(workspace, sweep)
+    what = f"{found.jobs} jobs with their measurements and runs, {found.builds} builds ({found.bytes / 1e6:.1f} MB)"
+    if not yes and not click.confirm(plain(f"Delete {found.sweep} for good: {what}?"), err=True):
+        click.echo("Nothing was deleted.", err=True)
+        raise click.Abort
+    with uninterrupted():
+        done = kept_sweeps.delete(workspace, found.sweep)
+        if as_json:
+            print_json(asdict(done))
+        else:
+            click.echo(plain(f"{found.sweep} is deleted: {what}, {done.runs} runs of MLflow"))

@@ -1,0 +1,71 @@
+"""A sweep's plan, with what of it is done already."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sweeps.journal.journal import Journal
+from sweeps.operations.sweep_file import make_plan
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
+from sweeps.planning.programs import programs_of
+from sweeps.planning.size import Estimate, estimate
+from sweeps.records import Failed
+from sweeps.spec.sweep import SweepSpec
+from sweeps.workspace import Workspace
+from workers.driver.sharing import Sharing
+from workers.measure.outlook import outlook_here
+
+if TYPE_CHECKING:
+    from workers.hosts.lab import Lab
+
+State = Literal["done", "failed", "built", "to build"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """What a run would do."""
+
+    plan: Plan
+    states: Mapping[str, State]
+    """By job key."""
+    left: Estimate
+    programs: Mapping[str, Hashable]
+    """As `programs_of`."""
+    sharing: tuple[str, ...]
+    """In words, how units share the work."""
+    machine: tuple[str, ...]
+    """In words, what the state of this machine will do to the run."""
+
+
+def plan_with_states(spec: SweepSpec, roots: Sequence[Path], workspace: Workspace, lab: "Lab | None" = None) -> Planned:
+    """Runs nothing, and creates no workspace. Raises as `make_plan`."""
+    from workers.artifacts import ArtifactStore  # imports numpy, which `plan --help` does not need
+
+    planned = make_plan(spec, roots, workspace, lab)
+    with Journal.open(workspace.journal, read_only=True) if workspace.journal.exists() else nullcontext() as before:
+        sharing = Sharing(planned, before, record=False)
+        lines = tuple(sharing.lines())
+        sharing.propose()
+        planned = sharing.plan
+    store = ArtifactStore(workspace.artifacts)
+    built = {key for key in {job.build_key for job in planned.jobs} if store.look(key) is not None}
+    states: dict[str, State] = {job.key: "built" if job.build_key in built else "to build" for job in planned.jobs}
+    programs: dict[str, Hashable] = {}
+    if workspace.journal.exists():
+        with Journal.open(workspace.journal, read_only=True) as journal:
+            programs = programs_of(planned, journal.artifact)
+            ended = {job.key: journal.ending(planned_job(planned, job)) for job in planned.jobs}
+        states |= {key: "failed" if isinstance(ending, Failed) else "done" for key, ending in ended.items() if ending}
+    finished = {key for key, state in states.items() if state in ("done", "failed")}
+    left = estimate(planned, planned.protocol, finished, built)
+    return Planned(
+        plan=planned,
+        states=states,
+        left=left,
+        programs=programs,
+        sharing=lines,
+        machine=tuple(outlook_here(planned)) if left.seconds else (),
+    )

@@ -1,0 +1,270 @@
+"""Builds and measures a sweep, and continues one that was interrupted."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.errors import RETRIED_KINDS, ModelError, StoreError
+from sweeps.journal.journal import Journal
+from sweeps.journal.outcomes import Complete
+from sweeps.journal.salvage import check_whole
+from sweeps.launching.live import LiveFile
+from sweeps.operations.again import disqualified_jobs, tied_jobs
+from sweeps.operations.executor import open_executor
+from sweeps.operations.known import batch_spreads
+from sweeps.operations.on_end import told_at_the_end
+from sweeps.operations.shown import show
+from sweeps.operations.stored_results import results_of
+from sweeps.operations.sweep_file import make_plan
+from sweeps.operations.telling import tell
+from sweeps.planning.plan import Plan
+from sweeps.planning.planned import planned_job
+from sweeps.planning.programs import programs_of
+from sweeps.protocol.sentinel import data_for
+from sweeps.ranking.document import ranking_document
+from sweeps.ranking.values import Ranking
+from sweeps.records import Failed
+from sweeps.report.plan import budget_text, race_lines
+from sweeps.report.progress import RunProgress
+from sweeps.spec.inputs import ModelSpec
+from sweeps.spec.sweep import SweepSpec
+from sweeps.store.copied import result_files
+from sweeps.store.lag import read_lag
+from sweeps.store.mlflow import Store
+from sweeps.store.outbox import Outbox
+from sweeps.store.publishing import Publisher
+from sweeps.store.read_journal import rank_sweep
+from sweeps.workspace import Workspace
+from workers.artifacts import ArtifactStore
+from workers.driver.events import Away, Event
+from workers.driver.sharing import Sharing, with_links
+from workers.driver.sweep import Driver
+from workers.hosts.lab import Lab
+from workers.measure.outlook import outlook_here
+from workers.models import apart
+from workers.models import prepare as models
+from workers.models.prepared import PreparedModel
+from workers.models.trial import try_models
+
+Stop = Callable[[], bool]
+"""Whether an orderly end is asked for."""
+
+
+def _nobody(note: Callable[[str], None], asked: Callable[[], None]) -> AbstractContextManager[Stop]:
+    return nullcontext(lambda: False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Who watches a run, and may ask for its end. By default nobody asks, and no signal handler is set."""
+
+    event: Callable[[Event], object] = lambda _: None
+    """Called in the thread of the run. An event is in the journal by then."""
+    asking: Callable[[Callable[[str], None], Callable[[], None]], AbstractContextManager[Stop]] = _nobody
+    """Around the work. It is given two functions: one that shows a message, one to call when the end is asked for."""
+    quiet: bool = False
+    """No progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnd:
+    """How a run ended."""
+
+    interrupted: bool
+    still_to_do: tuple[str, ...]
+    """In words, what the next run does."""
+
+
+def run_sweep(
+    spec: SweepSpec,
+    roots: Sequence[Path],
+    workspace: Workspace,
+    executor: str,
+    *,
+    retry_failed: bool = False,
+    settle: int = 0,
+    lab: Lab | None = None,
+    watch: Watch | None = None,
+) -> RunEnd:
+    """Measure all pending jobs.
+
+    `settle`: more rounds for the jobs that are then tied for the first place. `roots`: folders that are searched first
+    for the user's own modules. `lab`: its hosts have the phones.
+    """
+    watch = watch or Watch()
+    with told_at_the_end(spec, workspace) as end:
+        ended = _run(spec, roots, workspace, executor, retry_failed, settle, lab, watch)
+        end.stopped = ended.interrupted
+    return ended
+
+
+def rank_and_attach(workspace: Workspace, sweep: str) -> Ranking:
+    """The ranking after a run; it is attached to the sweep's run, for people who read MLflow itself."""
+    ranked = rank_sweep(result_files(workspace, sweep).journal, sweep)
+    try:
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).attach_ranking(sweep, ranking_document(ranked))
+    except StoreError as error:
+        tell(f"MLflow did not accept the ranking: {error.message}")
+    return ranked
+
+
+def _run(
+    spec: SweepSpec,
+    roots: Sequence[Path],
+    workspace: Workspace,
+    executor: str,
+    retry_failed: bool,
+    settle: int,
+    lab: Lab | None,
+    watch: Watch,
+) -> RunEnd:
+    with workspace.lock(), LiveFile(workspace.live, spec.name) as live:
+        check_whole(workspace.journal)
+        Store(workspace.tracking_uri, workspace.mlflow_artifacts).check()
+        whole = make_plan(spec, roots, workspace, lab)
+        with Journal.open(workspace.journal) as journal:
+            with journal.together():
+                sharing = Sharing(whole, journal)
+                sharing.advance(wait=True)
+                planned = sharing.plan
+                journal.save_plan(planned)
+                if retry_failed:
+                    journal.retry_failures(spec.name)
+                for kind in RETRIED_KINDS:
+                    journal.retry_failures(spec.name, kind=kind)
+            complete = _begin(planned, sharing, journal, ArtifactStore(workspace.artifacts))
+            drive = _Drive(roots, workspace, journal, executor, live, lab, watch)
+            away: dict[str, int] = {}
+            interrupted = not complete and drive.run(planned, away)
+            while not interrupted and sharing.advance(wait=False):
+                planned, complete = sharing.plan, False
+                journal.save_plan(planned)
+                for line in sharing.lines():
+                    tell(line)
+                interrupted = drive.run(planned, away)
+            if complete:
+                with Outbox.of(workspace, journal, spec.name) as outbox:
+                    outbox.publish()
+            late: dict[str, int] = {}
+            if retry_failed and not interrupted and (again := disqualified_jobs(journal, planned)):
+                tell(f"{len(again)} with a disqualifying label: measured again")
+                interrupted = drive.run(planned, late, with_links(planned, again))
+            if settle and not interrupted:
+                more = dict.fromkeys(tied_jobs(results_of(workspace, spec.name)), settle)
+                tell(f"{len(more)} tied: {settle} more rounds of each" if more else "nothing is tied")
+                interrupted = bool(more) and drive.run(planned, late, with_links(planned, more))
+            pending = sum(journal.ending(planned_job(planned, job)) is None for job in planned.jobs)
+            lag = read_lag(workspace, journal, spec.name)
+        if interrupted:
+            live.end("stopped")
+    if lag is not None and lag.jobs:
+        tell(f"{lag.text}: the next run sends them, or edgesweep journal publish")
+    if interrupted:
+        stopped = "Stopped. Nothing is lost: run the same command again to continue."
+        return RunEnd(interrupted=True, still_to_do=(stopped,))
+    return RunEnd(
+        interrupted=False, still_to_do=tuple(_still_to_do(pending, sum(away.values()), sharing.waiting, late))
+    )
+
+
+def _begin(planned: Plan, sharing: Sharing, journal: Journal, artifacts: ArtifactStore) -> bool:
+    """Say what there is to do. Returns whether it is nothing."""
+    endings = [journal.ending(planned_job(planned, job)) for job in planned.jobs]
+    failed = sum(isinstance(ended, Failed) for ended in endings)
+    measured = sum(isinstance(ended, Complete) for ended in endings)
+    tell(
+        f"{planned.sweep.name}: {len(planned.jobs)} jobs, {measured} done before, "
+        + (f"{failed} failed before (try again with --retry-failed), " if failed else "")
+        + f"{len(planned.skipped)} skipped"
+    )
+    if planned.budget_reason:
+        tell(budget_text(planned))
+    for line in sharing.lines():
+        tell(line)
+    complete = failed + measured == len(endings) and all(
+        artifacts.look(job.build_key)
+        for job, ended in zip(planned.jobs, endings, strict=True)
+        if isinstance(ended, Complete)
+    )
+    for line in () if complete else outlook_here(planned):
+        tell(line)
+    return complete
+
+
+def _still_to_do(pending: int, waiting: int, shared: int, late: Mapping[str, int]) -> Iterator[str]:
+    """Messages about the jobs that are pending at the end. `waiting`: how many of them wait for devices. `shared`: how
+    many variants wait for units that can be compared. `late`: devices that went away while more was measured."""
+    if shared:
+        yield f"{shared} variants have no unit yet: none of theirs has measured the common variant; run again"
+    if waiting := min(waiting, pending):
+        yield f"{waiting} jobs wait for devices that are away: run the same command again when they are back"
+    if again := pending - waiting:
+        yield f"{again} jobs will be tried again: run the same command again"
+    if late:
+        yield f"{', '.join(sorted(late))} went away: run the same command again when back, to add the rounds"
+
+
+@dataclass(frozen=True, slots=True)
+class _Drive:
+    """Runs pending jobs of a plan."""
+
+    roots: Sequence[Path]
+    workspace: Workspace
+    journal: Journal
+    executor: str
+    live: LiveFile
+    lab: Lab | None
+    watch: Watch
+
+    def run(self, planned: Plan, away: dict[str, int], more: Mapping[str, int] | None = None) -> bool:
+        """Returns whether it was stopped before the end.
+
+        `away` is filled with the number of waiting jobs, by the names of devices that went away.
+        """
+        # The first of all: while one imports MLflow, the other imports torch.
+        publisher = Publisher(self.workspace, planned.sweep.name)
+        apart.start()
+        spec, journal = planned.sweep, self.journal
+        spreads = batch_spreads(planned, self.workspace)
+        for line in () if more else race_lines(planned, spreads, programs_of(planned, journal.artifact)):
+            tell(line)
+        pending = {job.model for job in planned.jobs if journal.ending(planned_job(planned, job)) is None}
+        with (
+            publisher,
+            RunProgress(quiet=self.watch.quiet) as progress,
+            open_executor(self.executor, self.workspace, planned, self.lab) as executor,
+            # After the executor: Ray's start sets signal handlers of its own.
+            self.watch.asking(progress.note, self.live.stopping) as stop,
+        ):
+            # All are told of before the first one is prepared, which may take long.
+            wanted = [one for one in spec.models if one.name in pending]
+            tried = try_models(wanted, self.roots, self.workspace, apart.LIMITS.silent_s)
+            unusable = {model.name: error for model, error, _ in tried if isinstance(error, ModelError)}
+            for name, error in unusable.items():
+                progress.note(f"{name} cannot be used: {error.one_line}")
+
+            def prepare(model: ModelSpec) -> PreparedModel:
+                if model.name in unusable:
+                    raise unusable[model.name]
+                data = data_for(model, spec.data)
+                versions = planned.identities.versions
+                return models.prepare(model, data, self.workspace, versions, progress.preparing, self.roots)
+
+            driver = Driver(
+                planned,
+                journal,
+                ArtifactStore(self.workspace.artifacts),
+                executor,
+                prepare=prepare,
+                publishing=publisher,
+                stop=stop,
+                more=more,
+                batches_decide={device_id: spread.noise for device_id, spread in spreads.items() if spread.decide},
+            )
+            for event in driver.run():
+                show(event, progress, self.live)
+                self.watch.event(event)
+                if isinstance(event, Away):
+                    away[event.device] = max(event.pending, away.get(event.device, 0))
+            return stop()

@@ -1,0 +1,103 @@
+"""Shows the events of a driver: as bars and lines, in the file for whoever looks from elsewhere, and in words."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from sweeps.launching.live import LiveFile
+from sweeps.report.progress import RunProgress
+from workers.devices.interface import Rung
+from workers.driver import events
+from workers.driver.events import Event
+from workers.driver.recovery import has_devices
+
+_TOGETHER = ("Building", "Measuring on ")
+"""Titles of bars that are shown at the same time: phones measure while the rest is built."""
+
+_Noted = (
+    events.AttemptFailed
+    | events.Waiting
+    | events.Back
+    | events.Left
+    | events.DeviceChanged
+    | events.Away
+    | events.Recovering
+    | events.Quarantined
+    | events.Readmitted
+    | events.MeasuredAlone
+    | events.TrackingDown
+)
+
+_RUNGS: Mapping[Rung, str] = {
+    "ask": "asking its shell",
+    "reconnect": "connecting to it again",
+    "restart_adb": "restarting the adb server of its host",
+    "reboot": "restarting it",
+}
+
+
+def show(event: Event, progress: RunProgress, live: LiveFile | None = None) -> None:
+    """`live`: the file for whoever looks from elsewhere."""
+    match event:
+        case events.Preparing(model):
+            progress.preparing(model, None)
+        case events.Building(done, total, running):
+            progress.step("Building", done, total, ", ".join(running), beside=_TOGETHER)
+            if done == total:
+                progress.end("Building")
+        case events.Measuring(device, done, total, running):
+            progress.step(f"Measuring on {device}", done, total, running, beside=_TOGETHER)
+        case events.Published(done, total):
+            progress.step("Publishing to MLflow", done, total, "")
+        case _:
+            progress.note(in_words(event))
+    if live is not None:
+        _keep(event, live)
+
+
+def in_words(event: _Noted) -> str:
+    match event:
+        case events.AttemptFailed(name, failed, final):
+            again = "" if final else "; trying again"
+            return f"{name}: {failed.stage} failed ({failed.kind}): {failed.message}{again}"
+        case events.Waiting(device, lacking, waited):
+            return f"waiting for {device} ({waited:.0f} s): {'; '.join(lacking)}"
+        case events.Back(device, host, seconds):
+            return f"back after {seconds:.0f} s without {host}: {device} answers again"
+        case events.Left(name, settled):
+            return f"{name}: {settled.message}"
+        case events.DeviceChanged(device):
+            return f"{device} changed its speed: the sentinel's latency moved by more than 5 %"
+        case events.Away(device, failed, pending):
+            return f"{device} is away ({failed.kind}): {failed.message}; {pending} of its jobs wait for the next run"
+        case events.Recovering(device, rung, refused):
+            return f"{device}: {_RUNGS[rung]}" + (f" was not possible: {refused}" if refused else "")
+        case events.Quarantined(device, quarantine):
+            return f"{device} is quarantined: {quarantine.reason}; {quarantine.way_out}"
+        case events.Readmitted(device, _):
+            return f"{device} is in quarantine no more: its canary job succeeded"
+        case events.MeasuredAlone(names, failed):
+            which = names[0] if len(names) == 1 else f"{len(names)} builds"
+            return f"{which}: measured in processes of their own only ({failed.kind}): {failed.message}"
+        case events.TrackingDown(message):
+            return f"MLflow does not take results now; the journal keeps them: {message}"
+        case never:
+            assert_never(never)
+
+
+def _keep(event: Event, live: LiveFile) -> None:
+    match event:
+        case events.Preparing(model):
+            live.step(f"preparing {model}")
+        case events.Building(done, total, running):
+            live.builds(done, total, running)
+        case events.Measuring(device, done, total, running):
+            live.measuring(device, done, total, running)
+        case events.Published(done, total):
+            live.step(f"publishing to MLflow: {done} of {total}")
+        case events.Waiting(device, lacking, waited) if not has_devices(device):
+            live.waiting(device, lacking, waited)
+        case events.Away(device, failed, pending):
+            live.away(device, failed.message, pending)
+            live.note(in_words(event))
+        case _:
+            live.note(in_words(event))
