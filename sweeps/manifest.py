@@ -51,6 +51,8 @@ class Coverage(BaseModel):
     multiply_adds_covered_percent: float
     left: dict[str, int] = {}
     """Number of uses of each operator that the accelerator does not take, where that is known."""
+    left_percent: dict[str, float] = {}
+    """Of the operators that are left and multiply: the share of the model's multiply-adds that they are."""
     delegates: int | None = None
     """In how many parts the accelerator has the model, where that is known: between them, data go through the CPU."""
     feature_level: int | None = None
@@ -59,7 +61,7 @@ class Coverage(BaseModel):
     @property
     def text(self) -> str:
         """As JSON, without what only a library of kernels tells where it tells nothing: so it is as it always was."""
-        return self.model_dump_json(exclude={"left", "delegates"} if self.delegates is None else None)
+        return self.model_dump_json(exclude={"left", "left_percent", "delegates"} if self.delegates is None else None)
 
     @property
     def operators(self) -> int:
@@ -111,6 +113,9 @@ class Manifest(BaseModel):
     verification: Verification
     coverage: Coverage | None = None
     """`None` unless something takes parts of the model: NNAPI, or a delegate of ExecuTorch."""
+    providers: dict[str, int] = {}
+    """How many nodes each execution provider of ONNX Runtime has, as the machine that built it loads the file. The
+    providers that only devices have are not there."""
     eval: EvalSibling | None = None
 
     @property

@@ -18,9 +18,9 @@ _CAPTURES = ("script", "trace", "mixed")
 
 _INTERFACES = ("none", "core", "full", "inside")
 
-_METHODS = ("none", "static_fx", "static_eager", "qat", "dynamic")
+_METHODS = ("none", "static", "static_fx", "static_eager", "qat", "dynamic")
 
-_PRECISIONS = ("fp32", "int8")
+_PRECISIONS = ("fp32", "fp16", "int8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +121,8 @@ class SupportTable:
 
 def group_of(variant: Variant) -> str:
     """The part of the table that a variant stands in."""
+    if variant.runtime != catalog.TORCHSCRIPT.name:
+        return f"{variant.runtime} {variant.backend}"
     if not catalog.backend_of(variant).support_parts:
         return variant.backend
     return f"{variant.backend} {variant.precision}" + f", engine {variant.qengine}" * (variant.precision != "fp32")
@@ -128,17 +130,18 @@ def group_of(variant: Variant) -> str:
 
 def column_of(variant: Variant) -> Column:
     backend = catalog.backend_of(variant)
-    method = variant.precision if variant.precision == "fp32" else f"int8 {variant.quantization}"
+    method = f"int8 {variant.quantization}" if variant.precision == "int8" else variant.precision
     axis = backend.support_columns.get(variant.precision, "")
     value = getattr(variant, axis) if axis else ""
     words = [value if isinstance(value, str) else axis.replace("_", " ") * value]
-    words += ["not fused"] * (variant.precision == "fp32" and not variant.fuse and "fuse" not in backend.fixed)
+    words += ["not fused"] * (variant.precision == "fp32" and not variant.fuse and "fuse" in backend.axes)
     return method.removeprefix("int8 ") if backend.support_parts else method, ", ".join(filter(None, words))
 
 
 def table_order(variant: Variant) -> tuple[int | str | bool, ...]:
     """Sorts variants as the table shows them: values that are not known here last."""
     return (
+        _place(catalog.values("runtime"), variant.runtime),
         _place(catalog.values("backend"), variant.backend),
         _place(_PRECISIONS, variant.precision),
         variant.qengine,

@@ -34,6 +34,8 @@ Weights = Literal["random", "demo", "pretrained"]
 InputShape = tuple[int, int, int, int]
 
 METHODS = ("static_fx", "static_eager", "qat", "dynamic")
+_EXPORTED = ("static", "dynamic")
+"""The methods of the runtimes beside PyTorch Mobile."""
 CAPTURES = ("script", "trace", "mixed")
 DIGITS_SHAPE = (1, 3, 64, 64)
 DIGITS_IMAGES = 256
@@ -106,19 +108,34 @@ def subject(source: str, weights: Weights | None = None, input_shape: InputShape
     return Subject(model=model, data=DIGITS if digits else SYNTHETIC)
 
 
-def grids(backends: Sequence[str] = (), precisions: Sequence[str] = ()) -> tuple[GridSpec, ...]:
-    """The grids of each model: the cells of the table. Empty sequences mean all."""
+_OF_PYTORCH_MOBILE: tuple[dict[str, Any], ...] = (
+    {"backend": "cpu", "precision": "fp32", "capture": CAPTURES},
+    # All that is left to a model that torch.fx cannot trace.
+    {"backend": "cpu", "precision": "fp32", "fuse": (False,)},
+    {"backend": "cpu", "precision": "int8", "quantization": METHODS, "capture": CAPTURES} | {"qengine": ("qnnpack",)},
+    {"backend": "nnapi", "precision": "fp32", "relaxed_fp16": (False, True)},
+    {"backend": "nnapi", "precision": "int8", "interface": ("core", "full", "inside")},
+    {"backend": "nnapi", "precision": "int8", "quantization": METHODS[1:]},
+    {"backend": "metal", "precision": "fp32", "capture": CAPTURES, "layout": ("nchw",)},
+    {"backend": "metal", "precision": "int8", "quantization": METHODS, "layout": ("nchw",)},
+)
+_OF_OTHERS: tuple[dict[str, Any], ...] = (
+    {"runtime": "executorch", "backend": "cpu", "precision": "fp32", "layout": ("nchw",)},
+    {"runtime": "executorch", "backend": "cpu", "precision": "int8", "layout": ("nchw",), "quantization": _EXPORTED},
+    {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp32"},
+    {"runtime": "onnxruntime", "backend": "cpu", "precision": "fp16"},
+    {"runtime": "onnxruntime", "backend": "cpu", "precision": "int8", "quantization": _EXPORTED},
+)
+
+
+def grids(
+    backends: Sequence[str] = (), precisions: Sequence[str] = (), runtimes: Sequence[str] = ()
+) -> tuple[GridSpec, ...]:
+    """The grids of each model: the cells of the table. Empty sequences mean all, of PyTorch Mobile."""
+    chosen = runtimes or ("torchscript",)
     every: list[dict[str, Any]] = [
-        {"backend": "cpu", "precision": "fp32", "capture": CAPTURES},
-        # All that is left to a model that torch.fx cannot trace.
-        {"backend": "cpu", "precision": "fp32", "fuse": (False,)},
-        {"backend": "cpu", "precision": "int8", "quantization": METHODS, "capture": CAPTURES}
-        | {"qengine": ("qnnpack",)},
-        {"backend": "nnapi", "precision": "fp32", "relaxed_fp16": (False, True)},
-        {"backend": "nnapi", "precision": "int8", "interface": ("core", "full", "inside")},
-        {"backend": "nnapi", "precision": "int8", "quantization": METHODS[1:]},
-        {"backend": "metal", "precision": "fp32", "capture": CAPTURES, "layout": ("nchw",)},
-        {"backend": "metal", "precision": "int8", "quantization": METHODS, "layout": ("nchw",)},
+        *(_OF_PYTORCH_MOBILE if "torchscript" in chosen else ()),
+        *(grid for grid in _OF_OTHERS if grid["runtime"] in chosen),
     ]
     wanted = [
         grid
@@ -126,7 +143,15 @@ def grids(backends: Sequence[str] = (), precisions: Sequence[str] = ()) -> tuple
         if (not backends or grid["backend"] in backends) and (not precisions or grid["precision"] in precisions)
     ]
     return tuple(
-        GridSpec(**{"layout": ("nhwc",), **grid, "backend": (grid["backend"],), "precision": (grid["precision"],)})
+        GridSpec(
+            **{
+                "layout": ("nhwc",),
+                **grid,
+                "runtime": (grid.get("runtime", "torchscript"),),
+                "backend": (grid["backend"],),
+                "precision": (grid["precision"],),
+            }
+        )
         for grid in wanted
     )
 

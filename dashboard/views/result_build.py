@@ -12,7 +12,7 @@ from dashboard.views.tables import table_height
 from sweeps.errors import EdgeSweepError
 from sweeps.journal.evidence import JobEvidence
 from sweeps.launching.start import log_of
-from sweeps.manifest import Manifest
+from sweeps.manifest import Coverage, Manifest
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
 from sweeps.spec import catalog
@@ -76,6 +76,10 @@ def _figures(row: ResultRow | None) -> list[tuple[str, str]]:
 def _coverage(manifest: Manifest | None) -> None:
     st.markdown("**Covered by the accelerator**")
     coverage = None if manifest is None else manifest.coverage
+    if manifest is not None and manifest.providers:
+        nodes = sorted(manifest.providers.items(), key=lambda item: (-item[1], item[0]))
+        _pairs([(line(name), f"{count} nodes") for name, count in nodes], "provider", "")
+        return
     if coverage is None:
         st.text("Not known: it is recorded of builds for NNAPI, and of ExecuTorch's delegates.")
         return
@@ -89,8 +93,13 @@ def _coverage(manifest: Manifest | None) -> None:
     operations = sorted(coverage.operations.items(), key=lambda item: (-item[1], item[0]))
     left = sorted(coverage.left.items(), key=lambda item: (-item[1], item[0]))
     counted = [(line(name), f"{count} ×") for name, count in operations]
-    counted += [(f"not covered: {line(name)}", f"{count} ×") for name, count in left]
+    counted += [(f"not covered: {line(name)}", f"{count} ×{_share(coverage, name)}") for name, count in left]
     _pairs(share + counted, "coverage", "")
+
+
+def _share(coverage: Coverage, operator: str) -> str:
+    percent = coverage.left_percent.get(operator)
+    return "" if percent is None else f", {percent:.1f} % of the multiply-adds"
 
 
 def _operators(manifest: Manifest | None) -> None:

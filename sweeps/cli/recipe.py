@@ -17,6 +17,7 @@ from sweeps.device_facts import canonical_key
 from sweeps.errors import SpecError
 from sweeps.operations.sweep_file import roots_of
 from sweeps.ranking import waterfall
+from sweeps.ranking.waterfall import RUNTIME
 from sweeps.report.waterfall import render
 from sweeps.spec.sweep import SweepSpec, load, validated_values
 from sweeps.store.mlflow import Store
@@ -50,6 +51,18 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
 }
 """The grid of each step, in order. Each adds one thing to the previous step."""
 
+_OTHERS: dict[str, Any] = {
+    "backend": ["cpu"],
+    "precision": ["fp32", "int8"],
+    "quantization": ["static"],
+    "layout": ["nchw", "nhwc"],
+    "threads": [1],
+}
+RUNTIMES: Mapping[str, Mapping[str, Any]] = {
+    f"{RUNTIME}{name}": {"runtime": [name], **_OTHERS} for name in ("executorch", "onnxruntime")
+}
+"""The builds of other runtimes of which the best is compared with PyTorch Mobile's best step."""
+
 _SYNTHETIC = {
     "calibration": {"source": "synthetic", "images": 32, "seed": 1},
     "evaluation": {"source": "synthetic", "images": 100, "seed": 2},
@@ -66,6 +79,7 @@ _SYNTHETIC = {
     "--preset", type=click.Choice(["quick", "recipe"]), help="Preset of the measurement protocol; by default quick."
 )
 @click.option("--rounds", type=click.IntRange(1, 100), help="New processes of each step: more give narrower intervals.")
+@click.option("--runtimes", is_flag=True, help="Compare with the best of ExecuTorch and of ONNX Runtime, too.")
 @click.option("--device", default="local", show_default=True, help="Where to measure.")
 @workspace_option
 @executor_option
@@ -78,7 +92,8 @@ def recipe(root: Path, executor: str, retry_failed: bool, as_json: bool, **asked
     MODEL is torchvision's name, module:function, or a sweep file (its models, data and protocol).
     The steps: eager, script, fuse, optimize_for_mobile, channels_last, int8, reuse of the input.
     Without a sweep file accuracy is agreement with the eager model on synthetic images
-    (with demo weights: top-1 on digits). After an interruption, run the same command again to continue.
+    (with demo weights: top-1 on digits). --runtimes needs the extra `runtimes`.
+    After an interruption, run the same command again to continue.
     Example: edgesweep recipe mobilenet_v2 --weights random
     """
     spec, roots = recipe_spec(**asked)
@@ -109,13 +124,15 @@ def recipe_spec(
     preset: str | None,
     rounds: int | None,
     device: str,
+    runtimes: bool = False,
 ) -> tuple[SweepSpec, tuple[Path, ...]]:
     """The recipe of `model` as a sweep, and the folders of the user's own modules. `None` means the default.
 
     Raises `SpecError`.
     """
     protocol = {name: value for name, value in (("preset", preset), ("rounds", rounds)) if value is not None}
-    document: dict[str, Any] = {"grids": [{"name": name, **axes} for name, axes in STEPS.items()], "devices": [device]}
+    grids = {**STEPS, **(RUNTIMES if runtimes else {})}
+    document: dict[str, Any] = {"grids": [{"name": name, **axes} for name, axes in grids.items()], "devices": [device]}
     if Path(model).suffix in (".yaml", ".yml"):
         given = {"--weights": weights, "--input-shape": input_shape, "--argument": arguments, "--seed": seed}
         if wrong := [option for option, value in given.items() if value not in (None, ())]:

@@ -37,10 +37,17 @@ _SWEEP_FILES = (".yaml", ".yml")
     help="Only this one; may be repeated.",
 )
 @click.option(
+    "--runtime",
+    "runtimes",
+    multiple=True,
+    type=click.Choice(["torchscript", "executorch", "onnxruntime"]),
+    help="torchscript if left out; may be repeated.",
+)
+@click.option(
     "--precision",
     "precisions",
     multiple=True,
-    type=click.Choice(["fp32", "int8"]),
+    type=click.Choice(["fp32", "fp16", "int8"]),
     help="Only this one; may be repeated.",
 )
 @click.option("--input-shape", help="Batch, channels, height, width; 1,3,224,224 if left out (demo: 1,3,64,64).")
@@ -57,6 +64,7 @@ _SWEEP_FILES = (".yaml", ".yml")
 def support(
     models: tuple[str, ...],
     backends: tuple[str, ...],
+    runtimes: tuple[str, ...],
     precisions: tuple[str, ...],
     input_shape: str | None,
     weights: Weights | None,
@@ -75,8 +83,9 @@ def support(
     """
     subjects, roots = _subjects(models, input_shape, weights)
     workspace = Workspace.open(root)
+    if not (cells := grids(backends, precisions, runtimes)):
+        raise SpecError("no runtime has a build like that", "leave out --backend or --precision")
     with workspace.lock(), Journal.open(workspace.journal) as journal:
-        cells = grids(backends, precisions)
         survey = Survey(subjects, cells, workspace.root, roots, journal, retry_failed=retry_failed)
         named = ", ".join(one.model.name for one in subjects)
         click.echo(f"{survey.pending()} builds to make of {named}", err=True)

@@ -4,16 +4,22 @@ Latency: the ratio to the previous step, paired by rounds, compared as in the ra
 sizes. Accuracy: top-1, or for images without labels, agreement with the fp32 eager model.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Literal
 
 from sweeps.ranking.accuracy_change import change
 from sweeps.ranking.alike import alike
+from sweeps.ranking.rank import rank_rows
 from sweeps.ranking.ties import latency_ratio, told_apart
 from sweeps.results import ResultRow, SweepResults, read_rows
+from sweeps.spec import catalog
 from sweeps.stats import Estimate, drop_of
+
+RUNTIME = "runtime-"
+"""How the names of grids begin whose builds are those of another runtime, and no step."""
+_BASE = "torchscript"
 
 Resolved = Literal["faster", "slower", "more accurate", "less accurate", "no difference shown"]
 _LATENCY: dict[Literal["slower", "faster"] | None, Resolved] = {
@@ -74,16 +80,21 @@ class Waterfall:
     device_id: str
     preset: str
     steps: tuple[Step, ...]
+    runtimes: tuple[Step, ...] = ()
+    """The best build of each runtime, where others than PyTorch Mobile were built too; its gain is over PyTorch
+    Mobile's best."""
 
 
 def waterfalls(results: SweepResults) -> tuple[Waterfall, ...]:
-    """One for each device and model. The steps are the named grids of the sweep file, each of one combination."""
+    """One for each device and model. The steps are the named grids of the sweep file, each of one combination; grids
+    whose names begin with `RUNTIME` hold builds of other runtimes."""
     rows = sorted(read_rows(results.frame, results.name), key=lambda row: row.place)
-    steps = [grid.name for grid in results.spec.grids]
+    steps = [grid.name for grid in results.spec.grids if not grid.name.startswith(RUNTIME)]
     found = []
     for _, group in groupby(rows, key=lambda row: row.place):
-        by_step = {row.grid: row for row in group}
-        one = next(iter(by_step.values()))
+        here = list(group)
+        by_step = {row.grid: row for row in here if row.grid in steps}
+        one = here[0]
         found.append(
             Waterfall(
                 model=one.model,
@@ -91,6 +102,7 @@ def waterfalls(results: SweepResults) -> tuple[Waterfall, ...]:
                 device_id=one.device_id,
                 preset=one.preset,
                 steps=tuple(_steps(steps, by_step)),
+                runtimes=tuple(_bests(here, results)) if len(steps) < len(results.spec.grids) else (),
             )
         )
     return tuple(found)
@@ -107,10 +119,29 @@ def recipe_document(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
                 "device_id": one.device_id,
                 "preset": one.preset,
                 "steps": [_step_document(step) for step in one.steps],
+                "runtimes": [_step_document(step) for step in one.runtimes],
             }
             for one in found
         ],
     }
+
+
+def _bests(rows: Sequence[ResultRow], results: SweepResults) -> Iterator[Step]:
+    """Of each runtime that can be shipped, the build that the objective prefers, PyTorch Mobile's first."""
+    by_key = {row.job_key: row for row in rows}
+    ranked = [one for entry in rank_rows(rows, results.spec.objective, results.name).devices for one in entry.ranking]
+    best = {by_key[one.job_key].runtime: by_key[one.job_key] for one in reversed(ranked) if one.state == "pass"}
+    base = best.get(_BASE)
+    runtimes = dict.fromkeys((_BASE, *(row.runtime for row in rows)))
+    for runtime in (one for one in runtimes if not catalog.unshippable(one)):
+        row = best.get(runtime)
+        if row is None:
+            others = [one for one in rows if one.runtime == runtime]
+            failed = next((one for one in others if one.outcome != "measured"), None)
+            step = _not_measured(runtime, failed)
+            yield step if failed is not None else replace(step, reason="no build of it meets the constraints")
+        else:
+            yield _measured(runtime, row, (_BASE, base) if base is not None and base is not row else None, None)
 
 
 def _steps(names: list[str], by_step: Mapping[str, ResultRow]) -> Iterator[Step]:
@@ -121,23 +152,30 @@ def _steps(names: list[str], by_step: Mapping[str, ResultRow]) -> Iterator[Step]
         if row is None or row.outcome != "measured":
             yield _not_measured(name, row)
             continue
-        metric = _accuracy_metric(row)
-        yield Step(
-            name=name,
-            outcome="measured",
-            reason="",
-            variant=row.variant,
-            latency=_latency(row),
-            artifact_mb=row.figures["artifact_mb"],
-            accuracy_metric=metric,
-            accuracy_percent=row.figures[metric] if metric else None,
-            accuracy_drop=_drop(row),
-            images=row.images,
-            trust=row.trust,
-            gain=_gain(*before, row) if before else None,
-            total=_gain(names[0], first, row) if first and first.outcome == "measured" and first is not row else None,
-        )
+        total = (names[0], first) if first and first.outcome == "measured" and first is not row else None
+        yield _measured(name, row, before, total)
         before = name, row
+
+
+def _measured(
+    name: str, row: ResultRow, before: tuple[str, ResultRow] | None, first: tuple[str, ResultRow] | None
+) -> Step:
+    metric = _accuracy_metric(row)
+    return Step(
+        name=name,
+        outcome="measured",
+        reason="",
+        variant=row.variant,
+        latency=_latency(row),
+        artifact_mb=row.figures["artifact_mb"],
+        accuracy_metric=metric,
+        accuracy_percent=row.figures[metric] if metric else None,
+        accuracy_drop=_drop(row),
+        images=row.images,
+        trust=row.trust,
+        gain=_gain(*before, row) if before else None,
+        total=_gain(*first, row) if first else None,
+    )
 
 
 def _not_measured(name: str, row: ResultRow | None) -> Step:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sweeps.manifest import Manifest
+from sweeps.manifest import Coverage, Manifest
 from sweeps.records import Failed
 from sweeps.surveys import Cell, Column, Row, State, SupportTable, column_of, group_of
 from sweeps.text import plain
@@ -169,17 +169,29 @@ def _coverage(row: Row) -> list[str]:
         if isinstance(cell.outcome, Manifest) and (coverage := cell.outcome.coverage) is not None:
             operations = ", ".join(f"{name} {number}" for name, number in sorted(coverage.operations.items()))
             share = f"{coverage.multiply_adds_covered_percent:.0f} % of multiply-adds"
-            left = ", ".join(f"{name} {number}" for name, number in sorted(coverage.left.items()))
+            left = ", ".join(
+                f"{name} {number}{_percent(coverage, name)}" for name, number in sorted(coverage.left.items())
+            )
             said.append((f"{share}; {operations}{left and f'; not {left}'}", cell.variant))
     return _grouped(said)
 
 
+def _percent(coverage: Coverage, operator: str) -> str:
+    percent = coverage.left_percent.get(operator)
+    return "" if percent is None else f" ({percent:.0f} % of multiply-adds)"
+
+
+def _taker(row: Row) -> str:
+    """What takes parts of the model in its builds."""
+    return "NNAPI takes" if any(cell.variant.backend == "nnapi" for cell in row.cells) else "delegates take"
+
+
 def _operators(row: Row) -> list[str]:
-    """Per backend, all operators that a phone's runtime must know to load its builds."""
+    """Per backend or runtime, all operators that a phone's runtime must know to load its builds."""
     found: dict[str, set[str]] = {}
     for cell in row.cells:
         if isinstance(cell.outcome, Manifest):
-            found.setdefault(cell.variant.backend, set()).update(cell.outcome.operators)
+            found.setdefault(group_of(cell.variant).partition(" ")[0], set()).update(cell.outcome.operators)
     return [f"{backend}: {', '.join(sorted(names))}" for backend, names in found.items()]
 
 
@@ -198,7 +210,7 @@ def _reasons(table: SupportTable) -> Iterator[str]:
 def _markdown_details(table: SupportTable) -> Iterator[str]:
     for row in table.rows:
         yield f"### {row.model}\n\n{_described(row)}.\n"
-        for title, lines in (*_details(row), ("NNAPI takes", _coverage(row)), ("operators", _operators(row))):
+        for title, lines in (*_details(row), (_taker(row), _coverage(row)), ("operators", _operators(row))):
             yield from (f"* {title}: {_escaped(line)}" for line in lines)
         yield ""
 

@@ -16,17 +16,25 @@ _METRICS = {"top1_percent": "top-1 %", "agreement_percent": "agreement with eage
 def render(sweep: str, waterfall: Waterfall) -> str:
     """Lines without control characters, some 130 wide. Intervals (95 %) are in brackets."""
     title = f"{sweep} · {waterfall.model} on {waterfall.device}"
-    lines = [title, "", *_table(waterfall), "", *_bars(waterfall), ""]
+    lines = [title, "", *_table(waterfall.steps), "", *_bars(waterfall.steps), ""]
     lines += [f"{step.name} {step.outcome}: {step.reason}" for step in waterfall.steps if step.outcome != "measured"]
     lines += _totals(waterfall)
     lines += _notes(waterfall.steps)
+    if waterfall.runtimes:
+        lines += ["", "The best of each runtime, beside PyTorch Mobile's", ""]
+        lines += _table(waterfall.runtimes, ("runtime", "p50 ms", "gain over PyTorch Mobile"))
+        lines += ["", *_bars(waterfall.runtimes), ""]
+        lines += [f"{step.name}: {step.variant or step.reason}" for step in waterfall.runtimes]
+        lines += _notes(waterfall.runtimes)
     return plain("\n".join(lines))
 
 
-def _table(waterfall: Waterfall) -> Iterator[str]:
-    metrics = [step.accuracy_metric for step in waterfall.steps if step.accuracy_metric]
-    heads = [head or _METRICS.get(metrics[0] if metrics else "", "accuracy") for head in _HEADS]
-    rows = [heads, *(_row(step) for step in waterfall.steps)]
+def _table(steps: Sequence[Step], first: Sequence[str] = _HEADS[:3]) -> Iterator[str]:
+    """`first`: the heads of the first columns."""
+    metrics = [step.accuracy_metric for step in steps if step.accuracy_metric]
+    metric = _METRICS.get(metrics[0] if metrics else "", "accuracy")
+    heads = [head or metric for head in (*first, *_HEADS[len(first) :])]
+    rows = [heads, *(_row(step) for step in steps)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     for number, row in enumerate(rows):
         cells = [
@@ -68,13 +76,13 @@ def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str 
     return f"{text} ({estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f})"
 
 
-def _bars(waterfall: Waterfall) -> Iterator[str]:
+def _bars(steps: Sequence[Step]) -> Iterator[str]:
     """One bar per step, with the length of its latency. If the difference to the previous step is resolved, saved time
     is dotted and added time is dark."""
-    names = max(len(step.name) for step in waterfall.steps)
-    longest = max((step.latency.value for step in waterfall.steps if step.latency), default=0.0)
+    names = max(len(step.name) for step in steps)
+    longest = max((step.latency.value for step in steps if step.latency), default=0.0)
     before: float | None = None
-    for step in waterfall.steps:
+    for step in steps:
         if step.latency is None:
             yield f"{step.name.ljust(names)}  {step.outcome}"
             continue

@@ -150,6 +150,13 @@ def test_without_labels_there_is_no_bound_on_the_accuracy() -> None:
     assert (protocol.preset, protocol.rounds) == ("quick", 7)
 
 
+def test_other_runtimes_are_asked_for() -> None:
+    asked = options(weights="random")
+    assert [grid.name for grid in recipe_spec("resnet18", **asked)[0].grids] == list(STEPS)
+    grids = recipe_spec("resnet18", **asked, runtimes=True)[0].grids
+    assert {name for grid in grids[len(STEPS) :] for name in grid.runtime} == {"executorch", "onnxruntime"}
+
+
 def test_a_checkpoint_is_looked_for_where_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({}, "net.pt")

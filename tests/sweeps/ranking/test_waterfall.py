@@ -79,11 +79,11 @@ def waterfall_of(*rows: ResultRow) -> Waterfall:
     return found
 
 
-def results_of(*rows: ResultRow) -> SweepResults:
+def results_of(*rows: ResultRow, others: tuple[str, ...] = ()) -> SweepResults:
     spec = SweepSpec(
         name="recipe-net",
         models=(ModelSpec(source="mobilenet_v2", name="net", weights="random"),),
-        grids=tuple(GridSpec(name=step) for step in STEPS),
+        grids=tuple(GridSpec(name=step) for step in (*STEPS, *others)),
     )
     return SweepResults(name="recipe-net", spec=spec, frame=to_frame(rows), updated=datetime.now(UTC))
 
@@ -109,6 +109,32 @@ def test_a_step_is_held_against_the_one_before_and_against_the_first() -> None:
     assert steps[2].total.speedup.value == pytest.approx(4.0)
     assert steps[2].gain.size_ratio == pytest.approx(0.25)
     assert (steps[2].gain.latency, steps[2].gain.accuracy) == ("faster", "no difference shown")
+
+
+def test_the_best_of_each_runtime_is_held_against_pytorch_mobile_s_best() -> None:
+    other = {"runtime": "executorch", "grid": "runtime-executorch"}
+    results = results_of(
+        row("1-eager", (1.0, 1.0, 1.0), runtime="eager"),
+        row("2-script", (6.0, 6.1, 5.9)),
+        row("3-int8", (3.0, 3.05, 2.95)),
+        row("executorch fp32", (2.0, 2.1, 1.9), **other),
+        # Faster, and one that the usual bound on the accuracy refuses.
+        row("executorch int8", (1.0, 1.1, 0.9), lost=60, **other),
+        replace(failed("onnxruntime fp32"), runtime="onnxruntime", grid="runtime-onnxruntime"),
+        others=("runtime-executorch", "runtime-onnxruntime"),
+    )
+    (found,) = waterfalls(results)
+    assert [step.name for step in found.steps] == list(STEPS)
+    mobile, executorch, onnxruntime = found.runtimes
+    assert [step.name for step in found.runtimes] == ["torchscript", "executorch", "onnxruntime"]
+    assert (mobile.variant, mobile.gain) == ("variant of 3-int8", None)
+    assert executorch.variant == "variant of executorch fp32"
+    assert executorch.gain is not None
+    assert executorch.gain.speedup is not None
+    assert (executorch.gain.over, executorch.gain.speedup.value) == ("torchscript", pytest.approx(1.5))
+    assert (onnxruntime.outcome, "a list of" in onnxruntime.reason) == ("failed", True)
+    assert "gain over PyTorch Mobile" in render("recipe-net", found)
+    assert [one["step"] for one in recipe_document("s", (found,))["recipes"][0]["runtimes"]][1] == "executorch"
 
 
 def test_what_a_whole_round_shares_cancels_in_the_gain() -> None:

@@ -14,6 +14,7 @@ import torch
 
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
+from tests.workers.runtimes.exported import Exported, build_all
 from workers.models.code import construct
 from workers.models.eager import eager_logits, load_eager
 from workers.models.package import BuildInputs, ModelPackage
@@ -120,3 +121,13 @@ def build(tmp_path: Path) -> Callable[[BuildInputs, Variant], tuple[Path, Manife
         return out, TorchScript().build(variant, "b" * 64, inputs, out)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def executorch(tiny: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return build_all("executorch", tiny, tmp_path_factory.mktemp("executorch"))
+
+
+@pytest.fixture(scope="session")
+def onnxruntime(tiny: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    return build_all("onnxruntime", tiny, tmp_path_factory.mktemp("onnxruntime"))

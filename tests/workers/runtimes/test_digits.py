@@ -14,11 +14,13 @@ from click.testing import CliRunner
 from sweeps.cli.main import main
 from sweeps.planning.axes import resolve_variant
 from sweeps.spec import sweep as spec
+from sweeps.spec.inputs import ModelSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
-from tests import runtimes
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
+from workers.devices.adb.host import AdbHost
 from workers.devices.local import local_facts
+from workers.devices.virtual_phone.phone import VirtualPhone
 from workers.models import prepare as models
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Images, Labels, Logits
@@ -42,12 +44,9 @@ class Digits:
         return int((logits.argmax(axis=1) == self.labels).sum())
 
 
-@pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
-    """The demo's model, trained here."""
-    folder = tmp_path_factory.mktemp("digits")
-    sweep = spec.load(SPEC)
-    prepared = models.prepare(sweep.models[0], sweep.data, Workspace.open(folder), {"torch": "2"}, lambda *_: None)
+def trained(model: ModelSpec, folder: Path) -> Digits:
+    data = spec.load(SPEC).data
+    prepared = models.prepare(model, data, Workspace.open(folder), {"torch": "2"}, lambda *_: None)
     evaluation = prepared.evaluation
     assert evaluation.labels is not None
     assert len(evaluation) == IMAGES
@@ -60,6 +59,28 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
     )
 
 
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
+    """The demo's model, trained here."""
+    return trained(spec.load(SPEC).models[0], tmp_path_factory.mktemp("digits"))
+
+
+def answered(name: str, precision: str, asked: Digits, folder: Path, **axes: str) -> Logits:
+    """What a build of this model answers to all digits."""
+    runtime, facts = registry.get(name), local_facts()
+    chosen = {"quantization": "static", "granularity": "auto", "graph_optimization": "all"} | axes
+    variant = resolve_variant(Variant(runtime=name, precision=precision, **chosen), facts.abi, facts.cpu_features)
+    manifest = runtime.build(variant, "k" * 64, asked.inputs, folder, asked.folder)
+    request = replace(
+        asking_for(manifest, folder),
+        sha256=manifest.file_sha256,
+        graph_optimization=variant.graph_optimization,
+        **evaluating(folder, torch.from_numpy(asked.images)),
+    )
+    ended = subprocess.run(runtime.command(request), capture_output=True, check=True)
+    return answers(folder, runtime.parse(ended.stdout))
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.runtime(name)) for name in ("executorch", "onnxruntime")]
 )
@@ -67,20 +88,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
 def test_the_answers_on_all_digits_are_those_of_the_eager_model(
     digits: Digits, name: str, precision: str, least_db: float, tmp_path: Path
 ) -> None:
-    runtime, facts = registry.get(name), local_facts()
-    chosen = Variant(
-        runtime=name, precision=precision, quantization="static", granularity="auto", graph_optimization="all"
-    )
-    variant = resolve_variant(chosen, facts.abi, facts.cpu_features)
-    manifest = runtime.build(variant, "k" * 64, digits.inputs, tmp_path, digits.folder)
-    request = replace(
-        asking_for(manifest, tmp_path),
-        sha256=manifest.file_sha256,
-        graph_optimization=variant.graph_optimization,
-        **evaluating(tmp_path, torch.from_numpy(digits.images)),
-    )
-    ended = subprocess.run(runtime.command(request), capture_output=True, check=True)
-    logits = answers(tmp_path, runtime.parse(ended.stdout))
+    logits = answered(name, precision, digits, tmp_path)
     found = sqnr_db(digits.eager, logits)
     assert found is None or found >= least_db
     if precision == "fp32":
@@ -90,29 +98,56 @@ def test_the_answers_on_all_digits_are_those_of_the_eager_model(
         assert digits.right(digits.eager) - digits.right(logits) <= IMAGES // 100
 
 
-@pytest.mark.skipif(bool(runtimes.lack("executorch") or runtimes.lack("onnxruntime")), reason="needs all runtimes")
-def test_one_sweep_ranks_the_three_runtimes(digits: Digits) -> None:
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Digits:
+    """The small ViT, trained here."""
+    model = ModelSpec(source="workers.small_vit:small_vit", weights="demo", input_shape=(1, 3, 64, 64))
+    return trained(model, tmp_path_factory.mktemp("vit"))
+
+
+def test_the_small_vit_learns_the_digits(vit: Digits) -> None:
+    assert vit.right(vit.eager) >= 0.95 * IMAGES
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.runtime(name)) for name in ("executorch", "onnxruntime")]
+)
+def test_dynamic_int8_of_the_small_vit_keeps_its_answers(vit: Digits, name: str, tmp_path: Path) -> None:
+    found = sqnr_db(vit.eager, answered(name, "int8", vit, tmp_path, quantization="dynamic"))
+    assert found is not None
+    assert found >= 40.0
+
+
+@pytest.mark.compiler
+@pytest.mark.runtime("executorch")
+@pytest.mark.runtime("onnxruntime")
+def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
+    digits: Digits, port: int, phones: list[VirtualPhone]
+) -> None:
     text = SPEC.read_text(encoding="utf-8")
-    head, _, rest = text.partition("grids:\n")
-    grid = (
-        "  - {runtime: [torchscript, executorch, onnxruntime], precision: [fp32], layout: [nhwc], capture: [trace]}\n"
-    )
-    portable = "  - {runtime: [executorch], backend: [portable], precision: [fp32]}\n"
+    head, _, _ = text.partition("grids:\n")
     file = digits.folder / "three.yaml"
-    file.write_text(f"{head}grids:\n{grid}{portable}\nprotocol:{rest.partition('protocol:')[2]}")
+    file.write_text(
+        f"{head}grids:\n"
+        "  - {runtime: [torchscript, executorch, onnxruntime], precision: [fp32], layout: [nhwc], capture: [trace]}\n"
+        f"devices: [local, {', '.join(json.dumps(f'adb:{phone.serial}') for phone in phones)}]\n"
+        "protocol: {preset: quick, rounds: 2, warmup_seconds: 0.05, min_seconds: 0.1, iterations: 5, gate: none}\n"
+    )
+    host = AdbHost(port)
+    assert all(host.connect(phone.serial) for phone in phones)
     for command in (["run", str(file), "--executor", "inline"], ["rank", "--json"]):
         done = CliRunner().invoke(main, [*command, "--workspace", str(digits.folder)])
         assert done.exit_code == 0, done.output
-    (device,) = json.loads(done.stdout)["devices"]
-    ranked: list[dict[str, Any]] = device["ranking"]
-    assert len(ranked) == 4
-    assert device["not_ranked"] == []
-    assert {one["top1_percent"] for one in ranked} == {100 * digits.right(digits.eager) / IMAGES}
-    usual = [one for one in ranked if "portable" not in one["name"]]
-    extra = {one["runner"].partition(" ")[0]: one.get("extra_metrics", {}) for one in usual}
-    assert extra["python-executorch"]["delegated_percent"] == 100.0
-    assert extra["python-executorch"]["runtime_mb"] > 5
-    assert extra["python-onnxruntime"]["runtime_mb"] > 5
-    # Portable kernels are there to fall back to, and slow.
-    (slow,) = (one for one in ranked if "portable" in one["name"])
-    assert slow["latency_p50_ms"] > 5 * min(one["latency_p50_ms"] for one in usual)
+    devices = json.loads(done.stdout)["devices"]
+    assert len(devices) == 3
+    for device in devices:
+        ranked: list[dict[str, Any]] = device["ranking"]
+        kind = "python" if device["device"].startswith("local") else "native"
+        assert (len(ranked), device["not_ranked"]) == (3, [])
+        assert {one["top1_percent"] for one in ranked} == {100 * digits.right(digits.eager) / IMAGES}
+        assert all(one["latency_p50_ms"] > 0 and one["artifact_mb"] > 0 for one in ranked)
+        extra = {one["runner"].partition(" ")[0]: one.get("extra_metrics", {}) for one in ranked}
+        assert {*extra} == {f"{kind}-{name}" for name in ("torchscript", "executorch", "onnxruntime")}, device["device"]
+        assert extra[f"{kind}-executorch"]["delegated_percent"] == 100.0
+        assert extra[f"{kind}-executorch"]["runtime_mb"] > 5
+        assert extra[f"{kind}-onnxruntime"]["runtime_mb"] > 5

@@ -1,46 +1,31 @@
-"""ExecuTorch: what it builds of one network, what it refuses, and its two runners."""
+"""ExecuTorch: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 
-from sweeps.device_facts import VIRTUAL_PHONE
 from sweeps.errors import BuildError, RunnerError
 from sweeps.manifest import Manifest
-from sweeps.planning.axes import resolve_variant
 from sweeps.variant import Variant
-from tests.workers.runtimes.runs import answers, asking_for, evaluating
+from tests.workers.runtimes import exported
+from tests.workers.runtimes.exported import Exported
+from tests.workers.runtimes.runs import asking_for
 from workers.devices.local import local_facts
 from workers.models.package import BuildInputs
-from workers.runtimes import stages
 from workers.runtimes.executorch import pte
 from workers.runtimes.executorch.runtime import ExecuTorch
-from workers.runtimes.interface import RunReport, RunRequest
 
 pytestmark = [pytest.mark.runtime("executorch"), pytest.mark.xdist_group("executorch")]
 
 RUNTIME = ExecuTorch()
-CHOICES: dict[str, dict[str, Any]] = {
-    "fp32": {},
-    "fp32 nhwc": {"layout": "nhwc"},
-    "portable": {"backend": "portable"},
-    "static per channel": {"precision": "int8"},
-    "static per tensor": {"precision": "int8", "granularity": "per_tensor"},
-    "dynamic": {"precision": "int8", "quantization": "dynamic"},
-}
-"""Axes of a sweep file."""
-Built = dict[str, tuple[Path, Manifest]]
 
 
 def variant_of(axes: dict[str, Any]) -> Variant:
-    chosen = {"quantization": "static", "granularity": "auto"} | axes
-    return resolve_variant(Variant(runtime="executorch", **chosen), "x86_64", ("avx2",))
+    return exported.variant_of("executorch", axes)
 
 
 # plans
@@ -79,22 +64,19 @@ def test_a_file_that_is_none_of_executorch_has_no_head(tmp_path: Path) -> None:
 # builds: each lowers for some seconds
 
 
-@pytest.fixture(scope="module")
-def built(tiny: BuildInputs, tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Every choice, in one process with one folder for what they share."""
-    shared = tmp_path_factory.mktemp("shared")
-    found = {}
-    for name, axes in CHOICES.items():
-        out = tmp_path_factory.mktemp("it's built")
-        found[name] = out, RUNTIME.build(variant_of(axes), "k" * 64, tiny, out, shared)
-    ran = stages.stages_of(shared).ran
-    # Two layouts are two exports; static builds of one layout are calibrated at once.
-    assert (ran["executorch export"], ran["executorch calibrate"]) == (2, 1)
-    return found
+@pytest.fixture
+def built(executorch: Exported) -> Mapping[str, tuple[Path, Manifest]]:
+    return executorch.built
 
 
 @pytest.mark.system
-def test_every_number_format_is_checked_and_says_what_it_is(built: Built) -> None:
+def test_what_builds_share_is_made_once(executorch: Exported) -> None:
+    # Two layouts are two exports; static builds of one layout are calibrated at once.
+    assert (executorch.stages["executorch export"], executorch.stages["executorch calibrate"]) == (2, 1)
+
+
+@pytest.mark.system
+def test_every_number_format_is_checked_and_says_what_it_is(built: Mapping[str, tuple[Path, Manifest]]) -> None:
     least = {"fp32": 60, "fp32 nhwc": 60, "portable": 60, "dynamic": 30}
     for name, (_, manifest) in built.items():
         figures = manifest.verification
@@ -106,7 +88,7 @@ def test_every_number_format_is_checked_and_says_what_it_is(built: Built) -> Non
 
 
 @pytest.mark.system
-def test_the_manifest_says_what_is_delegated(built: Built) -> None:
+def test_the_manifest_says_what_is_delegated(built: Mapping[str, tuple[Path, Manifest]]) -> None:
     coverage = built["fp32"][1].coverage
     assert coverage is not None
     assert coverage.delegates == 1
@@ -130,7 +112,10 @@ def test_vulkan_is_an_export_that_is_checked_in_pytorch(tiny: BuildInputs, tmp_p
     assert pte.read(tmp_path / manifest.file).delegates == ("VulkanBackend",)
     assert manifest.coverage is not None
     assert manifest.coverage.multiply_adds_covered_percent > 0
-    assert refused(asking_for(manifest, tmp_path)).kind == "backend_missing"
+    ended = subprocess.run(RUNTIME.command(asking_for(manifest, tmp_path)), capture_output=True, check=False)
+    with pytest.raises(RunnerError) as caught:
+        RUNTIME.parse(ended.stdout)
+    assert caught.value.kind == "backend_missing"
 
 
 FAULTS = {
@@ -156,113 +141,16 @@ def test_a_model_without_a_linear_layer_has_no_dynamic_int8(
     make_inputs: Callable[..., BuildInputs], tmp_path: Path
 ) -> None:
     with pytest.raises(BuildError, match="no layer") as caught:
-        RUNTIME.build(variant_of(CHOICES["dynamic"]), "k" * 64, make_inputs("nets:NoLinear"), tmp_path)
+        RUNTIME.build(
+            variant_of({"precision": "int8", "quantization": "dynamic"}),
+            "k" * 64,
+            make_inputs("nets:NoLinear"),
+            tmp_path,
+        )
     assert caught.value.kind == "nothing_to_quantize"
 
 
-# runners
-
-
-def ran(request: RunRequest, program: str | None = None) -> RunReport:
-    return RUNTIME.parse(subprocess.run(RUNTIME.command(request, program), capture_output=True, check=False).stdout)
-
-
-def refused(request: RunRequest, program: str | None = None) -> RunnerError:
-    ended = subprocess.run(RUNTIME.command(request, program), capture_output=True, check=False, timeout=120)
-    assert ended.returncode != 0
-    with pytest.raises(RunnerError) as caught:
-        RUNTIME.parse(ended.stdout)
-    return caught.value
-
-
-@pytest.fixture(scope="module")
-def native() -> str:
-    facts = replace(local_facts(), exec_context=VIRTUAL_PHONE, abi="x86_64")
-    return RUNTIME.programs(facts)["pte"].path
-
-
-@pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.compiler)])
-def program(request: pytest.FixtureRequest) -> str | None:
-    return str(request.getfixturevalue("native")) if request.param == "native" else None
-
-
-@pytest.mark.system
-def test_both_runners_keep_the_contract(built: Built, tiny: BuildInputs, program: str | None, tmp_path: Path) -> None:
-    for name in ("static per channel", "fp32 nhwc"):
-        folder, manifest = built[name]
-        request = replace(asking_for(manifest, folder), sha256=manifest.file_sha256, iterations=5, warmup_iterations=2)
-        report = ran(replace(request, threads=2), program)
-        assert (len(report.samples_ns), len(report.warmup_ns), report.threads_ran) == (5, 2, 2)
-        assert (report.backend_ran, report.engine_ran) == ("cpu", "none")
-        assert report.runtime_version.startswith("executorch 1.")
-        assert report.load_ns is not None
-        assert 5 < report.extra_metrics["runtime_mb"] < 100
-        assert ran(replace(request, reuse_input=False), program).samples_ns
-        images = torch.from_numpy(tiny.verification)
-        report = ran(replace(request, **evaluating(tmp_path, images)), program)
-        logits = answers(tmp_path, report)
-        noise = np.square(logits - tiny.verification_logits).sum()
-        sqnr_db = 10 * np.log10(np.square(tiny.verification_logits).sum() / noise)
-        # Two releases: their fp32 sums differ in the last digits.
-        least = 60.0 if name == "fp32 nhwc" else float(manifest.verification.sqnr_db or 0) - 0.5
-        assert sqnr_db > least, name
-
-
-@pytest.mark.system
-def test_both_runners_refuse_what_is_not_meant(built: Built, program: str | None, tmp_path: Path) -> None:
-    folder, manifest = built["fp32"]
-    request = asking_for(manifest, folder)
-    assert refused(replace(request, sha256="0" * 64), program).kind == "wrong_artifact"
-    assert refused(replace(request, backend="portable"), program).kind == "wrong_backend"
-    assert refused(replace(request, backend="vulkan"), program).kind in ("backend_missing", "wrong_backend")
-    assert refused(replace(request, exact_int8=True), program).kind == "emulated"
-    assert refused(replace(request, model="/nowhere/model.pte"), program).kind == "no_model"
-    # Both would run, and answer wrongly.
-    assert refused(replace(request, memory_format="channels_last"), program).kind == "wrong_layout"
-    other, nhwc = built["fp32 nhwc"]
-    wrong = replace(asking_for(nhwc, other), memory_format="contiguous_format")
-    assert refused(wrong, program).kind == "wrong_layout"
-    whole = (folder / manifest.file).read_bytes()
-    damaged = tmp_path / "model.pte"
-    for content, kind in (
-        (whole[: len(whole) // 2], "load_failed"),
-        (b"", "load_failed"),
-        (b"\x00" * 1000, "load_failed"),
-        (whole.replace(b"ET12", b"ET99", 1), "runtime_skew"),
-        (whole.replace(b"XnnpackBackend", b"XnnpackBackenX"), "wrong_backend"),
-    ):
-        damaged.write_bytes(content)
-        assert refused(replace(request, model=str(damaged)), program).kind == kind
-
-
-@pytest.mark.system
-def test_a_batch_times_each_item_and_names_the_one_that_fails(
-    built: Built, program: str | None, tmp_path: Path
-) -> None:
-    names = ("fp32", "static per tensor")
-    one, other = (replace(asking_for(built[name][1], built[name][0]), iterations=3) for name in names)
-    file = tmp_path / "batch.jsonl"
-    file.write_bytes(RUNTIME.batch_file([one, replace(one, model="/nowhere/model.pte"), other]))
-    ended = subprocess.run(RUNTIME.batch_command(str(file), 60.0, program), capture_output=True, check=True)
-    hashes = [built[names[0]][1].file_sha256, "0" * 64, built[names[1]][1].file_sha256]
-    first, second, third = RUNTIME.parse_batch(ended.stdout, hashes)
-    assert isinstance(first, RunReport)
-    assert isinstance(third, RunReport)
-    assert (len(first.samples_ns), len(third.samples_ns)) == (3, 3)
-    assert isinstance(second, RunnerError)
-    assert second.kind == "no_model"
-
-
-@pytest.mark.system
-@pytest.mark.compiler
-def test_the_native_runner_says_who_it_is_and_what_it_has(native: str, tmp_path: Path) -> None:
-    from workers.runtimes.executorch import native_runner
-
-    ended = subprocess.run(RUNTIME.introduction(native), capture_output=True, check=True)
-    identity = RUNTIME.identity(ended.stdout)
-    assert identity.runner == native_runner.runner()
-    assert identity.runtime_version == f"executorch {native_runner.LIBRARIES}"
-    assert identity.backends == ("cpu", "portable")
+# programs
 
 
 def test_a_real_phone_gets_the_runner_that_the_user_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from sweeps.manifest import Manifest, Verification
 from sweeps.variant import Variant
 from workers.models.eager import eager_logits
@@ -24,9 +26,10 @@ def build(
 ) -> Manifest:
     """See `Runtime.build`."""
     inputs = replace(inputs, versions=runtime.versions())
-    lowered = lower(export.loaded(_Stages(variant, inputs, shared).program()), variant)
+    program = export.loaded(_Stages(variant, inputs, shared).program())
+    lowered = lower(program, variant)
     saved, head = _saved(lowered, out)
-    _check_kernels(head)
+    _check_kernels(head, program.graph)
     on_device = variant.backend == "vulkan"
     # Of a shape whose layouts are the same in memory, the exporter chooses one.
     request = request_of(saved, variant, inputs, memory_format=head.inputs[0].memory_format)
@@ -82,11 +85,11 @@ def _of_graph(lowered: Lowered, variant: Variant, inputs: BuildInputs) -> Verifi
     return verification.model_copy(update={"executor": EXPORTED_GRAPH})
 
 
-def _check_kernels(head: pte.Head) -> None:
+def _check_kernels(head: pte.Head, graph: torch.fx.Graph) -> None:
     """An operator without a kernel would be found on the device only."""
     with export.quiet():
         from executorch.extension.pybindings import portable_lib
 
     known = {*portable_lib._get_operator_names()}
     if missing := [name for name in head.operators if name not in known]:
-        raise unsupported(missing)
+        raise unsupported(missing, graph)

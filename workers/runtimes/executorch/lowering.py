@@ -1,10 +1,9 @@
 """Lowers an exported program to a backend, and counts what the backend takes of it."""
 
-import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from workers.models.one_thread import one_thread
 from workers.runtimes.executorch.export import quiet
 from workers.runtimes.exporting import chain_of
 from workers.runtimes.failures import first_words
+from workers.runtimes.work import multiply_adds, operator_of, with_shares
 
 _NO_KERNEL = re.compile(
     r"Operator (?:torch\._ops\.)?([\w.]+) is not|Missing out variants: \{([^}]*)\}|"
@@ -52,7 +52,7 @@ def lower(program: ExportedProgram, variant: Variant) -> Lowered:
             edge = to_edge_transform_and_lower(program, partitioner=_partitioners(variant))
             file = bytes(edge.to_executorch().buffer)
         except Exception as error:  # ExecuTorch raises any exception if it cannot lower
-            raise _failure(error) from error
+            raise _failure(error, program.graph) from error
     graph = edge.exported_program().graph_module
     return Lowered(edge, file, None if variant.backend == "portable" else coverage_of(graph))
 
@@ -86,25 +86,26 @@ def _find_flatc() -> None:
         os.environ.setdefault("FLATC_EXECUTABLE", str(flatc))
 
 
-def _failure(error: Exception) -> BuildError:
+def _failure(error: Exception, graph: torch.fx.Graph) -> BuildError:
     text = "\n".join(str(one) for one in chain_of(error))
     names = {name for found in _NO_KERNEL.findall(text) for name in re.findall(r"[\w.:]+", " ".join(found))}
     if names:
-        return unsupported(sorted(names))
+        return unsupported(sorted(names), graph)
     return BuildError("not_exportable", f"{version()} cannot lower the model: {first_words(chain_of(error)[-1])}")
 
 
-def unsupported(operators: list[str]) -> BuildError:
+def unsupported(operators: list[str], graph: torch.fx.Graph) -> BuildError:
+    """`graph`: the model's, before it was lowered."""
     return BuildError(
         "unsupported_operator",
-        f"{version()} has no kernel for {', '.join(operators)}",
+        f"{version()} has no kernel for {with_shares(operators, graph)}",
         "replace these operators in the model, or ship it with another runtime",
     )
 
 
 def coverage_of(graph: torch.fx.GraphModule) -> Coverage:
     """How many operators and multiply-adds of the lowered graph are in delegates."""
-    taken, left = Counter[str](), Counter[str]()
+    taken, left, left_work = Counter[str](), Counter[str](), Counter[str]()
     covered = whole = 0
     for node, delegated in _nodes(graph):
         name = operator_of(node)
@@ -113,10 +114,14 @@ def coverage_of(graph: torch.fx.GraphModule) -> Coverage:
             (taken if delegated else left)[name] += 1
         work = multiply_adds(node)
         whole += work
-        covered += work if delegated else 0
+        if delegated:
+            covered += work
+        elif work:
+            left_work[name] += work
     return Coverage(
         operations=dict(sorted(taken.items())),
         left=dict(sorted(left.items())),
+        left_percent={name: 100.0 * work / whole for name, work in sorted(left_work.items())},
         delegates=sum(node.op == "get_attr" for node in graph.graph.nodes if _lowered(graph, node) is not None),
         multiply_adds=whole,
         multiply_adds_covered_percent=100.0 * covered / whole if whole else 0.0,
@@ -142,42 +147,3 @@ def _lowered(graph: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
 
 def _counts(node: torch.fx.Node) -> bool:
     return node.op == "call_function" and getattr(node.target, "__name__", "") not in _NOT_COUNTED
-
-
-def operator_of(node: torch.fx.Node) -> str:
-    """With its namespace, without its overload: `aten::convolution`."""
-    target: Any = getattr(node.target, "_op", node.target)
-    name = target.name() if hasattr(target, "name") and callable(target.name) else str(target)
-    return str(name).partition(".")[0]
-
-
-def multiply_adds(node: torch.fx.Node) -> int:
-    """Those of convolutions, linears and matrix products, at the exported shape."""
-    count = _COUNTED.get(operator_of(node).partition("::")[2])
-    return 0 if count is None else count(node)
-
-
-def _shape(node: Any) -> tuple[int, ...]:
-    value = node.meta["val"]
-    return tuple((value[0] if isinstance(value, tuple) else value).shape)
-
-
-def _convolution(node: torch.fx.Node) -> int:
-    transposed = len(node.args) > 6 and bool(node.args[6])
-    weight = _shape(node.args[1])
-    # Each element of the output (of the input, where transposed) meets one filter.
-    return math.prod(_shape(node.args[0] if transposed else node)) * math.prod(weight[1:])
-
-
-def _product(factor: int) -> Callable[[torch.fx.Node], int]:
-    return lambda node: math.prod(_shape(node)) * _shape(node.args[factor])[-1]
-
-
-_COUNTED: Mapping[str, Callable[[torch.fx.Node], int]] = {
-    "convolution": _convolution,
-    "conv2d": _convolution,
-    "linear": _product(0),
-    "mm": _product(0),
-    "bmm": _product(0),
-    "addmm": _product(1),
-}

@@ -42,21 +42,23 @@ def program() -> Path:
 
     Raises `BuildError`: `no_compiler`, `not_compilable` or `runtime_missing`.
     """
-    root = wheel()
-    include, lib = root / "include", root / "lib"
-    flags = (
-        f'-DEDGESWEEP_RUNNER_VERSION="{version()}"',
-        f'-DEDGESWEEP_EXECUTORCH_VERSION="{LIBRARIES}"',
-        "-DC10_USING_CUSTOM_GENERATED_MACROS",
-        "-isystem",
-        str(include),
-        "-isystem",
-        str(include / "executorch/runtime/core/portable_type/c10"),
-    )
-    # Whole, as kernels and backends register themselves when the program starts.
+    named = f'-DEDGESWEEP_RUNNER_VERSION="{version()}"', f'-DEDGESWEEP_EXECUTORCH_VERSION="{LIBRARIES}"'
+    return compiler.program(SOURCE, "edgesweep_runner_executorch", (*named, *flags()), link())
+
+
+def flags() -> tuple[str, ...]:
+    """With which a program finds ExecuTorch's headers. Raises `BuildError("runtime_missing")`."""
+    include = wheel() / "include"
+    inner = include / "executorch/runtime/core/portable_type/c10"
+    return "-DC10_USING_CUSTOM_GENERATED_MACROS", "-isystem", str(include), "-isystem", str(inner)
+
+
+def link() -> tuple[str, ...]:
+    """With which a program is linked to its libraries: whole, as kernels and backends register themselves when the
+    program starts. Raises `BuildError("runtime_missing")`."""
+    lib = wheel() / "lib"
     libraries = [f"-l{name}" for name in (*_LINKED, _THREADS)]
-    link = (f"-L{lib}", f"-Wl,-rpath,{lib}", "-Wl,--no-as-needed", *libraries, "-Wl,--as-needed")
-    return compiler.program(SOURCE, "edgesweep_runner_executorch", flags, link)
+    return f"-L{lib}", f"-Wl,-rpath,{lib}", "-Wl,--no-as-needed", *libraries, "-Wl,--as-needed"
 
 
 _WHEELS = (

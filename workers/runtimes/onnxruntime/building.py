@@ -1,18 +1,22 @@
 """Builds one artifact of ONNX Runtime: exports, lowers, saves and verifies the model, and writes the manifest."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
+import onnxruntime
 
 from sweeps.manifest import Manifest
 from sweeps.planning.axes import saturates
+from sweeps.temporary import temporary_folder
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes.calibration import calibration_images, check_images
 from workers.runtimes.finishing import Saved, finish, request_of
-from workers.runtimes.interface import Runtime
-from workers.runtimes.onnxruntime import numbers
+from workers.runtimes.interface import RunRequest, Runtime
+from workers.runtimes.onnxruntime import numbers, profile, runner
 from workers.runtimes.onnxruntime.export import export
 from workers.runtimes.stages import ByteStages
 
@@ -29,7 +33,11 @@ def build(
         # The plan gives weights of 8 bits only to devices on which their sums do not saturate, as they may do here.
         exact_int8=saturates(variant) and not variant.reduced_range,
     )
-    return finish(runtime, variant, build_key, inputs, saved, request)
+    manifest = finish(runtime, variant, build_key, inputs, saved, request)
+    # Only now: a file that ends the process that loads it has been refused.
+    manifest = manifest.model_copy(update={"providers": _providers(saved.file, request)})
+    manifest.write(out)
+    return manifest
 
 
 class _Stages:
@@ -73,6 +81,18 @@ class _Stages:
             calibration_id=self._inputs.calibration_id,
             images=len(images),
         )
+
+
+def _providers(file: Path, request: RunRequest) -> dict[str, int]:
+    """Nodes by the provider that has them, after the optimisation that the request asks for."""
+    options = runner.session_options(request.graph_optimization, request.threads)
+    with temporary_folder() as folder:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(folder / "profile")
+        session = onnxruntime.InferenceSession(str(file), options, providers=[runner.PROVIDERS[request.backend]])
+        session.run(None, {session.get_inputs()[0].name: np.zeros(request.input_shape, np.float32)})
+        nodes = {run.node: run.provider for run in profile.runs(Path(session.end_profiling()).read_text("utf-8"))}
+    return dict(sorted(Counter(nodes.values()).items()))
 
 
 def _saved(model: bytes, out: Path) -> Saved:

@@ -11,6 +11,7 @@ from workers.models.one_thread import one_thread
 from workers.models.package import ModelPackage
 from workers.runtimes.exporting import chain_of, check_ends, example_of, not_exportable
 from workers.runtimes.failures import first_words
+from workers.runtimes.work import with_shares
 
 INPUT, OUTPUT = "input", "output"
 _NO_FUNCTION = re.compile(
@@ -26,9 +27,10 @@ def export(package: ModelPackage, opset: int) -> bytes:
     with warnings.catch_warnings(), torch.no_grad(), one_thread():
         # Of torch's own code that exports, about its own deprecations.
         warnings.simplefilter("ignore")
+        model = load_eager(package)
         try:
             program = torch.onnx.export(
-                load_eager(package),
+                model,
                 (example_of(package.input_shape),),
                 dynamo=True,
                 external_data=False,
@@ -38,27 +40,28 @@ def export(package: ModelPackage, opset: int) -> bytes:
                 verbose=False,
             )
         except Exception as error:  # torch raises any exception if it cannot export
-            raise _failure(error) from error
+            raise _failure(error, model, package.input_shape) from error
     assert program is not None
-    model = program.model_proto
-    check_ends(len(model.graph.input), len(model.graph.output))
+    proto = program.model_proto
+    check_ends(len(proto.graph.input), len(proto.graph.output))
     # What the exporter notes of each node has paths of this machine in it.
-    for part in (*model.graph.node, *model.graph.value_info, *model.graph.initializer, *model.functions):
+    for part in (*proto.graph.node, *proto.graph.value_info, *proto.graph.initializer, *proto.functions):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
-    model.graph.ClearField("metadata_props")
+    proto.graph.ClearField("metadata_props")
     try:
-        return bytes(model.SerializeToString(deterministic=True))
+        return bytes(proto.SerializeToString(deterministic=True))
     except ValueError as error:
         raise BuildError("too_large", f"an ONNX file holds at most 2 GB: {first_words(error)}") from error
 
 
-def _failure(error: Exception) -> BuildError:
+def _failure(error: Exception, model: torch.nn.Module, shape: tuple[int, ...]) -> BuildError:
     text = "\n".join(map(str, chain_of(error)))
     if operators := sorted(set(_NO_FUNCTION.findall(text))):
+        graph = torch.export.export(model, (example_of(shape),)).graph
         return BuildError(
             "unsupported_operator",
-            f"the ONNX exporter of torch {torch.__version__} has nothing for {', '.join(operators)}",
+            f"the ONNX exporter of torch {torch.__version__} has nothing for {with_shares(operators, graph)}",
             "replace these operators in the model, or ship it with another runtime",
         )
     return not_exportable(error, "ONNX")

@@ -35,8 +35,18 @@ def program() -> Path:
 
     Raises `BuildError`: `no_compiler` or `not_compilable`; `EdgeSweepError` if ONNX Runtime is not installed.
     """
-    flags = (f'-DEDGESWEEP_RUNNER_VERSION="{version()}"', f'-DEDGESWEEP_ONNXRUNTIME="{library()}"')
-    return compiler.program(SOURCE, "edgesweep_runner_onnxruntime", flags, link=("-ldl",))
+    named = f'-DEDGESWEEP_RUNNER_VERSION="{version()}"'
+    return compiler.program(SOURCE, "edgesweep_runner_onnxruntime", (named, *flags()), link())
+
+
+def flags() -> tuple[str, ...]:
+    """With which a program knows the library of the wheel. Raises `EdgeSweepError`."""
+    return (f'-DEDGESWEEP_ONNXRUNTIME="{library()}"',)
+
+
+def link() -> tuple[str, ...]:
+    """It opens the library when it starts."""
+    return ("-ldl",)
 
 
 def library() -> Path:

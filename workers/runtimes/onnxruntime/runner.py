@@ -93,11 +93,7 @@ def _opened(given: argparse.Namespace) -> Load:
         raise GiveUp(
             "backend_missing", f"this ONNX Runtime has no {provider or given.backend} (it has: {', '.join(there)})"
         )
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = given.threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
-    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[given.graph_optimization])
+    options = session_options(given.graph_optimization, given.threads)
     if given.exact_int8:
         # Adds 8-bit products in 32 bits, where the CPU's own instructions would saturate.
         options.add_session_config_entry("session.x64quantprecision", "1")
@@ -115,6 +111,18 @@ def _opened(given: argparse.Namespace) -> Load:
         return _Model(session), load_ns
 
     return load
+
+
+def session_options(graph_optimization: str, threads: int) -> Any:
+    """As every session of a file is opened, whether it is timed or looked at."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[graph_optimization])
+    return options
 
 
 def _version() -> str:

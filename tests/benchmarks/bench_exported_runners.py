@@ -1,0 +1,83 @@
+"""What the runners of ExecuTorch and ONNX Runtime cost: C++ runner against a bare loop in C++ over the same artifact,
+and Python runner against C++ runner, on the demo's model at 64x64.
+
+python tests/benchmarks/bench_exported_runners.py
+
+Fresh processes, arms in turn, 9 rounds of 400 iterations, one thread. Each arm is in a round twice: how far it is from
+itself (A/A) says what the comparison can resolve. Needs g++, the extra `runtimes`, and a machine with nothing else to
+do; 2 minutes of building, 2 of measuring.
+
+ExecuTorch's two runners are linked to two releases (infra/runtimes.md): the difference between them holds that of the
+releases' kernels.
+"""
+
+import statistics
+import subprocess
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from bench_runner import AGAIN, both, difference_percent
+from exported_case import Case, build, digits
+from recipe_case import in_turn, say, table
+from report import Figure, finish
+
+from workers.native import compiler
+from workers.runtimes.executorch import native_runner as executorch
+from workers.runtimes.onnxruntime import native_runner as onnxruntime
+
+ROUNDS, BLOCK = 9, (60, 400)
+NATIVE_WITHIN, PYTHON_WITHIN = 3.0, 5.0
+HERE = Path(__file__).resolve().parent
+RUNTIMES = ("executorch", "onnxruntime")
+
+
+def bare(name: str) -> Path:
+    """The bare loop of this runtime, compiled as its runner is."""
+    say(f"compiling the bare loop of {name}")
+    native = executorch if name == "executorch" else onnxruntime
+    flags, link = native.flags(), native.link()
+    source = str(HERE / f"bare_loop_{name}.cpp")
+    return compiler.program(source, f"bare_loop_{name}", (*flags, "-I", str(compiler.FOLDER)), link)
+
+
+def bare_ms(program: Path, case: Case) -> float:
+    request = case.request
+    argv = [str(program), request.model, str(request.warmup_iterations), str(request.iterations)]
+    ended = subprocess.run([*argv, *map(str, request.input_shape)], capture_output=True, check=True, text=True)
+    return statistics.median(map(int, ended.stdout.split())) / 1e6
+
+
+def main() -> None:
+    arms = {}
+    with tempfile.TemporaryDirectory(prefix="edgesweep-bench-") as folder:
+        inputs = digits(Path(folder) / "model")
+        builds = Path(folder) / "builds"
+        builds.mkdir()
+        for name in RUNTIMES:
+            case = build(name, {}, inputs, builds, BLOCK)
+            one = {"bare": partial(bare_ms, bare(name), case), "C++": case.native_p50_ms, "Python": case.python_p50_ms}
+            # There and back: a steady drift within a round hits all alike.
+            arms |= {f"{name} {arm}": time for arm, time in one.items()}
+            arms |= {f"{name} {arm}{AGAIN}": time for arm, time in reversed(one.items())}
+        taken = in_turn(arms, ROUNDS)
+    table(taken)
+    figures = []
+    for name in RUNTIMES:
+        for arm, other, within in (("C++", "bare", NATIVE_WITHIN), ("Python", "C++", PYTHON_WITHIN)):
+            off = difference_percent(both(taken, f"{name} {arm}"), both(taken, f"{name} {other}"))
+            text = f"within {within:g} %"
+            figures.append(Figure(f"{name}: {arm} over {other}", off, "%", text, abs(off) <= within))
+        figures += [
+            Figure(
+                f"{name} {arm} over itself (A/A)",
+                difference_percent(taken[f"{name} {arm}"], taken[f"{name} {arm}{AGAIN}"]),
+                "%",
+            )
+            for arm in ("bare", "C++", "Python")
+        ]
+    finish("exported runners", figures, p50_ms={arm: statistics.median(values) for arm, values in taken.items()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What the benchmarks of the runtimes measure: builds of one model in each, run by either runner in fresh processes."""
+
+import statistics
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from recipe_case import say
+
+from sweeps.device_facts import VIRTUAL_PHONE
+from sweeps.planning.axes import resolve_variant
+from sweeps.spec import sweep as spec
+from sweeps.variant import Variant
+from sweeps.workspace import Workspace
+from workers.devices.local import local_facts
+from workers.models import prepare as models
+from workers.models.package import BuildInputs
+from workers.runtimes import registry
+from workers.runtimes.interface import RunRequest, Runtime
+
+SPEC = Path(__file__).resolve().parents[2] / "sweeps" / "specs" / "runtimes.yaml"
+MOBILE = "torchscript"
+BUILDS: Mapping[str, Sequence[Mapping[str, object]]] = {
+    MOBILE: [
+        {"layout": "nhwc", "capture": "trace", "fuse": True, "optimize": True},
+        {"layout": "nhwc", "capture": "script", "fuse": True, "optimize": True, "format": "ptl"},
+        {"layout": "nchw", "capture": "trace", "fuse": True, "optimize": True},
+    ],
+    "executorch": [{"layout": "nchw"}, {"layout": "nhwc"}],
+    "onnxruntime": [{"graph_optimization": "all"}],
+}
+"""By runtime, its fp32 builds that may be the fastest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A build, and how to time it."""
+
+    runtime: Runtime
+    request: RunRequest
+    program: str
+    """The C++ runner."""
+
+    def native_p50_ms(self) -> float:
+        """Median of one block of the C++ runner, in a fresh process."""
+        return self._p50_ms(self.program)
+
+    def python_p50_ms(self) -> float:
+        """As `native_p50_ms`, of the Python runner."""
+        return self._p50_ms(None)
+
+    def _p50_ms(self, program: str | None) -> float:
+        ended = subprocess.run(self.runtime.command(self.request, program), capture_output=True, check=False)
+        return statistics.median(self.runtime.parse(ended.stdout).samples_ns) / 1e6
+
+
+def digits(folder: Path) -> BuildInputs:
+    """The demo's model at 64x64, trained here."""
+    say("training the model")
+    sweep = spec.load(SPEC)
+    workspace = Workspace.open(folder)
+    return models.prepare(sweep.models[0], sweep.data, workspace, {"torch": "2"}, lambda *_: None).build_inputs
+
+
+def build(runtime: str, axes: Mapping[str, object], inputs: BuildInputs, folder: Path, block: tuple[int, int]) -> Case:
+    """An fp32 build in a folder of its own. `block`: iterations that warm up, and that are timed."""
+    say(f"building {runtime} {' '.join(map(str, axes.values()))}")
+    facts = local_facts()
+    phone = replace(facts, exec_context=VIRTUAL_PHONE, python="")
+    one = registry.get(runtime)
+    out = folder / f"{runtime}-{len(list(folder.iterdir()))}"
+    out.mkdir()
+    variant = resolve_variant(Variant(runtime=runtime, **axes), facts.abi, facts.cpu_features)  # type: ignore[arg-type]
+    manifest = one.build(variant, "0" * 64, inputs, out, folder)
+    request = RunRequest(
+        model=str(out / manifest.file),
+        backend="cpu",
+        engine="none",
+        threads=1,
+        cpus="all",
+        input_shape=manifest.input.shape,
+        memory_format=manifest.memory_format,
+        warmup_iterations=block[0],
+        iterations=block[1],
+        sha256=manifest.file_sha256,
+        graph_optimization=variant.graph_optimization,
+    )
+    return Case(runtime=one, request=request, program=one.programs(phone)[variant.format].path)

@@ -1,0 +1,201 @@
+"""The runners of ExecuTorch and ONNX Runtime, in Python and C++: one contract."""
+
+import random
+import signal
+import subprocess
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sweeps.errors import RunnerError
+from tests.workers.runtimes.exported import NAMES, Exported
+from tests.workers.runtimes.runs import answers, evaluating
+from workers.models.package import BuildInputs
+from workers.runtimes.interface import RunReport
+from workers.runtimes.torchscript.runner.main import ERROR_EXIT
+
+pytestmark = pytest.mark.system
+
+MUTATIONS = 500
+
+
+@pytest.fixture(params=NAMES)
+def own(request: pytest.FixtureRequest) -> Exported:
+    found: Exported = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(params=["python", pytest.param("native", marks=pytest.mark.compiler)])
+def program(request: pytest.FixtureRequest, own: Exported) -> str | None:
+    return own.native() if request.param == "native" else None
+
+
+def test_both_runners_keep_the_contract(own: Exported, tiny: BuildInputs, program: str | None, tmp_path: Path) -> None:
+    name = own.runtime.name
+    for choice in ("static per channel", "fp32 nhwc" if name == "executorch" else "fp32"):
+        manifest = own.built[choice][1]
+        request = replace(
+            own.asking_for(choice), sha256=manifest.file_sha256, threads=2, iterations=5, warmup_iterations=2
+        )
+        report = own.ran(request, program)
+        assert (len(report.samples_ns), len(report.warmup_ns), report.threads_ran) == (5, 2, 2)
+        assert (report.backend_ran, report.engine_ran) == ("cpu", "none")
+        # Those of the C++ runner of ExecuTorch are of another release.
+        assert report.runtime_version.startswith(f"{name} 1.")
+        assert name == "executorch" or report.runtime_version.endswith(own.runtime.versions()[name])
+        assert report.load_ns is not None
+        assert 5 < report.extra_metrics["runtime_mb"] < 100
+        assert own.ran(replace(request, reuse_input=False, graph_optimization="disabled"), program).samples_ns
+        images = torch.from_numpy(tiny.verification)
+        logits = answers(tmp_path, own.ran(replace(request, **evaluating(tmp_path, images)), program))
+        noise = np.square(logits - tiny.verification_logits).sum()
+        sqnr_db = 10 * np.log10(np.square(tiny.verification_logits).sum() / noise)
+        # Two releases: their fp32 sums differ in the last digits.
+        least = 60.0 if "fp32" in choice else float(manifest.verification.sqnr_db or 0) - 0.5
+        assert sqnr_db > least, choice
+
+
+def test_both_runners_refuse_what_is_not_meant(own: Exported, program: str | None, tmp_path: Path) -> None:
+    request = own.asking_for("fp32")
+    assert own.refused(replace(request, sha256="0" * 64), program).kind == "wrong_artifact"
+    assert own.refused(replace(request, exact_int8=True), program).kind == "emulated"
+    assert own.refused(replace(request, model="/nowhere/model"), program).kind == "no_model"
+    if own.runtime.name == "onnxruntime":
+        assert own.refused(replace(request, backend="xnnpack"), program).kind == "backend_missing"
+        return
+    assert own.refused(replace(request, backend="portable"), program).kind == "wrong_backend"
+    assert own.refused(replace(request, backend="vulkan"), program).kind in ("backend_missing", "wrong_backend")
+    # Both would run, and answer wrongly.
+    assert own.refused(replace(request, memory_format="channels_last"), program).kind == "wrong_layout"
+    nhwc = replace(own.asking_for("fp32 nhwc"), memory_format="contiguous_format")
+    assert own.refused(nhwc, program).kind == "wrong_layout"
+
+
+def test_damaged_files_and_newer_ones_are_told_apart(own: Exported, program: str | None, tmp_path: Path) -> None:
+    request = own.asking_for("fp32")
+    whole = Path(request.model).read_bytes()
+    damaged = {whole[: len(whole) // 2]: "load_failed", b"": "load_failed", b"\0" * 1000: "load_failed"}
+    if own.runtime.name == "executorch":
+        damaged[whole.replace(b"ET12", b"ET99", 1)] = "runtime_skew"
+        damaged[whole.replace(b"XnnpackBackend", b"XnnpackBackenX")] = "wrong_backend"
+    else:
+        damaged[whole[:200] + b"\xff" * 50 + whole[250:]] = "load_failed"
+        damaged[_newer(whole)] = "runtime_skew"
+    file = tmp_path / f"model.{own.form}"
+    for content, kind in damaged.items():
+        file.write_bytes(content)
+        assert own.refused(replace(request, model=str(file)), program).kind == kind
+
+
+def _newer(content: bytes) -> bytes:
+    import onnx
+
+    model = onnx.load_from_string(content)
+    model.ir_version = 99
+    return bytes(model.SerializeToString())
+
+
+def test_a_batch_times_each_item_and_names_the_one_that_fails(
+    own: Exported, program: str | None, tmp_path: Path
+) -> None:
+    names = ("fp32", "static per tensor")
+    one, other = (replace(own.asking_for(name), iterations=3) for name in names)
+    file = tmp_path / "batch.jsonl"
+    file.write_bytes(own.runtime.batch_file([one, replace(one, model="/nowhere/model"), other]))
+    ended = subprocess.run(own.runtime.batch_command(str(file), 60.0, program), capture_output=True, check=True)
+    hashes = [own.built[names[0]][1].file_sha256, "0" * 64, own.built[names[1]][1].file_sha256]
+    first, second, third = own.runtime.parse_batch(ended.stdout, hashes)
+    assert isinstance(first, RunReport)
+    assert isinstance(third, RunReport)
+    assert (len(first.samples_ns), len(third.samples_ns)) == (3, 3)
+    assert isinstance(second, RunnerError)
+    assert second.kind == "no_model"
+
+
+@pytest.mark.compiler
+def test_the_native_runner_says_who_it_is_and_what_it_has(own: Exported) -> None:
+    from workers.runtimes.executorch import native_runner as executorch
+    from workers.runtimes.onnxruntime import native_runner as onnxruntime
+
+    ended = subprocess.run(own.runtime.introduction(own.native()), capture_output=True, check=True)
+    identity = own.runtime.identity(ended.stdout)
+    if own.runtime.name == "executorch":
+        expected = executorch.runner(), f"executorch {executorch.LIBRARIES}", ("cpu", "portable")
+    else:
+        expected = onnxruntime.runner(), f"onnxruntime {own.runtime.versions()['onnxruntime']}", ("cpu",)
+    assert (identity.runner, identity.runtime_version, identity.backends) == expected
+    assert identity.qengines == ()
+
+
+def mutated(content: bytes, seed: int) -> bytes:
+    """With one to eight changes: a bit, a byte, a run of bytes, a part taken out or given twice, the end cut off. Half
+    of them are near the ends, where a file says what it holds."""
+    dice = random.Random(seed)
+    made = bytearray(content)
+    for _ in range(dice.choice((1, 1, 2, 8))):
+        reach = len(made) if dice.random() < 0.5 else min(len(made), 4096)
+        at = dice.randrange(reach) if dice.random() < 0.7 else len(made) - 1 - dice.randrange(reach)
+        length = dice.choice((1, 4, 16, 256))
+        match dice.randrange(6):
+            case 0 | 1:
+                made[at] ^= 1 << dice.randrange(8)
+            case 2:
+                made[at : at + length] = dice.randbytes(len(made[at : at + length]))
+            case 3:
+                del made[at : at + length]
+            case 4:
+                made[at:at] = made[at : at + length]
+            case _:
+                made[at : at + 4] = dice.choice((b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"))
+        if len(made) < 16:
+            break
+    return bytes(made[: dice.randrange(len(made))]) if dice.random() < 0.05 else bytes(made)
+
+
+@pytest.mark.compiler
+def test_a_damaged_file_ends_in_an_error_an_end_or_a_report(own: Exported, tmp_path: Path) -> None:
+    """Without its hash, which the harness always gives, some are run: a file answers for what its bits say."""
+    whole = {own.form: [Path(own.asking_for(name).model).read_bytes() for name in ("fp32", "static per channel")]}
+    if own.form == "onnx":
+        whole["ort"] = [_for_this_machine(Path(own.asking_for("fp32").model), tmp_path / "whole.ort")]
+    for form, contents in whole.items():
+        file = tmp_path / f"model.{form}"
+        request = replace(own.asking_for("fp32"), model=str(file), max_seconds=2.0)
+        argv = own.runtime.command(request, own.native())
+        ends = Counter[str]()
+        for seed in range(MUTATIONS):
+            file.write_bytes(mutated(contents[seed % len(contents)], seed))
+            # A hang is a `TimeoutExpired`.
+            ended = subprocess.run(argv, capture_output=True, check=False, timeout=60, start_new_session=True)
+            ends[_end(own, ended)] += 1
+        assert ends.total() == MUTATIONS
+        assert ends["load_failed"] > MUTATIONS / 10, ends
+        assert ends["report"] > MUTATIONS / 10, ends
+
+
+def _end(own: Exported, ended: subprocess.CompletedProcess[bytes]) -> str:
+    """What the harness reads of it."""
+    if ended.returncode < 0:
+        return signal.Signals(-ended.returncode).name
+    assert ended.returncode in (0, ERROR_EXIT)
+    try:
+        own.runtime.parse(ended.stdout)
+    except RunnerError as error:
+        assert ended.returncode == ERROR_EXIT
+        return error.kind
+    return "report"
+
+
+def _for_this_machine(model: Path, target: Path) -> bytes:
+    """In ONNX Runtime's own format, which no build has: a runner that is given one loads it."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(target)
+    options.add_session_config_entry("session.save_model_format", "ORT")
+    onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+    return target.read_bytes()
