@@ -42,6 +42,7 @@ REQUIREMENTS = {
     # marker: (program, the line that installs it)
     "browser": ("chromium", "apt-get install -y chromium"),
     "compiler": ("g++", "apt-get install -y g++"),
+    "cross_compiler": ("aarch64-linux-gnu-g++", "apt-get install -y g++-aarch64-linux-gnu cmake"),
     "postgresql": (postgresql.PG_CTL, "apt-get install -y postgresql"),
     "sshd": (sshd.SSHD, "apt-get install -y openssh-server"),
 }

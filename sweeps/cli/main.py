@@ -78,6 +78,7 @@ COMMANDS = {
         "Write the results of a sweep (by default the latest) as files to send.",
     ),
     "run": ("sweeps.cli.run:run", "Build, measure and rank."),
+    "runner": ("sweeps.cli.runner:runner", "Compile the program that runs builds on phones."),
     "schema": (
         "sweeps.cli.schema:schema",
         "Print the JSON Schema of sweep files, for completion and checks in editors.",

@@ -16,7 +16,8 @@ EXIT_INTERRUPTED = 130
 workspace_option = click.option(
     "--workspace",
     "root",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
+    metavar="DIRECTORY",
     callback=lambda _context, _option, root: root.expanduser().resolve(),
     default=Path("edgesweep-data"),
     envvar="EDGESWEEP_WORKSPACE",
@@ -24,7 +25,7 @@ workspace_option = click.option(
     help="Folder of results, artifacts and logs (or EDGESWEEP_WORKSPACE).",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
-sweep_file_argument = click.argument("sweep_file", type=click.Path(dir_okay=False, path_type=Path))
+sweep_file_argument = click.argument("sweep_file", type=click.Path(path_type=Path))
 yes_option = click.option("--yes", is_flag=True, help="Allow more than 10,000 jobs.")
 executor_option = click.option(
     "--executor",

@@ -196,8 +196,8 @@ def _phone(name: str) -> Phone:
     phones = known.PHONES | known.NOISE_FORMS
     if name not in phones:
         raise SpecError(
-            f"there is no simulated phone called {name!r}{did_you_mean(name, phones)}",
-            f"use one of: {', '.join(phones)}",
+            f"there is no simulated phone called {name!r}{did_you_mean(name.removeprefix('fake:'), phones)}",
+            f"use one of: {', '.join(known.PHONES)}",
         )
     return phones[name]
 

@@ -45,7 +45,7 @@ def show(event: Event, progress: RunProgress, live: LiveFile | None = None) -> N
             if done == total:
                 progress.end("Building")
         case events.Measuring(device, done, total, running):
-            progress.step(f"Measuring on {device}", done, total, running, beside=_TOGETHER)
+            progress.step(f"Measuring on {device}", done, total or None, running, beside=_TOGETHER)
         case events.Published(done, total):
             progress.step("Publishing to MLflow", done, total, "")
         case _:

@@ -11,6 +11,7 @@ from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.store.client import FIRST_STEP
 from sweeps.store.copied import ResultFiles, result_files
 from sweeps.store.read_journal import read_sweep
+from sweeps.store.uri import has_store
 from sweeps.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 def files_and_name(workspace: Workspace, sweep: str | None, *, compare: bool = False) -> tuple[ResultFiles, str]:
     """What to read for a command, and the sweep that it means: a copy's state is told. Raises `StoreError`."""
+    if not workspace.journal.exists() and not has_store(workspace.tracking_uri):
+        open_journal(workspace)  # says that there is none
     files = result_files(workspace, sweep, compare=compare, each=_told_of_reading())
     if not files.is_copy:
         with open_journal(workspace) as journal:

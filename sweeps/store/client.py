@@ -81,7 +81,8 @@ def translated(uri: str) -> Iterator[None]:
 
         if not isinstance(error, (MlflowException, SQLAlchemyError, OSError, ImportError)):
             raise
-        text = redact(str(error), uri)
+        # sqlalchemy adds its statement, with values, and an address.
+        text = redact(str(error).partition("\n[SQL: ")[0], uri)
         # No `from error`: a traceback would show the secrets that are removed from `text`.
         raise StoreError(f"MLflow at {redact(uri, uri)}: {text:.500}", next_step(text)) from None
 

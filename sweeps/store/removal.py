@@ -11,7 +11,7 @@ from sweeps.store.client import connect, translated
 from sweeps.store.run_content import TAG
 from sweeps.store.sweep_tags import SWEEP
 from sweeps.store.together import together
-from sweeps.store.uri import dialect, sqlite_path
+from sweeps.store.uri import has_store
 from sweeps.workspace import Workspace
 
 NOTE = "mlflow.note.content"
@@ -27,7 +27,7 @@ def delete_experiment(workspace: Workspace, sweep: str) -> int:
     `StoreError`.
     """
     uri = workspace.tracking_uri
-    if dialect(uri) == "sqlite" and not sqlite_path(uri).exists():
+    if not has_store(uri):
         return 0
     with translated(uri):
         client = connect(uri, make=False)
@@ -45,7 +45,7 @@ def delete_experiment(workspace: Workspace, sweep: str) -> int:
 def write_labels(workspace: Workspace, sweep: str, tags: Mapping[str, str], note: str) -> None:
     """For people who read MLflow itself. Raises `StoreError`."""
     uri = workspace.tracking_uri
-    if dialect(uri) == "sqlite" and not sqlite_path(uri).exists():
+    if not has_store(uri):
         return
     with translated(uri):
         client = connect(uri, make=False)

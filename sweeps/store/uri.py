@@ -145,3 +145,8 @@ def _start_it(kind: str) -> str:
     if kind == "sqlite":
         return "check that the file is MLflow's and that you may write to it, or set MLFLOW_TRACKING_URI to another one"
     return "start the server, correct MLFLOW_TRACKING_URI, or unset it to keep results in the workspace"
+
+
+def has_store(uri: str) -> bool:
+    """Whether results may be there: not if it is a file that is missing."""
+    return dialect(uri) != "sqlite" or sqlite_path(uri).exists()

@@ -95,10 +95,10 @@ def test_a_plan_creates_no_workspace(here: Path) -> None:
 def test_the_workspace_is_an_argument_or_the_environment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for named in ("one", "two"):
         Workspace.open(here / named)
-    with pytest.raises(api.EdgeSweepError, match=r"no results at .*/one/"):
+    with pytest.raises(api.EdgeSweepError, match=r"no sweep was run in .*/one"):
         api.rank(workspace="one")
     monkeypatch.setenv("EDGESWEEP_WORKSPACE", "two")
-    with pytest.raises(api.EdgeSweepError, match=r"no results at .*/two/"):
+    with pytest.raises(api.EdgeSweepError, match=r"no sweep was run in .*/two"):
         api.results()
 
 

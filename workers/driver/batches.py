@@ -68,7 +68,8 @@ class Batches:
                 if self._contact.stopped():
                     return
                 jobs = [by_key[key] for key in shuffled_order(keys, number, self._protocol.seed)]
-                yield from self._batch(contests, jobs, number)
+                others = sum(len(one) for one in contests.batches) - len(jobs)
+                yield from self._batch(contests, jobs, number, others)
             number += 1
             yield from self._expire(contests)
 
@@ -77,13 +78,14 @@ class Batches:
         if minutes is not None and self._contact.spent_s >= 60 * minutes:
             yield from contests.expire()
 
-    def _batch(self, contests: Contests, jobs: Sequence[Job], number: int) -> Steps[None]:
-        """Whoever ends a process is measured alone from then on, and the rest is asked for again without it."""
+    def _batch(self, contests: Contests, jobs: Sequence[Job], number: int, others: int) -> Steps[None]:
+        """Whoever ends a process is measured alone from then on, and the rest is asked for again without it. `others`:
+        so many jobs are still measured beside these, for the progress."""
         under_way, brief = _UnderWay(list(jobs)), contests.brief
         failures = 0
         while under_way.left and not self._contact.stopped():
             self._progress.done += 1
-            total = self._progress.done + len(under_way.left)
+            total = self._progress.done + (others + len(jobs)) * max(1, self._protocol.rounds)
             yield self._progress.measuring(total, f"{len(under_way.left)} in one process, batch {number + 1}")
             batch = yield from self._contact.batch(under_way.left, self._protocol, number, brief)
             match batch:

@@ -38,10 +38,24 @@ class RunContext:
 
 @dataclass(slots=True)
 class DeviceProgress:
-    """Counts the finished blocks and accuracy passes of one device."""
+    """Counts the finished blocks and accuracy passes of one device, and tells them by one total that does not change.
+
+    A race adds rounds to what was expected at first, and takes variants out of it. So what is told is the first total,
+    less what is left: a variant that races on for longer is the last one that is missing until it is decided.
+    """
 
     device: str
     done: int = 0
+    _total: int = 0
+    _told: int = 0
 
     def measuring(self, total: int, running: str) -> Measuring:
-        return Measuring(self.device, self.done, total, running)
+        """`total`: of `done` and all that is known to be left."""
+        left = max(0, total - self.done)
+        self._total = self._total or left
+        self._told = max(self._told, self._total - left)
+        return self.beside(running)
+
+    def beside(self, running: str) -> Measuring:
+        """Of work that does not count."""
+        return Measuring(self.device, self._told, self._total, running)

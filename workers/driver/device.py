@@ -58,14 +58,17 @@ class DeviceRun:
         if self._context.protocol.budget == "race":
             # Accuracy comes before the race: a job that fails a constraint must not eliminate others.
             # This warms the device; the gate before the first block waits until it has cooled.
-            yield from self._accuracies.run([job for job in timed if job.key not in evaluated])
+            early = [job for job in timed if job.key not in evaluated]
+            yield from self._accuracies.run(early, self._blocks_of(timed))
             timed = self._raced_with(timed)
         if timed:
             yield from self._drift.check()
             if self._context.more:
                 yield from self._rounds.add(timed, self._context.more)
             else:
-                yield from self._rounds.run(timed, len({(job.build_key, job.variant.qengine) for job in self._jobs}))
+                races = self._context.protocol.budget == "race"
+                builds = {(job.build_key, job.variant.qengine) for job in self._jobs}
+                yield from self._rounds.run(timed, 0 if races else len(builds))
             yield from self._drift.check()
         yield from self._accuracies.run(self._context.outcomes.pending(self._jobs))
         if not self._contact.stopped():
@@ -88,12 +91,16 @@ class DeviceRun:
             if there:
                 evaluated.add(there[0].key)
                 if self._can_run(there[0]):
-                    yield from self._accuracies.run(there[:1], len(left) - 1)
+                    yield from self._accuracies.run(there[:1], len(left) - 1 + self._blocks_of(timed))
                 continue
             if self._progress.done:
-                yield self._progress.measuring(self._progress.done + len(left), "waits for builds")
+                total = self._progress.done + len(left) + self._blocks_of(timed)
+                yield self._progress.measuring(total, "waits for builds")
             yield from self._field.more()
         return evaluated
+
+    def _blocks_of(self, timed: Sequence[Job]) -> int:
+        return len(timed) * max(1, self._context.protocol.rounds)
 
     def _raced_with(self, pending: Sequence[Job]) -> list[Job]:
         """The pending jobs, and the jobs that raced before.

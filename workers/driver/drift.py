@@ -55,7 +55,7 @@ class DriftWatch:
         for number in range(2 * sentinel.CHECK_BLOCKS):
             if number == sentinel.CHECK_BLOCKS and not self._moved(blocks, earlier):
                 break
-            yield self._progress.measuring(max(1, self._progress.done), "sentinel")
+            yield self._progress.beside("sentinel")
             block = yield from self._contact.timed(job, sentinel.round_of(check, number), protocol)
             if not isinstance(block, Block):
                 # Only the warning is lost. A problem of the device will show in its jobs.

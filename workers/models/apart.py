@@ -7,6 +7,7 @@ import atexit
 import base64
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -92,6 +93,8 @@ def asked(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ModelError(f"the process in which {source} was loaded is gone: {error}", "run again") from error
     answer = request.answer() if ended.exit_code == 0 and not ended.beyond else None
+    if answer is None and (full := _full_disk(ended)):
+        raise ModelError(*_no_room(full, folder))
     if answer is None:
         raise _unreadable(source, ended) if program == TRY_IMAGES else _ended_early(source, ended)
     match answer:
@@ -197,6 +200,13 @@ def _no_room(error: OSError, folder: Path) -> tuple[str, str]:
     return f"{folder} cannot take what the model is tried with: {error.strerror or error}", (
         "free space on that disk, or take another one: --workspace, or TMPDIR for what is tried before a run"
     )
+
+
+def _full_disk(ended: Ended) -> OSError | None:
+    """What a process said last that could not even write its answer."""
+    said = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    codes = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+    return next((OSError(code, os.strerror(code)) for code in codes if f"OSError: [Errno {code}]" in said), None)
 
 
 def _as_json(code: OwnCode | None) -> dict[str, Any] | None:

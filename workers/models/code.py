@@ -5,12 +5,14 @@ import difflib
 import hashlib
 import importlib
 import importlib.util
+import re
 import sys
 import sysconfig
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ from sweeps.temporary import folder_of_process
 if TYPE_CHECKING:
     import torch
 
+_REGISTERED = re.compile(r"^@register_model\(\)\n(?:[@ )].*\n)*def (\w+)\(", re.MULTILINE)
 _PACKAGES = TAKEN_MODULES - sys.stdlib_module_names
 
 _lock = threading.RLock()
@@ -103,16 +106,23 @@ def construct(source: str, arguments: Mapping[str, Any], files: Mapping[str, byt
 
 
 def check_torchvision_name(name: str) -> None:
-    """Raises `ModelError` with similar names."""
-    import torchvision
-
-    names = torchvision.models.list_models(module=torchvision.models)
-    if name not in names:
+    """Raises `ModelError` with similar names. Imports nothing: torchvision takes seconds."""
+    names = _torchvision_names()
+    if names and name not in names:
         close = difflib.get_close_matches(name, names, n=3)
         raise ModelError(
             f"torchvision has no classification model {name}",
             f"did you mean {' or '.join(close)}?" if close else "write module:function for a model of your own",
         )
+
+
+@cache
+def _torchvision_names() -> tuple[str, ...]:
+    """The classification models of torchvision, as its source registers them; empty if it is not installed."""
+    found = importlib.util.find_spec("torchvision")
+    folders = [] if found is None else [Path(place) / "models" for place in found.submodule_search_locations or ()]
+    sources = [path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py"))]
+    return tuple(name for source in sources for name in _REGISTERED.findall(source))
 
 
 def _torchvision(name: str, arguments: Mapping[str, Any]) -> Any:
@@ -152,7 +162,9 @@ def _own(source: str, arguments: Mapping[str, Any], files: Mapping[str, bytes]) 
         except (Exception, SystemExit) as error:
             raise ModelError(
                 f"{source} failed{_place(error, folder)} with {type(error).__name__}: {error}",
-                f"make {function}() work in Python first",
+                "install it beside EdgeSweep, or correct the import"
+                if isinstance(error, ModuleNotFoundError)
+                else f"make {function}() work in Python first",
             ) from error
 
 
@@ -199,7 +211,8 @@ def _imported(content: bytes, path: Path, package: tuple[str, ...]) -> Iterator[
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise ModelError(f"{path}{line} is not valid Python: {error}", "correct the file") from error
+        words = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise ModelError(f"{path}{line} is not valid Python: {words}", "correct the file") from error
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [tuple(alias.name.split(".")) for alias in node.names]

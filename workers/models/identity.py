@@ -9,7 +9,7 @@ from sweeps.errors import ModelError
 from sweeps.planning.keys import ModelIdentity
 from sweeps.spec.inputs import ModelSpec
 from workers.models import data as datasets
-from workers.models.code import RECORDED_IDS, OwnCode, construct, own_code
+from workers.models.code import RECORDED_IDS, OwnCode, check_torchvision_name, own_code
 
 
 def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
@@ -18,6 +18,8 @@ def identify(model: ModelSpec, roots: Sequence[Path] = ()) -> ModelIdentity:
     The user's own modules are searched in `roots`, the current folder and `sys.path`. Raises `ModelError`.
     """
     code = own_code(model.source, roots) if ":" in model.source else None
+    if code is None:
+        check_torchvision_name(model.source)
     return ModelIdentity(source=source_id_of(model, code), weights_id=weights_id_of(model))
 
 
@@ -61,5 +63,4 @@ def _pretrained_id(source: str) -> str:
     try:
         return str(torchvision.models.get_model_weights(source).DEFAULT)
     except ValueError:
-        construct(source, {}, {})  # raises with similar names
         raise ModelError(f"torchvision has no weights of {source}", "give weights: path, or weights: random") from None

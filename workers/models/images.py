@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from sweeps.errors import DataError
 from workers.models.package import Images
@@ -46,7 +46,9 @@ def _named(name: str) -> Iterator[None]:
         raise DataError(f"{name} has too many pixels: {error}", "scale the image down, or remove it") from error
     # Pillow's decoders raise nearly anything on damaged files: SyntaxError, struct.error, EOFError, ValueError.
     except Exception as error:
-        raise DataError(f"{name} is not a readable image: {error}", "replace or remove it") from error
+        # Pillow names the object that it read from.
+        why = "no image format that is known" if isinstance(error, UnidentifiedImageError) else str(error)
+        raise DataError(f"{name} is not a readable image: {why}", "replace or remove it") from error
 
 
 def prepared(

@@ -444,7 +444,8 @@ def test_the_jobs_that_have_ended_are_counted_with_each_result_that_is_written(p
         journal.save_plan(records.plan(*jobs[1:], rounds=1, facts=units))
         assert counts(journal) == {"phone-0": {"measured": 1}, "phone-1": {"measured": 2}}
         before = counts(journal)
-    for statement in ("DROP TRIGGER results_added", "DROP TRIGGER results_replaced", "DROP TABLE ended"):
+    parts = ("TRIGGER results_added", "TRIGGER results_replaced", "TABLE ended", "TABLE sweep_labels")
+    for statement in (f"DROP {part}" for part in parts):
         change(path, statement)
     change(path, "PRAGMA user_version = 10")
     with Journal.open(path, read_only=True) as journal:
@@ -464,6 +465,7 @@ def test_a_table_of_version_7_gets_the_axes_and_the_index_of_today(path, records
         "DROP TRIGGER results_added",
         "DROP TRIGGER results_replaced",
         "DROP TABLE ended",
+        "DROP TABLE sweep_labels",
         "ALTER TABLE results DROP COLUMN opset",
         "ALTER TABLE results DROP COLUMN graph_optimization",
         "CREATE INDEX results_by_place ON results (sweep, place_id, model, stale, device)",

@@ -8,6 +8,7 @@ from typing import Literal
 from sweeps.device_facts import BOARD, VIRTUAL_PHONE, DeviceFacts
 from sweeps.errors import BuildError
 from workers.native.compiler import cache_folder
+from workers.native.elf import MACHINES
 from workers.runtimes.interface import Program
 from workers.runtimes.torchscript import native_runner, python_program
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
@@ -17,8 +18,6 @@ RUNNERS = {"pt": "edgesweep_runner_full", "ptl": "edgesweep_runner_lite"}
 STOCK_TOOLS = {"pt": "speed_benchmark_torch", "ptl": "speed_benchmark_torch_lite"}
 _ANDROID = "edgesweep explain android-runtime says how to compile it"
 _BOARD = "install torch there (python3 -m venv ~/edgesweep-venv), or compile the C++ runner: edgesweep explain boards"
-_MACHINES = {3: "x86", 40: "armeabi-v7a", 62: "x86_64", 183: "arm64-v8a", 243: "riscv64"}
-"""ABIs by the machine in the head of an ELF file (elf.h)."""
 
 
 def programs(facts: DeviceFacts) -> dict[str, Program]:
@@ -67,6 +66,6 @@ def check_machine(file: Path, abi: str, hint: str) -> None:
     with file.open("rb") as content:
         head = content.read(20)
     order: Literal["little", "big"] = "little" if head[5:6] == b"\x01" else "big"
-    its = _MACHINES.get(int.from_bytes(head[18:20], order)) if head[:4] == b"\x7fELF" and len(head) == 20 else abi
+    its = MACHINES.get(int.from_bytes(head[18:20], order)) if head[:4] == b"\x7fELF" and len(head) == 20 else abi
     if its != abi:
         raise BuildError("no_runner", f"{file} is a program for {its or 'another processor'}, not for {abi}", hint)

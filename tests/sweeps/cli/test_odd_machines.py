@@ -1,0 +1,88 @@
+"""Disks that cannot be written or are full, and environments that lack what is usual."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.computers import missing
+from tests.conftest import EDGESWEEP
+from workers.forks.limits import Ended
+from workers.models.apart import _full_disk
+
+SWEEP = """name: odd
+models: [{source: mobilenet_v2, weights: random, input_shape: [1, 3, 32, 32]}]
+data: {calibration: {source: synthetic, images: 8}, evaluation: {source: synthetic, images: 8}}
+grids: [{precision: [fp32], layout: [nchw]}]
+objective: {constraints: []}
+"""
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Path:
+    (tmp_path / "s.yaml").write_text(SWEEP)
+    (tmp_path / "disk").mkdir()
+    return tmp_path / "s.yaml"
+
+
+def on_disk(sweep: Path, options: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command where `disk` is a file system of its own, mounted with these options."""
+    script = f'mount -t tmpfs -o {options} tmpfs disk && exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", script, "sh", EDGESWEEP, *words]
+    return subprocess.run(argv, cwd=sweep.parent, capture_output=True, text=True, timeout=300)
+
+
+NO_DISKS = missing()
+own_disks = pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are some")
+
+
+@pytest.mark.system
+@own_disks
+@pytest.mark.parametrize(
+    ("options", "words", "told", "step"),
+    [
+        ("ro", ("run", "s.yaml", "--workspace", "disk"), "cannot be written: Read-only", "--workspace"),
+        ("ro", ("run", "s.yaml", "--workspace", "disk/new"), "cannot be created: Read-only", "--workspace"),
+        ("ro", ("rank", "--workspace", "disk"), "no sweep was run in", "edgesweep run"),
+        ("size=256k", ("run", "s.yaml", "--workspace", "disk"), "disk is full", "free space on the disk"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_named_with_the_next_step(
+    sweep: Path, options: str, words: tuple[str, ...], told: str, step: str
+) -> None:
+    ended = on_disk(sweep, options, *words)
+    assert ended.returncode == 1
+    message, next_step = ended.stderr.strip().splitlines()
+    assert told in message
+    assert step in next_step
+
+
+@pytest.mark.system
+@own_disks
+def test_a_plan_needs_no_disk_that_can_be_written(sweep: Path) -> None:
+    ended = on_disk(sweep, "ro", "plan", "s.yaml", "--json", "--workspace", "disk")
+    assert (ended.returncode, len(json.loads(ended.stdout)["jobs"])) == (0, 1)
+
+
+@pytest.mark.system
+def test_no_home_no_locale_no_terminal(sweep: Path) -> None:
+    environment = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TERM": "dumb"}
+    ended = subprocess.run(
+        [EDGESWEEP, "plan", "s.yaml"], cwd=sweep.parent, env=environment, stdin=subprocess.DEVNULL, capture_output=True
+    )
+    assert ended.returncode == 0
+    assert b"mobilenet_v2" in ended.stdout
+    assert b"\x1b" not in ended.stdout + ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_full_disk_is_no_fault_of_the_model() -> None:
+    def said(stderr: bytes) -> OSError | None:
+        return _full_disk(Ended(exit_code=1, beyond="", limit=0.0, stdout=b"", stderr=stderr))
+
+    found = said(b"Traceback (most recent call last):\nOSError: [Errno 28] No space left on device\n")
+    assert found is not None
+    assert found.strerror == "No space left on device"
+    assert said(b"OSError: [Errno 28] No space left on device\nValueError: else\n") is None
+    assert said(b"") is None
