@@ -33,6 +33,15 @@ struct PlainArguments : Arguments {
   std::string sha256;
   std::string graph_optimization = "none";
   bool exact_int8 = false;
+  bool profile = false;
+};
+
+// An operator that ran once, as workers/runtimes/profiles.py reads it.
+struct OperatorRun {
+  std::string name;
+  std::string where;
+  int64_t start_ns;
+  int64_t ns;
 };
 
 // A loaded model with one float input and one float output.
@@ -60,6 +69,9 @@ class Toolchain {
   // All that must not count as load time. Throws GiveUp.
   virtual void prepare(const PlainArguments& given) = 0;
   virtual std::unique_ptr<PlainModel> load(const PlainArguments& given) = 0;
+  // With --profile, before the iterations that count, and after them: what the runtime noted is told there.
+  virtual void forget_profile() {}
+  virtual void tell_profile(PlainModel& model, const std::vector<int64_t>& taken, const Report& report) = 0;
   // How many there are, once `load` is done.
   virtual int64_t threads(const PlainArguments& given) const { return given.threads; }
 };
@@ -182,6 +194,22 @@ inline void measure_plain(PlainModel& model, const PlainArguments& given, const 
   tell_plain(report, "sample", samples);
 }
 
+// The time of each operator. A run that is profiled is slower than others: no figure of it is a latency.
+inline void profile_plain(Toolchain& toolchain, PlainModel& model, const PlainArguments& given, const Report& report) {
+  PlainTimed timed(model, given);
+  timed.block(std::max<int64_t>(given.warmup, 1), 0, given.max_seconds);
+  toolchain.forget_profile();
+  const std::vector<int64_t> taken = timed.block(given.iterations, 0, given.max_seconds);
+  toolchain.tell_profile(model, taken, report);
+}
+
+inline void tell_operators(const std::vector<OperatorRun>& runs, const Report& report) {
+  for (const OperatorRun& run : runs) {
+    report.tell(Event("operator").with("name", run.name).with("where", run.where).with("start_ns", run.start_ns).with(
+        "ns", run.ns));
+  }
+}
+
 // A file of little-endian floats, mapped until the process ends.
 inline std::pair<const float*, int64_t> mapped_images(const std::string& path, size_t image) {
   const auto refuse = [&](const std::string& why) { throw GiveUp{"bad_eval_inputs", path + why}; };
@@ -270,8 +298,8 @@ inline PlainArguments plain_arguments(std::vector<std::string> words, const std:
                          : name == "--graph-optimization" ? &own.graph_optimization
                          : name == "--backend"            ? &backend
                                                           : nullptr;
-    if (name == "--exact-int8") {
-      own.exact_int8 = true;
+    if (name == "--exact-int8" || name == "--profile") {
+      (name == "--profile" ? own.profile : own.exact_int8) = true;
     } else if (value == nullptr) {
       others.push_back(name);
     } else if (at + 1 == words.size()) {
@@ -328,7 +356,11 @@ inline void run_plain(Toolchain& toolchain, const PlainArguments& given, const R
     loaded.with("rss_before_load_bytes", *before);
   }
   report.tell(loaded);
-  given.eval_inputs ? evaluate_plain(*model, given, report) : measure_plain(*model, given, report);
+  if (given.profile) {
+    profile_plain(toolchain, *model, given, report);
+  } else {
+    given.eval_inputs ? evaluate_plain(*model, given, report) : measure_plain(*model, given, report);
+  }
   report.tell(Event("metrics").with("values", Megabytes{"runtime_mb", toolchain.library_bytes()}));
   report.tell(Event("ran")
                   .with("backend", given.backend)

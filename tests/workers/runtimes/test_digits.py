@@ -151,3 +151,13 @@ def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
         assert extra[f"{kind}-executorch"]["delegated_percent"] == 100.0
         assert extra[f"{kind}-executorch"]["runtime_mb"] > 5
         assert extra[f"{kind}-onnxruntime"]["runtime_mb"] > 5
+    # The builds of that sweep, operator by operator, here and on a phone.
+    for device in ("local", f"adb:{phones[0].serial}"):
+        for name in [one["name"] for one in devices[0]["ranking"]]:
+            argv = ["profile", name, "--device", device, "--iterations", "3", "--json"]
+            done = CliRunner().invoke(main, [*argv, "--workspace", str(digits.folder)])
+            assert done.exit_code == 0, done.output
+            told = json.loads(done.stdout)
+            assert (told["label"], told["iterations"]) == ("profiled", 3)
+            assert any("conv" in one["name"].lower() for one in told["operators"]), name
+            assert json.loads(Path(told["trace"]).read_text())["traceEvents"]

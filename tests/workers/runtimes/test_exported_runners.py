@@ -15,7 +15,8 @@ from sweeps.errors import RunnerError
 from tests.workers.runtimes.exported import NAMES, Exported
 from tests.workers.runtimes.runs import answers, evaluating
 from workers.models.package import BuildInputs
-from workers.runtimes.interface import RunReport
+from workers.runtimes import profiles
+from workers.runtimes.interface import ProfilingRuntime, RunReport
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 
 pytestmark = pytest.mark.system
@@ -129,6 +130,24 @@ def test_the_native_runner_says_who_it_is_and_what_it_has(own: Exported) -> None
         expected = onnxruntime.runner(), f"onnxruntime {own.runtime.versions()['onnxruntime']}", ("cpu",)
     assert (identity.runner, identity.runtime_version, identity.backends) == expected
     assert identity.qengines == ()
+
+
+@pytest.mark.parametrize("program", [None, "native"])
+@pytest.mark.compiler
+def test_a_profile_names_the_operators_and_is_no_measurement(own: Exported, program: str | None) -> None:
+    assert isinstance(own.runtime, ProfilingRuntime)
+    request = own.asking_for("fp32")
+    argv = own.runtime.profile_command(request, 6, 3, own.native() if program else None)
+    ended = subprocess.run(argv, capture_output=True, check=True)
+    found = profiles.parse(ended.stdout)
+    assert len(found.iteration_ns) == 6
+    names = " ".join(one.name for one in found.operators())
+    assert "Conv" in names, "its convolutions are told apart, where a delegate has them too"
+    assert {one.calls for one in found.operators()} <= {1, 2, 3, 4, 5}
+    if own.runtime.name == "onnxruntime":
+        assert {one.where for one in found.operators()} == {"CPUExecutionProvider"}
+    with pytest.raises(RunnerError):
+        own.runtime.parse(ended.stdout)
 
 
 def mutated(content: bytes, seed: int) -> bytes:
