@@ -100,6 +100,8 @@ _RUNNING = {
     "no_exit_code": "the device did not say how the program ended -> check the connection, run --retry-failed",
     "no_model": "the file is not on the device -> run --retry-failed: it is sent again",
     "no_output": "the program left no output file -> free storage on the device, run --retry-failed",
+    "no_profile": "the library there was compiled without profiling -> profile with the C++ runner, or compile "
+    "the library with its event tracer",
     "no_report": "the program printed no report -> see its log; is it the right tool?",
     "not_built": "it could not be built, so it cannot be measured -> see the failure of its build",
     "not_ready": "the device was not ready in time, and on_not_ready is fail -> let it cool or charge it; or raise "

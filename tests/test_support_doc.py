@@ -43,6 +43,24 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return groups
 
 
+@pytest.mark.runtime("executorch")
+@pytest.mark.runtime("onnxruntime")
+def test_other_runtimes_have_parts_of_their_own(tmp_path: Path) -> None:
+    one = subject("mobilenet_v2")
+    cells = grids(runtimes=("executorch", "onnxruntime"))
+    plan = plan_sweep(SweepSpec(name="support", models=(one.model,), data=one.data, grids=cells), tmp_path)
+    assert plan.skipped == ()
+    assert sorted((group_of(job.variant), " ".join(filter(None, column_of(job.variant)))) for job in plan.jobs) == [
+        ("executorch cpu", "fp32"),
+        ("executorch cpu", "int8 dynamic"),
+        ("executorch cpu", "int8 static"),
+        ("onnxruntime cpu", "fp16"),
+        ("onnxruntime cpu", "fp32"),
+        ("onnxruntime cpu", "int8 dynamic"),
+        ("onnxruntime cpu", "int8 static"),
+    ]
+
+
 def test_every_part_has_its_table_with_all_columns(planned: dict[str, list[str]]) -> None:
     assert {group: sorted(columns) for group, (columns, _) in written().items()} == {
         group: sorted(columns) for group, columns in planned.items()

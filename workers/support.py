@@ -133,26 +133,14 @@ def grids(
 ) -> tuple[GridSpec, ...]:
     """The grids of each model: the cells of the table. Empty sequences mean all, of PyTorch Mobile."""
     chosen = runtimes or ("torchscript",)
-    every: list[dict[str, Any]] = [
-        *(_OF_PYTORCH_MOBILE if "torchscript" in chosen else ()),
-        *(grid for grid in _OF_OTHERS if grid["runtime"] in chosen),
-    ]
-    wanted = [
-        grid
-        for grid in every
-        if (not backends or grid["backend"] in backends) and (not precisions or grid["precision"] in precisions)
-    ]
+    every = [({"runtime": "torchscript", "layout": ("nhwc",), **grid}) for grid in _OF_PYTORCH_MOBILE] + [*_OF_OTHERS]
+    single = ("runtime", "backend", "precision")
     return tuple(
-        GridSpec(
-            **{
-                "layout": ("nhwc",),
-                **grid,
-                "runtime": (grid.get("runtime", "torchscript"),),
-                "backend": (grid["backend"],),
-                "precision": (grid["precision"],),
-            }
-        )
-        for grid in wanted
+        GridSpec(**grid | {axis: (grid[axis],) for axis in single})
+        for grid in every
+        if grid["runtime"] in chosen
+        and (not backends or grid["backend"] in backends)
+        and (not precisions or grid["precision"] in precisions)
     )
 
 

@@ -65,6 +65,10 @@ COMMANDS = {
         "Measure the noise of a device: how far must two builds differ to be told apart?",
     ),
     "plan": ("sweeps.cli.plan:plan", "Print every job and every skipped combination; run nothing."),
+    "profile": (
+        "sweeps.cli.profile:profile",
+        "Time each operator of a build on a device: where does its time go?",
+    ),
     "rank": (
         "sweeps.cli.rank:rank",
         "Rank the variants of a sweep (by default the latest) per device: the winners, or whole tables.",

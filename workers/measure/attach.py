@@ -89,12 +89,13 @@ def _push_programs(
         if error.kind == "no_runner":
             return {}, ()
         raise DeviceError(error.kind, error.message, error.next_step) from error
-    there = {program: replace(program, path=_push(device, Path(program.path))) for program in found.values()}
+    there = {program: replace(program, path=push_program(device, Path(program.path))) for program in found.values()}
     identities = tuple(dict.fromkeys(_introduction(device, runtime, one) for one in there.values()))
     return {(name, kind): there[program] for kind, program in found.items()}, identities
 
 
-def _push(device: Device, file: Path) -> str:
+def push_program(device: Device, file: Path) -> str:
+    """Its path on the device. Raises `DeviceError`."""
     try:
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()

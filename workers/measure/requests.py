@@ -14,6 +14,7 @@ from sweeps.manifest import Manifest
 from sweeps.protocol.blocks import block_labels
 from sweeps.protocol.presets import Gate, Protocol
 from sweeps.records import Block, Conditions, Failed, Job, Stage
+from sweeps.variant import RunAxes, Variant
 from workers.devices.interface import Completed
 from workers.measure.bench import Bench, Request
 from workers.measure.conditions import conditions_around
@@ -272,18 +273,23 @@ def _reported_ns(report: RunReport) -> int:
 
 
 def _request(job: Job, manifest: Manifest, model: str) -> RunRequest:
+    return run_request(job.variant, job.run, manifest, model)
+
+
+def run_request(variant: Variant, run: RunAxes, manifest: Manifest, model: str) -> RunRequest:
+    """`model`: its path on the device. One iteration, without a warm-up."""
     return RunRequest(
         model=model,
-        backend=job.variant.backend,
-        engine=job.variant.qengine,
-        threads=job.run.threads,
-        cpus=job.run.cpus,
+        backend=variant.backend,
+        engine=variant.qengine,
+        threads=run.threads,
+        cpus=run.cpus,
         input_shape=manifest.input.shape,
         memory_format=manifest.memory_format,
         input_dtype=_INPUT_TYPES.get(manifest.input.dtype, manifest.input.dtype),
         input_scale=manifest.input.scale,
         input_zero_point=manifest.input.zero_point,
-        reuse_input=job.run.reuse_input,
+        reuse_input=run.reuse_input,
         sha256=manifest.file_sha256,
-        graph_optimization=job.variant.graph_optimization,
+        graph_optimization=variant.graph_optimization,
     )

@@ -5,6 +5,7 @@
 // the user for a phone (infra/runtimes.md).
 #include <executorch/extension/module/module.h>
 #include <executorch/runtime/backend/interface.h>
+#include <executorch/runtime/core/event_tracer.h>
 #include <executorch/runtime/platform/runtime.h>
 
 #include "runner_plain.h"
@@ -32,11 +33,20 @@ using executorch::aten::ScalarType;
 using executorch::aten::TensorImpl;
 using executorch::extension::Module;
 using executorch::extension::threadpool::get_threadpool;
+using executorch::aten::ArrayRef;
+using executorch::aten::Tensor;
+using executorch::runtime::AllocatorID;
+using executorch::runtime::ChainID;
+using executorch::runtime::DebugHandle;
 using executorch::runtime::Error;
 using executorch::runtime::EValue;
 using executorch::runtime::Method;
 using executorch::runtime::Program;
+using executorch::runtime::Result;
 using executorch::runtime::TensorInfo;
+using Entry = executorch::runtime::EventTracerEntry;
+using DelegateId = executorch::runtime::DelegateDebugIntId;
+using Ticks = et_timestamp_t;
 
 // By backend, what ExecuTorch calls it; portable kernels have no name.
 const std::map<std::string, std::string> kDelegates = {
@@ -70,6 +80,75 @@ std::vector<int64_t> sizes_of(const TensorInfo& info, const char* what) {
   }
   return dims;
 }
+
+// Notes when each operator ran, in this process's memory. ExecuTorch calls it where it was compiled with its event
+// tracer; XNNPACK tells its own operators besides.
+class Notes : public executorch::runtime::EventTracer {
+ public:
+  std::vector<OperatorRun> runs;
+
+  void forget() {
+    runs.clear();
+    open_.clear();
+  }
+
+  void create_event_block(const char*) override {}
+  Entry start_profiling(const char* name, ChainID, DebugHandle) override { return begun(name, ""); }
+  Entry start_profiling_delegate(const char* name, DelegateId id) override {
+    return begun(name != nullptr ? name : "delegate's " + std::to_string(id), kDelegate);
+  }
+  void end_profiling(Entry entry) override { ended(entry); }
+  void end_profiling_delegate(Entry entry, const void*, size_t) override { ended(entry); }
+  void log_profiling_delegate(const char* name, DelegateId id, Ticks start, Ticks end, const void*, size_t) override {
+    // By a clock of the delegate's own, after it has run: its first operator began with the call that is open.
+    const auto began = static_cast<int64_t>(start);
+    if (!shifted_ && !open_.empty()) {
+      shift_ = runs[open_.back()].start_ns - began;
+      shifted_ = true;
+    }
+    runs.push_back({name != nullptr ? name : "delegate's " + std::to_string(id), kDelegate, began + shift_,
+                    static_cast<int64_t>(end - start)});
+  }
+  void track_allocation(AllocatorID, size_t) override {}
+  AllocatorID track_allocator(const char*) override { return 0; }
+  Result<bool> log_evalue(const EValue&, executorch::runtime::LoggedEValueType) override { return true; }
+  Result<bool> log_intermediate_output_delegate(const char*, DelegateId, const Tensor&) override { return true; }
+  Result<bool> log_intermediate_output_delegate(const char*, DelegateId, const ArrayRef<Tensor>) override {
+    return true;
+  }
+  Result<bool> log_intermediate_output_delegate(const char*, DelegateId, const int&) override { return true; }
+  Result<bool> log_intermediate_output_delegate(const char*, DelegateId, const bool&) override { return true; }
+  Result<bool> log_intermediate_output_delegate(const char*, DelegateId, const double&) override { return true; }
+  void set_delegation_intermediate_output_filter(executorch::runtime::EventTracerFilterBase*) override {}
+
+ private:
+  static constexpr const char* kDelegate = "delegate";
+
+  Entry begun(const std::string& name, const char* where) {
+    Entry entry{};
+    entry.event_id = static_cast<int64_t>(runs.size());
+    entry.start_time = static_cast<Ticks>(now_ns());
+    open_.push_back(runs.size());
+    shifted_ = false;
+    runs.push_back({name, where, static_cast<int64_t>(entry.start_time), 0});
+    return entry;
+  }
+
+  void ended(const Entry& entry) {
+    const auto at = static_cast<size_t>(entry.event_id);
+    if (at < runs.size()) {
+      runs[at].ns = now_ns() - static_cast<int64_t>(entry.start_time);
+    }
+    if (!open_.empty()) {
+      open_.pop_back();
+    }
+    shifted_ = false;
+  }
+
+  std::vector<size_t> open_;
+  int64_t shift_ = 0;
+  bool shifted_ = false;
+};
 
 class EtModel : public PlainModel {
  public:
@@ -194,7 +273,9 @@ class ExecuTorch : public Toolchain {
 
   std::unique_ptr<PlainModel> load(const PlainArguments& given) override {
     check_identifier(*given.model);
-    auto module = std::make_unique<Module>(*given.model, Module::LoadMode::Mmap);
+    std::unique_ptr<Notes> notes = given.profile ? std::make_unique<Notes>() : nullptr;
+    notes_ = notes.get();
+    auto module = std::make_unique<Module>(*given.model, Module::LoadMode::Mmap, std::move(notes));
     if (const Error error = module->load(Program::Verification::InternalConsistency); error != Error::Ok) {
       refuse("load_failed", "the program cannot be loaded", error);
     }
@@ -214,7 +295,16 @@ class ExecuTorch : public Toolchain {
     return std::make_unique<EtModel>(std::move(module), given);
   }
 
+  void forget_profile() override { notes_->forget(); }
+
+  void tell_profile(PlainModel&, const std::vector<int64_t>& taken, const Report& report) override {
+    report.tell(Event("profile").with("iteration_ns", taken));
+    tell_operators(notes_->runs, report);
+  }
+
  private:
+  Notes* notes_ = nullptr;  // the module's
+
   // As in the Python runner: a file of another format is newer or older, not damaged.
   static void check_identifier(const std::string& path) {
     std::ifstream file(path, std::ios::binary);

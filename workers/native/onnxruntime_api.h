@@ -80,7 +80,7 @@ class Api {
   }
 
   static constexpr size_t kGetErrorMessage = 2, kCreateEnv = 3, kCreateSession = 7, kRun = 9,
-                          kCreateSessionOptions = 10, kSetSessionLogSeverityLevel = 22,
+                          kCreateSessionOptions = 10, kEnableProfiling = 14, kSetSessionLogSeverityLevel = 22,
                           kSetSessionGraphOptimizationLevel = 23, kSetIntraOpNumThreads = 24,
                           kSetInterOpNumThreads = 25, kSessionGetInputCount = 30, kSessionGetOutputCount = 31,
                           kSessionGetInputTypeInfo = 33, kSessionGetOutputTypeInfo = 34, kSessionGetInputName = 36,
@@ -88,7 +88,7 @@ class Api {
                           kCastTypeInfoToTensorInfo = 55, kGetTensorElementType = 60, kGetDimensionsCount = 61,
                           kGetDimensions = 62, kCreateCpuMemoryInfo = 69, kGetAllocatorWithDefaultOptions = 78,
                           kReleaseStatus = 93, kReleaseSession = 95, kReleaseValue = 96, kReleaseTypeInfo = 98,
-                          kReleaseSessionOptions = 100, kGetAvailableProviders = 125, kAddSessionConfigEntry = 130,
+                          kReleaseSessionOptions = 100, kSessionEndProfiling = 110, kGetAvailableProviders = 125, kAddSessionConfigEntry = 130,
                           kAppendExecutionProvider = 216;
 
   Status* (*append_nnapi)(SessionOptions*, uint32_t) = nullptr;

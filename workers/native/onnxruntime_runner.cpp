@@ -132,6 +132,15 @@ class OrtModel : public PlainModel {
                                                                      &output_));
   }
 
+  // The name of the file that the session wrote.
+  std::string end_profile() {
+    ort::Allocator* allocator = nullptr;
+    char* name = nullptr;
+    need(api_.call<Api::kGetAllocatorWithDefaultOptions>(&allocator));
+    need(api_.call<Api::kSessionEndProfiling>(session_, allocator, &name));
+    return name;
+  }
+
   const float* answer() const override { return answer_->data(); }
   const std::vector<int64_t>& answer_dims() const override { return answer_dims_; }
 
@@ -236,6 +245,9 @@ class OnnxRuntime : public Toolchain {
     if (given.exact_int8) {
       config(options, "session.x64quantprecision", "1");
     }
+    if (given.profile) {
+      need(api_.call<Api::kEnableProfiling, ort::SessionOptions*, const char*>(options, profile_prefix().c_str()));
+    }
     append(options, given.backend);
     ort::Session* session = nullptr;
     const std::string refused =
@@ -248,7 +260,25 @@ class OnnxRuntime : public Toolchain {
     return std::make_unique<OrtModel>(api_, session, given.input_dims);
   }
 
+  void tell_profile(PlainModel& model, const std::vector<int64_t>& taken, const Report& report) override {
+    const std::string path = static_cast<OrtModel&>(model).end_profile();
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    std::remove(path.c_str());
+    report.tell(Event("profile").with("iteration_ns", taken).with("onnxruntime", text));
+  }
+
  private:
+  // Beside the program, in the run folder of the device.
+  static std::string profile_prefix() {
+    char path[PATH_MAX];
+    const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    const char* folder = std::getenv("TMPDIR");
+    const std::string beside = folder != nullptr ? std::string(folder) + "/edgesweep"
+                                                 : std::string(path, length > 0 ? static_cast<size_t>(length) : 0);
+    return beside + ".profile." + std::to_string(getpid());
+  }
+
   void need(ort::Status* status) const {
     if (status != nullptr) {
       throw GiveUp{"load_failed", api_.message(status).substr(0, 500)};

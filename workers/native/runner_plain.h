@@ -33,6 +33,18 @@ struct PlainArguments : Arguments {
   std::string sha256;
   std::string graph_optimization = "none";
   bool exact_int8 = false;
+  bool profile = false;
+  // How long a load, one inference or what is beyond a block's own bound may take before SIGALRM ends the process: a
+  // damaged file may run for ever. 0: no limit of its own, as in a batch, whose items have one.
+  double patience = 0;
+};
+
+// An operator that ran once, as workers/runtimes/profiles.py reads it.
+struct OperatorRun {
+  std::string name;
+  std::string where;
+  int64_t start_ns;
+  int64_t ns;
 };
 
 // A loaded model with one float input and one float output.
@@ -60,6 +72,9 @@ class Toolchain {
   // All that must not count as load time. Throws GiveUp.
   virtual void prepare(const PlainArguments& given) = 0;
   virtual std::unique_ptr<PlainModel> load(const PlainArguments& given) = 0;
+  // With --profile, before the iterations that count, and after them: what the runtime noted is told there.
+  virtual void forget_profile() {}
+  virtual void tell_profile(PlainModel& model, const std::vector<int64_t>& taken, const Report& report) = 0;
   // How many there are, once `load` is done.
   virtual int64_t threads(const PlainArguments& given) const { return given.threads; }
 };
@@ -159,6 +174,21 @@ class PlainTimed {
   const Buffer reused_;
 };
 
+// The default action ends a process that hangs anywhere. 0 seconds: no more.
+inline void alarm_after(double seconds) {
+  signal(SIGALRM, SIG_DFL);
+  itimerval timer{};
+  timer.it_value.tv_sec = static_cast<time_t>(seconds);
+  timer.it_value.tv_usec = static_cast<suseconds_t>(std::fmod(seconds, 1.0) * 1e6);
+  setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+inline void be_patient(const PlainArguments& given, double seconds = 0) {
+  if (given.patience > 0) {
+    alarm_after(given.patience + seconds);
+  }
+}
+
 inline void tell_plain(const Report& report, const char* name, const std::vector<int64_t>& taken) {
   constexpr size_t kLineOfSamples = 10'000;
   for (size_t start = 0; start < taken.size(); start += kLineOfSamples) {
@@ -169,10 +199,12 @@ inline void tell_plain(const Report& report, const char* name, const std::vector
 
 inline void measure_plain(PlainModel& model, const PlainArguments& given, const Report& report) {
   PlainTimed timed(model, given);
+  be_patient(given);
   const int64_t first = timed.once();
   // A warm-up that is asked for in seconds gets them; one in iterations must not outlast the measurement.
   const double longest = std::max(given.max_seconds, given.warmup_seconds);
   std::vector<int64_t> warmup;
+  be_patient(given, longest + given.max_seconds);
   if (given.warmup > 0 || given.warmup_seconds > 0) {
     warmup = timed.block(given.warmup, given.warmup_seconds, longest);
   }
@@ -180,6 +212,23 @@ inline void measure_plain(PlainModel& model, const PlainArguments& given, const 
   report.tell(Event("first_inference").with("ns", first));
   tell_plain(report, "warmup", warmup);
   tell_plain(report, "sample", samples);
+}
+
+// The time of each operator. A run that is profiled is slower than others: no figure of it is a latency.
+inline void profile_plain(Toolchain& toolchain, PlainModel& model, const PlainArguments& given, const Report& report) {
+  PlainTimed timed(model, given);
+  be_patient(given, 2 * given.max_seconds);
+  timed.block(std::max<int64_t>(given.warmup, 1), 0, given.max_seconds);
+  toolchain.forget_profile();
+  const std::vector<int64_t> taken = timed.block(given.iterations, 0, given.max_seconds);
+  toolchain.tell_profile(model, taken, report);
+}
+
+inline void tell_operators(const std::vector<OperatorRun>& runs, const Report& report) {
+  for (const OperatorRun& run : runs) {
+    report.tell(Event("operator").with("name", run.name).with("where", run.where).with("start_ns", run.start_ns).with(
+        "ns", run.ns));
+  }
 }
 
 // A file of little-endian floats, mapped until the process ends.
@@ -249,6 +298,7 @@ inline void evaluate_plain(PlainModel& model, const PlainArguments& given, const
       const float* source = images + static_cast<size_t>(start + std::min(at, kept - 1)) * image;
       place_image(input.data() + static_cast<size_t>(at) * image, source, image, given);
     }
+    be_patient(given);
     const int64_t started = now_ns();
     model.forward();
     first = first == 0 ? now_ns() - started : first;
@@ -270,8 +320,8 @@ inline PlainArguments plain_arguments(std::vector<std::string> words, const std:
                          : name == "--graph-optimization" ? &own.graph_optimization
                          : name == "--backend"            ? &backend
                                                           : nullptr;
-    if (name == "--exact-int8") {
-      own.exact_int8 = true;
+    if (name == "--exact-int8" || name == "--profile") {
+      (name == "--profile" ? own.profile : own.exact_int8) = true;
     } else if (value == nullptr) {
       others.push_back(name);
     } else if (at + 1 == words.size()) {
@@ -318,6 +368,7 @@ inline void run_plain(Toolchain& toolchain, const PlainArguments& given, const R
     throw GiveUp{"no_model", "there is no file " + *given.model};
   }
   toolchain.prepare(given);
+  be_patient(given);
   const auto before = status_bytes("VmRSS");
   forget_peak();
   const int64_t started = now_ns();
@@ -328,7 +379,11 @@ inline void run_plain(Toolchain& toolchain, const PlainArguments& given, const R
     loaded.with("rss_before_load_bytes", *before);
   }
   report.tell(loaded);
-  given.eval_inputs ? evaluate_plain(*model, given, report) : measure_plain(*model, given, report);
+  if (given.profile) {
+    profile_plain(toolchain, *model, given, report);
+  } else {
+    given.eval_inputs ? evaluate_plain(*model, given, report) : measure_plain(*model, given, report);
+  }
   report.tell(Event("metrics").with("values", Megabytes{"runtime_mb", toolchain.library_bytes()}));
   report.tell(Event("ran")
                   .with("backend", given.backend)
@@ -354,15 +409,6 @@ int ended_plain(const Report& report, const char* last, Work work) {
     report.tell(Event("error").with("kind", "run_failed").with("message", std::string(error.what()).substr(0, 500)));
   }
   return kErrorExit;
-}
-
-// The default action ends a process that hangs anywhere. 0 seconds: no more.
-inline void alarm_after(double seconds) {
-  signal(SIGALRM, SIG_DFL);
-  itimerval timer{};
-  timer.it_value.tv_sec = static_cast<time_t>(seconds);
-  timer.it_value.tv_usec = static_cast<suseconds_t>(std::fmod(seconds, 1.0) * 1e6);
-  setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
 inline std::vector<PlainArguments> plain_items(const std::string& path, const std::set<std::string>& backends) {
@@ -423,6 +469,9 @@ inline void run_items(Toolchain& toolchain, const std::vector<std::string>& word
   alarm_after(0);
 }
 
+// More than a phone takes to load a model, or to run it once.
+constexpr double kPatience = 60;
+
 // The whole program.
 inline int plain_program(int argc, char** argv, Toolchain& toolchain, const std::set<std::string>& backends) {
   const Report report;
@@ -432,7 +481,8 @@ inline int plain_program(int argc, char** argv, Toolchain& toolchain, const std:
     exit_code = ended_plain(report, "batch_end", [&] { run_items(toolchain, words, backends, report); });
   } else {
     exit_code = ended_plain(report, "end", [&] {
-      const PlainArguments given = plain_arguments(words, backends);
+      PlainArguments given = plain_arguments(words, backends);
+      given.patience = kPatience;
       pin(given.cpus);
       keep_memory();
       tell_start(toolchain, report);

@@ -5,9 +5,11 @@ The events of a report are those that `workers.runtimes.torchscript.report` list
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from workers.runtimes.interface import BatchOutcome, RunnerIdentity, RunReport, RunRequest
+from sweeps.device_facts import DeviceFacts
+from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript import batch_report, report
 
 
@@ -30,6 +32,19 @@ class KeepsContract:
     def command(self, request: RunRequest, program: str | None = None) -> list[str]:
         """Of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same arguments."""
         return [*self._start(program), *self.arguments(request)]
+
+    def profile_command(
+        self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
+    ) -> list[str]:
+        asked = replace(request, iterations=iterations, warmup_iterations=warmup)
+        return [*self.command(asked, program), "--profile"]
+
+    def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
+        """Its runners, which take `--profile`."""
+        return self.programs(facts)
+
+    def programs(self, facts: DeviceFacts) -> Mapping[str, Program]:
+        raise NotImplementedError
 
     def parse(self, stdout: bytes) -> RunReport:
         return report.parse(stdout)

@@ -253,3 +253,19 @@ class BatchRuntime(Runtime, Protocol):
         `RunnerError` if no item was begun: with `no_batches` if the program has none.
         """
         ...
+
+
+@runtime_checkable
+class ProfilingRuntime(Runtime, Protocol):
+    """A runtime whose programs also tell the time of each operator, as `workers.runtimes.profiles` reads it. Whether a
+    runtime has that is asked with `isinstance`."""
+
+    def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
+        """As `Runtime.programs`, of the programs that profile."""
+        ...
+
+    def profile_command(
+        self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
+    ) -> list[str]:
+        """The argument list on the device; `program` as in `command`."""
+        ...

@@ -139,15 +139,27 @@ def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
         done = CliRunner().invoke(main, [*command, "--workspace", str(digits.folder)])
         assert done.exit_code == 0, done.output
     devices = json.loads(done.stdout)["devices"]
-    assert len(devices) == 3
+    kinds = []
     for device in devices:
         ranked: list[dict[str, Any]] = device["ranking"]
-        kind = "python" if device["device"].startswith("local") else "native"
         assert (len(ranked), device["not_ranked"]) == (3, [])
         assert {one["top1_percent"] for one in ranked} == {100 * digits.right(digits.eager) / IMAGES}
         assert all(one["latency_p50_ms"] > 0 and one["artifact_mb"] > 0 for one in ranked)
+        kind = ranked[0]["runner"].partition("-")[0]
+        kinds.append(kind)
         extra = {one["runner"].partition(" ")[0]: one.get("extra_metrics", {}) for one in ranked}
-        assert {*extra} == {f"{kind}-{name}" for name in ("torchscript", "executorch", "onnxruntime")}, device["device"]
+        assert {*extra} == {f"{kind}-{name}" for name in ("torchscript", "executorch", "onnxruntime")}
         assert extra[f"{kind}-executorch"]["delegated_percent"] == 100.0
         assert extra[f"{kind}-executorch"]["runtime_mb"] > 5
         assert extra[f"{kind}-onnxruntime"]["runtime_mb"] > 5
+    assert sorted(kinds) == ["native", "native", "python"]
+    # The builds of that sweep, operator by operator, here and on a phone.
+    for device in ("local", f"adb:{phones[0].serial}"):
+        for name in [one["name"] for one in devices[0]["ranking"]]:
+            argv = ["profile", name, "--device", device, "--iterations", "3", "--json"]
+            done = CliRunner().invoke(main, [*argv, "--workspace", str(digits.folder)])
+            assert done.exit_code == 0, done.output
+            told = json.loads(done.stdout)
+            assert (told["label"], told["iterations"]) == ("profiled", 3)
+            assert any("conv" in one["name"].lower() for one in told["operators"]), name
+            assert json.loads(Path(told["trace"]).read_text())["traceEvents"]

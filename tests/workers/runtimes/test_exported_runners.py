@@ -15,7 +15,8 @@ from sweeps.errors import RunnerError
 from tests.workers.runtimes.exported import NAMES, Exported
 from tests.workers.runtimes.runs import answers, evaluating
 from workers.models.package import BuildInputs
-from workers.runtimes.interface import RunReport
+from workers.runtimes import profiles
+from workers.runtimes.interface import ProfilingRuntime, RunReport
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 
 pytestmark = pytest.mark.system
@@ -131,6 +132,24 @@ def test_the_native_runner_says_who_it_is_and_what_it_has(own: Exported) -> None
     assert identity.qengines == ()
 
 
+@pytest.mark.parametrize("program", [None, "native"])
+@pytest.mark.compiler
+def test_a_profile_names_the_operators_and_is_no_measurement(own: Exported, program: str | None) -> None:
+    assert isinstance(own.runtime, ProfilingRuntime)
+    request = own.asking_for("fp32")
+    argv = own.runtime.profile_command(request, 6, 3, own.native() if program else None)
+    ended = subprocess.run(argv, capture_output=True, check=True)
+    found = profiles.parse(ended.stdout)
+    assert len(found.iteration_ns) == 6
+    names = " ".join(one.name for one in found.operators())
+    assert "Conv" in names, "its convolutions are told apart, where a delegate has them too"
+    assert {one.calls for one in found.operators()} <= {1, 2, 3, 4, 5}
+    if own.runtime.name == "onnxruntime":
+        assert {one.where for one in found.operators()} == {"CPUExecutionProvider"}
+    with pytest.raises(RunnerError):
+        own.runtime.parse(ended.stdout)
+
+
 def mutated(content: bytes, seed: int) -> bytes:
     """With one to eight changes: a bit, a byte, a run of bytes, a part taken out or given twice, the end cut off. Half
     of them are near the ends, where a file says what it holds."""
@@ -169,8 +188,8 @@ def test_a_damaged_file_ends_in_an_error_an_end_or_a_report(own: Exported, tmp_p
         ends = Counter[str]()
         for seed in range(MUTATIONS):
             file.write_bytes(mutated(contents[seed % len(contents)], seed))
-            # A hang is a `TimeoutExpired`.
-            ended = subprocess.run(argv, capture_output=True, check=False, timeout=60, start_new_session=True)
+            # A hang is a `TimeoutExpired`. Some run for ever: the runner ends itself after a minute.
+            ended = subprocess.run(argv, capture_output=True, check=False, timeout=120, start_new_session=True)
             ends[_end(own, ended)] += 1
         assert ends.total() == MUTATIONS
         assert ends["load_failed"] > MUTATIONS / 10, ends

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from workers.runtimes.executorch import pte
 from workers.runtimes.torchscript.runner.batch import main
@@ -135,7 +135,11 @@ def _metrics() -> dict[str, float]:
     return {"runtime_mb": Path(_portable_lib.__file__).stat().st_size / 1e6}
 
 
-PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, threads=_threads)
+def _profile(_model: _Model, _given: argparse.Namespace, _report: IO[str]) -> None:
+    raise GiveUp("no_profile", "ExecuTorch's library for Python was compiled without its event tracer")
+
+
+PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, threads=_threads, profiled=_profile)
 
 
 def alone(argv: list[str]) -> int:

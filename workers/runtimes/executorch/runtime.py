@@ -9,7 +9,7 @@ from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
 from workers.runtimes.contract import KeepsContract, arguments, with_sha256
-from workers.runtimes.executorch import programs
+from workers.runtimes.executorch import native_runner, programs
 from workers.runtimes.executorch.runner import NAME, VERSION
 from workers.runtimes.executorch.supports import reason_against
 from workers.runtimes.interface import Program, RunRequest
@@ -55,3 +55,10 @@ class ExecuTorch(KeepsContract):
 
     def arguments(self, request: RunRequest) -> list[str]:
         return [*arguments(request), *with_sha256(request)]
+
+    def profile_command(
+        self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
+    ) -> list[str]:
+        """Of the C++ runner on this host too: the library for Python was compiled without its event tracer. Raises
+        `BuildError`."""
+        return super().profile_command(request, iterations, warmup, program or str(native_runner.program()))

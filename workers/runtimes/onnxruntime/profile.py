@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class NodeRun:
 
 def runs(text: str) -> Iterator[NodeRun]:
     """All runs of nodes, in the file's order. Raises `ValueError` if it is no profile."""
-    for event in json.loads(text):
+    for event in _events(text):
         name, told = str(event.get("name", "")), event.get("args", {})
         if event.get("cat") == "Node" and name.endswith("_kernel_time"):
             yield NodeRun(
@@ -28,3 +29,17 @@ def runs(text: str) -> Iterator[NodeRun]:
                 start_us=int(event["ts"]),
                 us=int(event["dur"]),
             )
+
+
+def model_runs(text: str) -> Iterator[int]:
+    """When each run of the whole model began, in µs. Raises `ValueError` if it is no profile."""
+    for event in _events(text):
+        if event.get("cat") == "Session" and event.get("name") == "model_run":
+            yield int(event["ts"])
+
+
+def _events(text: str) -> list[dict[str, Any]]:
+    found = json.loads(text)
+    if not isinstance(found, list) or not all(isinstance(event, dict) for event in found):
+        raise ValueError("it is no list of events")
+    return found

@@ -8,16 +8,19 @@ bound once to the tensors that the measuring code has, so that an iteration copi
 
 import argparse
 import re
+import shutil
 import sys
+import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from workers.runtimes.torchscript.runner.batch import main
-from workers.runtimes.torchscript.runner.events import GiveUp
+from workers.runtimes.torchscript.runner.events import GiveUp, tell
 from workers.runtimes.torchscript.runner.load import main_message
 from workers.runtimes.torchscript.runner.main import Load, Program
 from workers.runtimes.torchscript.runner.main import main as run_alone
+from workers.runtimes.torchscript.runner.profiling import input_of, run_often
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +80,13 @@ class _Model:
         self._session.run_with_iobinding(self._binding)
         return self._answer.clone()
 
+    def end_profile(self) -> str:
+        """What the session wrote of itself."""
+        file = Path(self._session.end_profiling())
+        text = file.read_text(encoding="utf-8")
+        shutil.rmtree(file.parent, ignore_errors=True)
+        return text
+
 
 def _opened(given: argparse.Namespace) -> Load:
     import onnxruntime
@@ -94,6 +104,9 @@ def _opened(given: argparse.Namespace) -> Load:
             "backend_missing", f"this ONNX Runtime has no {provider or given.backend} (it has: {', '.join(there)})"
         )
     options = session_options(given.graph_optimization, given.threads)
+    options.enable_profiling = given.profile
+    if given.profile:
+        options.profile_file_prefix = str(Path(tempfile.mkdtemp(prefix="edgesweep-profile-")) / "ort")
     if given.exact_int8:
         # Adds 8-bit products in 32 bits, where the CPU's own instructions would saturate.
         options.add_session_config_entry("session.x64quantprecision", "1")
@@ -144,7 +157,14 @@ def _metrics() -> dict[str, float]:
     return {"runtime_mb": sum(file.stat().st_size for file in libraries) / 1e6}
 
 
-PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics)
+def _profile(model: _Model, given: argparse.Namespace, report: IO[str]) -> None:
+    x = input_of(given)
+    run_often(lambda: model(x), max(given.warmup, 1))
+    taken = run_often(lambda: model(x), given.iter)
+    tell(report, "profile", iteration_ns=taken, onnxruntime=model.end_profile())
+
+
+PROGRAM = Program(NAME, VERSION, _opened, runtime=_version, metrics=_metrics, profiled=_profile)
 
 
 def alone(argv: list[str]) -> int:

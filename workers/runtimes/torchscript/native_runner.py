@@ -12,6 +12,7 @@ NAME = "native-torchscript"
 SOURCE = "runner.cpp"
 """What times an artifact alone. Its hash is in job keys, so what is only for batches is not in it."""
 PROGRAM_SOURCE = "runner_batch.cpp"
+PROFILER_SOURCE = "torchscript_profiler.cpp"
 
 
 def version() -> str:
@@ -30,3 +31,9 @@ def program() -> Path:
     Raises `BuildError`: `no_compiler`, `no_torch` or `not_compilable`.
     """
     return compiler.program(PROGRAM_SOURCE, "edgesweep_runner", (f'-DEDGESWEEP_RUNNER_VERSION="{version()}"',))
+
+
+def profiler() -> Path:
+    """The program that tells the time of each operator, for this machine; compiled and kept as `program`."""
+    flags = (f'-DEDGESWEEP_RUNNER_VERSION="{compiler.source_id(PROFILER_SOURCE)}"',)
+    return compiler.program(PROFILER_SOURCE, "edgesweep_profiler", flags)

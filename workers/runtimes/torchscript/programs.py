@@ -15,6 +15,7 @@ from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 
 FOLDER_VARIABLE = "EDGESWEEP_RUNNERS"
 RUNNERS = {"pt": "edgesweep_runner_full", "ptl": "edgesweep_runner_lite"}
+PROFILERS = {"pt": "edgesweep_profiler_full", "ptl": "edgesweep_profiler_lite"}
 STOCK_TOOLS = {"pt": "speed_benchmark_torch", "ptl": "speed_benchmark_torch_lite"}
 _ANDROID = "edgesweep explain android-runtime says how to compile it"
 _BOARD = "install torch there (python3 -m venv ~/edgesweep-venv), or compile the C++ runner: edgesweep explain boards"
@@ -54,6 +55,23 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
     lack = "no Python 3.10 with torch was found on the board, and " if is_board else ""
     known = ", ".join((*RUNNERS.values(), *STOCK_TOOLS.values()))
     raise BuildError("no_runner", f"{lack}there is no runner for {abi}: {folder} holds none of {known}", hint)
+
+
+def profilers(facts: DeviceFacts) -> dict[str, Program]:
+    """As `programs`, of the programs that tell the time of each operator: the Python runner, or a C++ program beside
+    the C++ runner. Raises `BuildError`: `no_runner`, and the errors of compiling."""
+    if facts.python:
+        return programs(facts)
+    folder = runners_folder(f"linux-{facts.abi}" if facts.exec_context == BOARD else facts.abi)
+    found = {kind: folder / name for kind, name in PROFILERS.items() if (folder / name).is_file()}
+    if found:
+        for file in found.values():
+            check_machine(file, facts.abi, _ANDROID)
+        return {kind: Program(path=str(file)) for kind, file in found.items()}
+    if facts.exec_context == VIRTUAL_PHONE:
+        return dict.fromkeys(PROFILERS, Program(path=str(native_runner.profiler())))
+    known = ", ".join(PROFILERS.values())
+    raise BuildError("no_runner", f"there is no profiler for {facts.abi}: {folder} holds none of {known}", _ANDROID)
 
 
 def runners_folder(name: str) -> Path:

@@ -55,3 +55,6 @@ class TorchScript(KeepsContract):
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)
+
+    def profilers(self, facts: DeviceFacts) -> dict[str, Program]:
+        return programs.profilers(facts)

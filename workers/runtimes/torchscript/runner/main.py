@@ -34,6 +34,7 @@ from workers.runtimes.torchscript.runner.process import (
     reset_peak,
     resident_bytes,
 )
+from workers.runtimes.torchscript.runner.profiling import profile
 from workers.runtimes.torchscript.runner.timing import measure
 
 NAME = "python-torchscript"
@@ -66,6 +67,8 @@ class Program(NamedTuple):
     """Figures of its own."""
     threads: Callable[[], int] | None = None
     """The number of its threads, where they are not torch's."""
+    profiled: Callable[[Any, argparse.Namespace, IO[str]], None] = profile
+    """Runs the model with `--profile`."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -133,6 +136,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--nnapi-devices", action="store_true")
     parser.add_argument("--sha256", default="", help="of the model's file: another file is refused")
     parser.add_argument("--graph-optimization", default="none")
+    parser.add_argument("--profile", action="store_true", help="time each operator instead")
     given = parser.parse_args(argv)
     _check(given, parser)
     return given
@@ -236,7 +240,9 @@ def run_model(given: argparse.Namespace, program: Program, report: IO[str]) -> N
     exactly = program.exactly if given.exact_int8 else None
     with torch.inference_mode(), exactly() if exactly is not None else nullcontext():
         try:
-            if given.eval_inputs is None:
+            if given.profile:
+                program.profiled(model, given, report)
+            elif given.eval_inputs is None:
                 measure(model, given, report)
             else:
                 evaluate(as_on_device(given.backend, model), given, report)

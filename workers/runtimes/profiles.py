@@ -1,0 +1,202 @@
+"""The time of each operator, as a runner with `--profile` tells it: parsed, as a table, and as a trace for Chrome and
+Perfetto. Pure, torch-free.
+
+A run that is profiled is slower than one that is not: no figure of it is a latency. The lines of such a run, besides
+`start` and `end` or `error`, in order:
+
+    profile          iteration_ns: a list; of ONNX Runtime also onnxruntime: its own profile, as text
+    operator         name, where: what has it, start_ns, ns
+"""
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sweeps.errors import RunnerError
+from workers.runtimes.onnxruntime import profile as onnxruntime
+
+LABEL = "profiled"
+_MAX_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRun:
+    """One operator, once. `ns` holds what it calls, `self_ns` does not."""
+
+    name: str
+    where: str
+    """The delegate or provider that has it; empty where there is only one."""
+    start_ns: int
+    ns: int
+    self_ns: int = 0
+    depth: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """All runs of operators of one name, per iteration."""
+
+    name: str
+    where: str
+    calls: float
+    self_us: float
+    percent: float
+    """Of the time of all operators."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    runner: str
+    runtime_version: str
+    iteration_ns: tuple[int, ...]
+    runs: tuple[OperatorRun, ...]
+
+    def operators(self) -> list[Operator]:
+        """The slowest first."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for run in self.runs:
+            found.setdefault((run.name, run.where), []).append(run.self_ns)
+        times = max(len(self.iteration_ns), 1)
+        own = {key: _per_iteration(taken, times) for key, taken in found.items()}
+        whole = sum(own.values())
+        made = [
+            Operator(
+                name=name,
+                where=where,
+                calls=len(taken) / times,
+                self_us=own[name, where] / 1e3,
+                percent=100.0 * own[name, where] / whole if whole else 0.0,
+            )
+            for (name, where), taken in found.items()
+        ]
+        return sorted(made, key=lambda one: (-one.self_us, one.name, one.where))
+
+    def trace(self, title: str) -> dict[str, Any]:
+        """The Trace Event Format, which chrome://tracing and ui.perfetto.dev open."""
+        named = {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": title}}
+        first = min((run.start_ns for run in self.runs), default=0)
+        events = [
+            {
+                "name": run.name,
+                "cat": run.where or "operator",
+                "ph": "X",
+                "ts": (run.start_ns - first) / 1e3,
+                "dur": run.ns / 1e3,
+                "pid": 1,
+                "tid": 1,
+            }
+            for run in self.runs
+        ]
+        return {"traceEvents": [named, *events], "displayTimeUnit": "ns", "otherData": {"label": LABEL}}
+
+
+def parse(stdout: bytes) -> Profile:
+    """Raises `RunnerError`: the runner's own, else `no_report`, `truncated`, `garbled` or `no_profile`."""
+    events = list(_events(stdout))
+    if not events:
+        raise RunnerError("no_report", "the runner printed nothing")
+    last = events[-1]
+    if last.get("event") == "error":
+        kind = str(last.get("kind"))[:64]
+        raise RunnerError(kind, str(last.get("message", ""))[:500])
+    if last.get("event") != "end":
+        raise RunnerError("truncated", "the profile has no end")
+    try:
+        start = next(one for one in events if one["event"] == "start")
+        told = next(one for one in events if one["event"] == "profile")
+        taken = tuple(int(ns) for ns in told["iteration_ns"])
+        text = told.get("onnxruntime")
+        runs = [_run(one) for one in events if one["event"] == "operator"]
+        runs += [] if text is None else _of_onnxruntime(str(text), len(taken))
+        if not runs:
+            raise RunnerError("no_profile", "the runner told no operator: its library was compiled without profiling")
+        return Profile(
+            runner=f"{start['runner']} {start['runner_version']}",
+            runtime_version=str(start["torch"]),
+            iteration_ns=taken,
+            runs=tuple(nested(runs)),
+        )
+    except (KeyError, StopIteration, TypeError, ValueError) as error:
+        raise RunnerError("garbled", f"the profile is invalid: {type(error).__name__}: {error}"[:500]) from error
+
+
+def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
+    """In order of time, each with its depth, and with its own time without that of what it called."""
+    ordered = sorted(runs, key=lambda run: (run.start_ns, -run.ns))
+    inner = [0] * len(ordered)
+    depth = [0] * len(ordered)
+    open_: list[int] = []
+    for index, run in enumerate(ordered):
+        while open_ and run.start_ns >= ordered[open_[-1]].start_ns + ordered[open_[-1]].ns:
+            open_.pop()
+        if open_:
+            inner[open_[-1]] += run.ns
+        depth[index] = len(open_)
+        open_.append(index)
+    return [
+        replace(run, depth=deep, self_ns=max(run.ns - within, 0))
+        for run, deep, within in zip(ordered, depth, inner, strict=True)
+    ]
+
+
+def document(profile: Profile, of: Mapping[str, object]) -> dict[str, Any]:
+    """`edgesweep profile --json`. `of`: what was profiled."""
+    times = sorted(profile.iteration_ns)
+    return {
+        **of,
+        "label": LABEL,
+        "runner": profile.runner,
+        "runtime": profile.runtime_version,
+        "iterations": len(times),
+        "profiled_iteration_p50_us": times[len(times) // 2] / 1e3 if times else None,
+        "operators": [
+            {
+                "name": one.name,
+                "where": one.where,
+                "calls_per_iteration": one.calls,
+                "self_us_per_iteration": one.self_us,
+                "percent": one.percent,
+            }
+            for one in profile.operators()
+        ],
+    }
+
+
+def _per_iteration(taken: Sequence[int], iterations: int) -> float:
+    """The median: one run that another program held up is no time of an operator. The mean, where iterations differ."""
+    each, rest = divmod(len(taken), iterations)
+    if rest or not each:
+        return sum(taken) / iterations
+    return statistics.median(sum(taken[start : start + each]) for start in range(0, len(taken), each))
+
+
+def _events(stdout: bytes) -> Iterator[dict[str, Any]]:
+    if len(stdout) > _MAX_BYTES:
+        raise RunnerError("garbled", f"the profile has more than {_MAX_BYTES} bytes")
+    for line in stdout.decode("utf-8", "replace").splitlines():
+        try:
+            found = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise RunnerError("garbled", f"a line of the profile is no JSON: {line[:100]}") from error
+        if not isinstance(found, dict) or not isinstance(found.get("event"), str):
+            raise RunnerError("garbled", f"a line of the profile is no event: {line[:100]}")
+        yield found
+
+
+def _run(told: Mapping[str, Any]) -> OperatorRun:
+    start, ns = int(told["start_ns"]), int(told["ns"])
+    if ns < 0:
+        raise ValueError("an operator that ended before it began")
+    return OperatorRun(name=str(told["name"])[:200], where=str(told.get("where", ""))[:100], start_ns=start, ns=ns)
+
+
+def _of_onnxruntime(text: str, iterations: int) -> list[OperatorRun]:
+    """Of the last iterations: the runs before them are the warm-up."""
+    begins = sorted(onnxruntime.model_runs(text))[-iterations:]
+    return [
+        OperatorRun(name=run.operator or run.node, where=run.provider, start_ns=run.start_us * 1000, ns=run.us * 1000)
+        for run in onnxruntime.runs(text)
+        if begins and run.start_us >= begins[0]
+    ]
