@@ -346,7 +346,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> ShowPage:
 
     def run(root: Path, name: str = "decide", **asked: str) -> AppTest:
         monkeypatch.setattr("sys.argv", [str(APP), "--workspace", str(root)])
-        shown = AppTest.from_file(str(APP), default_timeout=60)
+        shown = AppTest.from_file(str(APP), default_timeout=600)
         # AppTest chooses pages by their file, and these are functions.
         shown._page_hash = calc_hash(name)
         for parameter, value in asked.items():

@@ -15,6 +15,7 @@ DEVICES = ROWS // (VARIANTS * MODELS)
 
 
 @pytest.mark.suite
+@pytest.mark.timeout(3600)  # making them takes six minutes, on a busy machine many more
 @pytest.mark.fault(53, "100,000 results of one sweep, 200 devices", "Fleet and Decide open, `rank` answers")
 def test_100_000_results_open(
     tmp_path: Path,
