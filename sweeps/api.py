@@ -10,7 +10,7 @@
     api.export("shipped", "my-sweep")
 
 Every error is an `EdgeSweepError` with what happened and the next step. Messages for people go to stderr. No function
-sets a signal handler, ends the program, or needs the main thread.
+ends the program, needs the main thread, or leaves a signal handler behind.
 """
 
 import os
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweeps.errors import EdgeSweepError
+from sweeps.errors import EdgeSweepError, NoResultsError
 from sweeps.operations.planned import Planned, plan_with_states
 from sweeps.operations.run import RunEnd, Stop, Watch, rank_and_attach, run_sweep
 from sweeps.operations.stored_results import files_and_name, of_latest, results_of
@@ -100,7 +100,8 @@ class Plan:
 class Run:
     """How a run ended."""
 
-    ranking: Ranking
+    ranking: Ranking | None
+    """`None`: it was stopped before anything was measured."""
     interrupted: bool
     """By `stop`."""
     still_to_do: tuple[str, ...]
@@ -153,7 +154,12 @@ def run(
     ended: RunEnd = run_sweep(
         sweep.spec, sweep.folders, there, executor, retry_failed=retry_failed, settle=settle, watch=watch
     )
-    ranked = rank_and_attach(there, sweep.name)
+    try:
+        ranked = rank_and_attach(there, sweep.name)
+    except NoResultsError:
+        if not ended.interrupted:
+            raise
+        ranked = None
     return Run(ranking=ranked, interrupted=ended.interrupted, still_to_do=ended.still_to_do)
 
 

@@ -76,4 +76,10 @@ def _program(runtime: ProfilingRuntime, attached: Attached, format: str) -> str 
     """Its path on the device; `None` where this host's Python is the device's too."""
     if not attached.programs:
         return None
-    return push_program(attached.device, Path(runtime.profilers(attached.facts)[format].path))
+    profilers = runtime.profilers(attached.facts)
+    if format not in profilers:
+        raise EdgeSweepError(
+            f"{attached.facts.name} gets no program that profiles files of the format {format!r}",
+            "see the page android-runtime on how to compile it: edgesweep explain android-runtime",
+        )
+    return push_program(attached.device, Path(profilers[format].path))

@@ -36,7 +36,7 @@ def profile(
     """
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
-    row = _row(read_rows(results.frame, results.name), variant)
+    row = _row(read_rows(results.frame, results.name), variant, device)
     done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
     if as_json:
         print_json({**done.document, "trace": str(done.trace)})
@@ -46,7 +46,8 @@ def profile(
     click.echo(str(done.trace), err=True)
 
 
-def _row(rows: Sequence[ResultRow], variant: str) -> ResultRow:
+def _row(rows: Sequence[ResultRow], variant: str, device: str) -> ResultRow:
+    """Its build on that device, else on whichever has one."""
     built = [row for row in rows if row.outcome == "measured"]
     found = [row for row in built if variant in (row.name, row.variant, row.name.removeprefix(f"{row.model} · "))]
     if not found:
@@ -55,6 +56,7 @@ def _row(rows: Sequence[ResultRow], variant: str) -> ResultRow:
             f"no measured job is called {variant!r}{did_you_mean(variant, known)}",
             "find the names with: edgesweep rank --all",
         )
+    found = [row for row in found if device in (row.device, row.device_id)] or found
     # One build that was run in several ways or on several devices is one build.
     if len({row.build_key for row in found}) > 1:
         raise EdgeSweepError(

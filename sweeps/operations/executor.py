@@ -1,5 +1,7 @@
 """Opens the executor of a run by its name."""
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -16,16 +18,30 @@ from workers.hosts.lab import Lab
 def open_executor(name: str, workspace: Workspace, planned: Plan, lab: Lab | None = None) -> Iterator[Executor]:
     """`lab`: its hosts measure, whatever `name` says."""
     executor: Executor
-    if lab is not None:
-        executor = LabExecutor(lab, workspace.root)
-    elif name == "inline":
-        executor = InlineExecutor(workspace.root)
-    else:
-        keep_to_this_machine()
-        from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
+    with _own_signal_handlers():
+        if lab is not None:
+            executor = LabExecutor(lab, workspace.root)
+        elif name == "inline":
+            executor = InlineExecutor(workspace.root)
+        else:
+            keep_to_this_machine()
+            from workers.executors.ray import RayExecutor  # takes over a second, and inline does not need Ray
 
-        executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
+            executor = RayExecutor(workspace.root, [facts.device_id for facts in planned.devices])
     try:
         yield executor
     finally:
         executor.close()
+
+
+@contextmanager
+def _own_signal_handlers() -> Iterator[None]:
+    """Puts back those that Ray's start replaces: they are the calling program's."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                if handler is not None:  # one that Python did not set cannot be put back
+                    signal.signal(number, handler)

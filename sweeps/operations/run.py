@@ -234,7 +234,6 @@ class _Drive:
             publisher,
             RunProgress(quiet=self.watch.quiet) as progress,
             open_executor(self.executor, self.workspace, planned, self.lab) as executor,
-            # After the executor: Ray's start sets signal handlers of its own.
             self.watch.asking(progress.note, self.live.stopping) as stop,
         ):
             # All are told of before the first one is prepared, which may take long.

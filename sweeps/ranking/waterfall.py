@@ -118,8 +118,8 @@ def recipe_document(sweep: str, found: tuple[Waterfall, ...]) -> dict[str, Any]:
                 "device": one.device,
                 "device_id": one.device_id,
                 "preset": one.preset,
-                "steps": [_step_document(step) for step in one.steps],
-                "runtimes": [_step_document(step) for step in one.runtimes],
+                "steps": [_step_document(step, "gain_over_step_before") for step in one.steps],
+                "runtimes": [_step_document(step, "gain_over_pytorch_mobile") for step in one.runtimes],
             }
             for one in found
         ],
@@ -131,15 +131,19 @@ def _bests(rows: Sequence[ResultRow], results: SweepResults) -> Iterator[Step]:
     by_key = {row.job_key: row for row in rows}
     ranked = [one for entry in rank_rows(rows, results.spec.objective, results.name).devices for one in entry.ranking]
     best = {by_key[one.job_key].runtime: by_key[one.job_key] for one in reversed(ranked) if one.state == "pass"}
+    may_not = {by_key[one.job_key].runtime: one for one in reversed(ranked) if one.state != "pass"}
     base = best.get(_BASE)
     runtimes = dict.fromkeys((_BASE, *(row.runtime for row in rows)))
     for runtime in (one for one in runtimes if not catalog.unshippable(one)):
         row = best.get(runtime)
-        if row is None:
+        if row is None and (shown := may_not.get(runtime)) is not None:
+            why = f"none of its builds may win; {shown.variant}: {shown.state}: {shown.why}"
+            yield replace(_not_measured(runtime, None), outcome=shown.state, reason=why)
+        elif row is None:
             others = [one for one in rows if one.runtime == runtime]
-            failed = next((one for one in others if one.outcome != "measured"), None)
-            step = _not_measured(runtime, failed)
-            yield step if failed is not None else replace(step, reason="no build of it meets the constraints")
+            # What failed says more than what cannot be combined.
+            others.sort(key=lambda one: one.outcome != "failed")
+            yield _not_measured(runtime, next((one for one in others if one.outcome != "measured"), None))
         else:
             yield _measured(runtime, row, (_BASE, base) if base is not None and base is not row else None, None)
 
@@ -258,7 +262,8 @@ def _latency(row: ResultRow) -> Estimate | None:
     return None if value is None else Estimate(value, *ends)
 
 
-def _step_document(step: Step) -> dict[str, Any]:
+def _step_document(step: Step, gain: str) -> dict[str, Any]:
+    """`gain`: the key of the step's gain."""
     return {
         "step": step.name,
         "outcome": step.outcome,
@@ -271,7 +276,7 @@ def _step_document(step: Step) -> dict[str, Any]:
         **_estimate_document("accuracy_drop", step.accuracy_drop, "points"),
         "images": step.images,
         "trust": list(step.trust),
-        "gain_over_step_before": None if step.gain is None else _gain_document(step.gain),
+        gain: None if step.gain is None else _gain_document(step.gain),
         "gain_over_first_step": None if step.total is None else _gain_document(step.total),
     }
 

@@ -23,7 +23,7 @@ def render(sweep: str, waterfall: Waterfall) -> str:
     if waterfall.runtimes:
         lines += ["", "The best of each runtime, beside PyTorch Mobile's", ""]
         lines += _table(waterfall.runtimes, ("runtime", "p50 ms", "gain over PyTorch Mobile"))
-        lines += ["", *_bars(waterfall.runtimes), ""]
+        lines += ["", *_bars(waterfall.runtimes, over_first=True), ""]
         lines += [f"{step.name}: {step.variant or step.reason}" for step in waterfall.runtimes]
         lines += _notes(waterfall.runtimes)
     return plain("\n".join(lines))
@@ -76,9 +76,9 @@ def _estimate(estimate: Estimate | None, digits: int, unit: str = "", sign: str 
     return f"{text} ({estimate.low:{sign}.{digits}f} to {estimate.high:{sign}.{digits}f})"
 
 
-def _bars(steps: Sequence[Step]) -> Iterator[str]:
-    """One bar per step, with the length of its latency. If the difference to the previous step is resolved, saved time
-    is dotted and added time is dark."""
+def _bars(steps: Sequence[Step], *, over_first: bool = False) -> Iterator[str]:
+    """One bar per step, with the length of its latency. If the difference to the previous step (or to the first one) is
+    resolved, saved time is dotted and added time is dark."""
     names = max(len(step.name) for step in steps)
     longest = max((step.latency.value for step in steps if step.latency), default=0.0)
     before: float | None = None
@@ -92,7 +92,7 @@ def _bars(steps: Sequence[Step]) -> Iterator[str]:
         kept, reach = (round(_BAR * ms / longest) for ms in (min(now, earlier), max(now, earlier)))
         bar = "█" * max(kept, 1) + ("░" if now < earlier else "▓") * (reach - kept)
         yield f"{step.name.ljust(names)}  {bar.ljust(_BAR)}  {now:.3f} ms"
-        before = now
+        before = before if over_first and before else now
 
 
 def _totals(waterfall: Waterfall) -> Iterator[str]:

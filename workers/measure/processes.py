@@ -48,22 +48,17 @@ def batch(
         raise
     if completed.exit_code == 0:
         return outcomes
-    return [
-        _item_death(completed) if isinstance(one, RunnerError) and one.kind in _ENDED_EARLY else one for one in outcomes
-    ]
-
-
-def _item_death(completed: Completed) -> RunnerError:
-    if completed.exit_code in (-_SIGALRM, 128 + _SIGALRM):
-        return RunnerError("timeout", "this item of a batch took too long, and the runner was ended")
-    return death(completed)
+    return [death(completed) if isinstance(one, RunnerError) and one.kind in _ENDED_EARLY else one for one in outcomes]
 
 
 def death(completed: Completed) -> RunnerError:
     """Why a process ended with an exit code that is not 0.
 
-    A killed process (mostly for lack of memory) ends with SIGKILL: -9 here, 137 in a shell.
+    A killed process (mostly for lack of memory) ends with SIGKILL: -9 here, 137 in a shell. The native runners end
+    themselves by SIGALRM.
     """
+    if completed.exit_code in (-_SIGALRM, 128 + _SIGALRM):
+        return RunnerError("timeout", "the artifact took too long, and the runner ended itself")
     text = completed.stderr[-2000:].decode("utf-8", errors="replace").strip()
     return RunnerError(
         "killed" if completed.exit_code in (-9, 137) else "crashed",

@@ -35,7 +35,8 @@ struct PlainArguments : Arguments {
   bool exact_int8 = false;
   bool profile = false;
   // How long a load, one inference or what is beyond a block's own bound may take before SIGALRM ends the process: a
-  // damaged file may run for ever. 0: no limit of its own, as in a batch, whose items have one.
+  // damaged file may run for ever. 0: no limit of its own, as in a batch, whose items have one, and for a file whose hash
+  // is known, which the harness gives the time that it needs.
   double patience = 0;
 };
 
@@ -482,7 +483,7 @@ inline int plain_program(int argc, char** argv, Toolchain& toolchain, const std:
   } else {
     exit_code = ended_plain(report, "end", [&] {
       PlainArguments given = plain_arguments(words, backends);
-      given.patience = kPatience;
+      given.patience = given.sha256.empty() ? kPatience : 0;
       pin(given.cpus);
       keep_memory();
       tell_start(toolchain, report);

@@ -5,6 +5,7 @@ The events of a report are those that `workers.runtimes.torchscript.report` list
 
 import json
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -33,19 +34,6 @@ class KeepsContract:
         """Of the C++ runner `program`, else of the Python runner in this interpreter. Both take the same arguments."""
         return [*self._start(program), *self.arguments(request)]
 
-    def profile_command(
-        self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
-    ) -> list[str]:
-        asked = replace(request, iterations=iterations, warmup_iterations=warmup)
-        return [*self.command(asked, program), "--profile"]
-
-    def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """Its runners, which take `--profile`."""
-        return self.programs(facts)
-
-    def programs(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        raise NotImplementedError
-
     def parse(self, stdout: bytes) -> RunReport:
         return report.parse(stdout)
 
@@ -60,6 +48,23 @@ class KeepsContract:
 
     def _start(self, program: str | None) -> list[str]:
         return [sys.executable, "-m", self.module] if program is None else [program]
+
+
+class Profiles(KeepsContract, ABC):
+    """Those methods of `ProfilingRuntime` that follow from the contract where runners take `--profile`."""
+
+    @abstractmethod
+    def programs(self, facts: DeviceFacts) -> Mapping[str, Program]: ...
+
+    def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
+        """Its runners, unless it has programs of their own for that."""
+        return self.programs(facts)
+
+    def profile_command(
+        self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
+    ) -> list[str]:
+        asked = replace(request, iterations=iterations, warmup_iterations=warmup)
+        return [*self.command(asked, program), "--profile"]
 
 
 def with_sha256(request: RunRequest) -> list[str]:

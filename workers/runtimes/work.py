@@ -9,28 +9,33 @@ import torch
 
 def operator_of(node: torch.fx.Node) -> str:
     """With its namespace, without its overload: `aten::convolution`."""
-    target: Any = getattr(node.target, "_op", node.target)
-    name = target.name() if hasattr(target, "name") and callable(target.name) else str(target)
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        target = getattr(target, "_op", target)  # ExecuTorch wraps those of its graphs
+    name: Any = target.name() if isinstance(target, torch._ops.OpOverload) else target  # type: ignore[no-untyped-call]
     return str(name).partition(".")[0]
 
 
 def multiply_adds(node: torch.fx.Node) -> int:
-    """Those of convolutions, linears and matrix products, at the exported shape."""
+    """Those of convolutions, linears, matrix products and attention, at the exported shape; 0 for all others."""
     count = _COUNTED.get(operator_of(node).partition("::")[2])
     return 0 if count is None else count(node)
 
 
 def with_shares(operators: Sequence[str], graph: torch.fx.Graph) -> str:
-    """The operators, each with its share of the graph's: `aten.bmm.default (12 % of the multiply-adds)`."""
+    """The operators, each with its share of the graph's: `aten.bmm.default (12 % of the multiply-adds)`.
+
+    Of an operator whose work is not counted, or that is not in the graph, nothing is said.
+    """
     work: dict[str, int] = {}
     for node in graph.nodes:
-        if node.op == "call_function":
+        if node.op == "call_function" and (counted := multiply_adds(node)):
             name = operator_of(node)
-            work[name] = work.get(name, 0) + multiply_adds(node)
+            work[name] = work.get(name, 0) + counted
     whole = sum(work.values())
+    shares = {name: 100.0 * work[_bare(name)] / whole for name in operators if _bare(name) in work}
     return ", ".join(
-        f"{name} ({100.0 * work.get(_bare(name), 0) / whole if whole else 0.0:.3g} % of the multiply-adds)"
-        for name in operators
+        f"{name} ({shares[name]:.3g} % of the multiply-adds)" if name in shares else name for name in operators
     )
 
 
@@ -46,10 +51,18 @@ def _shape(node: Any) -> tuple[int, ...]:
 
 
 def _convolution(node: torch.fx.Node) -> int:
-    transposed = len(node.args) > 6 and bool(node.args[6])
-    weight = _shape(node.args[1])
-    # Each element of the output (of the input, where transposed) meets one filter.
-    return math.prod(_shape(node.args[0] if transposed else node)) * math.prod(weight[1:])
+    """Of `aten::convolution`, whose seventh argument says whether it is transposed."""
+    return _transposed(node) if len(node.args) > 6 and node.args[6] else _forward(node)
+
+
+def _forward(node: torch.fx.Node) -> int:
+    """Each element of the output meets one filter."""
+    return math.prod(_shape(node)) * math.prod(_shape(node.args[1])[1:])
+
+
+def _transposed(node: torch.fx.Node) -> int:
+    """Each element of the input meets one filter."""
+    return math.prod(_shape(node.args[0])) * math.prod(_shape(node.args[1])[1:])
 
 
 def _attention(node: torch.fx.Node) -> int:
@@ -64,11 +77,17 @@ def _product(factor: int) -> Callable[[torch.fx.Node], int]:
 
 _COUNTED: Mapping[str, Callable[[torch.fx.Node], int]] = {
     "convolution": _convolution,
-    "conv2d": _convolution,
+    "conv1d": _forward,
+    "conv2d": _forward,
+    "conv3d": _forward,
+    "conv_transpose1d": _transposed,
+    "conv_transpose2d": _transposed,
+    "conv_transpose3d": _transposed,
     "linear": _product(0),
     "mm": _product(0),
     "bmm": _product(0),
     "matmul": _product(0),
     "addmm": _product(1),
+    "baddbmm": _product(1),
     "scaled_dot_product_attention": _attention,
 }

@@ -134,7 +134,24 @@ def test_the_best_of_each_runtime_is_held_against_pytorch_mobile_s_best() -> Non
     assert (executorch.gain.over, executorch.gain.speedup.value) == ("torchscript", pytest.approx(1.5))
     assert (onnxruntime.outcome, "a list of" in onnxruntime.reason) == ("failed", True)
     assert "gain over PyTorch Mobile" in render("recipe-net", found)
-    assert [one["step"] for one in recipe_document("s", (found,))["recipes"][0]["runtimes"]][1] == "executorch"
+    documents = recipe_document("s", (found,))["recipes"][0]["runtimes"]
+    assert [one["step"] for one in documents] == ["torchscript", "executorch", "onnxruntime"]
+    assert documents[1]["gain_over_pytorch_mobile"]["over"] == "torchscript"
+
+
+def test_a_runtime_whose_builds_may_not_win_says_why_and_not_what_else_failed() -> None:
+    other = {"runtime": "executorch", "grid": "runtime-executorch"}
+    results = results_of(
+        row("1-eager", (1.0, 1.0, 1.0), runtime="eager"),
+        row("2-script", (6.0, 6.1, 5.9)),
+        row("executorch int8", (1.0, 1.1, 0.9), lost=60, **other),
+        replace(failed("executorch fp32"), **other),
+        others=("runtime-executorch",),
+    )
+    (found,) = waterfalls(results)
+    _, executorch = found.runtimes
+    assert executorch.outcome == "fail"
+    assert executorch.reason.startswith("none of its builds may win; variant of executorch int8: fail: ")
 
 
 def test_what_a_whole_round_shares_cancels_in_the_gain() -> None:

@@ -8,7 +8,7 @@ from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
-from workers.runtimes.contract import KeepsContract, arguments, with_sha256
+from workers.runtimes.contract import Profiles, arguments, with_sha256
 from workers.runtimes.executorch import native_runner, programs
 from workers.runtimes.executorch.runner import NAME, VERSION
 from workers.runtimes.executorch.supports import reason_against
@@ -18,7 +18,7 @@ BUILDER_VERSION = "1"
 """Increased with every change that gives another artifact for the same variant."""
 
 
-class ExecuTorch(KeepsContract):
+class ExecuTorch(Profiles):
     """The runtime `executorch`."""
 
     name = "executorch"

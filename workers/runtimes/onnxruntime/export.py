@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from contextlib import suppress
 
 import torch
 
@@ -58,10 +59,14 @@ def export(package: ModelPackage, opset: int) -> bytes:
 def _failure(error: Exception, model: torch.nn.Module, shape: tuple[int, ...]) -> BuildError:
     text = "\n".join(map(str, chain_of(error)))
     if operators := sorted(set(_NO_FUNCTION.findall(text))):
-        graph = torch.export.export(model, (example_of(shape),)).graph
+        named = ", ".join(operators)
+        # torch raises any exception where it cannot export.
+        with suppress(Exception), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            named = with_shares(operators, torch.export.export(model, (example_of(shape),)).run_decompositions().graph)
         return BuildError(
             "unsupported_operator",
-            f"the ONNX exporter of torch {torch.__version__} has nothing for {with_shares(operators, graph)}",
+            f"the ONNX exporter of torch {torch.__version__} has nothing for {named}",
             "replace these operators in the model, or ship it with another runtime",
         )
     return not_exportable(error, "ONNX")

@@ -8,7 +8,7 @@ from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
-from workers.runtimes.contract import KeepsContract, arguments, with_sha256
+from workers.runtimes.contract import Profiles, arguments, with_sha256
 from workers.runtimes.interface import Program, RunRequest
 from workers.runtimes.onnxruntime import programs
 from workers.runtimes.onnxruntime.runner import NAME, VERSION
@@ -18,7 +18,7 @@ BUILDER_VERSION = "1"
 """Increased with every change that gives another artifact for the same variant."""
 
 
-class OnnxRuntime(KeepsContract):
+class OnnxRuntime(Profiles):
     """The runtime `onnxruntime`."""
 
     name = "onnxruntime"

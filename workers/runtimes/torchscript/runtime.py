@@ -8,7 +8,7 @@ from sweeps.errors import EdgeSweepError
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
-from workers.runtimes.contract import KeepsContract
+from workers.runtimes.contract import Profiles
 from workers.runtimes.interface import Program
 from workers.runtimes.torchscript import programs, references
 from workers.runtimes.torchscript.runner.main import NAME, VERSION
@@ -18,7 +18,7 @@ BUILDER_VERSION = "2"
 """Increased with every change that gives another artifact for the same variant."""
 
 
-class TorchScript(KeepsContract):
+class TorchScript(Profiles):
     """The runtime `torchscript`."""
 
     name = "torchscript"
