@@ -1,4 +1,4 @@
-"""Temporary folders. A process that is killed leaves its own; the next process that makes one deletes them."""
+"""Temporary folders. A process that is killed leaves its own; the next driver, or who makes one there, deletes them."""
 
 import atexit
 import fcntl
@@ -36,7 +36,7 @@ def folder_of_process() -> Path:
 def _made(below: Path | None) -> tuple[Path, int]:
     """The folder and its open lock, which the kernel releases when this process and its forks have ended."""
     below = below or Path(tempfile.gettempdir())
-    _delete_abandoned(below)
+    delete_abandoned(below)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=below))
     # It gets its name when it is locked: without one the folder is nobody's to delete.
     nameless = folder / "new"
@@ -52,9 +52,9 @@ def _end(folder: Path, lock: int) -> None:
     os.close(lock)
 
 
-def _delete_abandoned(below: Path) -> None:
-    """Those of this user whose lock nobody holds."""
-    for folder in below.glob(f"{_PREFIX}*"):
+def delete_abandoned(below: Path | None = None) -> None:
+    """Those of this user whose lock nobody holds, in this folder or the system's one."""
+    for folder in (below or Path(tempfile.gettempdir())).glob(f"{_PREFIX}*"):
         # Another process may delete it now, and in a folder for all users it may be anything.
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():

@@ -18,6 +18,7 @@ from sweeps.quarantine import QuarantineBook
 from sweeps.records import Failed, Job
 from sweeps.spec import catalog
 from sweeps.spec.inputs import ModelSpec
+from sweeps.temporary import delete_abandoned
 from workers.artifacts import ArtifactStore
 from workers.driver.builds import RunBuilds
 from workers.driver.context import RunContext
@@ -86,6 +87,7 @@ class Driver:
 
     def run(self) -> Iterator[Event]:
         """Run the plan. If a model or its data cannot be used, only its own jobs fail."""
+        delete_abandoned()  # by a driver that was killed, and by its builders
         self._journal.save_plan(self._plan)
         if (
             not self._context.more
