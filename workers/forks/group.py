@@ -36,17 +36,25 @@ def adopt_orphans() -> None:
 
 
 class Group:
-    """The processes of one program. `join` is called by its first one, before anything of the program runs."""
+    """The processes of one program. `join` is called by its first one, before anything of the program runs.
 
-    def __init__(self) -> None:
+    `most`: as many tasks at once as the kernel lets it have, where it can be told. A program that forks without end
+    starts thousands between two looks of a busy machine, and then nobody gets to look.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
         self._leader: int | None = None
         self._cgroup = _new_cgroup()
+        self._limited = None if most is None else _limited(self._cgroup, most)
 
     def join(self) -> None:
         os.setsid()
-        if self._cgroup is not None:
+        for folder in self._folders():
             with suppress(OSError):
-                (self._cgroup / "cgroup.procs").write_text("0")
+                (folder / "cgroup.procs").write_text("0")
+
+    def _folders(self) -> set[Path]:
+        return {folder for folder in (self._cgroup, self._limited) if folder is not None}
 
     def led_by(self, pid: int) -> None:
         """Told by the server."""
@@ -85,9 +93,9 @@ class Group:
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
             time.sleep(_PAUSE_S)
-        if self._cgroup is not None:
+        for folder in self._folders():
             with suppress(OSError):
-                self._cgroup.rmdir()
+                folder.rmdir()
 
     def reap_orphans(self) -> None:
         """Wait for those that have ended, and whom the server has adopted."""
@@ -145,18 +153,38 @@ def _remove_abandoned(home: Path) -> None:
 
 def _new_cgroup() -> Path | None:
     """A group below this process's own one, where the kernel has cgroups of version 2 and it may write there."""
+    folder = _below_own("cgroup2", "")
+    if folder is None or (folder / "cgroup.kill").exists():
+        return folder
+    with suppress(OSError):
+        folder.rmdir()
+    return None
+
+
+def _limited(cgroup: Path | None, most: int) -> Path | None:
+    """The group whose number of tasks is limited: this one, or one of the `pids` controller of version 1."""
+    for folder in (cgroup, _below_own("cgroup", "pids")):
+        if folder is not None:
+            with suppress(OSError):
+                (folder / "pids.max").write_text(str(most))  # a group of version 2 has this file if it may be limited
+                return folder
+    return None
+
+
+def _below_own(kind: str, controller: str) -> Path | None:
+    """A new group below this process's own one, in the mounted file system of this kind that has the controller."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        home = next(words[4] for words in mounts if words[words.index("-") + 1] == "cgroup2")
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-        own = next(line[3:] for line in lines if line.startswith("0::"))
+        home = next(
+            words[4]
+            for words in mounts
+            if words[words.index("-") + 1] == kind and controller in ("", *words[-1].split(","))
+        )
+        memberships = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+        own = next(path for _, controllers, path in memberships if controller in controllers.split(","))
         folder = Path(home) / own.lstrip("/") / f"{_CGROUP}{os.getpid()}-{time.monotonic_ns()}"
         _remove_abandoned(folder.parent)
         folder.mkdir()
     except (OSError, StopIteration, ValueError):
         return None
-    if (folder / "cgroup.kill").exists():
-        return folder
-    with suppress(OSError):
-        folder.rmdir()
-    return None
+    return folder

@@ -31,6 +31,9 @@ _LOOK_S = 0.05
 _LEAST_ADDRESSES = 16 * 2**30
 """Importing torch takes 3.2 GB of addresses; a limit on them is only a backstop."""
 _LEAST_MEMORY = 2**30
+_TASKS = 8
+"""For each process that a program may have: threads count as well. What goes beyond the number of processes is found by
+looking; this only keeps it small until then."""
 _LEFT_FREE = 0.1
 """Share of all memory that is left for others: a program fills half a gigabyte between two looks."""
 
@@ -59,7 +62,7 @@ def serve(opened: Callable[[], Mapping[str, Program]], commands: IO[bytes], answ
 def _run(command: Mapping[str, Any], programs: Mapping[str, Program], commands: IO[bytes], answers: IO[bytes]) -> bool:
     """Whether to go on."""
     limits = Limits(**command["limits"])
-    group = Group()
+    group = Group(None if limits.processes is None else _TASKS * limits.processes)
     child = os.fork()
     if child == 0:
         os._exit(_forked(command, programs, group))

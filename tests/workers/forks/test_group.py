@@ -55,3 +55,34 @@ def test_processes_that_left_their_session_and_their_parents_are_found_and_ended
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 11
     assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+BOMB = """
+import os, time
+from workers.forks import group
+
+group.adopt_orphans()
+one = group.Group(most=50)
+child = os.fork()
+if child == 0:
+    one.join()
+    for _ in range(7):  # 128 of them
+        try:
+            os.fork()
+        except OSError:
+            pass
+    time.sleep(1000)
+one.led_by(child)
+time.sleep(0.5)
+print(len(one.pids()), one._limited is not None)
+one.end()
+assert one.pids() == set()
+assert not any(folder.exists() for folder in one._folders())
+"""
+
+
+def test_the_kernel_lets_a_program_have_no_more_tasks_than_were_said_where_it_can_be_told() -> None:
+    done = subprocess.run([sys.executable, "-c", BOMB], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    count, limited = done.stdout.split()
+    assert int(count) <= (50 if limited == "True" else 128)
