@@ -10,11 +10,13 @@ from sweeps.cli.options import json_option, known_sweeps, print_json, workspace_
 from sweeps.cli.session import uninterrupted
 from sweeps.errors import EdgeSweepError
 from sweeps.operations import kept_sweeps
+from sweeps.report.progress import RunProgress
 from sweeps.report.tables import cells, new_table, open_console
 from sweeps.text import plain
 from sweeps.workspace import Workspace
 
 _named = click.argument("sweep", shell_complete=known_sweeps)
+_without_asking = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.group("sweeps", invoke_without_command=True)
@@ -48,16 +50,26 @@ def sweeps(context: click.Context, root: Path, as_json: bool) -> None:
 @sweeps.command()
 @_named
 @click.argument("name")
+@_without_asking
 @workspace_option
-def rename(sweep: str, name: str, root: Path) -> None:
-    """Give a sweep another name; MLflow gets its runs anew under it.
+def rename(sweep: str, name: str, yes: bool, root: Path) -> None:
+    """Give a sweep another name; MLflow gets its runs anew under it, and then loses the old ones.
 
     \b
-    Change the name in the sweep file, too: otherwise its next run begins a new sweep.
+    Change the name in the sweep file, too: otherwise its next run begins a new sweep. Runs of other workspaces under
+    the old name stay. Asks first where results are on a server.
     Example: edgesweep sweeps rename try-2 digits-int8
     """
-    with uninterrupted():
-        kept_sweeps.rename(Workspace(root), sweep, name)
+    workspace = Workspace(root)
+    found = kept_sweeps.look_before_renaming(workspace, sweep)
+    if found.server and not yes:
+        _ask(f"Rename {sweep} to {name}, and write {found.text} anew?", "renamed")
+    with RunProgress() as progress:
+
+        def each(done: int, total: int) -> None:
+            progress.step("Publishing to MLflow", done, total, "")
+
+        kept_sweeps.rename(workspace, sweep, name, whole=uninterrupted, each=each)
     click.echo(plain(f"{sweep} is called {name} now. Write it into its sweep file, too: name: {name}"))
 
 
@@ -105,7 +117,7 @@ def note(sweep: str, text: str, root: Path, as_json: bool) -> None:
 
 @sweeps.command()
 @_named
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@_without_asking
 @workspace_option
 @json_option
 def delete(sweep: str, yes: bool, root: Path, as_json: bool) -> None:
@@ -117,13 +129,20 @@ def delete(sweep: str, yes: bool, root: Path, as_json: bool) -> None:
     """
     workspace = Workspace(root)
     found = kept_sweeps.look_before_deletion(workspace, sweep)
-    what = f"{found.jobs} jobs with their measurements and runs, {found.builds} builds ({found.bytes / 1e6:.1f} MB)"
-    if not yes and not click.confirm(plain(f"Delete {found.sweep} for good: {what}?"), err=True):
-        click.echo("Nothing was deleted.", err=True)
-        raise click.Abort
+    if not yes:
+        _ask(f"Delete {found.sweep} for good: {found.text}?", "deleted")
     with uninterrupted():
         done = kept_sweeps.delete(workspace, found.sweep)
         if as_json:
-            print_json(asdict(done))
+            print_json(done.document)
         else:
-            click.echo(plain(f"{found.sweep} is deleted: {what}, {done.runs} runs of MLflow"))
+            click.echo(plain(f"{found.sweep} is deleted: {done.text}"))
+        if done.left:
+            click.echo(plain(f"{len(done.left)} could not be removed, the first is {done.left[0]}"), err=True)
+
+
+def _ask(question: str, done: str) -> None:
+    """Ends the command unless the answer is yes."""
+    if not click.confirm(plain(question), err=True):
+        click.echo(f"Nothing was {done}.", err=True)
+        raise click.Abort

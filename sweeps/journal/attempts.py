@@ -110,6 +110,14 @@ class AttemptTables(ChangeTables):
                 newest,
                 device_id,
             )
+            past = self._row(
+                "SELECT last, session FROM past_sessions WHERE device_id = ? AND last >= ? AND last < ?"
+                " ORDER BY last DESC LIMIT 1",
+                device_id,
+                start_text(run - GAP_S),
+                start_text(run),
+            )
+            before = max((one for one in (before, past) if one is not None), key=lambda one: str(one[0]), default=None)
             earlier = 0 if before is None else int(before[1] or 0)
             if before is None or begins_session(run, before[0]) or not has_start(earlier) or earlier >= run:
                 return run

@@ -29,6 +29,8 @@ _TABLES = (
     "assignments",
     "units_apart",
     "sweep_labels",
+    "former_names",
+    "past_sessions",
 )
 """What results are made of, those that others refer to first."""
 _SALVAGED = "journal.salvaged.sqlite"

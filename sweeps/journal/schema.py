@@ -185,6 +185,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     # Version 12: what people wrote about a sweep. `tags`: a JSON object.
     ("CREATE TABLE sweep_labels (sweep TEXT PRIMARY KEY, tags TEXT NOT NULL, note TEXT NOT NULL)",),
+    (  # Version 13: names under which MLflow may still have a renamed sweep; when deleted sweeps used a device last.
+        "CREATE TABLE IF NOT EXISTS former_names (sweep TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (sweep, name))",
+        """CREATE TABLE IF NOT EXISTS past_sessions (
+            device_id TEXT NOT NULL, session INTEGER NOT NULL, last TEXT NOT NULL, PRIMARY KEY (device_id, session)
+        )""",
+    ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""
 

@@ -1,10 +1,14 @@
 """Lists, renames, tags, notes and deletes the sweeps of a workspace."""
 
+import json
 import re
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -12,15 +16,20 @@ from pydantic import TypeAdapter, ValidationError
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.journal.journal import Journal
 from sweeps.journal.kept_sweeps import Labels
+from sweeps.launching.kept import remove_kept, rename_kept
 from sweeps.operations.telling import tell
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.spec.fields import Name
+from sweeps.store.beside import write_labels
+from sweeps.store.lag import Marks, is_own
 from sweeps.store.outbox import Outbox
-from sweeps.store.removal import delete_experiment, write_labels
+from sweeps.store.removal import Published, check_free, former_runs, look_for, take_out
+from sweeps.store.uri import redact
 from sweeps.workspace import Workspace
 
 _TAG = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST = 4_000
+"""Characters of a note, and of all tags together: MLflow's tags have no more room on every server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +52,48 @@ class KeptSweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InMlflow:
+    """What MLflow has under a sweep's name."""
+
+    server: str
+    """Its address, without secrets; empty if it is the workspace's own database."""
+    runs: int
+    """Of this workspace."""
+    others: int
+    """Those of others, which stay."""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        where = f" at {self.server}" if self.server else ""
+        stay = f" ({self.others} of others under this name stay)" if self.others else ""
+        return f"{self.runs} runs of MLflow{where}{stay}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
-    """What a deletion takes away. `runs`: of MLflow, known when it is done."""
+    """What a deletion takes away."""
 
     sweep: str
     jobs: int
     builds: int
     """Those that no other sweep has."""
     bytes: int
-    runs: int = 0
+    mlflow: InMlflow
+    left: tuple[str, ...] = ()
+    """Files and folders that could not be removed."""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        builds = f"{self.builds} builds ({self.bytes / 1e6:.1f} MB)"
+        return f"{self.jobs} jobs with their measurements, {builds}, {self.mlflow.text}"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        found = asdict(self)
+        mlflow = found.pop("mlflow")
+        return found | {"server": mlflow["server"], "runs": mlflow["runs"], "others": mlflow["others"]}
 
 
 def kept_sweeps(workspace: Workspace) -> list[KeptSweep]:
@@ -62,24 +104,68 @@ def kept_sweeps(workspace: Workspace) -> list[KeptSweep]:
         return [_kept(journal, info.name, info.updated) for info in journal.sweeps()]
 
 
-def rename(workspace: Workspace, sweep: str, name: str) -> None:
-    """In the journal; MLflow gets its runs anew under the new name. Raises `WorkspaceError` while a sweep runs."""
+def look_before_renaming(workspace: Workspace, sweep: str) -> InMlflow:
+    """What MLflow has under the present name."""
+    with open_journal(workspace) as journal:
+        name = sweep_name(journal, sweep)
+        return _in_mlflow(workspace, [look_for(workspace, name, journal.run_keys(name))])
+
+
+def rename(
+    workspace: Workspace,
+    sweep: str,
+    name: str,
+    *,
+    whole: Callable[[], AbstractContextManager[None]] = nullcontext,
+    each: Callable[[int, int], object] = lambda *_: None,
+) -> None:
+    """In the journal; then MLflow gets its runs anew under the new name, and last loses those under the old one. The
+    journal remembers the old name until then: what is cut off, the next publication does.
+
+    `whole`: around what is not to be cut off. `each` is called with how many jobs are published, of how many. Raises
+    `WorkspaceError` while a sweep runs, `StoreError` if the new name is taken here or in MLflow, or MLflow does not
+    answer: then nothing has changed.
+    """
     try:
         TypeAdapter(Name).validate_python(name)
     except ValidationError as error:
         raise EdgeSweepError(
             f"{name!r} cannot be the name of a sweep: {error.errors()[0]['msg']}", "use letters, digits, . _ and -"
         ) from error
-    with workspace.lock(), open_journal(workspace, read_only=False) as journal:
-        journal.rename_sweep(sweep_name(journal, sweep), name)
-        _forget(workspace)
+    with open_journal(workspace) as journal:
+        before = sweep_name(journal, sweep)
+    with workspace.lock():
+        with open_journal(workspace, read_only=False) as journal:
+            journal.check_unused(name)
+            check_free(workspace, journal, before, name)
+            with whole():
+                journal.rename_sweep(before, name)
+                Marks.forget(workspace, before)
+                try:
+                    rename_kept(workspace, before, name)
+                except OSError as error:
+                    tell(f"its sweep file that was started from the browser keeps the old name: {error}")
+        _publish(workspace, name, each)
+
+
+def _publish(workspace: Workspace, name: str, each: Callable[[int, int], object]) -> None:
+    later = "edgesweep journal publish, or its next run, sends what is missing"
+    with open_journal(workspace, read_only=False) as journal:
         try:
-            delete_experiment(workspace, sweep)
             with Outbox.of(workspace, journal, name) as outbox:
-                outbox.publish()
-            _publish_labels(workspace, journal, name)
+                total, done = outbox.left(), 0
+
+                def told(new: bool) -> None:
+                    nonlocal done
+                    done += new
+                    each(done, max(done, total))
+
+                outbox.publish(told)
         except StoreError as error:
-            tell(f"It has its new name here, but not in MLflow: {error.one_line}. The next run sends what is missing.")
+            tell(f"It has its new name here, but not in MLflow: {error.one_line}. {later}")
+        except KeyboardInterrupt:
+            tell(f"It has its new name here, but not in MLflow: {later}")
+            raise
 
 
 def label(
@@ -89,33 +175,45 @@ def label(
     for key, value in add.items():
         if not _TAG.fullmatch(key) or len(value) > _LONGEST or not value.isprintable():
             raise EdgeSweepError(
-                f"{key}={value[:60]} cannot be a tag", "write KEY=VALUE, KEY of letters, digits, . _ and -"
+                f"{key[:64]}={value[:60]} cannot be a tag", "write KEY=VALUE, KEY of letters, digits, . _ and -"
             )
     if note is not None and len(note) > _LONGEST:
         raise EdgeSweepError(f"the note has {len(note):,} characters", f"write at most {_LONGEST:,}")
+    if note is not None and any(char != "\n" and unicodedata.category(char) in ("Cc", "Cs") for char in note):
+        raise EdgeSweepError("the note has a control character, or is no UTF-8", "write text; lines may be several")
     with open_journal(workspace, read_only=False) as journal:
         name = sweep_name(journal, sweep)
-        before = journal.labels(name)
-        if absent := [key for key in remove if key not in before.tags]:
-            known = ", ".join(before.tags) or "none"
-            raise EdgeSweepError(f"{name} has no tag {absent[0]!r}", f"it has: {known}")
-        tags = {key: value for key, value in before.tags.items() if key not in remove} | dict(add)
-        journal.label(name, Labels(tags, before.note if note is None else note))
-        try:
-            _publish_labels(workspace, journal, name)
-        except StoreError as error:
-            tell(f"It is kept here, but not in MLflow: {error.one_line}")
-        return journal.labels(name)
+        with journal.together():
+            before = journal.labels(name) or Labels({})
+            if absent := [key for key in remove if key not in before.tags]:
+                known = ", ".join(before.tags) or "none"
+                raise EdgeSweepError(f"{name} has no tag {absent[0]!r}", f"it has: {known}")
+            tags = {key: value for key, value in before.tags.items() if key not in remove} | dict(add)
+            if add and len(json.dumps(tags, ensure_ascii=False)) > _LONGEST:
+                raise EdgeSweepError(f"the tags have more than {_LONGEST:,} characters", "remove some with --remove")
+            now = Labels(dict(sorted(tags.items())), before.note if note is None else note)
+            journal.label(name, now)
+    try:
+        write_labels(workspace, name, now)
+    except StoreError as error:
+        tell(f"It is kept here; the next publication sends it to MLflow: {error.one_line}")
+    return now
 
 
 def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
-    """What a deletion would take away."""
+    """What a deletion would take away. Raises `StoreError` if MLflow does not answer."""
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
-        folders = [workspace.artifact(key) for key in journal.builds_of_it_alone(name)]
-        there = [folder for folder in folders if folder.is_dir()]
-        size = sum(file.stat().st_size for folder in there for file in folder.rglob("*") if file.is_file())
-        return Deletion(sweep=name, jobs=len(journal.job_keys(name)), builds=len(there), bytes=size)
+        there = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
+        found = [look_for(workspace, name, journal.run_keys(name))]
+        found += [look_for(workspace, *former) for former in former_runs(journal, name) if former[0] != name]
+        return Deletion(
+            sweep=name,
+            jobs=len(journal.job_keys(name)),
+            builds=len(there),
+            bytes=sum(map(_size, there)),
+            mlflow=_in_mlflow(workspace, found),
+        )
 
 
 def delete(workspace: Workspace, sweep: str) -> Deletion:
@@ -124,38 +222,63 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
     The journal's part is the last one, and one transaction: whatever ends this earlier, the sweep is still listed, and
     can be deleted again. Raises `WorkspaceError` while a sweep runs, `StoreError` if MLflow does not answer.
     """
+    with open_journal(workspace) as journal:
+        sweep_name(journal, sweep)
     with workspace.lock():
         found = look_before_deletion(workspace, sweep)
-        runs = delete_experiment(workspace, found.sweep)
         with open_journal(workspace, read_only=False) as journal:
-            for key in journal.builds_of_it_alone(found.sweep):
-                shutil.rmtree(workspace.artifact(key), ignore_errors=True)
-            journal.delete_sweep(found.sweep)
-        _forget(workspace)
-    return Deletion(**{**asdict(found), "runs": runs})
+            for former in former_runs(journal, sweep):
+                take_out(workspace, *former)
+            take_out(workspace, sweep, journal.run_keys(sweep))
+            folders = _folders(workspace, journal, sweep)
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+            left = [str(folder) for folder in folders if folder.exists()]
+            freed = found.bytes - sum(map(_size, map(Path, left)))
+            for key in journal.builds_of_it_alone(sweep):
+                left += _removed(workspace.failed_build_log(key))
+            journal.delete_sweep(sweep)
+        try:
+            remove_kept(workspace, sweep)
+        except OSError as error:
+            left.append(str(error.filename))
+        Marks.forget(workspace, sweep)
+    return replace(found, bytes=freed, left=tuple(left))
 
 
-def _publish_labels(workspace: Workspace, journal: Journal, name: str) -> None:
-    labels = journal.labels(name)
-    if labels.tags or labels.note:
-        write_labels(workspace, name, labels.tags, labels.note)
+def _folders(workspace: Workspace, journal: Journal, sweep: str) -> list[Path]:
+    return [workspace.artifact(key) for key in sorted(journal.builds_of_it_alone(sweep))]
 
 
-def _forget(workspace: Workspace) -> None:
-    """Files that are made again from the journal, by the names of sweeps."""
-    for file in (workspace.published, workspace.verdicts):
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            file.with_name(file.name + suffix).unlink(missing_ok=True)
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def _removed(file: Path) -> list[str]:
+    """The file, if it could not be removed."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError:
+        return [str(file)]
+    return []
+
+
+def _in_mlflow(workspace: Workspace, found: Iterable[Published]) -> InMlflow:
+    uri, published = workspace.tracking_uri, list(found)
+    return InMlflow(
+        server="" if is_own(workspace) else redact(uri, uri),
+        runs=sum(one.mine for one in published),
+        others=sum(one.others for one in published),
+    )
 
 
 def _kept(journal: Journal, name: str, started: datetime) -> KeptSweep:
     counts = journal.ended_counts(name).values()
-    labels = journal.labels(name)
-    jobs = [stale for _, stale in journal.jobs(name)]
+    labels = journal.labels(name) or Labels({})
     return KeptSweep(
         name=name,
         started=started,
-        jobs=jobs.count(False),
+        jobs=journal.planned_count(name),
         measured=sum(one.get("measured", 0) for one in counts),
         failed=sum(one.get("failed", 0) for one in counts),
         tags=labels.tags,

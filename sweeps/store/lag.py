@@ -79,6 +79,14 @@ class Marks:
             db.execute("INSERT OR IGNORE INTO sweeps VALUES (?, ?, NULL, NULL)", (server, sweep))
         return cls(db, server, sweep)
 
+    @staticmethod
+    def forget(workspace: Workspace, sweep: str) -> None:
+        """The workspace has no sweep of this name any more. Marks that cannot be written are left."""
+        if workspace.published.exists():
+            with suppress(sqlite3.Error), closing(_open(workspace.published)) as db:
+                db.execute("DELETE FROM marks WHERE sweep = ?", (sweep,))
+                db.execute("DELETE FROM sweeps WHERE sweep = ?", (sweep,))
+
     def close(self) -> None:
         self._db.close()
 

@@ -75,6 +75,7 @@ class Written:
     """The largest stamp (`run_content.PUBLISHED`) of its runs."""
     datasets: dict[str, "Dataset"] = field(default_factory=dict)
     """By the id of their manifest."""
+    experiment_tags: dict[str, str] = field(default_factory=dict)
     position: Position | None = None
     """The journal's position up to which MLflow is complete."""
 
@@ -87,7 +88,7 @@ class Written:
 def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Journal, sweep: str) -> Written:
     """The content of MLflow now. Creates the experiment and the sweep's own run if they are missing, and ends what a
     killed driver left: its jobs' runs are deleted, to be written again."""
-    experiment_id = _experiment(client, uri, artifact_root, sweep)
+    experiment_id, experiment_tags = _experiment(client, uri, artifact_root, sweep)
     runs = active_runs(client, [experiment_id])
     known = {job.key for job, _ in journal.jobs(sweep)}
     known |= {skipped_key(skip.skipped) for skip in journal.skipped_since(sweep, None)}
@@ -119,6 +120,7 @@ def look_up(client: "MlflowClient", uri: str, artifact_root: Path, journal: Jour
         imported=imported,
         models=look_up_models(client, experiment_id),
         stamped_s=max((published_s(run) for run in runs), default=0.0),
+        experiment_tags=experiment_tags,
     )
     for run in runs:
         if run.data.tags.get(RECORD) == "imported" and run.info.status == "RUNNING":
@@ -146,13 +148,13 @@ def _parent(client: "MlflowClient", experiment_id: str, journal: Journal, sweep:
     return Parent.of(run)
 
 
-def _experiment(client: "MlflowClient", uri: str, artifact_root: Path, sweep: str) -> str:
-    """The id of the sweep's experiment. Artifacts go to the workspace if MLflow is a database, and else to wherever the
-    server keeps them: through it (`mlflow-artifacts:`), or to its object store."""
+def _experiment(client: "MlflowClient", uri: str, artifact_root: Path, sweep: str) -> tuple[str, dict[str, str]]:
+    """The id of the sweep's experiment, and its tags. Artifacts go to the workspace if MLflow is a database, and else
+    to wherever the server keeps them: through it (`mlflow-artifacts:`), or to its object store."""
     experiment = client.get_experiment_by_name(sweep)
     if experiment is None:
         location = (artifact_root / sweep).resolve().as_uri() if is_database(uri) else None
-        return str(client.create_experiment(sweep, artifact_location=location, tags={SWEEP: sweep}))
+        return str(client.create_experiment(sweep, artifact_location=location, tags={SWEEP: sweep})), {}
     if experiment.tags.get(SWEEP) != sweep:
         raise StoreError(
             f"MLflow at {redact(uri, uri)} has an experiment {sweep!r} that is not EdgeSweep's",
@@ -160,4 +162,4 @@ def _experiment(client: "MlflowClient", uri: str, artifact_root: Path, sweep: st
         )
     if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(experiment.experiment_id)
-    return str(experiment.experiment_id)
+    return str(experiment.experiment_id), dict(experiment.tags)

@@ -13,24 +13,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import StoreError
-from sweeps.imported import Imported
 from sweeps.journal.journal import Journal
 from sweeps.journal.outcomes import build_failure_keys
 from sweeps.journal.times import Span
-from sweeps.json_records import to_json
 from sweeps.manifest import Manifest
 from sweeps.planning.planned import PlannedJob
 from sweeps.records import Block, Failed, Job, Measured
 from sweeps.spec.sweep import SweepSpec
 from sweeps.store import run_content, sweep_tags
+from sweeps.store.beside import save_imported, save_labels
 from sweeps.store.client import FIRST_STEP, active_runs, connect, experiments, published_s, translated
 from sweeps.store.datasets import datasets_of, file_name, inputs_of
-from sweeps.store.look_up import Parent, Written, WrittenRun, end_imported, look_up
+from sweeps.store.look_up import Parent, Written, WrittenRun, look_up
 from sweeps.store.models import model_of
 from sweeps.store.move import check_not_moved
-from sweeps.store.run_content import ATTEMPT_KEY, MAX_PARAM_LENGTH, RECORD, STALE, TAG, RunContent
+from sweeps.store.run_content import MAX_PARAM_LENGTH, STALE, TAG, RunContent
 from sweeps.store.run_writer import Beside, build_log_of, later_than, stamp, upload, write_run
-from sweeps.store.sweep_tags import IMPORTED, IS_SWEEP, RUNS, UPDATED
+from sweeps.store.sweep_tags import IS_SWEEP, RUNS, UPDATED
 from sweeps.store.tag_text import cut
 from sweeps.store.together import together
 from sweeps.store.winners import RANKING, WINNERS, winner_metrics, winner_tag, withdrawn
@@ -137,7 +136,8 @@ def _write_changes(
     """Write what is new since `written.position`. Returns the number of runs, and whether anything changed."""
     count, changed = 0, _save_spec(client, journal.spec(sweep), written)
     changed |= _save_data_manifests(client, journal.data_manifests(sweep), written)
-    changed |= _save_imported(client, journal.imported(sweep), written)
+    changed |= save_imported(client, journal.imported(sweep), written)
+    save_labels(client, journal.labels(sweep), written)
     session_start = cache(journal.session_start)
     for planned in journal.jobs_since(sweep, written.position):
         job, outcome = planned.job, journal.outcome(planned)
@@ -273,18 +273,6 @@ def _save_data_manifests(client: "MlflowClient", manifests: dict[str, str], writ
     client.log_inputs(written.parent.run_id, datasets=[DatasetInput(written.datasets[key]) for key in missing])
     _set_tags(client, written, {_DATA: json.dumps(sorted(there | set(missing)))})
     return True
-
-
-def _save_imported(client: "MlflowClient", figures: Sequence[Imported], written: Written) -> bool:
-    """Write a run for each figure that has none. All data are in the initial tags, so no run can be incomplete."""
-    missing = {one.key: one for one in figures if one.key not in written.imported}
-    for key, one in missing.items():
-        tags = {"mlflow.parentRunId": written.parent.run_id, RECORD: "imported", ATTEMPT_KEY: key}
-        name = cut(f"imported: {one.variant}", 250)
-        run = client.create_run(written.experiment_id, run_name=name, tags=tags | {IMPORTED: to_json(one)})
-        end_imported(client, run.info.run_id, written)
-        written.imported.add(key)
-    return bool(missing)
 
 
 def _mark_updated(client: "MlflowClient", written: Written) -> None:

@@ -10,6 +10,7 @@ from sweeps.journal.journal import Journal
 from sweeps.records import Job
 from sweeps.store.lag import Marks, read_lag
 from sweeps.store.mlflow import Store
+from sweeps.store.removal import clear_former_names
 from sweeps.workspace import Workspace
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
@@ -57,6 +58,7 @@ class Outbox:
 
         count = self._store.publish(self._journal, self._sweep, told)
         self._marks.complete(position)
+        clear_former_names(self._workspace, self._journal, self._sweep)
         self._seen = seen
         return count
 

@@ -2,19 +2,16 @@
 
 import os
 import signal
+import subprocess
 import sys
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
+from collections.abc import Iterable
+from contextlib import suppress
+from multiprocessing import Pipe
 from pathlib import Path
-from types import FrameType, ModuleType
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
-from sweeps.with_parent import end_with_parent
-from workers.artifacts import ArtifactStore, PackedArtifact, build_packed
+from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.executors.build_queue import BuildQueue
 from workers.executors.interface import CRASHED_BUILD, BuildRequest, Builds, DeviceLane, Stop
 from workers.executors.lane import Lane
@@ -77,15 +74,23 @@ class _ProcessBuilder:
     """
 
     def __init__(self, root: Path) -> None:
-        context = get_context("spawn")
         self._store = ArtifactStore(root)
         self._store.remove_abandoned()
-        self._connection, other_end = context.Pipe()
-        self._process = context.Process(target=_build_forever, args=(os.getpid(), other_end, root), daemon=True)
-        with _without_main():
-            self._process.start()
-        # Otherwise reading from the pipe would not end with the process.
-        other_end.close()
+        self._connection, other_end = Pipe()
+        # Not by multiprocessing: it would import the script of this process, which may be a program that runs sweeps.
+        words = ["-m", "workers.executors.builder", str(os.getpid()), str(other_end.fileno()), str(root)]
+        try:
+            self._process = subprocess.Popen(  # noqa: S603  # our own argument list
+                [sys.executable, "-P", *words],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(other_end.fileno(),),
+                start_new_session=True,  # what a build starts ends with it
+            )
+        finally:
+            # Otherwise reading from the pipe would not end with the process.
+            other_end.close()
+        with suppress(ConnectionError):  # it has ended already: the first build says so
+            self._connection.send(sys.path)
 
     def build(self, request: BuildRequest) -> PackedArtifact | Failed | None:
         """`None` if the process ended during the build."""
@@ -98,9 +103,9 @@ class _ProcessBuilder:
 
     def death(self) -> Failed:
         """Why the process ended."""
-        self._process.join(_GENTLE_END_S)
+        self._wait()
         self.close()
-        if self._process.exitcode == -signal.SIGKILL:
+        if self._process.returncode == -signal.SIGKILL:
             # Killed by the kernel for lack of memory, or by a person.
             return Failed(stage="build", kind="worker_lost", message="the process that built it was killed")
         return CRASHED_BUILD
@@ -108,59 +113,21 @@ class _ProcessBuilder:
     def close(self) -> None:
         # First SIGTERM, so that its child processes end too.
         self._process.terminate()
-        self._process.join(_GENTLE_END_S)
+        self._wait()
         self._process.kill()
-        self._process.join()
-        if self._process.pid is not None:
-            # What it had no time to end: it leads their group.
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        # What it had no time to end: it leads their group.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
         # Not before: another thread may be reading, and gets its end from the process.
         self._connection.close()
-        if self._process.pid is not None:
-            # On a busy host it may not have handled the signal in time.
-            self._store.remove_unfinished(self._process.pid)
+        # On a busy host it may not have handled the signal in time.
+        self._store.remove_unfinished(self._process.pid)
 
-
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """A process that is spawned imports the script of its parent, which may be a program that runs sweeps."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
-def _build_forever(driver: int, connection: Connection, root: Path) -> None:
-    os.setsid()  # what a build starts ends with it
-    end_with_parent(driver, _leave_soon)
-    # The driver decides what Ctrl-C means; a build under way is finished.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
-    try:
-        with suppress(EOFError, ConnectionError):
-            while True:
-                connection.send(build_packed(root, *connection.recv()))
-    finally:
-        # It ends by itself now: being told to must not break its clean-up off.
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        os.killpg(0, signal.SIGTERM)
-
-
-def _leave_soon() -> None:
-    """The driver was killed: time to remove what is unfinished."""
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_ORPHAN_END_S)
-
-
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    sys.exit(1)
+    def _wait(self) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_GENTLE_END_S)
 
 
 _GENTLE_END_S = 5.0
 """Time for a process to end by itself. Then it is killed, and its unfinished files are removed."""
-_ORPHAN_END_S = 1.0
-"""The same for one whose driver is gone. Its unfinished files stay then, until another builder starts."""

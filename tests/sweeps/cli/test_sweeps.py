@@ -2,8 +2,8 @@
 
 import json
 import os
+import shutil
 import signal
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +11,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from mlflow.exceptions import MlflowException
 
 from sweeps.cli.main import main
 from sweeps.journal.journal import Journal
+from sweeps.journal.rebuild import rebuild
 from sweeps.journal.verify import verify
+from sweeps.launching.start import kept_file
 from sweeps.operations import kept_sweeps
+from sweeps.store.beside import LABELS, NOTE
+from sweeps.store.lag import Lag, read_lag
 from sweeps.store.mlflow import Store
+from sweeps.store.outbox import Outbox
 from sweeps.store.read_journal import read_sweep
 from sweeps.store.verify import verify_published
 from sweeps.workspace import Workspace
@@ -78,20 +84,128 @@ def test_the_list_has_each_sweep_with_what_people_wrote(two: SimpleNamespace) ->
     assert first.tags["mlflow.note.content"] == "before the new camera"
 
 
-def test_a_deleted_sweep_leaves_nothing_and_takes_nothing_from_others(two: SimpleNamespace) -> None:
+@pytest.mark.parametrize(("gone", "stays", "alone"), [("first", "second", 0), ("second", "first", 2)])
+def test_a_deleted_sweep_leaves_nothing_and_takes_nothing_from_others(
+    two: SimpleNamespace, gone: str, stays: str, alone: int
+) -> None:
     workspace, jobs = two.workspace, two.jobs
-    before = read_sweep(workspace.journal, "second").frame
-    done = json.loads(sweeps(workspace, "delete", "first", "--yes", "--json").stdout)
-    assert (done["jobs"], done["builds"], done["bytes"], done["runs"]) == (2, 1, 1000, 3)
-    assert list(listed(workspace)) == ["second"]
-    assert experiments(two) == ["second"]
-    assert [workspace.artifact(job.build_key).exists() for job in jobs] == [False, True, True]
-    assert not (workspace.mlflow_artifacts / "first").exists()
-    assert read_sweep(workspace.journal, "second").frame.equals(before)
-    with sqlite3.connect(workspace.journal) as db:
-        assert db.execute("SELECT count(*) FROM attempts WHERE key = ?", (jobs[0].key,)).fetchone() == (0,)
-        assert db.execute("SELECT count(*) FROM attempts WHERE key = ?", (jobs[1].key,)).fetchone() == (3,)
+    logs = [workspace.failed_build_log(job.build_key) for job in jobs]
+    kept = [kept_file(workspace, name) for name in (gone, stays)]
+    for file in (*logs, *kept, workspace.verdicts):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    with Journal.open(workspace.journal) as journal, Outbox.of(workspace, journal, stays) as outbox:
+        outbox.publish()
+    before = read_sweep(workspace.journal, stays).frame
+    done = json.loads(sweeps(workspace, "delete", gone, "--yes", "--json").stdout)
+    assert [done[name] for name in ("jobs", "builds", "bytes", "runs", "left")] == [2, 1, 1000, 3, []]
+    assert list(listed(workspace)) == [stays]
+    assert experiments(two) == [stays]
+    there = [number != alone for number in range(3)]
+    assert [workspace.artifact(job.build_key).exists() for job in jobs] == there
+    assert [log.exists() for log in logs] == there
+    assert [file.exists() for file in kept] == [False, True]
+    assert workspace.verdicts.exists()
+    assert not (workspace.mlflow_artifacts / gone).exists()
+    assert read_sweep(workspace.journal, stays).frame.equals(before)
+    with Journal.open(workspace.journal) as journal:
+        journal.watermark()
+        assert read_lag(workspace, journal, stays) == Lag(jobs=0, since=None)
+        counts = [len(journal.blocks(job.key)) for job in jobs]
+    assert counts == [3 * one for one in there]
+    rebuild(workspace.journal)
+    assert read_sweep(workspace.journal, stays).frame.equals(before)
     assert findings(workspace) == []
+
+
+def test_what_cannot_be_removed_is_told_and_not_counted(two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+    done = sweeps(two.workspace, "delete", "first", "--yes")
+    assert "(0.0 MB)" in done.stdout
+    assert f"1 could not be removed, the first is {two.workspace.artifacts}" in done.stderr
+
+
+@pytest.mark.parametrize("command", [("rename", "first", "third"), ("delete", "first")])
+def test_what_changes_on_a_server_is_asked_for_by_its_name(
+    two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    place = two.workspace.root.parent / "server.sqlite"
+    shutil.move(two.workspace.root / "mlflow.sqlite", place)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{place}")
+    asked = sweeps(two.workspace, *command, answer="n\n")
+    assert asked.exit_code == 1
+    assert f"3 runs of MLflow at sqlite:///{place}" in asked.stderr
+    assert sorted(listed(two.workspace)) == ["first", "second"]
+    assert sweeps(two.workspace, *command, answer="y\n").exit_code == 0
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_name_that_is_taken_in_mlflow_is_refused_before_anything_is_changed(
+    two: SimpleNamespace, deleted: bool
+) -> None:
+    taken = two.client.create_experiment("third")
+    if deleted:
+        two.client.delete_experiment(taken)
+    refused = sweeps(two.workspace, "rename", "first", "third")
+    assert refused.exit_code == 1
+    assert f"has {'a deleted' if deleted else 'an'} experiment 'third' already" in refused.stderr
+    assert sorted(listed(two.workspace)) == ["first", "second"]
+    assert findings(two.workspace) == []
+
+
+@pytest.mark.parametrize("then", ["journal publish third", "rename third first", "delete third --yes"])
+def test_an_old_name_is_remembered_until_mlflow_has_nothing_under_it(
+    two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, then: str
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(DoubleClient, "delete_experiment", refusing)
+        renamed = sweeps(two.workspace, "rename", "first", "third")
+    assert "It has its new name here, but not in MLflow" in renamed.stderr
+    assert experiments(two) != ["second", "third"]
+    words = then.split() if then.startswith("journal") else ["sweeps", *then.split()]
+    done = CliRunner().invoke(main, [*words, "--workspace", str(two.workspace.root)])
+    assert (done.exit_code, done.exception) == (0, None), done.output
+    assert experiments(two) == {"j": ["second", "third"], "r": ["first", "second"], "d": ["second"]}[then[0]]
+    with Journal.open(two.workspace.journal) as journal:
+        assert journal._rows("SELECT * FROM former_names") == []
+    assert findings(two.workspace) == []
+
+
+def refusing(*_: Any) -> None:
+    raise MlflowException("no")
+
+
+def test_a_renamed_sweep_file_from_the_browser_has_the_new_name(two: SimpleNamespace) -> None:
+    file = kept_file(two.workspace, "first")
+    file.parent.mkdir()
+    file.write_text("models: []\nname: first # mine\n")
+    sweeps(two.workspace, "rename", "first", "third")
+    assert not file.exists()
+    assert kept_file(two.workspace, "third").read_text() == 'models: []\nname: "third"\n'
+
+
+def test_labels_from_before_the_first_publication_arrive_with_it_and_can_be_removed(
+    two: SimpleNamespace, records: Any
+) -> None:
+    with Journal.open(two.workspace.journal) as journal:
+        journal.save_plan(records.plan(two.jobs[0], name="new"))
+        sweeps(two.workspace, "note", "new", "line 1\nline 2")
+        sweeps(two.workspace, "tag", "new", "team=vision")
+        with Outbox.of(two.workspace, journal, "new") as outbox:
+            outbox.publish()
+            tags = two.client.get_experiment_by_name("new").tags
+            assert (tags[NOTE], tags[LABELS]) == ("line 1\nline 2", '{"team": "vision"}')
+    sweeps(two.workspace, "note", "new", "")
+    sweeps(two.workspace, "tag", "new", "--remove", "team")
+    tags = two.client.get_experiment_by_name("new").tags
+    assert (tags[NOTE], tags[LABELS]) == ("", "{}")
+
+
+@pytest.mark.parametrize("words", [("rename", "a", "b"), ("delete", "a", "--yes"), ("note", "a", "b")])
+def test_a_folder_without_sweeps_is_told_and_stays_as_it_is(tmp_path: Path, words: tuple[str, ...]) -> None:
+    refused = sweeps(Workspace(tmp_path / "none"), *words)
+    assert "no sweep was run in" in refused.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_name_that_was_deleted_can_be_used_again(two: SimpleNamespace, records: Any) -> None:
@@ -115,13 +229,13 @@ def test_nothing_is_deleted_without_a_yes(two: SimpleNamespace, answer: str) -> 
 def test_ctrl_c_in_the_middle_takes_effect_when_all_is_deleted(
     two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deleted = kept_sweeps.delete_experiment
+    take_out = kept_sweeps.take_out
 
     def pressed(*words: Any) -> int:
         os.kill(os.getpid(), signal.SIGINT)
-        return deleted(*words)
+        return take_out(*words)
 
-    monkeypatch.setattr(kept_sweeps, "delete_experiment", pressed)
+    monkeypatch.setattr(kept_sweeps, "take_out", pressed)
     ended = sweeps(two.workspace, "delete", "first", "--yes")
     assert ended.exit_code == 130
     assert "first is deleted" in ended.stdout
@@ -129,19 +243,16 @@ def test_ctrl_c_in_the_middle_takes_effect_when_all_is_deleted(
     assert findings(two.workspace) == []
 
 
-@pytest.mark.parametrize("last", ["delete_experiment", "open_journal"])
+def killed(*_words: Any, **_named: Any) -> Any:
+    raise MemoryError("as if it was killed here")
+
+
+@pytest.mark.parametrize(("of", "last"), [(kept_sweeps, "take_out"), (Journal, "delete_sweep")])
 def test_what_was_cut_off_is_still_listed_and_can_be_deleted_again(
-    two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, last: str
+    two: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, of: Any, last: str
 ) -> None:
-    called = getattr(kept_sweeps, last)
-
-    def killed(*words: Any, **named: Any) -> Any:
-        if last == "delete_experiment" or named:
-            raise MemoryError("as if it was killed here")
-        return called(*words, **named)
-
     with monkeypatch.context() as patch:
-        patch.setattr(kept_sweeps, last, killed)
+        patch.setattr(of, last, killed)
         assert isinstance(sweeps(two.workspace, "delete", "first", "--yes").exception, MemoryError)
     assert list(listed(two.workspace)) == ["second", "first"]
     assert sweeps(two.workspace, "delete", "first", "--yes").exit_code == 0
@@ -162,7 +273,8 @@ def test_a_renamed_sweep_has_its_results_runs_and_labels_under_the_new_name(two:
     sweeps(workspace, "note", "first", "kept")
     before = read_sweep(workspace.journal, "first").frame.drop(columns="sweep")
     renamed = sweeps(workspace, "rename", "first", "third")
-    assert (renamed.exit_code, renamed.stderr) == (0, "")
+    assert renamed.exit_code == 0
+    assert "Publishing to MLflow: 2 of 2" in renamed.stderr
     assert "name: third" in renamed.stdout
     found = read_sweep(workspace.journal, "third")
     assert (found.spec.name, set(found.frame.sweep)) == ("third", {"third"})
@@ -182,6 +294,10 @@ def test_a_renamed_sweep_has_its_results_runs_and_labels_under_the_new_name(two:
         (("tag", "first", "a b=1"), "cannot be a tag"),
         (("tag", "first", "--remove", "team"), "first has no tag 'team'"),
         (("note", "first", "x" * 4001), "the note has 4,001 characters"),
+        (("note", "first", "a\udcff"), "a control character, or is no UTF-8"),
+        (("note", "first", "\x1b[2J"), "a control character, or is no UTF-8"),
+        (("tag", "first", "a=\udcff"), "cannot be a tag"),
+        (("tag", "first", *(f"t{number}={'x' * 900}" for number in range(5))), "more than 4,000 characters"),
     ],
 )
 def test_a_mistake_is_told_with_its_next_step(two: SimpleNamespace, words: tuple[str, ...], told: str) -> None:

@@ -171,10 +171,10 @@ from tests.workers.tiny_model import tiny_inputs
 from workers.executors.inline import InlineExecutor
 from workers.executors.interface import BuildRequest
 
-if __name__ == "__main__":
-    inputs = tiny_inputs()
-    inputs = replace(inputs, package=replace(inputs.package, files={"tiny_net.py": sys.argv[2].encode()}))
-    list(InlineExecutor(Path(sys.argv[1])).build([BuildRequest("a" * 64, Variant(), inputs)], lambda: False))
+# Without a guard: the builder must not import it.
+inputs = tiny_inputs()
+inputs = replace(inputs, package=replace(inputs.package, files={"tiny_net.py": sys.argv[2].encode()}))
+list(InlineExecutor(Path(sys.argv[1])).build([BuildRequest("a" * 64, Variant(), inputs)], lambda: False))
 """
 
 

@@ -1,0 +1,35 @@
+"""What the workspace keeps of a sweep that was started from the browser: its file, its log, the last start."""
+
+import json
+import re
+from contextlib import suppress
+from dataclasses import replace
+
+from sweeps.launching.record import Launch, keep, last, write
+from sweeps.launching.start import kept_file, log_of
+from sweeps.workspace import Workspace
+
+
+def rename_kept(workspace: Workspace, sweep: str, name: str) -> None:
+    """Under the sweep's new name, which is written into its file. Raises `OSError`."""
+    file, log = kept_file(workspace, name), log_of(workspace, name)
+    with suppress(FileNotFoundError):
+        log_of(workspace, sweep).rename(log)
+    try:
+        text = kept_file(workspace, sweep).read_text(encoding="utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return
+    text, found = re.subn(r"(?m)^name:.*$", f"name: {json.dumps(name)}", text, count=1)
+    if not found:
+        return  # written in another way: it is of no use, and in nobody's
+    write(file, text)
+    kept_file(workspace, sweep).unlink()
+    launch = last(workspace, Launch)
+    if launch is not None and launch.sweep == sweep:
+        keep(workspace, replace(launch, sweep=name, file=str(file), log=str(log)))
+
+
+def remove_kept(workspace: Workspace, sweep: str) -> None:
+    """Raises `OSError`."""
+    kept_file(workspace, sweep).unlink(missing_ok=True)
+    log_of(workspace, sweep).unlink(missing_ok=True)
