@@ -204,6 +204,11 @@ def test_ctrl_c_twice_stops_at_once_and_keeps_what_was_measured(folder: Path, st
 @pytest.mark.usefixtures("built")
 def test_a_terminal_that_closes_ends_a_run_as_ctrl_c_does(folder: Path, edgesweep: Command) -> None:
     ours, theirs = os.openpty()
+
+    def have_the_terminal() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests that were started by nohup ignore it
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
     process = subprocess.Popen(
         [EDGESWEEP, "run", "sweep.yaml", "--executor", "inline"],
         cwd=folder,
@@ -211,7 +216,7 @@ def test_a_terminal_that_closes_ends_a_run_as_ctrl_c_does(folder: Path, edgeswee
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=have_the_terminal,
     )
     os.close(theirs)
     while _blocks(folder) < 1:
