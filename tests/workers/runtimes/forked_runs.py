@@ -15,12 +15,12 @@ from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 from workers.runtimes.torchscript.runtime import TorchScript
 
 _DEADLINE_S = 600.0
-_forks = ForkServer()
-atexit.register(_forks.close)
+FORKS = ForkServer()
+atexit.register(FORKS.close)
 
 
 def run(request: RunRequest) -> RunReport:
-    ended = _forks.run(TorchScript().command(request), _DEADLINE_S)
+    ended = FORKS.run(TorchScript().command(request), _DEADLINE_S)
     report = parse(ended.stdout)
     assert ended.returncode == 0
     assert ended.stderr == b""
@@ -30,7 +30,7 @@ def run(request: RunRequest) -> RunReport:
 def refusal(argv: Sequence[str]) -> RunnerError:
     """What the runner gave up for, without a word on stderr: no traceback, no crash."""
     assert argv[0] == sys.executable
-    ended = _forks.run([*argv], _DEADLINE_S)
+    ended = FORKS.run([*argv], _DEADLINE_S)
     assert (ended.returncode, ended.stderr) == (ERROR_EXIT, b"")
     with pytest.raises(RunnerError) as caught:
         parse(ended.stdout)
