@@ -36,6 +36,13 @@ _BUILDING = {
     "run",
     "nnapi_conversion": "PyTorch's converter to NNAPI does not accept the model -> replace the part that the message "
     "names, or use backend: [cpu]",
+    "no_cmake": "`edgesweep runner build` needs CMake 3.18 or newer -> install it",
+    "no_libtorch": "`edgesweep runner build` needs PyTorch's static libraries for Android -> name their folder with "
+    "--libtorch",
+    "no_ndk": "`edgesweep runner build` found no Android NDK -> install one, and name its folder in ANDROID_NDK_HOME",
+    "not_for_phones": "the program that was compiled cannot run on phones of this kind -> see edgesweep explain "
+    "android-runtime",
+    "not_placed": "the program that was compiled cannot be written where phones get it from -> set EDGESWEEP_RUNNERS",
     "no_compiler": "a checker must be compiled, and there is no C++ compiler -> install one: apt-get install g++",
     "not_exportable": "torch.export cannot follow the model's code: control flow that depends on data, or shapes that "
     "change -> rewrite the part that the message names, or leave onnxruntime and executorch "
