@@ -134,7 +134,7 @@ def column_of(variant: Variant) -> Column:
     axis = backend.support_columns.get(variant.precision, "")
     value = getattr(variant, axis) if axis else ""
     words = [value if isinstance(value, str) else axis.replace("_", " ") * value]
-    words += ["not fused"] * (variant.precision == "fp32" and not variant.fuse and "fuse" in backend.axes)
+    words += ["not fused"] * (variant.precision == "fp32" and not variant.fuse and "fuse" in backend.chosen_axes)
     return method.removeprefix("int8 ") if backend.support_parts else method, ", ".join(filter(None, words))
 
 

@@ -67,7 +67,7 @@ def test_a_backend_of_another_package_is_called_and_sorted_by_its_entry_alone(mo
     monkeypatch.setitem(catalog.runtimes(), "other", replace(catalog.TORCHSCRIPT, name="other", backends=(backend,)))
     variant = Variant(runtime="other", backend="npu", capture="trace", format="npu", fuse=True)
     assert label_of(variant) == "other npu fp32 nchw fused"
-    assert (group_of(variant), column_of(variant)) == ("npu", ("fp32", "nchw"))
+    assert (group_of(variant), column_of(variant)) == ("other npu", ("fp32", "nchw"))
     assert table_order(variant) > table_order(Variant(backend="metal"))
 
 
@@ -84,7 +84,7 @@ def test_a_backend_of_another_package_is_called_and_sorted_by_its_entry_alone(mo
 def test_a_column_of_another_package_names_what_there_is(
     monkeypatch: pytest.MonkeyPatch, columns: dict[str, str], fixed: dict[str, bool], fuse: bool, column: str
 ) -> None:
-    backend = BackendEntry(name="npu", fixed=fixed, support_columns=columns)
+    backend = BackendEntry(name="npu", axes=frozenset({"fuse"} - fixed.keys()), fixed=fixed, support_columns=columns)
     monkeypatch.setitem(catalog.runtimes(), "other", replace(catalog.TORCHSCRIPT, name="other", backends=(backend,)))
     assert column_of(Variant(runtime="other", backend="npu", fuse=fuse)) == ("fp32", column)
 
