@@ -12,6 +12,7 @@ from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
 from workers.measure.attach import Attached, attach, push_program
+from workers.measure.processes import told
 from workers.measure.requests import START_DEADLINE_S, run_request
 from workers.runtimes import profiles, registry
 from workers.runtimes.interface import ProfilingRuntime
@@ -51,12 +52,10 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
         )
         run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
         request = run_request(manifest.axes, run, manifest, model)
-        ended = attached.device.run(
-            runtime.profile_command(request, iterations, warmup, program), START_DEADLINE_S + _DEADLINE_S
-        )
+        argv = runtime.profile_command(request, iterations, warmup, program)
+        _, found = told(attached.device, argv, profiles.parse, START_DEADLINE_S + _DEADLINE_S)
     finally:
         attached.device.release()
-    found = profiles.parse(ended.stdout)
     facts = attached.facts
     of = {"job": row.name, "build_key": row.build_key, "device": facts.name, "device_id": facts.device_id}
     document = profiles.document(found, of)

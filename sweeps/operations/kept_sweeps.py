@@ -40,7 +40,7 @@ class KeptSweep:
     started: datetime
     """The last time."""
     jobs: int
-    """Of its present plan, with those that are skipped."""
+    """Of its present plan."""
     measured: int
     failed: int
     tags: Mapping[str, str]
@@ -223,7 +223,7 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
     can be deleted again. Raises `WorkspaceError` while a sweep runs, `StoreError` if MLflow does not answer.
     """
     with open_journal(workspace) as journal:
-        sweep_name(journal, sweep)
+        sweep_name(journal, sweep)  # before the lock, which would make the folder
     with workspace.lock():
         found = look_before_deletion(workspace, sweep)
         with open_journal(workspace, read_only=False) as journal:

@@ -1,6 +1,7 @@
 """Runs a runner process on a device: returns its report, or the reason why there is none."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from sweeps.errors import RunnerError
 from workers.devices.interface import Completed, Device
@@ -9,22 +10,31 @@ from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, Ru
 _SIGALRM = 14
 """On every Linux, so also on phones."""
 _ENDED_EARLY = ("no_report", "truncated")
+ToldT = TypeVar("ToldT")
 
 
 def report(
     device: Device, runtime: Runtime, program: str | None, request: RunRequest, deadline_s: float
 ) -> tuple[Completed, RunReport]:
     """One process of a runner that keeps the contract: `program`, or this host's Python. Raises `DeviceError`."""
-    completed = device.run(runtime.command(request, program), deadline_s)
+    return told(device, runtime.command(request, program), runtime.parse, deadline_s)
+
+
+def told(
+    device: Device, argv: Sequence[str], parse: Callable[[bytes], ToldT], deadline_s: float
+) -> tuple[Completed, ToldT]:
+    """What a runner's process tells, as `parse` reads it. Raises `DeviceError`, and `RunnerError`: the runner's own, or
+    why its process ended."""
+    completed = device.run(argv, deadline_s)
     if completed.exit_code != 0:
         try:
             # A runner that knows what went wrong says so before it ends.
-            runtime.parse(completed.stdout)
+            parse(completed.stdout)
         except RunnerError as error:
             if error.kind not in _ENDED_EARLY:
                 raise
         raise death(completed)
-    return completed, runtime.parse(completed.stdout)
+    return completed, parse(completed.stdout)
 
 
 def batch(

@@ -1,12 +1,15 @@
 """Profiles of runners: whose time is whose, what is refused, and the trace that viewers open."""
 
 import json
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 
 from sweeps.errors import RunnerError
 from sweeps.report.profile import terminal_text
+from workers.devices.interface import Completed, Device
+from workers.measure.processes import told
 from workers.runtimes import profiles
 
 START = {"event": "start", "runner": "native-x", "runner_version": "1", "torch": "x 1.2"}
@@ -98,3 +101,16 @@ def test_what_is_no_profile_is_refused_with_its_kind(stdout: bytes) -> None:
     with pytest.raises(RunnerError) as caught:
         profiles.parse(stdout)
     assert caught.value.kind == REFUSED[stdout]
+
+
+class Crashing:
+    """A device on which a profiler's process dies after its first line."""
+
+    def run(self, argv: Sequence[str], deadline_s: float) -> Completed:
+        return Completed(exit_code=-11, stdout=b'{"event": "start"}\n', stderr=b"")
+
+
+def test_a_profiler_that_dies_tells_how_and_not_that_its_profile_has_no_end() -> None:
+    with pytest.raises(RunnerError) as caught:
+        told(cast(Device, Crashing()), ["profiler"], profiles.parse, 1.0)
+    assert (caught.value.kind, "exit code -11" in caught.value.message) == ("crashed", True)
