@@ -53,7 +53,7 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
         run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
         request = run_request(manifest.axes, run, manifest, model)
         argv = runtime.profile_command(request, iterations, warmup, program)
-        _, found = told(attached.device, argv, profiles.parse, START_DEADLINE_S + _DEADLINE_S)
+        _, found = told(attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
     finally:
         attached.device.release()
     facts = attached.facts

@@ -8,7 +8,8 @@ import click
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, did_you_mean
 from sweeps.operations.stored_results import results_of
-from sweeps.report.profile import terminal_text
+from sweeps.report.profile import operators_table
+from sweeps.report.tables import open_console
 from sweeps.results import ResultRow, read_rows
 from sweeps.text import plain
 from sweeps.workspace import Workspace
@@ -42,7 +43,9 @@ def profile(
         print_json({**done.document, "trace": str(done.trace)})
         return
     found = done.profile
-    click.echo(plain(terminal_text(row.name, device, found.operators(), len(found.iteration_ns), found.runner)))
+    open_console().print(operators_table(f"{row.name} on {device}, profiled", found.operators()))
+    click.echo(plain(f"Own time per iteration, the median of {len(found.iteration_ns)}, told by {found.runner}."))
+    click.echo("A profiled run is slower than others: no figure here is a latency.")
     click.echo(str(done.trace), err=True)
 
 

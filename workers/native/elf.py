@@ -14,7 +14,8 @@ MACHINES = {3: "x86", 40: "armeabi-v7a", 62: "x86_64", 183: "arm64-v8a", 243: "r
 PAGE_BYTES = 16_384
 """Of phones with Android 15 and later; programs of 64-bit ABIs must fit both these pages and those of 4 KiB."""
 _LOAD, _DYNAMIC = 1, 2
-_NEEDED, _TEXTREL, _FLAGS = 1, 22, 30
+_END, _NEEDED, _STRINGS, _TEXTREL, _FLAGS = 0, 1, 5, 22, 30
+"""Tags of the dynamic section: DT_NULL, DT_NEEDED, DT_STRTAB, DT_TEXTREL, DT_FLAGS."""
 _FLAG_TEXTREL = 0x4
 _DYNSYM = 11
 _GLOBAL = 1
@@ -87,10 +88,10 @@ def _read(content: bytes, *, is_64: bool) -> Elf:
             whole = in_file - in_file % struct.calcsize(entry)
             dynamic = list(struct.iter_unpack(entry, content[offset : offset + whole]))
     for tag, value in dynamic:
-        if tag == 5:  # DT_STRTAB
+        if tag == _STRINGS:
             strings_of = next((offset + value - at for at, offset, size in loads if at <= value < at + size), 0)
     for tag, value in dynamic:
-        if tag == 0:
+        if tag == _END:
             break
         if tag == _NEEDED:
             needed.append(_string(content, strings_of + value))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sweeps.device_facts import DeviceFacts
+from workers.runtimes import profiles
 from workers.runtimes.interface import BatchOutcome, Program, RunnerIdentity, RunReport, RunRequest
 from workers.runtimes.torchscript import batch_report, report
 
@@ -65,6 +66,9 @@ class Profiles(KeepsContract, ABC):
     ) -> list[str]:
         asked = replace(request, iterations=iterations, warmup_iterations=warmup)
         return [*self.command(asked, program), "--profile"]
+
+    def parse_profile(self, stdout: bytes) -> profiles.Profile:
+        return profiles.parse(stdout)
 
 
 def with_sha256(request: RunRequest) -> list[str]:

@@ -15,6 +15,7 @@ from sweeps.manifest import EvalSibling, Manifest
 from sweeps.metrics import checked_extra
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs, Images
+from workers.runtimes.profiles import Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,4 +269,8 @@ class ProfilingRuntime(Runtime, Protocol):
         self, request: RunRequest, iterations: int, warmup: int, program: str | None = None
     ) -> list[str]:
         """The argument list on the device; `program` as in `command`."""
+        ...
+
+    def parse_profile(self, stdout: bytes) -> Profile:
+        """Raises `RunnerError`."""
         ...

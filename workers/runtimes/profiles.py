@@ -4,18 +4,17 @@ Perfetto. Pure, torch-free.
 A run that is profiled is slower than one that is not: no figure of it is a latency. The lines of such a run, besides
 `start` and `end` or `error`, in order:
 
-    profile          iteration_ns: a list; of ONNX Runtime also onnxruntime: its own profile, as text
+    profile          iteration_ns: a list; besides, what a runtime tells in a form of its own
     operator         name, where: what has it, start_ns, ns
 """
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.errors import RunnerError
-from workers.runtimes.onnxruntime import profile as onnxruntime
 
 LABEL = "profiled"
 _MAX_BYTES = 256 * 1024 * 1024
@@ -92,7 +91,11 @@ class Profile:
         return {"traceEvents": [named, *events], "displayTimeUnit": "ns", "otherData": {"label": LABEL}}
 
 
-def parse(stdout: bytes) -> Profile:
+OwnForm = Callable[[Mapping[str, Any], int], Iterable[OperatorRun]]
+"""What a runtime tells in its `profile` line, of so many iterations. Raises `ValueError`."""
+
+
+def parse(stdout: bytes, own: OwnForm = lambda told, iterations: ()) -> Profile:
     """Raises `RunnerError`: the runner's own, else `no_report`, `truncated`, `garbled` or `no_profile`."""
     events = list(_events(stdout))
     if not events:
@@ -107,9 +110,7 @@ def parse(stdout: bytes) -> Profile:
         start = next(one for one in events if one["event"] == "start")
         told = next(one for one in events if one["event"] == "profile")
         taken = tuple(int(ns) for ns in told["iteration_ns"])
-        text = told.get("onnxruntime")
-        runs = [_run(one) for one in events if one["event"] == "operator"]
-        runs += [] if text is None else _of_onnxruntime(str(text), len(taken))
+        runs = [*(_run(one) for one in events if one["event"] == "operator"), *own(told, len(taken))]
         if not runs:
             raise RunnerError("no_profile", "the runner told no operator: its library was compiled without profiling")
         return Profile(
@@ -190,13 +191,3 @@ def _run(told: Mapping[str, Any]) -> OperatorRun:
     if ns < 0:
         raise ValueError("an operator that ended before it began")
     return OperatorRun(name=str(told["name"])[:200], where=str(told.get("where", ""))[:100], start_ns=start, ns=ns)
-
-
-def _of_onnxruntime(text: str, iterations: int) -> list[OperatorRun]:
-    """Of the last iterations: the runs before them are the warm-up."""
-    begins = sorted(onnxruntime.model_runs(text))[-iterations:]
-    return [
-        OperatorRun(name=run.operator or run.node, where=run.provider, start_ns=run.start_us * 1000, ns=run.us * 1000)
-        for run in onnxruntime.runs(text)
-        if begins and run.start_us >= begins[0]
-    ]

@@ -15,7 +15,6 @@ from sweeps.errors import RunnerError
 from tests.workers.runtimes.exported import NAMES, Exported
 from tests.workers.runtimes.runs import answers, evaluating
 from workers.models.package import BuildInputs
-from workers.runtimes import profiles
 from workers.runtimes.interface import ProfilingRuntime, RunReport
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 
@@ -139,7 +138,7 @@ def test_a_profile_names_the_operators_and_is_no_measurement(own: Exported, prog
     request = own.asking_for("fp32")
     argv = own.runtime.profile_command(request, 6, 3, own.native() if program else None)
     ended = subprocess.run(argv, capture_output=True, check=True)
-    found = profiles.parse(ended.stdout)
+    found = own.runtime.parse_profile(ended.stdout)
     assert len(found.iteration_ns) == 6
     names = " ".join(one.name for one in found.operators())
     assert "Conv" in names, "its convolutions are told apart, where a delegate has them too"

@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 
 from sweeps.errors import RunnerError
-from sweeps.report.profile import terminal_text
+from sweeps.report.profile import operators_table
 from workers.devices.interface import Completed, Device
 from workers.measure.processes import told
 from workers.runtimes import profiles
+from workers.runtimes.onnxruntime.runtime import OnnxRuntime
 
 START = {"event": "start", "runner": "native-x", "runner_version": "1", "torch": "x 1.2"}
 END = {"event": "end"}
@@ -48,8 +49,9 @@ def test_an_operator_has_its_own_time_and_not_that_of_what_it_calls() -> None:
     assert (conv.name, conv.calls, conv.self_us) == ("conv", 1, 6.0)
     assert (forward.self_us, copy.self_us) == (3.0, 1.0)
     assert conv.percent == 60.0
-    told = terminal_text("a job", "local", found.operators(), 2, found.runner)
-    assert "no figure here is a latency" in told
+    table = operators_table("a job", found.operators())
+    assert [str(column.header) for column in table.columns] == ["operator", "where", "calls", "µs", "%"]
+    assert table.row_count == 3
     document = profiles.document(found, {"job": "a job"})
     assert (document["label"], document["job"], len(document["operators"])) == ("profiled", "a job", 3)
 
@@ -76,7 +78,7 @@ def test_onnx_runtime_s_own_profile_counts_without_its_warm_up() -> None:
         ]
     )
     profile = {"event": "profile", "iteration_ns": [10_000], "onnxruntime": text}
-    (one,) = profiles.parse(printed(START, profile, END)).operators()
+    (one,) = OnnxRuntime().parse_profile(printed(START, profile, END)).operators()
     assert (one.name, one.where, one.calls, one.self_us) == ("Conv", "CPUExecutionProvider", 1, 7.0)
 
 
@@ -99,7 +101,7 @@ REFUSED: dict[bytes, str] = {
 @pytest.mark.parametrize("stdout", REFUSED)
 def test_what_is_no_profile_is_refused_with_its_kind(stdout: bytes) -> None:
     with pytest.raises(RunnerError) as caught:
-        profiles.parse(stdout)
+        (OnnxRuntime().parse_profile if b"onnxruntime" in stdout else profiles.parse)(stdout)
     assert caught.value.kind == REFUSED[stdout]
 
 

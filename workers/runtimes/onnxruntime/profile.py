@@ -1,9 +1,11 @@
 """ONNX Runtime's own profile of a session: what it says of each node."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from workers.runtimes.profiles import OperatorRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +33,15 @@ def runs(text: str) -> Iterator[NodeRun]:
             )
 
 
-def model_runs(text: str) -> Iterator[int]:
-    """When each run of the whole model began, in µs. Raises `ValueError` if it is no profile."""
-    for event in _events(text):
-        if event.get("cat") == "Session" and event.get("name") == "model_run":
-            yield int(event["ts"])
+def operators(told: Mapping[str, Any], iterations: int) -> Iterator[OperatorRun]:
+    """Of the last so many runs of the whole model: those before them are the warm-up. As `profiles.OwnForm`."""
+    text = str(told["onnxruntime"])
+    whole = [event for event in _events(text) if event.get("cat") == "Session" and event.get("name") == "model_run"]
+    begins = sorted(int(event["ts"]) for event in whole)[-iterations:]
+    for run in runs(text):
+        if begins and run.start_us >= begins[0]:
+            name = run.operator or run.node
+            yield OperatorRun(name=name, where=run.provider, start_ns=run.start_us * 1000, ns=run.us * 1000)
 
 
 def _events(text: str) -> list[dict[str, Any]]:

@@ -7,10 +7,10 @@ from sweeps.errors import BuildError
 from sweeps.manifest import Manifest
 from sweeps.variant import Variant
 from workers.models.package import BuildInputs
-from workers.runtimes import registry
+from workers.runtimes import profiles, registry
 from workers.runtimes.contract import Profiles, arguments, with_sha256
 from workers.runtimes.interface import Program, RunRequest
-from workers.runtimes.onnxruntime import programs
+from workers.runtimes.onnxruntime import profile, programs
 from workers.runtimes.onnxruntime.runner import NAME, VERSION
 from workers.runtimes.onnxruntime.supports import reason_against
 
@@ -49,6 +49,9 @@ class OnnxRuntime(Profiles):
         from workers.runtimes.onnxruntime.building import build
 
         return build(self, variant, build_key, inputs, out, shared)
+
+    def parse_profile(self, stdout: bytes) -> profiles.Profile:
+        return profiles.parse(stdout, profile.operators)
 
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)
