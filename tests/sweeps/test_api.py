@@ -1,7 +1,6 @@
 """EdgeSweep from Python, by the page that shows it."""
 
 import re
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -32,9 +31,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.system
-def test_the_page_s_example_runs_beside_the_main_thread_and_sets_no_signal_handler(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_s_example_runs_beside_the_main_thread(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where Python refuses to set a signal handler."""
     fresh_mlflow(here / "edgesweep-data")
     scope: dict[str, Any] = {}
 
@@ -42,10 +40,8 @@ def test_the_page_s_example_runs_beside_the_main_thread_and_sets_no_signal_handl
         for number, cell in enumerate(CELLS):
             exec(compile(cell, f"cell {number}", "exec"), scope)
 
-    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     with ThreadPoolExecutor(1) as beside:
         beside.submit(notebook).result()
-    assert handlers == [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
     assert list(scope["planned"].jobs().state) == ["to build"] * 2
     assert {Building, Measuring} <= {type(event) for event in scope["seen"]}
     assert (scope["ended"].still_to_do, scope["ended"].interrupted) == ((), False)
@@ -60,6 +56,14 @@ def test_the_page_s_example_runs_beside_the_main_thread_and_sets_no_signal_handl
     again = api.run(scope["sweep"], executor="inline", quiet=True)
     assert again.ranking.devices[0].ranking[0].name == scope["place"].ranking[0].name
     assert "2 done before" in capsys.readouterr().err
+
+
+@pytest.mark.system
+def test_a_run_that_is_stopped_before_its_first_result_has_no_ranking(here: Path) -> None:
+    fresh_mlflow(here / "edgesweep-data")
+    ended = api.run(api.build(VALUES), executor="inline", stop=lambda: True, quiet=True)
+    assert (ended.ranking, ended.interrupted) == (None, True)
+    assert "run the same command again" in ended.still_to_do[0]
 
 
 def test_each_problem_of_values_is_named_with_its_place(here: Path) -> None:

@@ -8,13 +8,12 @@ bound once to the tensors that the measuring code has, so that an iteration copi
 
 import argparse
 import re
-import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from sweeps.temporary import folder_of_process
 from workers.runtimes.torchscript.runner.batch import main
 from workers.runtimes.torchscript.runner.events import GiveUp, tell
 from workers.runtimes.torchscript.runner.load import main_message
@@ -82,10 +81,7 @@ class _Model:
 
     def end_profile(self) -> str:
         """What the session wrote of itself."""
-        file = Path(self._session.end_profiling())
-        text = file.read_text(encoding="utf-8")
-        shutil.rmtree(file.parent, ignore_errors=True)
-        return text
+        return Path(self._session.end_profiling()).read_text(encoding="utf-8")
 
 
 def _opened(given: argparse.Namespace) -> Load:
@@ -106,7 +102,7 @@ def _opened(given: argparse.Namespace) -> Load:
     options = session_options(given.graph_optimization, given.threads)
     options.enable_profiling = given.profile
     if given.profile:
-        options.profile_file_prefix = str(Path(tempfile.mkdtemp(prefix="edgesweep-profile-")) / "ort")
+        options.profile_file_prefix = str(folder_of_process() / "ort")
     if given.exact_int8:
         # Adds 8-bit products in 32 bits, where the CPU's own instructions would saturate.
         options.add_session_config_entry("session.x64quantprecision", "1")
