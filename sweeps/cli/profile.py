@@ -43,7 +43,8 @@ def profile(
         print_json({**done.document, "trace": str(done.trace)})
         return
     found = done.profile
-    open_console().print(operators_table(f"{row.name} on {device}, profiled", found.operators()))
+    click.echo(plain(f"{row.name} on {device}, profiled"))
+    open_console().print(operators_table(found.operators()))
     click.echo(plain(f"Own time per iteration, the median of {len(found.iteration_ns)}, told by {found.runner}."))
     click.echo("A profiled run is slower than others: no figure here is a latency.")
     click.echo(str(done.trace), err=True)

@@ -21,9 +21,9 @@ class _Operator(Protocol):
     def percent(self) -> float: ...
 
 
-def operators_table(title: str, operators: Sequence[_Operator]) -> Table:
+def operators_table(operators: Sequence[_Operator]) -> Table:
     """Per iteration, in their order; of what an operator calls, it has not the time."""
-    table = new_table(title, "operator", "where", ">calls", ">µs", ">%")
+    table = new_table("", "operator", "where", ">calls", ">µs", ">%")
     for one in operators:
         table.add_row(*cells(one.name, one.where, f"{one.calls:g}", f"{one.self_us:.1f}", f"{one.percent:.1f}"))
     return table

@@ -49,7 +49,7 @@ def test_an_operator_has_its_own_time_and_not_that_of_what_it_calls() -> None:
     assert (conv.name, conv.calls, conv.self_us) == ("conv", 1, 6.0)
     assert (forward.self_us, copy.self_us) == (3.0, 1.0)
     assert conv.percent == 60.0
-    table = operators_table("a job", found.operators())
+    table = operators_table(found.operators())
     assert [str(column.header) for column in table.columns] == ["operator", "where", "calls", "µs", "%"]
     assert table.row_count == 3
     document = profiles.document(found, {"job": "a job"})
