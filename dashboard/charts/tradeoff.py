@@ -35,7 +35,8 @@ class AccuracyAxis:
             return cls(title)
         eager = float(known["accuracy"].iloc[0] + known["drop_points"].iloc[0])
         most = most_drop(objective)
-        return cls(title, eager, None if most is None else eager - most)
+        # One below zero is kept by every build, and has no place on the axis.
+        return cls(title, eager, None if most is None or most > eager else eager - most)
 
     @property
     def lines_in_words(self) -> str:

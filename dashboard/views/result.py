@@ -116,7 +116,9 @@ def _interval(row: ResultRow, name: str) -> str:
     low, high = row.metrics.get(low_name), row.metrics.get(high_name)
     if low is not None and high is not None:
         digits = METRICS[name].digits
-        return f"95 %: {low:.{digits}f} to {high:.{digits}f}"
+        # A ranking's interval of the same time uses what all builds say of the noise, and is another one.
+        of = " by its own rounds alone" if name == "latency_p50_ms" else ""
+        return f"95 %{of}: {low:.{digits}f} to {high:.{digits}f}"
     if name == "latency_p50_ms":
         return "no interval: one block only"
     if name == "top1_percent":

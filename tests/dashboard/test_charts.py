@@ -11,6 +11,7 @@ from dashboard.charts.drawing import STATUS, Spec
 from dashboard.charts.heat import HeatCell, HeatRow, heat_map
 from dashboard.style import DARK, LIGHT
 from sweeps.ranking.verdict import VERDICTS
+from sweeps.spec.objective import ObjectiveSpec
 
 EVIL = "<img src=x onerror=alert(1)> datum.x || warn('y')"
 
@@ -108,6 +109,16 @@ def test_a_status_keeps_its_colour_whatever_else_is_shown(status: str, look: Any
 def test_no_interval_of_an_accuracy_leaves_its_axis() -> None:
     chart = tradeoff.tradeoff(rows(("a", "winner", 3.0, 99.9), ("b", "tied with it", 4.0, 99.0)), AXIS, LIGHT)
     assert {row["most"] for row in data(chart)} == {99.5, 100.0}
+
+
+def test_a_least_accuracy_below_zero_is_no_line() -> None:
+    rows = pd.DataFrame({"accuracy": [0.5], "drop_points": [0.0]})
+    objective = ObjectiveSpec()
+    most = tradeoff.most_drop(objective)
+    assert most == 1.0
+    assert tradeoff.AccuracyAxis.of(objective, rows, "top1_percent").least_percent is None
+    rows["accuracy"] = [97.0]
+    assert tradeoff.AccuracyAxis.of(objective, rows, "top1_percent").least_percent == 96.0
 
 
 def test_the_accuracy_axis_holds_every_interval_and_both_lines() -> None:
