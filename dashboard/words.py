@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dashboard.inert import line
 from sweeps.metrics import METRICS
 from sweeps.results import ResultRow
-from sweeps.spec import catalog
+from sweeps.spec import catalog, toolchains
 from sweeps.trust import TRUST
 
 _CALLED = {
@@ -84,6 +84,8 @@ _IF_NEEDED: tuple[Callable[[ResultRow], str], ...] = (
     _either("reduced_range", "7-bit weights", "8-bit weights"),
     lambda row: f"opset {row.opset}" if row.opset else "usual opset",
     _text("graph_optimization"),
+    lambda row: f"built by {line(toolchains.word(row.toolchain))}",
+    lambda row: f"run by {line(toolchains.word(row.runner_toolchain))}",
     lambda row: f"cores {line(row.cpus)}",
     _either("reuse_input", "input reused", "input fresh"),
     _text("grid"),

@@ -1,4 +1,4 @@
-"""Write the parts of the documents that come from the code: the axes, tree, faults, and tables of the protocol page.
+"""Write the parts of the documents that come from the code: axes, releases, tree, faults, tables of the protocol page.
 
 `make docs` runs it; a test fails where a page differs. `--simulate`: for the protocol page too, which takes 2 minutes.
 """
@@ -28,6 +28,7 @@ from sweeps.ranking import batch_alarm, moderated, sessions, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
+from sweeps.spec.toolchains import LIBRARIES
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +69,18 @@ def presets() -> str:
     return _table(
         ("preset", *(f"`{name}`" for name in PRESETS)),
         [(name, *(cell(one) for one in PRESETS.values())) for name, cell in rows.items()],
+    )
+
+
+def toolchains() -> str:
+    """Which release of which library pairs with which torch."""
+    return _table(
+        ("library", "releases", "pairs with", "each takes about"),
+        [
+            (f"`{name}`", releases, mate, f"{one.mb} MB")
+            for name, one in LIBRARIES.items()
+            for releases, mate in one.pairs.items()
+        ],
     )
 
 
@@ -230,6 +243,7 @@ def simulator() -> str:
 
 GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "infra" / "axes.md": {"axes": axes},
+    ROOT / "infra" / "runtimes.md": {"toolchains": toolchains},
     ROOT / "infra" / "tree.md": {"tree": tree},
     ROOT / "infra" / "faults.md": {"faults": fault_rows.table},
     ROOT / "infra" / "words.md": {"words": word_tables.tables},

@@ -91,8 +91,9 @@ class BatchShare:
 
 
 def group_of(job: Job) -> str:
-    """Jobs of one group can share a process: one runtime, program, number of threads and CPUs."""
-    return f"{job.variant.runtime} {job.variant.format} {job.run.threads} {job.run.cpus}"
+    """Jobs of one group can share a process: one runtime and release of it, program, number of threads and CPUs."""
+    variant = job.variant
+    return f"{variant.runtime} {variant.runner_toolchain} {variant.format} {job.run.threads} {job.run.cpus}"
 
 
 def one_process(groups: Iterable[str | None]) -> bool:

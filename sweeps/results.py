@@ -68,6 +68,8 @@ class ResultRow:
     reduced_range: bool = False
     opset: int = 0
     graph_optimization: str = "none"
+    toolchain: str = "installed"
+    runner_toolchain: str = "installed"
     threads: int
     cpus: str
     reuse_input: bool

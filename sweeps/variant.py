@@ -7,6 +7,10 @@ DEFAULT_GRANULARITY = {"qnnpack": "per_tensor", "x86": "per_channel", "onednn": 
 """How weights are quantized by the default qconfig of each of PyTorch's engines, and by a runtime that has none."""
 
 
+INSTALLED = "installed"
+"""The toolchain of this environment."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One value for each build axis. Two equal variants of one model are the same artifact."""
@@ -38,6 +42,10 @@ class Variant:
     """ONNX's version of operators; 0: the exporter's own choice, or no ONNX."""
     graph_optimization: str = "none"
     """What ONNX Runtime does to the graph as it loads it: `all`, `extended`, `basic` or `disabled`."""
+    toolchain: str = INSTALLED
+    """The release of the runtime's library that exports, quantizes and lowers, as `onnxruntime==1.31.1`."""
+    runner_toolchain: str = INSTALLED
+    """The release that runs the artifact, also where it is verified. On a phone, `installed` is what the phone has."""
 
     def axes(self) -> dict[str, str | bool | int]:
         """The axes by name. Of what came later only what is not at its default, so that older keys stay valid."""
@@ -47,7 +55,8 @@ class Variant:
 
 
 LATER_AXES: Mapping[str, str | bool | int] = {
-    name: getattr(Variant(), name) for name in ("reduced_range", "opset", "graph_optimization")
+    name: getattr(Variant(), name)
+    for name in ("reduced_range", "opset", "graph_optimization", "toolchain", "runner_toolchain")
 }
 """The axes that the first build keys did not have, with their defaults. A new axis is one of them."""
 

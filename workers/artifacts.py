@@ -22,6 +22,7 @@ from sweeps.workspace import BUILD_LOG, Workspace
 from workers.build_log import recorded
 from workers.models.package import BuildInputs
 from workers.runtimes import registry
+from workers.toolchains import environments
 
 TRANSIENT_KINDS = frozenset(
     {"worker_lost", "out_of_memory", "os_error", "timeout"}
@@ -108,6 +109,7 @@ class ArtifactStore:
             shared = self.root.parent / SHARED_STAGES
             with recorded(log):
                 try:
+                    environments.enter(variant.toolchain)
                     manifest = registry.get(variant.runtime).build(variant, build_key, inputs, folder, shared)
                 except EdgeSweepError as error:
                     with contextlib.suppress(OSError):

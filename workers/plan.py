@@ -11,10 +11,10 @@ from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
-from sweeps.spec import catalog, places
+from sweeps.spec import catalog, places, toolchains
 from sweeps.spec.entries import DeviceEntry
 from sweeps.spec.sweep import SweepSpec
-from sweeps.variant import Variant
+from sweeps.variant import INSTALLED, Variant
 from workers.devices import registry as devices
 from workers.measure.attach import attach
 from workers.models import data
@@ -22,6 +22,8 @@ from workers.models.evaluation_images import too_few_images
 from workers.models.identity import identify
 from workers.native.compiler import compiler
 from workers.runtimes import registry as runtimes
+from workers.runtimes.interface import ReleaseRuntime
+from workers.toolchains import environments
 
 Select = Callable[[str], Iterable[DeviceFacts | DeviceError]]
 """The devices that a sweep file calls by a name, as the hosts of a lab know them."""
@@ -42,8 +44,10 @@ def plan_sweep(
     sweep's devices in its last plan. A phone of `before` that cannot be reached now stays in the plan: its results are
     kept, and its jobs wait. `tell` is called with a message for each such device, and for each device that `adb:*`
     leaves out. `lab`: the devices that the hosts of a lab know by a name; then phones are the lab's, not this host's.
-    Raises `DeviceError`, `ModelError`, `DataError`.
+    Raises `DeviceError`, `ModelError`, `DataError`, and `EdgeSweepError` if a runtime or a toolchain is not on this
+    machine.
     """
+    _check_toolchains(spec, tell)
     used: list[str] = sorted({name for grid in spec.grids for name in grid.runtime})
     networks = list(spec.models)
     # A budget that is not decided yet may become a race, which has a sentinel.
@@ -70,6 +74,7 @@ def plan_sweep(
 
     def supports(variant: Variant, one: DeviceFacts) -> str | None:
         lack = no_program(one, variant.runtime, attached=one.device_id in attached)
+        lack = lack or no_program_of_release(one, variant, attached=one.device_id in attached)
         return lack or runtimes.get(variant.runtime).supports(variant, one)
 
     facts = _devices(spec.devices, folder, look, before, tell, lab)
@@ -88,6 +93,18 @@ def plan_sweep(
     for warning in too_few_images(spec.data, spec.objective):
         tell(warning)
     return plan
+
+
+def _check_toolchains(spec: SweepSpec, tell: Callable[[str], object]) -> None:
+    """Each builds or verifies here. Raises `EdgeSweepError` with the command that makes it."""
+    written = {(text, grid.runtime) for grid in spec.grids for text in (*grid.toolchain, *grid.runner_toolchain)}
+    releases = {text for text, _ in written if "==" in text}
+    used = {text for text, names in written if any(text in toolchains.of_runtime((text,), name) for name in names)}
+    for text in sorted(releases):
+        if text in used:
+            environments.check(text)
+        else:
+            tell(f"{text} changes nothing: no grid that names it has runtime: [{text.partition('==')[0]}]")
 
 
 def device_facts(
@@ -223,8 +240,7 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
     `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason.
     """
     own = runtime in catalog.ALWAYS_BROUGHT
-    has_python = facts.runtime_versions and not facts.runners
-    if catalog.is_host(facts.name) or has_python or (facts.runtime_versions and own) or runtime in dict(facts.runners):
+    if _has_python(facts) or (facts.runtime_versions and own) or runtime in dict(facts.runners):
         return None
     try:
         runtimes.get(runtime).programs(facts)
@@ -235,3 +251,22 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
             raise
         return f"the runtime {runtime} cannot be pushed to {facts.name}: {in_one_line(error)}"
     return None if own or not attached else f"the runtime {runtime} could not be pushed to {facts.name}"
+
+
+def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: bool) -> str | None:
+    """As `no_program`, for the release that is to run a variant."""
+    if variant.runner_toolchain == INSTALLED or _has_python(facts) or not attached:
+        return None
+    runtime = runtimes.get(variant.runtime)
+    if not isinstance(runtime, ReleaseRuntime):
+        return f"{facts.name} runs the {variant.runtime} that it has: write runner_toolchain: [installed]"
+    try:
+        runtime.programs_of(facts, variant.runner_toolchain)
+    except EdgeSweepError as error:
+        return error.one_line
+    return None
+
+
+def _has_python(facts: DeviceFacts) -> bool:
+    """Whether this host's Python is the device's too."""
+    return catalog.is_host(facts.name) or bool(facts.runtime_versions and not facts.runners)

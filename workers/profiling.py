@@ -8,14 +8,15 @@ from typing import Any
 
 from sweeps.errors import EdgeSweepError, StoreError
 from sweeps.results import ResultRow
-from sweeps.variant import RunAxes
+from sweeps.variant import INSTALLED, RunAxes, Variant
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
-from workers.measure.attach import Attached, attach, push_program
+from workers.measure.attach import Attached, attach, program_of_release, push_program
 from workers.measure.processes import told
 from workers.measure.requests import START_DEADLINE_S, run_request
 from workers.runtimes import profiles, registry
 from workers.runtimes.interface import ProfilingRuntime
+from workers.toolchains.environments import command_within
 
 _DEADLINE_S = 600.0
 
@@ -44,7 +45,7 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
         raise EdgeSweepError(f"{row.runtime} has no profiler", "profile a build of another runtime")
     attached = attach(device, workspace.root, [row.runtime])
     try:
-        program = _program(runtime, attached, manifest.axes.format)
+        program = _program(runtime, attached, manifest.axes)
         model = attached.device.push(
             workspace.artifact(row.build_key) / manifest.file,
             f"{row.build_key[:16]}-{manifest.file}",
@@ -53,6 +54,7 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
         run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
         request = run_request(manifest.axes, run, manifest, model)
         argv = runtime.profile_command(request, iterations, warmup, program)
+        argv = argv if program else command_within(argv, manifest.axes.runner_toolchain)
         _, found = told(attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
     finally:
         attached.device.release()
@@ -71,10 +73,14 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
     return Profiled(profile=found, document=document, trace=trace)
 
 
-def _program(runtime: ProfilingRuntime, attached: Attached, format: str) -> str | None:
+def _program(runtime: ProfilingRuntime, attached: Attached, variant: Variant) -> str | None:
     """Its path on the device; `None` where this host's Python is the device's too."""
     if not attached.programs:
         return None
+    if variant.runner_toolchain != INSTALLED:
+        # A release's runner is its profiler.
+        return program_of_release(attached.device, attached.facts, variant).path
+    format = variant.format
     profilers = runtime.profilers(attached.facts)
     if format not in profilers:
         raise EdgeSweepError(

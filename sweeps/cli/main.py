@@ -98,6 +98,10 @@ COMMANDS = {
         "Build and verify models with all combinations; print what works, and why the rest does not.",
     ),
     "sweeps": ("sweeps.cli.sweeps:sweeps", "List the sweeps of the workspace; rename, tag, note and delete them."),
+    "toolchain": (
+        "sweeps.cli.toolchain:toolchains",
+        "Other releases of ONNX Runtime or ExecuTorch on this machine, to compare with the installed one.",
+    ),
     "virtual-phone": (
         "sweeps.cli.virtual_phone:virtual_phone",
         "Virtual phones: the real adb daemon on this computer, to try everything except latency.",

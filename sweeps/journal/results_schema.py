@@ -3,11 +3,14 @@
 BY_AXES = """CREATE INDEX IF NOT EXISTS results_by_axes ON results (
         stale, sweep, place_id, model, device, latency_p50_ms, device_id, outcome, preset, runtime, backend, precision,
         quantization, qengine, interface, layout, capture, format, fuse, optimize, granularity, calibration_images,
-        preference, relaxed_fp16, flexible_batch, reduced_range, opset, graph_optimization, threads, cpus, reuse_input
+        preference, relaxed_fp16, flexible_batch, reduced_range, opset, graph_optimization, toolchain, runner_toolchain,
+        threads, cpus, reuse_input
     )"""
 """All that results are chosen by (`sweeps.journal.chosen_results`), so that their long texts are not read for it."""
 
 AXES_OF_9 = ("opset INTEGER NOT NULL DEFAULT 0", "graph_optimization TEXT NOT NULL DEFAULT 'none'")
+AXES_OF_14 = tuple(f"{name} TEXT NOT NULL DEFAULT 'installed'" for name in ("toolchain", "runner_toolchain"))
+LATER_AXES = ", ".join((*AXES_OF_9, *AXES_OF_14))
 _OF_NEW = "(sweep, device_id, outcome) = (NEW.sweep, NEW.device_id, NEW.outcome)"
 ENDED: tuple[str, ...] = (
     """CREATE TABLE ended (
@@ -44,7 +47,7 @@ RESULTS: tuple[str, ...] = (
         layout TEXT NOT NULL, capture TEXT NOT NULL, format TEXT NOT NULL, fuse INTEGER NOT NULL,
         optimize INTEGER NOT NULL, granularity TEXT NOT NULL, calibration_images INTEGER NOT NULL,
         preference TEXT NOT NULL, relaxed_fp16 INTEGER NOT NULL, flexible_batch INTEGER NOT NULL,
-        reduced_range INTEGER NOT NULL, {", ".join(AXES_OF_9)}, threads INTEGER NOT NULL, cpus TEXT NOT NULL,
+        reduced_range INTEGER NOT NULL, {LATER_AXES}, threads INTEGER NOT NULL, cpus TEXT NOT NULL,
         reuse_input INTEGER NOT NULL, outcome TEXT NOT NULL, stage TEXT NOT NULL, kind TEXT NOT NULL,
         reason TEXT NOT NULL, preset TEXT NOT NULL, exec_context TEXT NOT NULL, runtime_version TEXT NOT NULL,
         gate TEXT NOT NULL, fixed_performance TEXT NOT NULL, protocol TEXT NOT NULL, runner TEXT NOT NULL,

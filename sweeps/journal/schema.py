@@ -6,7 +6,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sweeps.errors import StoreError
-from sweeps.journal.results_schema import AXES_OF_9, BY_ATTEMPT, BY_AXES, ENDED, RESULTS
+from sweeps.journal.results_schema import (
+    AXES_OF_9,
+    AXES_OF_14,
+    BY_ATTEMPT,
+    BY_AXES,
+    ENDED,
+    LATER_AXES,
+    RESULTS,
+)
 
 JOB_DEVICE, JOB_SENTINEL = (
     f"CASE WHEN json_valid(record) THEN json_extract(record, '$.{name}') END" for name in ("device_id", "sentinel")
@@ -165,14 +173,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         )""",
     ),
     # Version 7: the results, as they were then.
-    tuple(one.replace(f"{', '.join(AXES_OF_9)}, ", "") for one in RESULTS if one not in (BY_AXES, BY_ATTEMPT, *ENDED)),
-    # Version 8: one index for places and axes, made with version 9, which has axes of ONNX Runtime.
+    tuple(one.replace(f"{LATER_AXES}, ", "") for one in RESULTS if one not in (BY_AXES, BY_ATTEMPT, *ENDED)),
+    # Version 8: one index for places and axes, made with version 14, which has the last axes. Version 9 has those of
+    # ONNX Runtime.
     ("DROP INDEX IF EXISTS results_by_place",),
-    (
-        *(f"ALTER TABLE results ADD COLUMN {one}" for one in AXES_OF_9),
-        "DROP INDEX IF EXISTS results_by_axes",
-        BY_AXES,
-    ),
+    tuple(f"ALTER TABLE results ADD COLUMN {one}" for one in AXES_OF_9),
     (  # Version 10: the jobs of a device and of a sentinel, among a hundred thousand.
         f"CREATE INDEX IF NOT EXISTS jobs_by_device ON jobs ({JOB_DEVICE}, {JOB_SENTINEL})",
         f"CREATE INDEX IF NOT EXISTS jobs_by_sentinel ON jobs ({JOB_SENTINEL})",
@@ -190,6 +195,11 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         """CREATE TABLE IF NOT EXISTS past_sessions (
             device_id TEXT NOT NULL, session INTEGER NOT NULL, last TEXT NOT NULL, PRIMARY KEY (device_id, session)
         )""",
+    ),
+    (  # Version 14: releases of a runtime's library.
+        *(f"ALTER TABLE results ADD COLUMN {one}" for one in AXES_OF_14),
+        "DROP INDEX IF EXISTS results_by_axes",
+        BY_AXES,
     ),
 )
 """The statements that lead from each version to the next. Entry 0 makes version 1 from an empty file."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import fields, replace
 from typing import Any
 
-from sweeps.spec import catalog
+from sweeps.spec import catalog, toolchains
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.grid import GridSpec
 from sweeps.variant import DEFAULT_GRANULARITY, RunAxes, Variant
@@ -57,11 +57,8 @@ def choices(grid: GridSpec) -> Iterator[tuple[tuple[Any, ...], ...]]:
             free = free_axes(name, where, numbers, quantization)
             if "quantization" not in free and quantization != grid.quantization[0]:
                 continue
-            others = (getattr(grid, axis) for axis in BUILD_AXES[len(_DECIDING) :])
-            swept = (
-                values if axis in free else values[:1]
-                for axis, values in zip(BUILD_AXES[len(_DECIDING) :], others, strict=True)
-            )
+            others = BUILD_AXES[len(_DECIDING) :]
+            swept = (_values(grid, axis, name) if axis in free else getattr(grid, axis)[:1] for axis in others)
             yield ((name,), (backend,), (precision,), (quantization,), *swept)
 
 
@@ -91,6 +88,8 @@ def resolve_variant(variant: Variant, abi: str, cpu_features: Collection[str] = 
         variant = replace(variant, qengine=next(engines, "auto"))
     if variant.granularity == "auto":
         variant = replace(variant, granularity=DEFAULT_GRANULARITY.get(variant.qengine, "auto"))
+    if variant.runner_toolchain == toolchains.SAME:
+        variant = replace(variant, runner_toolchain=variant.toolchain)
     return replace(variant, reduced_range=saturates(variant) and saturates_int8(abi, cpu_features))
 
 
@@ -98,6 +97,16 @@ def saturates(variant: Variant) -> bool:
     """Whether it would saturate on an x86 CPU without VNNI, with weights of 8 bits."""
     methods = catalog.backend_of(variant).saturating.get(variant.qengine, frozenset())
     return variant.precision == "int8" and variant.quantization in methods
+
+
+def _values(grid: GridSpec, axis: str, runtime: str) -> tuple[Any, ...]:
+    """Of a grid's axis for one runtime. Releases of other runtimes mean nothing for it: where a grid names only such
+    ones, it keeps its usual one."""
+    values: tuple[Any, ...] = getattr(grid, axis)
+    if axis not in ("toolchain", "runner_toolchain"):
+        return values
+    usual: tuple[Any, ...] = GridSpec.model_fields[axis].default
+    return toolchains.of_runtime(values, runtime) or usual
 
 
 def _all(variant: Variant) -> list[tuple[str, Any]]:

@@ -10,6 +10,7 @@ from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.planning.axes import is_calibrated
 from sweeps.protocol.presets import Protocol
 from sweeps.records import SCHEMA_VERSION
+from sweeps.spec import toolchains
 from sweeps.spec.inputs import ModelSpec
 from sweeps.variant import RunAxes, Variant
 
@@ -45,6 +46,7 @@ class Identities:
 def build_key(model: ModelSpec, variant: Variant, identities: Identities) -> str:
     """The key of a build: builds with equal keys are the same artifact."""
     identity = identities.models[model.name]
+    installed = identities.own_versions.get(variant.runtime, identities.versions)
     return canonical_key(
         {
             "model_source": identity.source,
@@ -53,7 +55,7 @@ def build_key(model: ModelSpec, variant: Variant, identities: Identities) -> str
             "input_shape": list(model.input_shape),
             "variant": variant.axes(),
             "calibration_id": identities.calibration_id if is_calibrated(variant) else None,
-            "versions": dict(identities.own_versions.get(variant.runtime, identities.versions)),
+            "versions": toolchains.versions_with(installed, variant.toolchain, variant.runner_toolchain),
         }
     )
 

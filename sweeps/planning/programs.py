@@ -13,8 +13,8 @@ def program_of(job: Job, manifest: Manifest | None) -> Hashable | None:
     if manifest is None or manifest.program_id is None:
         return None
     variant = job.variant
-    ran_by = (variant.runtime, variant.backend, variant.qengine, variant.format, manifest.memory_format, manifest.input)
-    return job.model, *ran_by, job.run, manifest.program_id
+    ran_by = (variant.runtime, variant.runner_toolchain, variant.backend, variant.qengine, variant.format)
+    return job.model, *ran_by, manifest.memory_format, manifest.input, job.run, manifest.program_id
 
 
 def programs_of(plan: Plan, manifest: Callable[[str], Manifest | None]) -> dict[str, Hashable]:

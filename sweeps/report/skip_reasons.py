@@ -120,6 +120,14 @@ SKIP_REASONS = (
         todo="take eager out of runtime in grids, or measure it on this computer",
     ),
     SkipReason(
+        word="no_such_release",
+        phrases=("write runner_toolchain: [installed]", "there is no runner of ONNX Runtime"),
+        meaning="the device gets no runner of this release",
+        why="a phone runs the release whose library lies beside its runner",
+        todo="write runner_toolchain: [installed] in grids, or put the release's library there, as edgesweep explain "
+        "runtimes says",
+    ),
+    SkipReason(
         word="no_program_there",
         phrases=("be pushed to",),
         meaning="there is no program of this runtime for the device",

@@ -82,6 +82,7 @@ EAGER = RuntimeEntry(
 )
 
 _EXTRA = "runtimes 390 MB"
+_RELEASES = ("toolchain", "runner_toolchain")
 _LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
 """What an app needs beside the model: told by runners that run with a library of their own."""
 _DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
@@ -105,7 +106,7 @@ def _of_onnx(name: str, title: str = "") -> BackendEntry:
 ONNXRUNTIME = RuntimeEntry(
     name="onnxruntime",
     target="workers.runtimes.onnxruntime.runtime:OnnxRuntime",
-    axes=frozenset({"backend", "precision"}),
+    axes=frozenset({"backend", "precision", *_RELEASES}),
     backends=(
         _of_onnx("cpu"),
         _of_onnx("xnnpack", "XNNPACK"),
@@ -129,7 +130,7 @@ _TO_PTE = {"capture": "export", "format": "pte"}
 EXECUTORCH = RuntimeEntry(
     name="executorch",
     target="workers.runtimes.executorch.runtime:ExecuTorch",
-    axes=frozenset({"backend", "precision"}),
+    axes=frozenset({"backend", "precision", *_RELEASES}),
     backends=(
         BackendEntry(
             # XNNPACK, as in PyTorch Mobile; what it does not take runs in portable kernels.

@@ -85,7 +85,8 @@ class RuntimeEntry:
     """`module:Class` of a `workers.runtimes.interface.Runtime`, made without arguments."""
     backends: tuple[BackendEntry, ...]
     axes: frozenset[str] = frozenset()
-    """The build axes that have a choice for every backend: some or all of `backend`, `precision` and `layout`."""
+    """The build axes that have a choice for every backend: some or all of `backend`, `precision` and `layout`; and
+    `toolchain` and `runner_toolchain` where `sweeps.spec.toolchains` has its library."""
     values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Allowed values of the text axes. An axis that is left out accepts the values of the other runtimes."""
     synonyms: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

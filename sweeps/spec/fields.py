@@ -11,8 +11,9 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from sweeps.errors import did_you_mean
 from sweeps.metrics import METRICS
-from sweeps.spec import catalog, places
+from sweeps.spec import catalog, places, toolchains
 from sweeps.spec.messages import SENTENCE
+from sweeps.variant import INSTALLED
 
 
 def wrong(message: str, *at: str | int) -> PydanticCustomError:
@@ -55,6 +56,23 @@ def _check_cpus(cpus: str) -> str:
     if len(set(numbers)) < len(numbers):
         raise wrong(f"{cpus[:80]!r} names a CPU twice")
     return ",".join(map(str, sorted(numbers)))
+
+
+def _check_release(text: str) -> str:
+    if text != INSTALLED:
+        try:
+            toolchains.toolchain(text)
+        except ValueError as error:
+            raise wrong(str(error)) from error
+    return text
+
+
+def _check_runner_release(text: str) -> str:
+    return text if text == toolchains.SAME else _check_release(text)
+
+
+def _releases(*words: str) -> Any:
+    return Field(json_schema_extra={"pattern": f"^({'|'.join((*words, toolchains.PATTERN))})$"})
 
 
 def _check_metric(metric: str) -> str:
@@ -121,6 +139,8 @@ MetricName = Annotated[str, AfterValidator(_check_metric), Field(json_schema_ext
 DeviceName = Annotated[str, AfterValidator(_check_device), Field(json_schema_extra=_device_pattern)]
 Source = Annotated[str, AfterValidator(_check_source)]
 Cpus = Annotated[str, AfterValidator(_check_cpus)]
+Release = Annotated[str, AfterValidator(_check_release), _releases(INSTALLED)]
+RunnerRelease = Annotated[str, AfterValidator(_check_runner_release), _releases(INSTALLED, toolchains.SAME)]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(check_path_text), AfterValidator(from_file)]
 """Absolute once `load` has read it, because it starts at the sweep file's folder."""
 Size = Annotated[int, Field(ge=1, le=65_536)]

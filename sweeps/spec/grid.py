@@ -5,7 +5,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 from pydantic.config import JsonDict
 
-from sweeps.spec.fields import Cpus, Name, Part, ValueOf, check_unique
+from sweeps.spec.fields import Cpus, Name, Part, Release, RunnerRelease, ValueOf, check_unique
+from sweeps.spec.toolchains import SAME
+from sweeps.variant import INSTALLED
 
 
 def _axis(default: tuple[Any, ...], description: str) -> Any:
@@ -66,6 +68,16 @@ class GridSpec(Part):
     )
     graph_optimization: tuple[Annotated[str, ValueOf("graph_optimization")], ...] = _axis(
         ("all",), "onnxruntime only: what it does to the graph as it loads it."
+    )
+    toolchain: tuple[Release, ...] = _axis(
+        (INSTALLED,),
+        "onnxruntime and executorch: the release that exports, quantizes and lowers, such as onnxruntime==1.31.1; each "
+        "comes from an environment of its own (edgesweep toolchain add).",
+    )
+    runner_toolchain: tuple[RunnerRelease, ...] = _axis(
+        (SAME,),
+        "onnxruntime and executorch: the release that runs it; same: the one of toolchain; installed: the device's "
+        "own.",
     )
     threads: tuple[Annotated[int, Field(ge=1, le=1024)], ...] = _axis((1,), "Threads of the runner.")
     cpus: tuple[Cpus, ...] = _axis(

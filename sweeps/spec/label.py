@@ -1,7 +1,7 @@
 """What a variant is called: short text for people."""
 
-from sweeps.spec import catalog
-from sweeps.variant import DEFAULT_GRANULARITY, Variant
+from sweeps.spec import catalog, toolchains
+from sweeps.variant import DEFAULT_GRANULARITY, INSTALLED, Variant
 
 _USUAL = Variant()
 
@@ -33,4 +33,6 @@ def label_of(variant: Variant) -> str:
     words += ["relaxed-fp16"] * variant.relaxed_fp16 + ["any-batch"] * variant.flexible_batch
     words += [f"opset-{variant.opset}"] * (variant.opset > 0)
     words += [f"graph-{variant.graph_optimization}"] * (variant.graph_optimization not in ("none", "all"))
+    words += [toolchains.word(variant.toolchain)] * (variant.toolchain != INSTALLED)
+    words += [f"run-by-{toolchains.word(variant.runner_toolchain)}"] * (variant.runner_toolchain != variant.toolchain)
     return " ".join(words)

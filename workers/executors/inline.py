@@ -33,7 +33,7 @@ class InlineExecutor:
             yield request, None
             outcome: PackedArtifact | Failed | None
             try:
-                builder = self._builder = self._builder or _ProcessBuilder(self._folder / "artifacts")
+                builder = self._builder_of(request)
                 outcome = builder.build(request)
             except OSError as error:
                 outcome = Failed(stage="build", kind="os_error", message=f"no process can be started: {error}")
@@ -49,6 +49,14 @@ class InlineExecutor:
             yield request, outcome
         # Builds must not occupy memory while this machine measures.
         self._end_builder()
+
+    def _builder_of(self, request: BuildRequest) -> "_ProcessBuilder":
+        """A process has one toolchain: what it has imported stays."""
+        toolchain = request.variant.toolchain
+        if self._builder is not None and self._builder.toolchain != toolchain:
+            self._end_builder()
+        self._builder = self._builder or _ProcessBuilder(self._folder / "artifacts", toolchain)
+        return self._builder
 
     def lane(self, facts: DeviceFacts) -> DeviceLane:
         lane = Lane(facts, self._folder)
@@ -73,7 +81,8 @@ class _ProcessBuilder:
     Not a `ProcessPoolExecutor`, which cannot end running work.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, toolchain: str) -> None:
+        self.toolchain = toolchain
         self._store = ArtifactStore(root)
         self._store.remove_abandoned()
         self._connection, other_end = Pipe()

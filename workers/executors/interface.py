@@ -30,7 +30,7 @@ class BuildRequest:
         numbers = (one.precision, one.quantization, one.qengine, one.granularity, one.calibration_images)
         backend = catalog.runtimes()[one.runtime].backend(one.backend)
         apart = one.backend if backend is not None and backend.builds_apart else ""
-        return id(self.inputs), one.runtime, apart, *numbers, one.reduced_range
+        return id(self.inputs), one.runtime, one.toolchain, apart, *numbers, one.reduced_range
 
 
 Stop = Callable[[], bool]

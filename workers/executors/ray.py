@@ -209,14 +209,19 @@ class _RayLane:
 
 
 class _ActorBuilder:
-    """The driver's end of a process that builds. It starts with the first build, and again after a crash."""
+    """The driver's end of a process that builds. It starts with the first build, and again after a crash or for another
+    toolchain: what a process has imported stays."""
 
     def __init__(self) -> None:
         self.family: tuple[object, ...] | None = None
+        self._toolchain = ""
         self._actor: Any = None
 
     def start(self, request: BuildRequest, inputs: Any) -> Any:
         actor_class: Any = _BuildActor
+        if self._toolchain != request.variant.toolchain:
+            self.end()
+        self._toolchain = request.variant.toolchain
         self._actor = self._actor or actor_class.remote()
         return self._actor.build.remote(request.build_key, request.variant, inputs)
 

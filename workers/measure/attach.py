@@ -8,11 +8,12 @@ from pathlib import Path
 from sweeps.device_facts import BOARD, DeviceFacts
 from sweeps.errors import ABSENT_KINDS, BuildError, DeviceError, EdgeSweepError, RunnerError, in_one_line
 from sweeps.spec import catalog
+from sweeps.variant import Variant
 from workers.devices import registry as devices
 from workers.devices.interface import Device
 from workers.devices.local import from_os_error
 from workers.runtimes import registry as runtimes
-from workers.runtimes.interface import Program, RunnerIdentity, Runtime
+from workers.runtimes.interface import Program, ReleaseRuntime, RunnerIdentity, Runtime
 
 # A board may load torch from a slow card.
 _INTRODUCTION_DEADLINE_S = 120.0
@@ -92,6 +93,16 @@ def _push_programs(
     there = {program: replace(program, path=push_program(device, Path(program.path))) for program in found.values()}
     identities = tuple(dict.fromkeys(_introduction(device, runtime, one) for one in there.values()))
     return {(name, kind): there[program] for kind, program in found.items()}, identities
+
+
+def program_of_release(device: Device, facts: DeviceFacts, variant: Variant) -> Program:
+    """The runner of another release than the one on the device, pushed to it. Raises `DeviceError`, `BuildError`."""
+    runtime = runtimes.get(variant.runtime)
+    found = runtime.programs_of(facts, variant.runner_toolchain) if isinstance(runtime, ReleaseRuntime) else {}
+    if variant.format not in found:
+        raise DeviceError("not_possible", f"{facts.name} gets no runner of {variant.runner_toolchain}")
+    program = found[variant.format]
+    return replace(program, path=push_program(device, Path(program.path)))
 
 
 def push_program(device: Device, file: Path) -> str:

@@ -19,6 +19,7 @@ from workers.measure.readiness import Readiness
 from workers.measure.requests import START_DEADLINE_S, check_clocks, cpus_of, observed, timed_request
 from workers.runtimes import registry
 from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, RunRequest
+from workers.toolchains.environments import command_within
 
 _LOAD_DEADLINE_S = 60.0
 # Everything else, such as a phone that went away, is a failure of the whole batch.
@@ -53,7 +54,15 @@ class BatchRequest(Request[Batch]):
         return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief), run)
 
     def __post_init__(self) -> None:
-        if len({(one.variant.runtime, one.run.threads, one.run.cpus) for one in self.jobs}) > 1:
+        if (
+            len(
+                {
+                    (one.variant.runtime, one.variant.runner_toolchain, one.run.threads, one.run.cpus)
+                    for one in self.jobs
+                }
+            )
+            > 1
+        ):
             raise ValueError("the jobs of a batch share a process: one runtime, one number of threads, the same CPUs")
 
     @property
@@ -115,6 +124,7 @@ class BatchRequest(Request[Batch]):
         finally:
             source.unlink(missing_ok=True)
         argv = runtime.batch_command(file, self._item_s, program)
+        argv = argv if program else command_within(argv, self.job.variant.runner_toolchain)
         deadline_s = START_DEADLINE_S + len(there) * self._item_s
         try:
             return observed(

@@ -11,10 +11,12 @@ from typing import ClassVar, Generic, TypeVar
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import BuildError, DeviceError, RunnerError
 from sweeps.records import Failed, Job, Stage
+from sweeps.variant import INSTALLED
 from workers.artifacts import ArtifactStore
 from workers.devices.interface import Completed, Device, Sensors
 from workers.devices.local import LocalDevice, from_os_error
 from workers.measure import processes
+from workers.measure.attach import program_of_release
 from workers.measure.device_files import DeviceFiles, Pushes
 from workers.measure.fixed_performance import FixedPerformance, restore_leftovers
 from workers.measure.stock_tool import StockBench
@@ -87,6 +89,7 @@ class Bench:
         self.facts = facts or device.facts()
         self.folder = folder
         self._programs = programs
+        self._of_releases: dict[tuple[str, str, str], Program] = {}
         # A mode that is left on is switched off by this host's next run, in any workspace.
         self._marks = cache_folder() if programs else folder
         self._store = artifacts or ArtifactStore(folder / "artifacts")
@@ -159,7 +162,11 @@ class Bench:
 
     def program(self, job: Job) -> Program | None:
         """`None`: this host's Python. Raises `RunnerError` where programs were pushed, but none for this format."""
-        found = self._programs.get((job.variant.runtime, job.variant.format))
+        variant = job.variant
+        kind = variant.runtime, variant.format, variant.runner_toolchain
+        if self._programs and variant.runner_toolchain != INSTALLED and kind not in self._of_releases:
+            self._of_releases[kind] = program_of_release(self.device, self.facts, variant)
+        found = self._of_releases.get(kind) or self._programs.get(kind[:2])
         if found is None and self._programs:
             raise RunnerError(
                 "not_possible",
@@ -172,7 +179,8 @@ class Bench:
         """One process of the job's own runner. Raises `DeviceError`."""
         program = self.program(job)
         path = None if program is None else program.path
-        return processes.report(self.device, registry.get(job.variant.runtime), path, request, deadline_s)
+        runtime, toolchain = registry.get(job.variant.runtime), job.variant.runner_toolchain
+        return processes.report(self.device, runtime, path, request, deadline_s, toolchain)
 
 
 def failed(stage: Stage, error: DeviceError) -> Failed:

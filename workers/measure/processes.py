@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from sweeps.errors import RunnerError
+from sweeps.variant import INSTALLED
 from workers.devices.interface import Completed, Device
 from workers.runtimes.interface import BatchOutcome, BatchRuntime, RunReport, RunRequest, Runtime
+from workers.toolchains.environments import command_within
 
 _SIGALRM = 14
 """On every Linux, so also on phones."""
@@ -14,10 +16,17 @@ ToldT = TypeVar("ToldT")
 
 
 def report(
-    device: Device, runtime: Runtime, program: str | None, request: RunRequest, deadline_s: float
+    device: Device,
+    runtime: Runtime,
+    program: str | None,
+    request: RunRequest,
+    deadline_s: float,
+    toolchain: str = INSTALLED,
 ) -> tuple[Completed, RunReport]:
-    """One process of a runner that keeps the contract: `program`, or this host's Python. Raises `DeviceError`."""
-    return told(device, runtime.command(request, program), runtime.parse, deadline_s)
+    """One process of a runner that keeps the contract: `program`, or this host's Python with that toolchain. Raises
+    `DeviceError`."""
+    argv = runtime.command(request, program)
+    return told(device, argv if program else command_within(argv, toolchain), runtime.parse, deadline_s)
 
 
 def told(

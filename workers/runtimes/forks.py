@@ -14,14 +14,25 @@ from workers.forks.server import serve
 from workers.runtimes.executorch import runner as executorch
 from workers.runtimes.onnxruntime import runner as onnxruntime
 from workers.runtimes.torchscript.runner import main as torchscript
+from workers.toolchains import within
 
 _START_S = 600.0
 _PYTHON = [sys.executable, "-m"]
 _TORCHSCRIPT = "workers.runtimes.torchscript.runner"
+
+
+def _within(argv: list[str]) -> int:
+    """As `workers.toolchains.within`: a fork has not imported a runtime's library yet."""
+    folder, _, module, *arguments = argv
+    message = within.enter(folder)
+    return within.given_up(message) if message else _RUNNERS[module](arguments)
+
+
 _RUNNERS: Mapping[str, Callable[[list[str]], int]] = {
     _TORCHSCRIPT: torchscript.main,
     onnxruntime.__name__: onnxruntime.alone,
     executorch.__name__: executorch.alone,
+    within.__name__: _within,
 }
 """By module, what runs one artifact."""
 

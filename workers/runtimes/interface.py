@@ -257,6 +257,16 @@ class BatchRuntime(Runtime, Protocol):
 
 
 @runtime_checkable
+class ReleaseRuntime(Runtime, Protocol):
+    """A runtime with programs for other releases of its library than the one that a device has. Whether a runtime has
+    that is asked with `isinstance`."""
+
+    def programs_of(self, facts: DeviceFacts, toolchain: str) -> Mapping[str, Program]:
+        """As `Runtime.programs`, of that release (`sweeps.spec.toolchains`)."""
+        ...
+
+
+@runtime_checkable
 class ProfilingRuntime(Runtime, Protocol):
     """A runtime whose programs also tell the time of each operator, as `workers.runtimes.profiles` reads it. Whether a
     runtime has that is asked with `isinstance`."""

@@ -16,6 +16,7 @@ from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Logits
 from workers.runtimes.forks import ForkServer
 from workers.runtimes.interface import RunReport, RunRequest
+from workers.toolchains.environments import command_within
 
 MAX_TOP1_LOST_POINTS = 5.0
 DEADLINE_S = 1800.0
@@ -60,7 +61,7 @@ def verify(
     with temporary_folder() as folder:
         images, answers = folder / "inputs.bin", folder / "logits.bin"
         images.write_bytes(np.ascontiguousarray(inputs.verification, dtype="<f4").tobytes())
-        argv = command(_evaluating(request, images, answers))
+        argv = command_within(command(_evaluating(request, images, answers)), variant.runner_toolchain)
         report = _run(argv, parse)
         classes = report.eval_classes or 0
         logits: Logits = np.fromfile(answers, dtype="<f4").reshape(-1, max(classes, 1))

@@ -20,7 +20,9 @@ ABIS = ("x86_64", "x86", "arm64-v8a", "armeabi-v7a", "riscv64")
 
 def _values(axis: str) -> list[Any]:
     """All values that a sweep file may give a build axis of TorchScript."""
-    numbers = {"calibration_images": [0, 10, 100], "opset": [0, 18, 20]}
+    releases = ["installed", "onnxruntime==1.31.1"]
+    numbers: dict[str, list[Any]] = {"calibration_images": [0, 10, 100], "opset": [0, 18, 20]}
+    numbers |= {"toolchain": releases, "runner_toolchain": ["same", *releases]}
     if axis == "runtime" or axis in numbers:
         return ["torchscript"] if axis == "runtime" else numbers[axis]
     (inner, _) = get_args(GridSpec.model_fields[axis].annotation)

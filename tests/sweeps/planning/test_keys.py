@@ -118,6 +118,28 @@ def test_keys_of_executorch() -> None:
     )
 
 
+def test_keys_of_releases_hold_theirs_and_not_the_installed_one_which_has_no_part() -> None:
+    usual = planned(GridSpec(runtime=("onnxruntime",)), runtimes=("onnxruntime",))
+    grid = GridSpec(runtime=("onnxruntime",), toolchain=("installed", "onnxruntime==1.31.1"))
+    plan = planned(grid, runtimes=("onnxruntime",))
+    assert {job.key for job in usual.jobs} < {job.key for job in plan.jobs}
+    assert len(plan.jobs) == 2 * len(usual.jobs)
+    alone = planned(replace_grid(grid, runner_toolchain=("installed",)), runtimes=("onnxruntime",))
+    for one, updated in ((plan, True), (alone, False)):
+        keys, later = ({job.build_key for job in found.jobs} for found in (one, with_newer_onnxruntime(one)))
+        assert len(keys & later) == (len(keys) // 2 if updated else 0)
+
+
+def replace_grid(grid: GridSpec, **changes: tuple[str, ...]) -> GridSpec:
+    return grid.model_copy(update=changes)
+
+
+def with_newer_onnxruntime(plan: Plan) -> Plan:
+    own = {name: {**found, "onnxruntime": "1.33.0"} for name, found in plan.identities.own_versions.items()}
+    identities = replace(plan.identities, own_versions=own)
+    return expand(plan.sweep, plan.devices, lambda *_: None, identities)
+
+
 def test_static_is_what_each_runtime_calls_so() -> None:
     """The word came later than the keys."""
     named, usual = (planned(GridSpec(quantization=(word,))) for word in ("static_fx", "static"))

@@ -364,6 +364,8 @@ def _values(axis: str) -> list[Any]:
         "cpus": ["all", "0", "0,1"],
         "calibration_images": ["all", 10, 50],
         "opset": ["auto", 18, 20],
+        "toolchain": ["installed", "onnxruntime==1.31.1", "executorch==1.3.0"],
+        "runner_toolchain": ["same", "installed", "onnxruntime==1.31.1", "executorch==1.3.0"],
     }
     return values.get(axis) or ([True, False] if inner is bool else list(catalog.values(axis)))
 
@@ -414,23 +416,33 @@ def _meaning(cell: Cell, device: DeviceFacts) -> tuple[Cell, Cell]:
     return build, {} if backend in device.emulates else timed_as
 
 
+def _releases(cell: Cell) -> Cell:
+    """Those of other runtimes mean nothing."""
+    built, ran = (cell[axis] for axis in ("toolchain", "runner_toolchain"))
+    built = "installed" if "==" in built and not built.startswith(cell["runtime"]) else built
+    ran = "same" if "==" in ran and not ran.startswith(cell["runtime"]) else ran
+    return {"built by": built, "run by": built if ran == "same" else ran}
+
+
 def _meaning_in_executorch(cell: Cell) -> Cell:
     axes = ["runtime", "backend", "precision"]
     if cell["backend"] != "cpu":
-        return {axis: cell[axis] for axis in axes}
+        return {axis: cell[axis] for axis in axes} | _releases(cell)
     axes += ["layout"]
     if cell["precision"] == "int8":
         axes += ["quantization"] if cell["quantization"] == "dynamic" else ["quantization", "calibration_images"]
-        return {axis: cell[axis] for axis in axes} | {"per_tensor": cell["granularity"] == "per_tensor"}
-    return {axis: cell[axis] for axis in axes}
+        per_tensor = {"per_tensor": cell["granularity"] == "per_tensor"}
+        return {axis: cell[axis] for axis in axes} | per_tensor | _releases(cell)
+    return {axis: cell[axis] for axis in axes} | _releases(cell)
 
 
 def _meaning_in_onnxruntime(cell: Cell) -> Cell:
     axes = ["runtime", "backend", "precision", "opset", "graph_optimization"]
     if cell["precision"] == "int8":
         axes += ["quantization"] if cell["quantization"] == "dynamic" else ["quantization", "calibration_images"]
-        return {axis: cell[axis] for axis in axes} | {"per_tensor": cell["granularity"] == "per_tensor"}
-    return {axis: cell[axis] for axis in axes}
+        per_tensor = {"per_tensor": cell["granularity"] == "per_tensor"}
+        return {axis: cell[axis] for axis in axes} | per_tensor | _releases(cell)
+    return {axis: cell[axis] for axis in axes} | _releases(cell)
 
 
 def _job(cell: Cell, device: DeviceFacts) -> Job | None:

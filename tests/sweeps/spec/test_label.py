@@ -57,6 +57,15 @@ def test_built_in_variants_are_called_as_ever(
     assert (group_of(variant), column_of(variant)) == (group, column)
 
 
+def test_a_release_is_named_and_what_runs_it_where_that_is_another_one() -> None:
+    usual = Variant(runtime="onnxruntime", capture="export", format="onnx", graph_optimization="all")
+    assert label_of(usual) == "onnxruntime cpu fp32 nchw"
+    older = replace(usual, toolchain="onnxruntime==1.31.1", runner_toolchain="onnxruntime==1.31.1")
+    assert label_of(older) == "onnxruntime cpu fp32 nchw onnxruntime-1.31.1"
+    crossed = replace(older, runner_toolchain="installed")
+    assert label_of(crossed) == "onnxruntime cpu fp32 nchw onnxruntime-1.31.1 run-by-installed"
+
+
 def test_a_backend_of_another_package_is_called_and_sorted_by_its_entry_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     backend = BackendEntry(
         name="npu",

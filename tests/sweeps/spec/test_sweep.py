@@ -228,7 +228,8 @@ GRIDS = {
         "  - layout: [nchw]\n    precison: [fp32]",
         "7: grids[0]: the key 'precison' is unknown (allowed: name, runtime, backend, precision, quantization, "
         "qengine, granularity, calibration_images, interface, layout, capture, format, fuse, optimize, preference, "
-        "relaxed_fp16, flexible_batch, opset, graph_optimization, threads, cpus, reuse_input); "
+        "relaxed_fp16, flexible_batch, opset, graph_optimization, toolchain, runner_toolchain, threads, cpus, "
+        "reuse_input); "
         "did you mean 'precision'?",
     ),
     "an unknown value": (
@@ -264,6 +265,16 @@ GRIDS = {
     "another word for all": (
         "  - calibration_images: [10, al]",
         "6: grids[0].calibration_images[1]: must be all or a whole number, not the text 'al'; did you mean 'all'?",
+    ),
+    "a range of releases": (
+        "  - toolchain: ['onnxruntime>=1.31']",
+        "6: grids[0].toolchain[0]: 'onnxruntime>=1.31' is no release: write for instance onnxruntime==1.31.1, or "
+        "installed for the one here",
+    ),
+    "a library without releases": (
+        "  - runner_toolchain: [same, 'onnxrunti==1.31.1']",
+        "6: grids[0].runner_toolchain[1]: onnxrunti has no releases to choose from (there are: onnxruntime, "
+        "executorch); did you mean 'onnxruntime'?",
     ),
     "no image": ("  - calibration_images: [0]", "6: grids[0].calibration_images[0]: must be at least 1, not 0"),
     "too many images": (

@@ -216,6 +216,7 @@ def test_jobs_that_cannot_share_a_process_are_no_batch(tmp_path: Path, artifacts
         replace(one, run=RunAxes(threads=2)),
         replace(one, run=RunAxes(cpus="0")),
         replace(one, variant=Variant(runtime="eager")),
+        replace(one, variant=replace(one.variant, runner_toolchain="onnxruntime==1.31.1")),
     )
     for other in others:
         with pytest.raises(ValueError, match="share a process"):

@@ -66,7 +66,11 @@ class _Stages:
                 return self._exported()
 
     def _exported(self) -> bytes:
-        return self._kept.once("onnx export", lambda: export(self._inputs.package, self._variant.opset))
+        # ONNX Runtime has no part in it: all its releases share one.
+        versions = {name: found for name, found in self._inputs.versions.items() if name != "onnxruntime"}
+        return self._kept.once(
+            "onnx export", lambda: export(self._inputs.package, self._variant.opset), versions=versions
+        )
 
     def _prepared(self) -> bytes:
         return self._kept.once("onnx prepare", lambda: numbers.prepare(self._exported()))

@@ -5,14 +5,15 @@ its own end (`with_library`), or beside it, else that of the wheel on this machi
 """
 
 import hashlib
-import importlib.util
 import os
 import tempfile
 from pathlib import Path
 
 from sweeps.errors import BuildError
+from sweeps.variant import INSTALLED
 from workers.native import compiler
 from workers.runtimes import registry
+from workers.toolchains import environments
 
 NAME = "native-onnxruntime"
 SOURCE = "onnxruntime_runner.cpp"
@@ -49,10 +50,12 @@ def link() -> tuple[str, ...]:
     return ("-ldl",)
 
 
-def library() -> Path:
-    """`libonnxruntime.so` of the installed wheel. Raises `EdgeSweepError`."""
-    spec = importlib.util.find_spec("onnxruntime")
-    found = sorted((Path(spec.origin).parent / "capi").glob("libonnxruntime.so*")) if spec and spec.origin else []
+def library(toolchain: str = INSTALLED) -> Path:
+    """`libonnxruntime.so` of the installed wheel, or of another release. Raises `EdgeSweepError`."""
+    folder = environments.package_folder("onnxruntime", toolchain)
+    found = sorted((folder / "capi").glob("libonnxruntime.so*")) if folder is not None else []
+    if not found and toolchain != INSTALLED:
+        environments.check(toolchain)
     if not found:
         raise registry.not_installed("onnxruntime", "onnxruntime")
     return found[0]

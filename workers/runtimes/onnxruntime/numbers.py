@@ -1,5 +1,6 @@
 """Makes an exported model compute in fp16 or int8: a conversion, and for static int8 a calibration before it."""
 
+import inspect
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnxruntime.quantization import (
     CalibrationDataReader,
     CalibrationMethod,
@@ -88,6 +90,11 @@ class _Batches(CalibrationDataReader):  # type: ignore[misc]  # the library has 
 
 
 def _quantize(given: Path, made: Path, ranges: Path, variant: Variant, reader: _Batches | None) -> None:
+    if "calibration_cache_path" not in inspect.signature(quantize_static).parameters:
+        raise BuildError(
+            "not_possible",
+            f"onnxruntime {onnxruntime.__version__} cannot keep what calibration found: static int8 needs a newer one",
+        )
     with _failing("not_quantizable", "ONNX Runtime cannot quantize the model"):
         # Not with CalibMaxIntermediateOutputs: in 1.32.0 it loses ranges, and 7 dB on the digits. Only the extremes of
         # tensors are kept anyway.

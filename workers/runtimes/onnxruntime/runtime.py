@@ -56,6 +56,10 @@ class OnnxRuntime(Profiles):
     def programs(self, facts: DeviceFacts) -> dict[str, Program]:
         return programs.programs(facts)
 
+    def programs_of(self, facts: DeviceFacts, toolchain: str) -> dict[str, Program]:
+        """See `ReleaseRuntime.programs_of`."""
+        return programs.programs(facts, toolchain)
+
     def arguments(self, request: RunRequest) -> list[str]:
         own = ["--graph-optimization", request.graph_optimization]
         return [*arguments(request), *own, *with_sha256(request)]

@@ -1,0 +1,117 @@
+"""`edgesweep toolchain`: releases of a runtime's library beside the installed one: made, listed, removed."""
+
+from importlib import metadata
+from typing import Any
+
+import click
+
+from sweeps.cli.options import json_option, print_json
+from sweeps.errors import EdgeSweepError
+from sweeps.operations.telling import tell
+from sweeps.report.tables import cells, new_table, open_console
+from sweeps.spec.toolchains import LIBRARIES, Toolchain, toolchain
+from sweeps.text import plain
+from workers.toolchains import environments
+from workers.toolchains.environments import Environment
+
+
+class _Release(click.ParamType):
+    name = "release"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Toolchain:
+        try:
+            return value if isinstance(value, Toolchain) else toolchain(str(value))
+        except ValueError as error:
+            raise EdgeSweepError(str(error)) from error
+
+
+_release = click.argument("release", type=_Release(), metavar="LIBRARY==VERSION")
+
+
+@click.group("toolchain")
+def toolchains() -> None:
+    """Other releases of ONNX Runtime or ExecuTorch on this machine, to compare with the installed one.
+
+    \b
+    Each is an environment of its own. In a sweep file: toolchain: [installed, "onnxruntime==1.31.1"]
+    Example: edgesweep toolchain add onnxruntime==1.31.1
+             edgesweep toolchain list
+    """
+
+
+@toolchains.command()
+@_release
+@json_option
+def add(release: Toolchain, as_json: bool) -> None:
+    """Install a release into an environment of its own, once for this machine.
+
+    \b
+    The size is said first. What is installed already stays as it is: a release that would change it is refused.
+    Example: edgesweep toolchain add onnxruntime==1.31.1
+    """
+    _answer(environments.add(release, tell), "is there", as_json=as_json)
+
+
+@toolchains.command("list")
+@json_option
+def list_all(as_json: bool) -> None:
+    """List the toolchains of this machine, and which release pairs with which torch.
+
+    \b
+    Example: edgesweep toolchain list
+    """
+    made = environments.made()
+    if as_json:
+        print_json({"made": [_document(one) for one in made], "libraries": [*map(_library, LIBRARIES)]})
+        return
+    table = new_table("", "toolchain", ">MB", "state")
+    for one in made:
+        table.add_row(*cells(one.toolchain.text, f"{one.mb:.0f}", one.wrong or "whole"))
+    if made:
+        open_console().print(table)
+    else:
+        click.echo("no toolchain was made: edgesweep toolchain add onnxruntime==VERSION", err=True)
+    pairs = new_table("", "library", "installed", ">MB each", "releases", "pairs with")
+    for name in LIBRARIES:
+        told = _library(name)
+        for releases, mate in told["pairs"].items():
+            pairs.add_row(*cells(name, told["installed"] or "no", f"about {told['mb']}", releases, mate))
+    open_console().print(pairs)
+
+
+@toolchains.command()
+@_release
+@json_option
+def remove(release: Toolchain, as_json: bool) -> None:
+    """Delete an environment; results that were measured with it stay.
+
+    \b
+    Example: edgesweep toolchain remove onnxruntime==1.31.1
+    """
+    _answer(environments.remove(release), "is removed", as_json=as_json)
+
+
+def _answer(one: Environment, what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(one))
+    else:
+        click.echo(plain(f"{one.toolchain.text} {what}: {one.mb:.0f} MB, {one.folder}"))
+
+
+def _document(one: Environment) -> dict[str, Any]:
+    return {
+        "toolchain": one.toolchain.text,
+        "folder": str(one.folder),
+        "mb": round(one.mb, 1),
+        "usable": not one.wrong,
+        "reason": one.wrong,
+    }
+
+
+def _library(name: str) -> dict[str, Any]:
+    try:
+        installed = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        installed = ""
+    library = LIBRARIES[name]
+    return {"library": name, "installed": installed, "mb": library.mb, "pairs": dict(library.pairs)}

@@ -1,0 +1,148 @@
+"""Toolchains: releases of a runtime's library beside the installed one, and which torch each pairs with. Pure data.
+
+A sweep file writes them as pip does, `onnxruntime==1.31.1`; the name of the library is that of its runtime.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sweeps.errors import did_you_mean
+from sweeps.variant import INSTALLED
+
+SAME = "same"
+"""Of `runner_toolchain` in a sweep file: what built it runs it."""
+PATTERN = r"[a-z][a-z0-9_]{0,31}==[0-9][0-9A-Za-z.]{0,31}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """A runtime's library, of which several releases can be on one machine."""
+
+    modules: tuple[str, ...]
+    """What a release must be able to import beside the other packages here."""
+    mb: int
+    """On the disk: of the release that EdgeSweep is tested with, others differ by some."""
+    oldest: str = ""
+    """The oldest release that may be taken; empty: any."""
+    why_oldest: str = ""
+    torch: Mapping[str, str] = field(default_factory=dict)
+    """By series (`1.3` of 1.3.1), the series of torch that it pairs with; empty: it needs no torch."""
+
+    @property
+    def pairs(self) -> Mapping[str, str]:
+        """For people: by releases, what they pair with."""
+        mates = {f"{series}.x": f"torch {mate}" for series, mate in self.torch.items()}
+        return mates or {f"{self.oldest} or newer: {self.oldest} is {self.why_oldest}": "any torch"}
+
+
+LIBRARIES: Mapping[str, Library] = MappingProxyType(
+    {
+        "onnxruntime": Library(
+            modules=("onnxruntime", "onnxruntime.quantization", "onnxruntime.transformers.float16"),
+            mb=78,
+            oldest="1.19",
+            why_oldest="the first that takes numpy 2",
+        ),
+        "executorch": Library(
+            modules=("executorch.exir", "executorch.runtime"),
+            mb=102,
+            torch={"1.0": "2.9", "1.1": "2.10", "1.3": "2.12", "1.4": "2.13", "1.5": "2.14"},
+        ),
+    }
+)
+"""By package of the registry, which is the runtime's name too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """One release of one library."""
+
+    package: str
+    version: str
+
+    @property
+    def text(self) -> str:
+        """As a sweep file writes it."""
+        return f"{self.package}=={self.version}"
+
+    @property
+    def word(self) -> str:
+        """For labels and folders."""
+        return f"{self.package}-{self.version}"
+
+    @property
+    def library(self) -> Library:
+        return LIBRARIES[self.package]
+
+    @property
+    def to_add(self) -> str:
+        """The command that makes it, with what it takes."""
+        return f"edgesweep toolchain add {self.text} (about {self.library.mb} MB)"
+
+
+def toolchain(text: str) -> Toolchain:
+    """Raises `ValueError` with the reason if `text` is none."""
+    package, _, version = text.partition("==")
+    if not re.fullmatch(PATTERN, text):
+        raise ValueError(
+            f"{text[:80]!r} is no release: write for instance onnxruntime==1.31.1, or {INSTALLED} for the one here"
+        )
+    if package not in LIBRARIES:
+        near = did_you_mean(package, LIBRARIES)
+        raise ValueError(f"{package} has no releases to choose from (there are: {', '.join(LIBRARIES)}){near}")
+    return Toolchain(package=package, version=version)
+
+
+def of_runtime(values: Iterable[str], runtime: str) -> tuple[str, ...]:
+    """Those of an axis of toolchains that mean something for a runtime: not the releases of others."""
+    return tuple(one for one in values if "==" not in one or one.partition("==")[0] == runtime)
+
+
+def word(text: str) -> str:
+    """For labels: `onnxruntime-1.31.1`, or `installed`."""
+    return text.replace("==", "-")
+
+
+def versions_with(own: Mapping[str, str], built_by: str, run_by: str) -> dict[str, str]:
+    """The versions that decide what a build is, where `own` are those installed. A release that is chosen takes the
+    place of the installed one, which is left out unless it runs what was built."""
+    if built_by == INSTALLED:
+        return dict(own)
+    chosen = toolchain(built_by)
+    runs = {f"{chosen.package} that runs": own.get(chosen.package, "unknown")} if run_by == INSTALLED else {}
+    return {**own, chosen.package: chosen.version, **runs}
+
+
+def refusal(chosen: Toolchain, torch: str) -> tuple[str, str] | None:
+    """Why a release cannot be used beside this torch, and what to do; `None` if it can."""
+    library = chosen.library
+    if library.oldest and _numbers(chosen.version) < _numbers(library.oldest):
+        return (
+            f"{chosen.text} is older than {library.oldest}, {library.why_oldest}",
+            f"take {library.oldest} or newer",
+        )
+    if not library.torch:
+        return None
+    mates = library.torch.get(_series(chosen.version))
+    paired = ", ".join(f"{series} with torch {mate}" for series, mate in library.torch.items())
+    if mates is None:
+        return f"it is not known which torch {chosen.text} pairs with", f"known are: {paired}"
+    if mates != _series(torch):
+        return (
+            f"{chosen.text} pairs with torch {mates}, and here is torch {torch}: a toolchain has no torch of its own, "
+            "which would take several GB",
+            f"take one that pairs with it ({paired}); or install EdgeSweep once more with that torch, and compare the "
+            "two sweeps: edgesweep compare",
+        )
+    return None
+
+
+def _series(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Of a release: `1.31.1` and `1.31.1rc1` are alike."""
+    return tuple(int(found[0]) for part in version.split(".") if (found := re.match(r"[0-9]+", part)))

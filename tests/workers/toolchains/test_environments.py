@@ -1,0 +1,278 @@
+"""Environments of toolchains: what counts as made, what a process imports in one, and what cannot be made."""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from sweeps.cli.main import main
+from sweeps.errors import BuildError, EdgeSweepError, RunnerError
+from sweeps.planning.axes import resolve_variant
+from sweeps.spec.toolchains import toolchain
+from sweeps.variant import INSTALLED, Variant
+from workers import plan as planner
+from workers.devices.local import local_facts
+from workers.runtimes.torchscript import report
+from workers.toolchains import environments, within
+
+RELEASE = "onnxruntime==1.30.9"
+CHOSEN = toolchain(RELEASE)
+MODULES = ("", "quantization", "transformers", "transformers/float16")
+PRINTS = "import sys, onnxruntime; print(onnxruntime.__file__, *sys.argv[1:])\n"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "a 'cache' $HOME"
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(folder))
+    return folder
+
+
+def files(version: str) -> dict[str, str]:
+    """Of a library that does nothing."""
+    info = f"onnxruntime-{version}.dist-info"
+    modules = {f"{Path('onnxruntime', name)}/__init__.py": "" for name in MODULES}
+    return {
+        **modules,
+        "onnxruntime/__main__.py": PRINTS,
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: onnxruntime\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+
+
+@pytest.fixture
+def made(cache: Path) -> Path:
+    """As `add` leaves it."""
+    folder = environments.folder_of(CHOSEN)
+    content = files(CHOSEN.version)
+    for name, text in content.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    sizes = {name: len(text) for name, text in content.items()}
+    (folder / within.MARKER).write_text(json.dumps({"toolchain": RELEASE, "files": sizes}))
+    return folder
+
+
+def invoked(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, ["toolchain", *words])
+    return done.exit_code, done.stdout + done.stderr
+
+
+def test_what_is_not_there_is_named_with_the_command_and_its_size(cache: Path) -> None:
+    with pytest.raises(EdgeSweepError, match=f"{RELEASE} is not on this machine") as caught:
+        environments.check(RELEASE)
+    assert caught.value.next_step == f"edgesweep toolchain add {RELEASE} (about 78 MB)"
+    assert environments.made() == []
+    code, told = invoked("remove", RELEASE)
+    assert (code, "is not on this machine" in told) == (1, True)
+
+
+def test_one_that_is_whole_can_be_used_listed_and_removed(made: Path) -> None:
+    assert environments.check(RELEASE) == CHOSEN
+    code, told = invoked("list", "--json")
+    listed = json.loads(told)
+    assert (code, [one["toolchain"] for one in listed["made"]], listed["made"][0]["usable"]) == (0, [RELEASE], True)
+    libraries = {one["library"]: one for one in listed["libraries"]}
+    assert libraries["executorch"]["pairs"]["1.3.x"] == "torch 2.12"
+    assert [*libraries["onnxruntime"]["pairs"].values()] == ["any torch"]
+    told = invoked("list")[1]
+    assert all(word in told for word in (RELEASE, "whole", "1.4.x", "torch 2.13"))
+    assert invoked("remove", RELEASE)[0] == 0
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("damage", ["no marker", "no JSON", "another form", "a file is gone", "a file is cut"])
+def test_one_that_is_not_whole_does_not_count_as_made(made: Path, damage: str) -> None:
+    marker, part = made / within.MARKER, made / "onnxruntime" / "__main__.py"
+    match damage:
+        case "no marker":
+            marker.unlink()
+        case "no JSON":
+            marker.write_text("{")
+        case "another form":
+            marker.write_text("[]")
+        case "a file is gone":
+            part.unlink()
+        case _:
+            part.write_text("")
+    with pytest.raises(EdgeSweepError, match="is damaged") as caught:
+        environments.check(RELEASE)
+    assert f"toolchain add {RELEASE}" in caught.value.next_step
+    assert "is damaged" in environments.made()[0].wrong
+
+
+def test_a_program_imports_the_releases_library_and_without_the_folder_it_gives_up_as_runners_do(made: Path) -> None:
+    argv = environments.command_within([sys.executable, "-m", "onnxruntime", "it's", "$HOME"], RELEASE)
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert ended.stdout == f"{made}/onnxruntime/__init__.py it's $HOME\n"
+    (made / within.MARKER).unlink()
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert ended.returncode == within.ERROR_EXIT
+    with pytest.raises(RunnerError) as caught:
+        report.parse(ended.stdout.encode())
+    assert caught.value.kind == within.KIND
+
+
+def test_the_installed_one_changes_no_command_and_other_programs_have_no_toolchain() -> None:
+    argv = [sys.executable, "-m", "onnxruntime"]
+    assert environments.command_within(argv, INSTALLED) == argv
+    with pytest.raises(EdgeSweepError, match="runner cannot be run with the toolchain"):
+        environments.command_within(["/a/runner"], RELEASE)
+    with pytest.raises(EdgeSweepError, match="is no release"):
+        environments.command_within(argv, "onnxruntime==../../../etc")
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As a process that has imported no library yet."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
+    yield
+    importlib.invalidate_caches()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_process_that_builds_has_one_toolchain(made: Path) -> None:
+    environments.enter(INSTALLED)
+    environments.enter(RELEASE)
+    environments.enter(RELEASE)
+    assert metadata.version("onnxruntime") == CHOSEN.version
+    for other in (INSTALLED, "onnxruntime==1.30.8"):
+        with pytest.raises(BuildError, match="has begun with another toolchain"):
+            environments.enter(other)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_computer_that_builds_and_lacks_it_says_so(cache: Path) -> None:
+    with pytest.raises(BuildError, match=f"toolchain add {RELEASE}") as caught:
+        environments.enter(RELEASE)
+    assert caught.value.kind == "runtime_missing"
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        ("executorch==1.4.0", ("pairs with torch 2.13", "several GB")),
+        ("onnxruntime==1.2.0", ("older than 1.19",)),
+        ("torch==2.13.0", ("torch has no releases to choose from",)),
+        ("onnxruntime", ("is no release",)),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_is_fetched(
+    cache: Path, release: str, words: tuple[str, ...]
+) -> None:
+    code, told = invoked("add", release)
+    assert code == 1
+    assert all(word in told for word in words)
+    assert not cache.exists()
+
+
+def test_a_phone_runs_the_release_that_lies_beside_its_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGESWEEP_RUNNERS", str(tmp_path))
+    phone = replace(local_facts(), name="adb:1", abi="x86_64", exec_context="shell", runners=(("torchscript", "r 1"),))
+    usual = resolve_variant(Variant(runtime="onnxruntime"), "x86_64")
+    named = replace(usual, runner_toolchain=RELEASE)
+
+    def reason(variant: Variant, facts: Any = phone, *, attached: bool = True) -> str | None:
+        return planner.no_program_of_release(facts, variant, attached=attached)
+
+    assert reason(usual) is None
+    assert reason(named, local_facts()) is None
+    assert reason(named, attached=False) is None
+    assert "libonnxruntime-1.30.9.so" in str(reason(named))
+    other = replace(named, runtime="executorch", runner_toolchain="executorch==1.3.0")
+    assert "write runner_toolchain: [installed]" in str(reason(other))
+
+
+# With pip and wheels of a folder: no network.
+
+
+def wheel(folder: Path, version: str, changes: dict[str, str] | None = None) -> None:
+    folder.mkdir(exist_ok=True)
+    content = files(version) | (changes or {})
+    info = f"onnxruntime-{version}.dist-info"
+    listed = "".join(f"{name},,\n" for name in (*content, f"{info}/RECORD"))
+    with zipfile.ZipFile(folder / f"onnxruntime-{version}-py3-none-any.whl", "w") as archive:
+        for name, text in {**content, f"{info}/RECORD": listed}.items():
+            archive.writestr(name, text)
+
+
+@pytest.fixture
+def registry(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that pip takes for all that there is."""
+    folder = tmp_path / "wheels"
+    metadata_of_needy = files("1.30.7")["onnxruntime-1.30.7.dist-info/METADATA"] + "Requires-Dist: numpy<2\n"
+    wheel(folder, CHOSEN.version)
+    wheel(folder, "1.30.7", {"onnxruntime-1.30.7.dist-info/METADATA": metadata_of_needy})
+    wheel(folder, "1.30.6", {"onnxruntime/quantization/__init__.py": "import a_part_that_nobody_has\n"})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    return folder
+
+
+@pytest.mark.system
+def test_a_release_is_made_once_and_made_again_where_it_is_damaged(registry: Path) -> None:
+    code, told = invoked("add", RELEASE, "--json")
+    folder = environments.folder_of(CHOSEN)
+    assert (code, f"about 78 MB in {folder}" in told) == (0, True)
+    assert environments.check(RELEASE) == CHOSEN
+    began = (folder / within.MARKER).stat().st_mtime_ns
+    assert "MB in" not in invoked("add", RELEASE)[1].partition(" is there")[0]
+    assert (folder / within.MARKER).stat().st_mtime_ns == began
+    (folder / "onnxruntime" / "__main__.py").unlink()
+    assert invoked("add", RELEASE)[0] == 0
+    assert environments.check(RELEASE) == CHOSEN
+    assert [one.name for one in folder.parent.iterdir() if one.suffix != ".lock"] == [folder.name]
+
+
+@pytest.mark.system
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        ("onnxruntime==1.30.8", ("the registry has no onnxruntime==1.30.8", "it has: 1.30.6, 1.30.7, 1.30.9")),
+        ("onnxruntime==1.30.7", ("needs another version of what is installed here", "numpy<2")),
+        ("onnxruntime==1.30.6", ("does not run beside what is installed here", "a_part_that_nobody_has")),
+        ("executorch==1.3.0", ("pip finds no release of executorch", "network")),
+    ],
+)
+def test_what_cannot_be_made_leaves_nothing(registry: Path, release: str, words: tuple[str, ...]) -> None:
+    code, told = invoked("add", release)
+    assert code == 1
+    assert all(word in told for word in words), told
+    assert environments.made() == []
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_an_interrupted_add_leaves_nothing_that_counts(registry: Path, how: signal.Signals) -> None:
+    # Its trial waits, when all is installed.
+    wheel(registry, CHOSEN.version, {"onnxruntime/__init__.py": "import time; time.sleep(600)\n"})
+    argv = [sys.executable, "-c", "from sweeps.cli.main import main; main()", "toolchain", "add", RELEASE]
+    process = subprocess.Popen(argv, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        root, deadline = environments.folder_of(CHOSEN).parent, time.monotonic() + 120
+        while not [*root.glob("edgesweep-tmp-*/files/onnxruntime/__init__.py")]:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(process.pid, how)
+        process.wait(60)
+    finally:
+        process.kill()
+        process.wait()
+    assert environments.made() == []
+    wheel(registry, CHOSEN.version)
+    assert invoked("add", RELEASE)[0] == 0
+    assert [one.name for one in root.iterdir() if one.suffix != ".lock"] == [environments.folder_of(CHOSEN).name]

@@ -1,0 +1,267 @@
+"""The environments of toolchains: makes, lists and removes them, and puts a process into one.
+
+An environment is a folder in the cache with what pip installs there: the release, and those of its requirements that
+this environment lacks. One that this environment has in a version that does not fit is refused. The folder gets its
+name when all is in it and was imported once, so an interrupted `add` leaves nothing that counts.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from sweeps.errors import BuildError, EdgeSweepError
+from sweeps.spec.toolchains import Toolchain, refusal, toolchain
+from sweeps.temporary import temporary_folder
+from sweeps.variant import INSTALLED
+from workers.native.compiler import cache_folder
+from workers.native.file_lock import locked
+from workers.toolchains import within
+
+_DEADLINE_S = 1800.0
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "install")
+_WHEELS = ("--only-binary=:all:", "--no-deps", "--no-compile", "--no-cache-dir")
+_TRIED = "import importlib, sys; sys.path.insert(0, sys.argv[1]); [importlib.import_module(n) for n in sys.argv[2:]]"
+_MANY = 8
+"""So many releases of the registry are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """One that is on this machine."""
+
+    toolchain: Toolchain
+    folder: Path
+    mb: float
+    wrong: str = ""
+    """Why it cannot be used; empty if it can."""
+
+
+def folder_of(chosen: Toolchain) -> Path:
+    """Where it is, or would be: libraries are made for one series of Python."""
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    return _root() / f"{chosen.word}-{python}"
+
+
+def check(text: str) -> Toolchain:
+    """A toolchain that can be used now. Raises `EdgeSweepError` with the command to run if it cannot."""
+    chosen = _parsed(text)
+    _check_pair(chosen)
+    if wrong := _wrong(folder_of(chosen)):
+        raise EdgeSweepError(f"the toolchain {text} {wrong}", chosen.to_add)
+    return chosen
+
+
+def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:
+    """Make its environment, unless there is a whole one. `tell` gets what is being done, with sizes.
+
+    Raises `EdgeSweepError`: the registry lacks it or cannot be reached, it does not fit what is installed here, or the
+    disk is full.
+    """
+    _check_pair(chosen)
+    folder = folder_of(chosen)
+    try:
+        with locked(_root() / f"{folder.name}.lock"):
+            if _wrong(folder):
+                tell(f"{chosen.text}: about {chosen.library.mb} MB in {folder}")
+                _make(chosen, folder, tell)
+    except OSError as error:
+        raise EdgeSweepError(
+            f"{folder} cannot be made: {error}", "make room there, or name another EDGESWEEP_CACHE"
+        ) from (error)
+    return _environment(chosen, folder)
+
+
+def remove(chosen: Toolchain) -> Environment:
+    """Raises `EdgeSweepError` if there is nothing of it."""
+    folder = folder_of(chosen)
+    if not folder.is_dir():
+        raise EdgeSweepError(f"the toolchain {chosen.text} is not on this machine", "edgesweep toolchain list")
+    with locked(_root() / f"{folder.name}.lock"):
+        gone = _environment(chosen, folder)
+        (folder / within.MARKER).unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    return gone
+
+
+def made() -> list[Environment]:
+    """All on this machine for this Python, whole or not."""
+    found = []
+    for folder in sorted(_root().glob("*-*-cp*")):
+        package, _, version = folder.name.rpartition("-")[0].partition("-")
+        with suppress(ValueError):
+            one = toolchain(f"{package}=={version}")
+            if folder == folder_of(one) and folder.is_dir():
+                found.append(_environment(one, folder))
+    return found
+
+
+def enter(text: str) -> None:
+    """From now on this process builds with that toolchain. Raises `BuildError`.
+
+    One process has one: what it has imported of another one stays.
+    """
+    chosen = None if text == INSTALLED else _parsed(text)
+    folder = "" if chosen is None else str(folder_of(chosen))
+    entered = [path for path in sys.path if Path(path).parent == _root()]
+    if entered == ([folder] if folder else []):
+        return
+    if chosen is None or entered or chosen.package in sys.modules:
+        raise BuildError(
+            "not_possible", f"this process has begun with another toolchain than {text}", "a bug: please report it"
+        )
+    if within.enter(folder):
+        raise BuildError(within.KIND, f"the toolchain {text} is not on the computer that builds: {chosen.to_add}")
+
+
+def command_within(argv: Sequence[str], text: str) -> list[str]:
+    """The command of a Python program of this host, `python -m MODULE ...`, with that toolchain."""
+    if text == INSTALLED:
+        return list(argv)
+    if tuple(argv[:2]) != (sys.executable, "-m"):
+        raise EdgeSweepError(f"{Path(argv[0]).name} cannot be run with the toolchain {text}")
+    return [sys.executable, "-m", within.__name__, str(folder_of(_parsed(text))), *argv[1:]]
+
+
+def package_folder(package: str, text: str) -> Path | None:
+    """Where a package is in a toolchain, or installed; `None` if it is not there."""
+    if text != INSTALLED:
+        found = folder_of(_parsed(text)) / package
+        return found if found.is_dir() else None
+    spec = importlib.util.find_spec(package)
+    return Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+
+
+def _root() -> Path:
+    return cache_folder() / "toolchains"
+
+
+def _parsed(text: str) -> Toolchain:
+    try:
+        return toolchain(text)
+    except ValueError as error:
+        raise EdgeSweepError(str(error)) from error
+
+
+def _check_pair(chosen: Toolchain) -> None:
+    try:
+        torch = metadata.version("torch")
+    except metadata.PackageNotFoundError as error:
+        raise EdgeSweepError("torch is not installed", "pip install 'edgesweep[workers]'") from error
+    if found := refusal(chosen, torch):
+        raise EdgeSweepError(*found)
+
+
+def _wrong(folder: Path) -> str:
+    """Why it cannot be used, as the end of a sentence; empty if it can."""
+    if not folder.is_dir():
+        return "is not on this machine"
+    try:
+        files = json.loads((folder / within.MARKER).read_text("utf-8"))["files"]
+        lacking = [name for name, size in files.items() if (folder / name).stat().st_size != size]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"is damaged ({type(error).__name__}: {error})"[:200]
+    return f"is damaged: {lacking[0]} has another size" if lacking else ""
+
+
+def _environment(chosen: Toolchain, folder: Path) -> Environment:
+    used = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return Environment(toolchain=chosen, folder=folder, mb=used / 1e6, wrong=_wrong(folder))
+
+
+def _make(chosen: Toolchain, folder: Path, tell: Callable[[str], object]) -> None:
+    """In a temporary folder beside it, which whoever makes the next one deletes if this process is killed."""
+    with temporary_folder(_root()) as partial:
+        pinned = partial.with_name("pinned.txt")
+        pinned.write_text("".join(f"{line}\n" for line in _installed(chosen.package)), encoding="utf-8")
+        report = partial.with_name("report.json")
+        # What it needs, and this environment lacks. Nothing that is here may change.
+        asked = ("--dry-run", "--only-binary=:all:", "--constraint", str(pinned), "--report", str(report))
+        _pip(chosen, (*asked, chosen.text))
+        wanted = [f"{one['name']}=={one['version']}" for one in _wanted(report)]
+        # Nothing to change: it is the installed one, in an environment of its own all the same.
+        wanted = [one for one in wanted if not one.lower().startswith(f"{chosen.package}==")] + [chosen.text]
+        if wanted[:-1]:
+            tell(f"with it, since they are not here: {', '.join(wanted[:-1])}")
+        _pip(chosen, (*_WHEELS, "--target", str(partial), *wanted))
+        _try(chosen, partial)
+        # Python writes its compiled files as it likes.
+        kept = (one for one in partial.rglob("*") if one.is_file() and one.suffix != ".pyc")
+        files = {str(one.relative_to(partial)): one.stat().st_size for one in kept}
+        content = {"toolchain": chosen.text, "files": files}
+        (partial / within.MARKER).write_text(json.dumps(content), encoding="utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+
+
+def _installed(package: str) -> list[str]:
+    """What pip may not change."""
+    found: dict[str, str] = {}
+    for one in metadata.distributions():
+        name = str(one.metadata["Name"] or "").lower()
+        if name != package and re.fullmatch(r"[a-z0-9._-]+", name):
+            # The first on sys.path is the one that is imported.
+            found.setdefault(name, f"{name}=={one.version}")
+    return list(found.values())
+
+
+def _wanted(report: Path) -> list[dict[str, str]]:
+    return [one["metadata"] for one in json.loads(report.read_text("utf-8")).get("install", [])]
+
+
+def _pip(chosen: Toolchain, arguments: Sequence[str]) -> None:
+    # A driver that is killed takes pip with it.
+    argv = [sys.executable, "-P", "-m", "sweeps.with_parent", str(os.getpid()), *_PIP, *arguments]
+    try:
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)  # noqa: S603  # pip
+    except subprocess.TimeoutExpired as error:
+        raise EdgeSweepError(f"pip needed more than {_DEADLINE_S:.0f} s for {chosen.text}", "try again") from error
+    if ended.returncode != 0:
+        raise _refused(chosen, ended.stdout, ended.stderr)
+
+
+def _refused(chosen: Toolchain, told: str, said: str) -> EdgeSweepError:
+    """What pip's words mean. `said`: its errors; `told`: the rest, which has the reasons of conflicts."""
+    if "No module named pip" in said:
+        return EdgeSweepError("this Python has no pip", "python -m ensurepip")
+    if found := re.search(r"satisfies the requirement \S+ \(from versions: ([^)]*)\)", said):
+        there = [one for one in found[1].split(", ") if re.fullmatch(r"[0-9.]+", one)]
+        if not there:
+            return EdgeSweepError(
+                f"pip finds no release of {chosen.package}",
+                "is there a network, and is the registry of pip's settings right?",
+            )
+        return EdgeSweepError(
+            f"the registry has no {chosen.text} for this computer and this Python",
+            f"take one that it has: {', '.join(there[-_MANY:])}",
+        )
+    if "conflicting dependencies" in said:
+        needs = re.findall(rf"{chosen.package} \S+ depends on .*", told)
+        return EdgeSweepError(
+            f"{chosen.text} needs another version of what is installed here: {''.join(needs[:1])[:200]}",
+            "take a release that fits it",
+        )
+    lines = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.strip()]
+    return EdgeSweepError(f"pip cannot install {chosen.text}: {(lines or ['it says nothing'])[-1][:300]}", "try again")
+
+
+def _try(chosen: Toolchain, folder: Path) -> None:
+    """A release may install and not run beside what is here."""
+    argv = [sys.executable, "-P", "-c", _TRIED, str(folder), *chosen.library.modules]
+    try:
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)  # noqa: S603  # our own words
+    except subprocess.TimeoutExpired as error:
+        raise EdgeSweepError(f"{chosen.text} cannot be imported: it takes too long") from error
+    if ended.returncode != 0:
+        last = (ended.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        raise EdgeSweepError(
+            f"{chosen.text} does not run beside what is installed here: {last[:300]}", "take another release"
+        )
