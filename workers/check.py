@@ -148,6 +148,7 @@ def check(
         medians_ms=tuple(ms for _, ms in timing.block_medians_ms),
         origins=(Origin(run=str(started_s), session=started_s),) * len(timing.block_medians_ms),
         trust=timing.labels,
+        release=then.release,
     )
     devices = {then.device_id, now.device_id}
     spread = spread_of(devices, [then, now], sentinel_series(workspace.journal, devices))

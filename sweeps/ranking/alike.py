@@ -1,7 +1,8 @@
 """Which rows may be compared: those of one place, measured under the same conditions with one version of each runtime.
 
 PyTorch's version on a phone is in the phone's fingerprint, that of every other runtime only in the build. So rows of
-several runtimes are compared, whatever their versions, but not rows of one runtime in two versions.
+several runtimes are compared, whatever their versions, but not rows of one runtime in two versions, unless the sweep
+chose them (`runner_toolchain`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,12 +11,14 @@ from typing import Any
 
 from sweeps.results import ComparisonConditions, ResultRow
 from sweeps.spec import catalog
+from sweeps.variant import INSTALLED
 
 
 def alike(
     rows: Iterable[ResultRow], key: Callable[[ResultRow], Any] = lambda row: row.comparable
 ) -> list[list[ResultRow]]:
-    """Rows that may be compared, as groups in a fixed order: the key is equal, and no runtime has two versions."""
+    """Rows that may be compared, as groups in a fixed order: the key is equal, and no runtime has two versions that
+    nobody chose."""
     groups: list[list[ResultRow]] = []
     found: dict[Any, list[ResultRow]] = {}
     for row in rows:
@@ -37,5 +40,6 @@ def conditions_of(group: Sequence[ResultRow]) -> ComparisonConditions:
 
 
 def _library(row: ResultRow) -> str:
-    """What has the version: PyTorch's runtimes are one library."""
-    return "" if row.runtime in catalog.ALWAYS_BROUGHT else row.runtime
+    """What has the version: PyTorch's runtimes are one library, and each release that was chosen is one of its own."""
+    chosen = "" if row.runner_toolchain == INSTALLED else f" {row.runner_toolchain}"
+    return "" if row.runtime in catalog.ALWAYS_BROUGHT else f"{row.runtime}{chosen}"

@@ -6,6 +6,9 @@ from dataclasses import asdict, dataclass, replace
 
 from sweeps.protocol.sessions import has_start, run_of, sessions_of
 from sweeps.results import ComparisonConditions, ResultRow
+from sweeps.variant import INSTALLED
+
+VERSION = "runtime version"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class SessionConditions(ComparisonConditions):
         """Each condition for people, with its value. `None`: unknown, which counts as equal to any value."""
         return (
             ("preset", self.preset),
-            ("runtime version", self.runtime_version),
+            (VERSION, self.runtime_version),
             ("runner", self.runner or None),
             ("execution context", self.exec_context),
             ("gate", self.gate),
@@ -60,6 +63,8 @@ class Result:
     origins: tuple[Origin, ...] = ()
     """One for each block, or none: unknown."""
     trust: tuple[str, ...]
+    release: str = INSTALLED
+    """As `Variant.runner_toolchain`."""
 
     @classmethod
     def of_row(cls, row: ResultRow) -> "Result":
@@ -75,6 +80,7 @@ class Result:
             medians_ms=tuple(medians_ms.values()),
             origins=origins([run_of(visit) for visit in medians_ms], row.sessions, row.sweep),
             trust=row.trust,
+            release=row.runner_toolchain,
         )
 
     @property
@@ -106,6 +112,8 @@ def differing(a: Result, b: Result) -> list[str]:
     elif a.fingerprint != b.fingerprint:
         found.append(f"device fingerprint (OS build, runtimes): {a.fingerprint} and {b.fingerprint}")
     for (what, one), (_, other) in zip(a.conditions.named(), b.conditions.named(), strict=True):
+        if what == VERSION and a.release != b.release:
+            continue  # what is compared
         if one is not None and other is not None and one != other:
             found.append(f"{what}: {_difference(one, other)}")
     return found

@@ -161,6 +161,7 @@ class Shipped(BaseModel):
             medians_ms=expected.block_medians_ms,
             origins=origins(expected.block_runs, expected.sessions, expected.sweep),
             trust=expected.trust,
+            release=self.artifact.axes.runner_toolchain,
         )
 
 

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.ranking.comparable import Origin, Result, origins
+from sweeps.ranking.alike import alike
+from sweeps.ranking.comparable import Origin, Result, differing, origins
 from sweeps.results import read_rows, to_frame
 
 FIRST, SECOND = 1_790_000_000, 1_790_100_000
@@ -39,3 +40,17 @@ def test_numbers_of_the_oldest_journals_are_runs_of_their_sweep_alone():
 def test_blocks_of_unknown_origin_are_of_one_session(row):
     found = Result.of_row(row)
     assert replace(found, origins=()).of_blocks == (Origin(),) * 3
+
+
+def test_versions_of_a_runtime_are_compared_where_the_sweep_chose_them(records):
+    def row(version, release="installed"):
+        made = records.row(records.job(0), runtime_version=f"onnxruntime {version}", runner_toolchain=release)
+        return replace(made, runtime="onnxruntime")
+
+    now, before, chosen = row("1.32.0"), row("1.31.1"), row("1.31.1", "onnxruntime==1.31.1")
+    assert alike([now, chosen]) == [[now, chosen]]
+    assert len(alike([now, before])) == 2
+    assert differing(Result.of_row(now), Result.of_row(chosen)) == []
+    assert differing(Result.of_row(now), Result.of_row(before)) == [
+        "runtime version: onnxruntime 1.32.0 and onnxruntime 1.31.1"
+    ]

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.device_facts import VIRTUAL_PHONE
+from sweeps.journal.journal import Journal
 from sweeps.manifest import Manifest
 from sweeps.spec.toolchains import toolchain
 from sweeps.workspace import Workspace
@@ -53,26 +54,24 @@ def test_both_releases_stand_side_by_side_in_one_ranking(own_folder: Path) -> No
     done("run", str(file), "--executor", "inline")
     (device,) = json.loads(done("rank", "--json"))["devices"]
     assert device["not_ranked"] == []
-    ranked = {one["variant"]: one for one in device["ranking"]}
-    usual = ("onnxruntime cpu fp32 nchw", "onnxruntime cpu int8 nchw")
-    numbers = [name for name in ranked if OLDER.word not in name]
-    assert len(ranked) == 5
-    assert sorted(name.partition(" reduced-range")[0] for name in numbers)[0] == usual[0]
-    ran = {name: one["runtime_version"] for name, one in ranked.items()}
-    assert {ran[name] for name in numbers} == {f"onnxruntime {installed}"}
-    by_older = f"{usual[0]} {OLDER.word}"
-    assert ran[by_older] == f"onnxruntime {OLDER.version}"
-    assert ran[f"{by_older} run-by-installed"] == f"onnxruntime {installed}"
-    built = {name: Manifest.read(workspace.artifact(one["build_key"])) for name, one in ranked.items()}
-    assert {name: one.versions["onnxruntime"] for name, one in built.items()} == {
-        name: installed if name in numbers else OLDER.version for name in ranked
-    }
+    assert len(device["ranking"]) == 5
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        ranked = {one.variant: one for one in journal.result_rows("releases")}
+    usual = "onnxruntime cpu fp32 nchw"
+    by_older = f"{usual} {OLDER.word}"
+    assert {usual, by_older, f"{by_older} run-by-installed"} < ranked.keys()
+    built = {name: Manifest.read(workspace.artifact(one.build_key)) for name, one in ranked.items()}
+    for name, row in ranked.items():
+        ran = OLDER.version if name.endswith(OLDER.word) else installed
+        made = OLDER.version if OLDER.word in name else installed
+        assert (row.runtime_version, built[name].versions["onnxruntime"]) == (f"onnxruntime {ran}", made), name
     assert len({one.build_key for one in built.values()}) == 5
     # Told apart or not: what two builds of this size are depends on the machine.
-    pair = [f"releases:{ranked[name]['name']}" for name in (by_older, usual[0])]
+    pair = [f"releases:{ranked[name].name}" for name in (by_older, usual)]
     compared = CliRunner().invoke(main, ["compare", *pair, "--json", "--workspace", str(workspace.root)])
-    assert json.loads(compared.stdout), compared.output
-    argv = ["profile", ranked[by_older]["name"], "--device", "local", "--iterations", "2", "--json"]
+    (result,) = json.loads(compared.stdout)["results"]
+    assert result["finding"] != "not comparable", result
+    argv = ["profile", ranked[by_older].name, "--device", "local", "--iterations", "2", "--json"]
     assert json.loads(done(*argv))["runtime"] == f"onnxruntime {OLDER.version}"
 
 
