@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 import fault_rows
+import release_table
 import word_tables
 from tree_text import tree
 
@@ -28,7 +29,6 @@ from sweeps.ranking import batch_alarm, moderated, sessions, ties, two_speeds
 from sweeps.spec import catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.protocol import GateSpec
-from sweeps.spec.toolchains import LIBRARIES
 from sweeps.trust import TRUST
 
 ROOT = Path(__file__).parents[1]
@@ -69,18 +69,6 @@ def presets() -> str:
     return _table(
         ("preset", *(f"`{name}`" for name in PRESETS)),
         [(name, *(cell(one) for one in PRESETS.values())) for name, cell in rows.items()],
-    )
-
-
-def toolchains() -> str:
-    """Which release of which library pairs with which torch."""
-    return _table(
-        ("library", "releases", "pairs with", "each takes about"),
-        [
-            (f"`{name}`", releases, mate, f"{one.mb} MB")
-            for name, one in LIBRARIES.items()
-            for releases, mate in one.pairs.items()
-        ],
     )
 
 
@@ -243,7 +231,7 @@ def simulator() -> str:
 
 GENERATED: dict[Path, dict[str, Callable[[], str]]] = {
     ROOT / "infra" / "axes.md": {"axes": axes},
-    ROOT / "infra" / "runtimes.md": {"toolchains": toolchains},
+    ROOT / "infra" / "runtimes.md": {"toolchains": release_table.table},
     ROOT / "infra" / "tree.md": {"tree": tree},
     ROOT / "infra" / "faults.md": {"faults": fault_rows.table},
     ROOT / "infra" / "words.md": {"words": word_tables.tables},

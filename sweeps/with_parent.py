@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 LOOK_S = 0.5
 
@@ -21,6 +21,21 @@ def end_with_parent(parent: int, before: Callable[[], object] = lambda: None) ->
     """From now on this process ends once it is no longer a child of the process `parent`, in the middle of whatever it
     does, and so do its own children where it leads their process group. `before` is called before that, in a thread."""
     threading.Thread(target=_watch, args=(parent, before), name="ends with its parent", daemon=True).start()
+
+
+def run_with_parent(argv: Sequence[str], deadline_s: float) -> "subprocess.CompletedProcess[str]":
+    """As `subprocess.run(argv, capture_output=True, text=True)`, of a program that ends with this process, and its own
+    programs with it. Raises `subprocess.TimeoutExpired` after they were ended."""
+    watched = [sys.executable, "-P", "-m", __name__, str(os.getpid()), *argv]
+    with subprocess.Popen(  # noqa: S603  # an argument list of whoever starts this
+        watched, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            told, said = process.communicate(timeout=deadline_s)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(argv, process.returncode, told, said)
 
 
 def _watch(parent: int, before: Callable[[], object]) -> None:

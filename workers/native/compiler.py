@@ -10,17 +10,15 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
-from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 from sweeps.device_facts import canonical_key
 from sweeps.errors import BuildError
+from sweeps.with_parent import run_with_parent
 from workers.native.file_lock import locked
 
 _log = logging.getLogger(__name__)
@@ -141,28 +139,14 @@ def _compile(program: str, flags: tuple[str, ...], link: tuple[str, ...], source
     argv += ["-isystem", str(torch / "include"), "-isystem", str(torch / "include/torch/csrc/api/include")]
     argv += [f"-L{torch / 'lib'}", f"-Wl,-rpath,{torch / 'lib'}", *link]
     try:
-        exit_code, said = _run(argv)
+        # Half a minute is long beside a measurement: it ends with this process.
+        ended = run_with_parent(argv, DEADLINE_S)
     except subprocess.TimeoutExpired as error:
         raise BuildError("not_compilable", f"compiling {source.name} took longer than {DEADLINE_S:.0f} s") from error
-    if exit_code != 0:
-        reason = next((line for line in said.splitlines() if "error" in line), said[-300:])
+    if ended.returncode != 0:
+        reason = next((line for line in ended.stderr.splitlines() if "error" in line), ended.stderr[-300:])
         raise BuildError(
             "not_compilable",
             f"{program} cannot compile {source.name}: {reason[:300]}",
             "a C++17 compiler such as g++ 9 or newer is needed",
         )
-
-
-def _run(argv: Sequence[str]) -> tuple[int, str]:
-    """The exit code and what it said. It ends with this process, and its own programs with it: half a minute is long
-    beside a measurement."""
-    with_parent = [sys.executable, "-P", "-m", "sweeps.with_parent", str(os.getpid())]
-    with subprocess.Popen(  # noqa: S603  # the user's compiler
-        [*with_parent, *argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        try:
-            _, said = process.communicate(timeout=DEADLINE_S)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, said

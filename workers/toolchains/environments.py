@@ -7,7 +7,6 @@ name when all is in it and was imported once, so an interrupted `add` leaves not
 
 import importlib.util
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from sweeps.errors import BuildError, EdgeSweepError
 from sweeps.spec.toolchains import Toolchain, refusal, toolchain
 from sweeps.temporary import temporary_folder
 from sweeps.variant import INSTALLED
+from sweeps.with_parent import run_with_parent
 from workers.native.compiler import cache_folder
 from workers.native.file_lock import locked
 from workers.toolchains import within
@@ -74,9 +74,8 @@ def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:
                 tell(f"{chosen.text}: about {chosen.library.mb} MB in {folder}")
                 _make(chosen, folder, tell)
     except OSError as error:
-        raise EdgeSweepError(
-            f"{folder} cannot be made: {error}", "make room there, or name another EDGESWEEP_CACHE"
-        ) from (error)
+        next_step = "make room there, or name another EDGESWEEP_CACHE"
+        raise EdgeSweepError(f"{folder} cannot be made: {error}", next_step) from error
     return _environment(chosen, folder)
 
 
@@ -218,10 +217,8 @@ def _wanted(report: Path) -> list[dict[str, str]]:
 
 
 def _pip(chosen: Toolchain, arguments: Sequence[str]) -> None:
-    # A driver that is killed takes pip with it.
-    argv = [sys.executable, "-P", "-m", "sweeps.with_parent", str(os.getpid()), *_PIP, *arguments]
     try:
-        ended = subprocess.run(argv, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)  # noqa: S603  # pip
+        ended = run_with_parent([*_PIP, *arguments], _DEADLINE_S)
     except subprocess.TimeoutExpired as error:
         raise EdgeSweepError(f"pip needed more than {_DEADLINE_S:.0f} s for {chosen.text}", "try again") from error
     if ended.returncode != 0:
@@ -257,7 +254,7 @@ def _try(chosen: Toolchain, folder: Path) -> None:
     """A release may install and not run beside what is here."""
     argv = [sys.executable, "-P", "-c", _TRIED, str(folder), *chosen.library.modules]
     try:
-        ended = subprocess.run(argv, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)  # noqa: S603  # our own words
+        ended = run_with_parent(argv, _DEADLINE_S)
     except subprocess.TimeoutExpired as error:
         raise EdgeSweepError(f"{chosen.text} cannot be imported: it takes too long") from error
     if ended.returncode != 0:

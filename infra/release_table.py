@@ -1,0 +1,12 @@
+"""The table of infra/runtimes.md: which release of which library pairs with which torch."""
+
+from sweeps.spec.toolchains import LIBRARIES
+
+
+def table() -> str:
+    rows = [
+        f"| `{name}` | {releases} | {mate} | {one.mb} MB |"
+        for name, one in LIBRARIES.items()
+        for releases, mate in one.pairs.items()
+    ]
+    return "\n".join(["| library | releases | pairs with | each takes about |", "|---|---|---|---|", *rows, ""])
