@@ -25,9 +25,9 @@ from sweeps.ranking.sessions import ENOUGH_FOR_ONE
 from sweeps.ranking.verdict import VERDICTS
 from sweeps.stats import CONFIDENCE
 from sweeps.trust import TRUST
+from tests.own_model import FILES, README, make_data
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 PROSE = " ".join(README.split())
 FOLDERS = ("infra", "sweeps", "workers", "dashboard")
 DOCUMENTS = [*ROOT.glob("*.md"), *(page for name in FOLDERS for page in sorted((ROOT / name).rglob("*.md")))]
@@ -209,41 +209,15 @@ def columns_of(ranking: str) -> list[str]:
 @pytest.mark.system
 @pytest.mark.long
 def test_the_readme_s_own_model_runs_as_it_is_written(tmp_path: Path) -> None:
-    files = dict(re.findall(r"<!-- file: (\S+) -->\n```\w+\n(.*?)```", README, re.DOTALL))
-    assert set(files) == {"my_net.py", "sweep.yaml"}
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    # Dark cats and bright dogs: a net that int8 cannot make wrong, and more than the 276 images that 1 point takes.
-    make_data = """
-import numpy as np, torch
-from pathlib import Path
-from PIL import Image
-from my_net import make_net
-torch.manual_seed(0)
-net = make_net(2)
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-for _ in range(40):
-    labels = torch.arange(32) % 2
-    levels = torch.where(labels == 1, 1.2, -1.0)
-    images = levels[:, None, None, None] + 0.3 * torch.randn(32, 3, 64, 64)
-    optimizer.zero_grad()
-    torch.nn.functional.cross_entropy(net(images), labels).backward()
-    optimizer.step()
-torch.save(net.state_dict(), "my_net.pt")
-for name, level in (("cat", 60), ("dog", 190)):
-    folder = Path("photos") / name
-    folder.mkdir(parents=True)
-    for number in range(160):
-        pixels = np.random.default_rng(number).normal(level, 20, (40, 40, 3)).clip(0, 255).astype(np.uint8)
-        Image.fromarray(pixels).save(folder / f"{number:04}.jpg")
-"""
-    subprocess.run([sys.executable, "-c", make_data], cwd=tmp_path, check=True)
+    assert set(FILES) == {"my_net.py", "sweep.yaml"}
+    # More than the 276 images that 1 point takes.
+    make_data(tmp_path, images=320)
     edgesweep = str(Path(sys.executable).with_name("edgesweep"))
     plan = subprocess.run([edgesweep, "plan", "sweep.yaml"], cwd=tmp_path, capture_output=True, text=True)
     assert plan.returncode == 0, plan.stderr
     assert "4 jobs of 4 artifacts, 0 combinations skipped" in plan.stdout
     # The gate waits for other benchmarks, also for those of other tests, and what it waits for in vain does not win.
-    (tmp_path / "sweep.yaml").write_text(files["sweep.yaml"].replace("{preset: quick}", "{preset: quick, gate: none}"))
+    (tmp_path / "sweep.yaml").write_text(FILES["sweep.yaml"].replace("{preset: quick}", "{preset: quick, gate: none}"))
     run = subprocess.run([edgesweep, "run", "sweep.yaml"], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     for variant in ("fp32 nchw", "fp32 nhwc", "int8-x86 nchw", "int8-x86 nhwc"):

@@ -95,10 +95,10 @@ def print_plan(
     names = {facts.device_id: facts.name for facts in plan.devices}
     protocol = plan.protocol
     races = protocol.budget == "race"
-    table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state", "job key")
+    table = new_table(f"{plan.sweep.name}: jobs", ">#", "job", "device", ">rounds", "state")
     for number, job in enumerate(plan.jobs, 1):
         wanted = ONLY_CHECKED if job.emulated else "race" if races else protocol.on(job.device_id).rounds
-        table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key], job.key[:12]))
+        table.add_row(*cells(number, job.name, names[job.device_id], wanted, states[job.key]))
     console.print(table)
     if plan.skipped:
         table = new_table("Skipped", "combination", "device", "reason")
