@@ -263,7 +263,7 @@ def no_program_of_release(facts: DeviceFacts, variant: Variant, *, attached: boo
     try:
         runtime.programs_of(facts, variant.runner_toolchain)
     except EdgeSweepError as error:
-        return error.one_line
+        return f"{error.message}; put it there, or write runner_toolchain: [installed]"
     return None
 
 

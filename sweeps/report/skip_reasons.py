@@ -121,7 +121,7 @@ SKIP_REASONS = (
     ),
     SkipReason(
         word="no_such_release",
-        phrases=("write runner_toolchain: [installed]", "there is no runner of ONNX Runtime"),
+        phrases=("write runner_toolchain: [installed]",),
         meaning="the device gets no runner of this release",
         why="a phone runs the release whose library lies beside its runner",
         todo="write runner_toolchain: [installed] in grids, or put the release's library there, as edgesweep explain "

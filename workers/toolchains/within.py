@@ -21,7 +21,7 @@ ERROR_EXIT = 3
 def enter(folder: str) -> str:
     """Put its packages first in this process. Returns why that cannot be, empty if it was done."""
     if not os.path.isfile(os.path.join(folder, MARKER)):  # noqa: PTH113, PTH118  # pathlib takes longer to import
-        return f"there is no toolchain in {folder}: edgesweep toolchain list"
+        return f"there is no toolchain in {folder} (edgesweep toolchain add makes it)"
     sys.path.insert(0, folder)
     importlib.invalidate_caches()
     return ""
