@@ -48,7 +48,7 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
         "executorch": Library(
             modules=("executorch.exir", "executorch.runtime"),
             mb=102,
-            torch={"1.0": "2.9", "1.1": "2.10", "1.3": "2.12", "1.4": "2.13", "1.5": "2.14"},
+            torch={"1.0": "2.9", "1.1": "2.10", "1.2": "2.11", "1.3": "2.12", "1.4": "2.13", "1.5": "2.14"},
         ),
     }
 )
