@@ -44,8 +44,7 @@ def axes() -> str:
     """The axes of a grid as a table: name, values with those of a grid that does not name it in bold, meaning."""
     rows = []
     for name, field in (item for item in GridSpec.model_fields.items() if item[0] != "name"):
-        (kind, _) = get_args(field.annotation)
-        known = catalog.values(name)
+        known, kind = catalog.values(name), get_args(field.annotation)[0]
         values = ", ".join(_marked(known, field.default)) if known else _values(kind, field.default)
         rows.append(f"| `{name}` | {values} | {field.description} |")
     return "| axis | values | |\n|---|---|---|\n" + "\n".join(rows) + "\n"

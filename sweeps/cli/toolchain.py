@@ -15,7 +15,7 @@ from workers.toolchains import environments
 from workers.toolchains.environments import Environment
 
 
-class _Release(click.ParamType):
+class _Release(click.ParamType[Toolchain]):
     name = "release"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Toolchain:

