@@ -41,7 +41,7 @@ LIBRARIES: Mapping[str, Library] = MappingProxyType(
     {
         "onnxruntime": Library(
             modules=("onnxruntime", "onnxruntime.quantization", "onnxruntime.transformers.float16"),
-            mb=78,
+            mb=65,
             oldest="1.19",
             why_oldest="the first that takes numpy 2",
         ),

@@ -73,7 +73,7 @@ def invoked(*words: str) -> tuple[int, str]:
 def test_what_is_not_there_is_named_with_the_command_and_its_size(cache: Path) -> None:
     with pytest.raises(EdgeSweepError, match=f"{RELEASE} is not on this machine") as caught:
         environments.check(RELEASE)
-    assert caught.value.next_step == f"edgesweep toolchain add {RELEASE} (about 78 MB)"
+    assert caught.value.next_step == f"edgesweep toolchain add {RELEASE} (about 65 MB)"
     assert environments.made() == []
     code, told = invoked("remove", RELEASE)
     assert (code, "is not on this machine" in told) == (1, True)
@@ -226,7 +226,7 @@ def registry(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def test_a_release_is_made_once_and_made_again_where_it_is_damaged(registry: Path) -> None:
     code, told = invoked("add", RELEASE, "--json")
     folder = environments.folder_of(CHOSEN)
-    assert (code, f"about 78 MB in {folder}" in told) == (0, True)
+    assert (code, f"about 65 MB in {folder}" in told) == (0, True)
     assert environments.check(RELEASE) == CHOSEN
     began = (folder / within.MARKER).stat().st_mtime_ns
     assert "MB in" not in invoked("add", RELEASE)[1].partition(" is there")[0]
