@@ -11,8 +11,9 @@ BIN := $(VENV)/bin
 WORKSPACE ?= edgesweep-data
 PORT ?= 8501
 PICTURES ?= screenshots
-# Tests in parallel. More tests than cores slow each other down.
+# Tests in parallel. Those of the second tier wait half of their time: for phones, faults, leases.
 JOBS ?= 2
+SYSTEM_JOBS ?= 3
 STAMP := $(VENV)/.installed
 # With ExecuTorch and ONNX Runtime, which only the tests need.
 ALL := $(VENV)/.installed-runtimes
@@ -34,18 +35,18 @@ screenshots: $(STAMP)
 FAST := (not system or smoke) and not suite
 SYSTEM := system and not smoke and not suite
 SUITE := suite
-PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
+PYTEST = $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder $(if $(STRICT),--strict-machine) $(PYTEST_ARGS)
 
 test: $(ALL) lint
-	$(PYTEST) -m "$(FAST)"
+	$(PYTEST) -n $(JOBS) -m "$(FAST)"
 
 test-system: $(ALL)
-	$(PYTEST) -m "$(SYSTEM)"
+	$(PYTEST) -n $(SYSTEM_JOBS) -m "$(SYSTEM)"
 
 # libfaketime, for jumps of the clock, is compiled where it is installed: nothing else here needs a compiler for that.
 faults: $(ALL)
 	$(BIN)/python -m pip install --quiet --constraint infra/constraints.txt libfaketime
-	$(PYTEST) -m "fault" --faults
+	$(PYTEST) -n $(JOBS) -m "fault" --faults
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -27,6 +27,7 @@ NEGLIGIBLE = 0.02
 OUTLIER_SCORE = 3.5
 """Iglewicz and Hoaglin, How to Detect and Handle Outliers (1993): the cutoff for the modified z-score."""
 
+_FEW = 500
 _NORMAL_975 = 1.959963984540054
 _MAD_PER_SIGMA = 0.6744897501960817
 _MEAN_DEVIATION_PER_SIGMA = 0.7978845608028654
@@ -49,6 +50,12 @@ class Estimate:
 
 def median(values: "ArrayLike") -> float:
     """Raises `ValueError` for no values."""
+    # A block's samples, after each block of each phone: for so few numpy takes 2 to 20 times as long.
+    if isinstance(values, list | tuple) and 0 < len(values) <= _FEW:
+        ordered = sorted(values)
+        if math.isfinite(sum(ordered)):
+            middle = len(ordered) // 2
+            return float(ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2)
     import numpy as np
 
     array = np.asarray(values, dtype=np.float64)

@@ -52,7 +52,7 @@ def test_what_only_the_suite_runs_injects_a_fault(request: pytest.FixtureRequest
 
 
 def test_continuous_integration_runs_both_tiers_strictly() -> None:
-    calls = re.findall(r"^make (.+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
+    calls = re.findall(r"^make (test.*)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)
     assert calls == ["test STRICT=1", "test-system STRICT=1"]
 
 

@@ -99,12 +99,14 @@ def call_figures(lab: Lab) -> list[Figure]:
         size_: [1000 * one for one in driver("calls", key, WORK_S)]
         for size_, key in ((small, "b" * 64), (size, ARTIFACT))
     }
+    empty_ms = [1000 * one for one in driver("ray_calls", WORK_S)]
     driver.close()
     figures = [
         at_most(f"all devices, first time, median of {COLD_ROUNDS}", statistics.median(cold), "s", 1.0),
         Figure("all devices, first time, slowest", max(cold), "s"),
         at_most(f"all devices, again, median of {WARM_ROUNDS}", 1000 * statistics.median(again), "ms", 20.0),
         Figure("all devices, again, slowest", 1000 * max(again), "ms"),
+        Figure(f"call that does nothing: Ray's part, median of {len(empty_ms)}", statistics.median(empty_ms), "ms"),
     ]
     for bytes_, taken in taken_ms.items():
         name = f"call beyond its work, artifact of {bytes_ / 1e6:.1f} MB"

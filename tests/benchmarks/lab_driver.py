@@ -164,6 +164,18 @@ class Driver:
                 taken.append(took - answer)
         return taken
 
+    def ray_calls(self, pause_s: float) -> list[float]:
+        """Seconds of calls that have nothing to do: Ray and the network alone. A pause before each, as work is one."""
+        hosts = {facts.name.partition("/")[0]: self._lab.where(facts.device_id) for facts in self._devices}
+        taken = []
+        for _ in range(CALLS):
+            for host in hosts.values():
+                time.sleep(pause_s)
+                began = time.perf_counter()
+                host.missing(())
+                taken.append(time.perf_counter() - began)
+        return taken
+
     def begin(self, build_key: str, seconds: float) -> None:
         self._load = Load(self._lab, lambda facts, number, length: self._ask(facts, number, length, build_key), seconds)
         self._load.begin(self._devices)

@@ -1,9 +1,16 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sweeps.stats import Estimate, accuracy_drop, mad, median, outliers, p50_estimate, ratio_by_rounds, stable
 
 REPLICATES = 2000
+
+
+@given(st.lists(st.floats() | st.integers(-(2**53), 2**53), min_size=1))
+def test_the_median_of_a_few_values_is_numpy_s(values):
+    assert np.array_equal(median(values), np.median(np.asarray(values, dtype=np.float64)), equal_nan=True)
 
 
 def test_median_of_no_values_is_refused():

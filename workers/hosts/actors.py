@@ -12,7 +12,7 @@ import ray
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.hosts.device_process import DeviceProcess
-from workers.hosts.interface import Granted, Hello, Queued
+from workers.hosts.interface import Beat, Granted, Hello, Queued
 from workers.hosts.this_machine import HostConfig, agent_of
 from workers.measure.bench import AnswerT, Request
 
@@ -37,14 +37,11 @@ class HostActor:
     def hello(self) -> Hello:
         return self._agent.hello()
 
-    def watch(self, change: int, timeout_s: float) -> Hello | None:
-        return self._agent.watch(change, timeout_s)
-
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         return self._agent.acquire(device_id, who)
 
-    def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
-        return self._agent.beat(who, epochs)
+    def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> Beat:
+        return self._agent.beat(who, epochs, change, timeout_s)
 
     def release(self, device_id: str, epoch: int) -> None:
         self._agent.release(device_id, epoch)

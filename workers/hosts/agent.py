@@ -20,7 +20,7 @@ from sweeps.errors import DeviceError, StoreError
 from sweeps.records import Failed
 from workers.artifacts import ArtifactStore, PackedArtifact
 from workers.devices.local import from_os_error
-from workers.hosts.interface import Granted, Hello, HostDevice, Queued, Versions
+from workers.hosts.interface import Beat, Granted, Hello, HostDevice, Queued, Versions
 from workers.hosts.inventory import Inventory
 from workers.hosts.leases import Leases
 from workers.hosts.outbox import Outbox
@@ -109,9 +109,6 @@ class HostAgent:
             clock_s=self._now(),
         )
 
-    def watch(self, change: int, timeout_s: float) -> Hello | None:
-        return self.hello() if self._inventory.watch(change, timeout_s) else None
-
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         if self._leaving.is_set():
             raise DeviceError("host_leaving", f"the host {self._identity.name}: it leaves the lab")
@@ -119,8 +116,10 @@ class HostAgent:
             raise DeviceError("offline", f"{device_id} is not attached to the host {self._identity.name}")
         return self._leases.acquire(device_id, who)
 
-    def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
-        return self._leases.beat(who, epochs)
+    def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> Beat:
+        lost = self._leases.beat(who, epochs)
+        changed = self._inventory.watch(change, 0.0 if lost else timeout_s)
+        return Beat(lost, self.hello() if changed else None)
 
     def release(self, device_id: str, epoch: int) -> None:
         if self._leases.release(device_id, epoch):

@@ -9,11 +9,11 @@ the whole way from the driver. It ends with the agent that has started it.
 import os
 import pickle
 import socket
+import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -48,19 +48,24 @@ class DeviceProcess:
     def ask(self, request: Request[AnswerT]) -> AnswerT | Failed:
         """A process that has not answered in time is ended, and replaced for the next request."""
         limit_s = request.limit_s + _BESIDE_S
-        overdue = threading.Event()
+        overdue = ""
         try:
             with self._starting:
                 if (self._process.poll() is not None or self._pipe.closed) and not self._ended:
                     self._start()
-            with self._ended_after(limit_s, overdue):
+            try:
+                _limit(self._pipe, limit_s)
                 _send(self._pipe, request)
                 answer: AnswerT | Failed = _receive(self._pipe)
+            except BlockingIOError:
+                # What waits for a broken disk goes on for a while after that.
+                self._process.kill()
+                self._pipe.close()
+                overdue = f", which it had not answered after {duration(limit_s)}"
+                raise
             return answer
         except (EOFError, OSError):
-            message = f"the device's process on its host ended{self._how()} during a request"
-            if overdue.is_set():
-                message += f", which it had not answered after {duration(limit_s)}"
+            message = f"the device's process on its host ended{self._how()} during a request{overdue}"
             return Failed(stage=request.stage, kind="worker_lost", message=message)
         except Exception as error:  # noqa: BLE001  # whatever cannot be packed or unpacked
             return failed_by(request.stage, error)
@@ -77,29 +82,6 @@ class DeviceProcess:
             self._ended = True
             self._process.kill()
         self._how()
-
-    @contextmanager
-    def _ended_after(self, seconds: float, overdue: threading.Event) -> Iterator[None]:
-        """Ends the process, and whoever waits for it in the block, once the block has taken so long."""
-        process, pipe = self._process, self._pipe
-
-        def end() -> None:
-            overdue.set()
-            process.kill()
-            # What waits for a broken disk goes on for a while after that.
-            with suppress(OSError), socket.socket(fileno=os.dup(pipe.fileno())) as our_end:
-                our_end.shutdown(socket.SHUT_RDWR)
-
-        timer = threading.Timer(seconds, end)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            if overdue.is_set():
-                timer.join()
-                pipe.close()
 
     def _start(self) -> None:
         self._pipe, theirs = Pipe()
@@ -131,6 +113,14 @@ def main() -> None:
                 _send(pipe, lane.ask(request))
     finally:
         lane.close()
+
+
+def _limit(pipe: "Connection[Any, Any]", seconds: float) -> None:
+    """From now on each wait for the other end raises `BlockingIOError` after so long: a thread for it would take longer
+    than most requests."""
+    with socket.socket(fileno=os.dup(pipe.fileno())) as end:
+        for option in (socket.SO_SNDTIMEO, socket.SO_RCVTIMEO):
+            end.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), int(seconds % 1 * 1e6)))
 
 
 def _send(pipe: "Connection[Any, Any]", value: object) -> None:

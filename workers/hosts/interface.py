@@ -10,7 +10,7 @@ from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
 from workers.measure.bench import AnswerT, Request
 
-HOST_PROTOCOL = 3
+HOST_PROTOCOL = 4
 """Grows when drivers and hosts of different versions would not understand each other."""
 
 CLOCK_S = 60.0
@@ -107,6 +107,16 @@ class Hello:
 
 
 @dataclass(frozen=True, slots=True)
+class Beat:
+    """What a driver hears of a host from time to time."""
+
+    lost: frozenset[str]
+    """Devices that are no longer the caller's."""
+    hello: Hello | None
+    """If its devices have changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Granted:
     """The device is the caller's, until the lease ends."""
 
@@ -136,17 +146,14 @@ class Host(Protocol):
 
     def hello(self) -> Hello: ...
 
-    def watch(self, change: int, timeout_s: float) -> Hello | None:
-        """Wait until the devices are others than at `change`; `None` if they are the same after `timeout_s`."""
-        ...
-
     def acquire(self, device_id: str, who: str) -> Granted | Queued:
         """Raises `DeviceError`: `offline` if the host lacks the device, `leased` if a person ended this driver's use,
         `host_leaving`."""
         ...
 
-    def beat(self, who: str, epochs: Mapping[str, int]) -> frozenset[str]:
-        """Renew these leases, by device id. Returns the devices that are no longer `who`'s."""
+    def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> "Beat":
+        """Renew these leases, by device id; then wait until the devices are others than at `change`, at most so long.
+        Not at all if a lease has ended."""
         ...
 
     def release(self, device_id: str, epoch: int) -> None:

@@ -12,7 +12,7 @@ from sweeps.errors import DeviceError
 from sweeps.spec import places
 from sweeps.text import duration
 from workers.hosts.away import LOST, away
-from workers.hosts.interface import BEAT_S, SILENT_S, Hello, Host, Queued, Versions
+from workers.hosts.interface import BEAT_S, SILENT_S, Beat, Hello, Host, Queued, Versions
 
 _JOIN_S = 15.0
 """More than the longest call that a follower waits for."""
@@ -245,20 +245,23 @@ class Lab:
                     return
                 epochs, change = dict(known.epochs), known.hello.change
             try:
-                lost = known.host.beat(self.who, epochs)
-                with self._lock:
-                    known.heard_s = self._clock()
-                    for device_id in lost:
-                        if known.epochs.get(device_id) == epochs[device_id]:
-                            del known.epochs[device_id]
-                hello = known.host.watch(change, BEAT_S)
+                if known.wrong:
+                    # Of another version: it may not know the call.
+                    self._closed.wait(BEAT_S)
+                    beat = Beat(frozenset(), known.host.hello())
+                else:
+                    beat = known.host.beat(self.who, epochs, change, BEAT_S)
             except DeviceError:
                 self._closed.wait(BEAT_S / 2)
                 continue
             with self._lock:
                 known.heard_s = self._clock()
-                known.hello = hello or known.hello
-                self._remember(known.hello)
+                for device_id in beat.lost:
+                    if known.epochs.get(device_id) == epochs[device_id]:
+                        del known.epochs[device_id]
+                if beat.hello:
+                    known.hello = beat.hello
+                    self._remember(beat.hello)
 
     def _remember(self, hello: Hello) -> None:
         self._last_host |= {device.facts.device_id: hello.name for device in hello.devices}

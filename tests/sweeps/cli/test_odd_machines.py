@@ -1,6 +1,7 @@
 """Disks that cannot be written or are full, and environments that lack what is usual."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -63,6 +64,33 @@ def test_a_disk_that_takes_nothing_is_named_with_the_next_step(
 def test_a_plan_needs_no_disk_that_can_be_written(sweep: Path) -> None:
     ended = on_disk(sweep, "ro", "plan", "s.yaml", "--json", "--workspace", "disk")
     assert (ended.returncode, len(json.loads(ended.stdout)["jobs"])) == (0, 1)
+
+
+# It stands for a slow disk: whoever waits until his data lie on the disk waits half a second longer.
+SLOW_DISK = """
+#include <unistd.h>
+#include <sys/syscall.h>
+int fsync(int fd) { usleep(500000); return syscall(SYS_fsync, fd); }
+int fdatasync(int fd) { usleep(500000); return syscall(SYS_fdatasync, fd); }
+"""
+
+
+@pytest.mark.system
+@pytest.mark.compiler
+def test_a_slow_disk_costs_time_and_nothing_else(sweep: Path) -> None:
+    library = sweep.with_name("slow_disk.so")
+    source = ["g++", "-shared", "-fPIC", "-o", str(library), "-x", "c", "-"]
+    subprocess.run(source, input=SLOW_DISK, text=True, check=True)
+    sweep.write_text(SWEEP + "protocol: {preset: quick, rounds: 2, min_seconds: 0.05, iterations: 5, gate: none}\n")
+    environment = {**os.environ, "LD_PRELOAD": str(library)}
+    words = [EDGESWEEP, "run", "s.yaml", "--executor", "inline", "--workspace", "disk"]
+    ended = subprocess.run(words, cwd=sweep.parent, env=environment, capture_output=True, text=True)
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+    ranked = subprocess.run([EDGESWEEP, "rank", "--json", "--workspace", "disk"], cwd=sweep.parent, capture_output=True)
+    (device,) = json.loads(ranked.stdout)["devices"]
+    assert device["winner"]["trust"] == []
+    verified = [EDGESWEEP, "journal", "verify", "--workspace", "disk"]
+    subprocess.run(verified, cwd=sweep.parent, check=True, capture_output=True)
 
 
 @pytest.mark.system

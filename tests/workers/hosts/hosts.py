@@ -156,8 +156,8 @@ class Wire:
             if self.cut:
                 self._refused.set()
                 raise DeviceError("host_away", "the link is cut")
-            if method == "watch":
-                values = (values[0], 0.01)
+            if method == "beat":
+                values = (*values[:-1], 0.01)
             answer = getattr(self._host.agent, method)(*values)
             if method == "receive":
                 packed: PackedArtifact = values[0]

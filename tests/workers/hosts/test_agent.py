@@ -15,7 +15,7 @@ from tests import gallery
 from tests.workers.hosts.hosts import JOB, Ask, ControlledWorker, TestHost, facts
 from tests.workers.tiny_model import tiny_inputs
 from workers.artifacts import ArtifactStore
-from workers.hosts.interface import TIME_TO_LIVE_S, Granted, Queued
+from workers.hosts.interface import TIME_TO_LIVE_S, Beat, Granted, Queued
 from workers.hosts.leases import PATIENCE_S
 
 
@@ -63,10 +63,17 @@ def test_a_host_tells_its_devices_their_use_and_itself(host: TestHost) -> None:
     assert use.who == "ann"
     host.names = []
     host.agent.tend()
-    changed = host.agent.watch(hello.change, 0.0)
-    assert changed is not None
-    assert changed.devices == ()
-    assert host.agent.watch(changed.change, 0.0) is None
+    beat = host.agent.beat("ann", {}, hello.change, 0.0)
+    assert beat.hello is not None
+    assert beat.hello.devices == ()
+    assert host.agent.beat("ann", {}, beat.hello.change, 0.0) == Beat(frozenset(), None)
+
+
+def test_a_lease_that_has_ended_is_told_at_once(host: TestHost) -> None:
+    epoch = granted(host)
+    host.agent.free("one")
+    beat = host.agent.beat("ann", {"one": epoch}, host.agent.hello().change, 1e6)
+    assert beat == Beat(frozenset({"one"}), None)
 
 
 def test_a_result_is_kept_and_told_again_until_it_is_acknowledged(host: TestHost) -> None:

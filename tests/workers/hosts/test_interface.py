@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from sweeps.device_facts import DeviceFacts
 from sweeps.records import Failed
 from workers.artifacts import PackedArtifact
-from workers.hosts.interface import HOST_PROTOCOL, Granted, Hello, Queued
+from workers.hosts.interface import HOST_PROTOCOL, Beat, Granted, Hello, Queued
 from workers.measure import batch_request, recovery, requests
 from workers.measure.bench import Request
 
-_DIGESTS = {3: "7c9ce45a009b650d"}
+_DIGESTS = {4: "5a36d85e32eaaf96"}
 """Of the fields of all that crosses, by protocol."""
 
 
@@ -45,7 +45,7 @@ def _crossing() -> set[type]:
         if isinstance(one, type) and issubclass(one, Request) and one is not Request
     ]
     found: set[type] = set()
-    for root in (Hello, Granted, Queued, PackedArtifact, DeviceFacts, Failed, *asked):
+    for root in (Beat, Hello, Granted, Queued, PackedArtifact, DeviceFacts, Failed, *asked):
         _visit(root, found)
     return found
 
