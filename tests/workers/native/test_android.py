@@ -304,7 +304,8 @@ def test_what_is_linked_to_an_archive_goes_to_the_device_with_its_libraries(
         if abi == "x86_64":
             assert subprocess.run([there], check=False).returncode == 42
 
-    other = replace(built, programs={"edgesweep_runner_lite": built.programs["edgesweep_runner_full"]})
+    lite = {"edgesweep_runner_lite": built.programs["edgesweep_runner_full"]}
+    other = replace(built, programs=lite, libraries=tuple(map(Path, found.libraries)))
     android.place(other, runners_folder(abi))
     changed = tmp_path / "libfbjni.so"
     changed.write_bytes(b"of another release")
