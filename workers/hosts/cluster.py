@@ -35,6 +35,8 @@ NAMESPACE = "edgesweep"
 _ANSWER_S = 5.0
 _RESULT_S = 60.0
 """For a result that is there to cross the network."""
+_TURN_S = 0.05
+"""For the thread that hears the host to have its turn."""
 _START_S = 120.0
 _FIND_S = 5.0
 _NODE_ENDED = ("has been marked dead", "Raylet is terminated")
@@ -157,6 +159,8 @@ class RemoteHost:
         self._name = name
         self._shared = shared
         self._link = link
+        self._beating: Any = None
+        """The answer to `beat` that is waited for now."""
         self.dead = False
         """Whether the agent has ended for good."""
 
@@ -169,8 +173,16 @@ class RemoteHost:
         return answer
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> Beat:
-        beat: Beat = self._call("beat", who, dict(epochs), change, timeout_s, within_s=timeout_s + _ANSWER_S)
+        self._beating = self._send("beat", who, dict(epochs), change, timeout_s)
+        try:
+            beat: Beat = self._got(self._beating, timeout_s + _ANSWER_S)
+        finally:
+            self._beating = None
         return beat
+
+    def has_answered(self) -> bool:
+        beating = self._beating
+        return beating is not None and bool(ray.wait([beating], timeout=0)[0])
 
     def release(self, device_id: str, epoch: int) -> None:
         self._call("release", device_id, epoch, within_s=CLOSE_S + _ANSWER_S)
@@ -210,8 +222,8 @@ class RemoteHost:
         """As long as the host answers other calls: those of the thread that follows it."""
         # Until it counts as silent, unless it is heard meanwhile: then its devices are waited for at once. Looking more
         # often found nothing sooner, and took a driver of 1,000 phones a third of its CPU.
-        while not ray.wait([reference], timeout=max(0.0, self._link.silent_in_s()))[0]:
-            if self._link.silent_in_s() <= 0:
+        while not ray.wait([reference], timeout=max(_TURN_S, self._link.silent_in_s()))[0]:
+            if self._link.silent_in_s() <= 0 and not self.has_answered():
                 raise away(self._name, LOST)
         return self._got(reference, _RESULT_S)
 

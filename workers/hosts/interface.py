@@ -156,6 +156,10 @@ class Host(Protocol):
         Not at all if a lease has ended."""
         ...
 
+    def has_answered(self) -> bool:
+        """Whether the answer to `beat` is here and its caller has not had its turn: the driver is late."""
+        ...
+
     def release(self, device_id: str, epoch: int) -> None:
         """Hand a device back. Does nothing if the lease is another one by now."""
         ...

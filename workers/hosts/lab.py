@@ -41,7 +41,7 @@ class _Known:
         return self.hello.name, self.hello.machine
 
     def is_silent(self, now_s: float) -> bool:
-        return now_s - self.heard_s > SILENT_S
+        return now_s - self.heard_s > SILENT_S and not self.host.has_answered()
 
     def has(self, device_id: str) -> bool:
         if self._of is not self.hello:

@@ -146,6 +146,8 @@ class Wire:
     def __init__(self, host: TestHost) -> None:
         self._host = host
         self.cut = False
+        self.late = False
+        """Whether an answer is here that its caller has not read."""
         self.received: list[str] = []
         self._refused = threading.Event()
         self.faulty: Callable[[str, tuple[Any, ...]], bool] = lambda _method, _values: False
@@ -167,6 +169,9 @@ class Wire:
             return answer
 
         return call
+
+    def has_answered(self) -> bool:
+        return self.late
 
     @property
     def host(self) -> Host:

@@ -13,7 +13,7 @@ from sweeps.errors import QUEUED_KIND, DeviceError
 from sweeps.records import Failed
 from tests.workers.hosts.hosts import JOB, VERSIONS, Ask, World, facts
 from workers.artifacts import ArtifactStore
-from workers.hosts.interface import TIME_TO_LIVE_S, Hello
+from workers.hosts.interface import SILENT_S, TIME_TO_LIVE_S, Hello
 from workers.hosts.lab import Lab
 from workers.measure.recovery import RecoverRequest, Taken
 
@@ -233,6 +233,17 @@ def test_a_device_on_two_hosts_is_measured_once_and_told(world: World) -> None:
     assert world.told == [
         "host:lab-2/adb:one and host:lab-1/adb:one both call themselves one: measured as host:lab-1/adb:one"
     ]
+
+
+def test_a_host_whose_answer_waits_for_the_driver_is_not_away(world: World) -> None:
+    _, wire = world.add("lab-1", "one")
+    lab = world.lab()
+    wire.cut_off()
+    world.now_s += SILENT_S + 1
+    assert [answers for _, answers in lab.hellos()] == [False]
+    wire.late = True
+    assert [answers for _, answers in lab.hellos()] == [True]
+    assert lab.where("one") is wire.host
 
 
 def test_a_host_whose_clock_is_an_hour_off_measures_like_the_others(world: World) -> None:
