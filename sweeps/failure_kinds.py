@@ -37,8 +37,8 @@ _BUILDING = {
     "nnapi_conversion": "PyTorch's converter to NNAPI does not accept the model -> replace the part that the message "
     "names, or use backend: [cpu]",
     "no_cmake": "`edgesweep runner build` needs CMake 3.18 or newer -> install it",
-    "no_libtorch": "`edgesweep runner build` needs PyTorch's static libraries for Android -> name their folder with "
-    "--libtorch",
+    "no_library": "`edgesweep runner build` cannot use the library that was named -> name the runtime's AAR, or the "
+    "folder of its build, with --library",
     "no_ndk": "`edgesweep runner build` found no Android NDK -> install one, and name its folder in ANDROID_NDK_HOME",
     "not_for_phones": "the program that was compiled cannot run on phones of this kind -> see edgesweep explain "
     "android-runtime",

@@ -38,7 +38,8 @@ KIND = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+|[a-z]{4,}")
 # `local.py` is the device of this host: only what it makes of an `OSError` happens with phones too.
 NOT_OF_PHONES = {
     "workers/devices/local.py": {"timeout", "bad_name", "no_output"},
-    "workers/native/android.py": {"no_cmake", "no_libtorch", "no_ndk", "not_for_phones", "not_placed"},
+    "workers/native/aar.py": {"no_library"},
+    "workers/native/android.py": {"no_cmake", "no_ndk", "not_for_phones", "not_placed"},
 }
 
 

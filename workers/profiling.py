@@ -87,4 +87,4 @@ def _program(runtime: ProfilingRuntime, attached: Attached, variant: Variant) ->
             f"{attached.facts.name} gets no program that profiles files of the format {format!r}",
             "see the page android-runtime on how to compile it: edgesweep explain android-runtime",
         )
-    return push_program(attached.device, Path(profilers[format].path))
+    return push_program(attached.device, profilers[format])

@@ -1,8 +1,9 @@
-"""`edgesweep runner`: the C++ runner for phones, compiled with what the user has."""
+"""`edgesweep runner`: the C++ runners for phones, compiled with what the user has."""
 
 import os
 import tempfile
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 
@@ -11,63 +12,85 @@ from sweeps.errors import EdgeSweepError
 from sweeps.operations.telling import tell
 from sweeps.text import plain
 from workers.native import android
-from workers.runtimes.torchscript.native_runner import version
-from workers.runtimes.torchscript.programs import RUNNERS, runners_folder
+from workers.runtimes.executorch import for_phones as executorch
+from workers.runtimes.onnxruntime import for_phones as onnxruntime
+from workers.runtimes.torchscript import for_phones as torchscript
+from workers.runtimes.torchscript.programs import runners_folder
+
+_RUNTIMES = MappingProxyType({"torchscript": torchscript, "executorch": executorch, "onnxruntime": onnxruntime})
 
 
 @click.group()
 def runner() -> None:
-    """Compile the program that runs builds on phones.
+    """Compile the programs that run builds on phones.
 
     \b
-    Example: edgesweep runner build --abi arm64-v8a --libtorch pytorch/build_full/install
+    Example: edgesweep runner build --abi arm64-v8a --library pytorch_android-2.1.0.aar
     """
 
 
 @runner.command()
+@click.option("--runtime", type=click.Choice(list(_RUNTIMES)), default="torchscript", show_default=True)
 @click.option("--abi", type=click.Choice(list(android.ABIS)), default="arm64-v8a", show_default=True)
 @click.option(
+    "--library",
     "--libtorch",
+    "library",
     type=click.Path(path_type=Path),
-    help="The folder with include/ and lib/ that PyTorch's build_android.sh installed.",
+    help="An AAR of PyTorch Mobile or ONNX Runtime, or a folder: what PyTorch's build_android.sh or ExecuTorch's cmake "
+    "--install made, or ONNX Runtime's build.sh.",
 )
 @click.option(
     "--interpreter",
     type=click.Choice(["full", "lite"]),
-    default="full",
-    show_default=True,
-    help="What that libtorch has: full runs pt files, lite ptl files.",
+    help="Of PyTorch Mobile: full runs pt files, lite ptl files.  [default: what an AAR has, else full]",
 )
+@click.option("--library-version", help="Of ExecuTorch, where the folder does not say it.")
 @json_option
-def build(abi: str, libtorch: Path | None, interpreter: android.Interpreter, as_json: bool) -> None:
-    """Compile the runner for an ABI, check it, and put it where phones get it from.
+def build(
+    runtime: str,
+    abi: str,
+    library: Path | None,
+    interpreter: str | None,
+    library_version: str | None,
+    as_json: bool,
+) -> None:
+    """Compile a runtime's runner for an ABI, check it, and put it where phones get it from.
 
     \b
     The NDK is that of ANDROID_NDK_HOME, else the newest of Android Studio's.
     Checked: ABI, pages of 16 KiB, libraries and symbols that phones have, no text relocations.
-    Example: edgesweep runner build --abi arm64-v8a --libtorch pytorch/build_full/install
+    Shared libraries that it needs are put beside it, and go to phones with it.
+    Example: edgesweep runner build --abi arm64-v8a --library pytorch_android-2.1.0.aar
+    Example: edgesweep runner build --runtime onnxruntime --library onnxruntime-android-1.24.2.aar
     """
+    maker = _RUNTIMES[runtime]
+    choice = android.Choice(interpreter=interpreter, version=library_version)
     missing: list[EdgeSweepError] = []
-    ndk = None
-    try:
-        ndk = android.find_ndk(os.environ, Path.home())
-    except EdgeSweepError as error:
-        missing.append(error)
-    try:
-        if libtorch is None:
-            raise EdgeSweepError("no libtorch is named", f"give --libtorch FOLDER. {android.GET_LIBTORCH}")
-        android.check_libtorch(libtorch)
-    except EdgeSweepError as error:
-        missing.append(error)
-    if missing or ndk is None or libtorch is None:
-        # All that is missing at once: each takes a while to get.
-        raise EdgeSweepError("; ".join(one.message for one in missing), "\n  and: ".join(o.next_step for o in missing))
+    ndk: Path | None = None
+    recipe: android.Recipe | None = None
     with tempfile.TemporaryDirectory(prefix="edgesweep-runner-") as folder:
-        toolchain = android.ndk_toolchain(ndk, abi)
-        program = android.build(toolchain, abi, libtorch, interpreter, version(), Path(folder), tell)
-        name = RUNNERS["pt" if interpreter == "full" else "ptl"]
-        file = android.place(program, runners_folder(abi), name)
+        try:
+            ndk = android.find_ndk(os.environ, Path.home())
+        except EdgeSweepError as error:
+            missing.append(error)
+        try:
+            if library is None:
+                raise EdgeSweepError(f"no library of {runtime} is named", f"give --library. {maker.GET}")
+            recipe = maker.recipe(library, abi, choice, Path(folder) / "library")
+        except EdgeSweepError as error:
+            missing.append(error)
+        if ndk is None or recipe is None:
+            # All that is missing at once: each takes a while to get.
+            steps = "\n  and: ".join(one.next_step for one in missing)
+            raise EdgeSweepError("; ".join(one.message for one in missing), steps)
+        toolchain = android.ndk_toolchain(ndk, abi, recipe)
+        built = android.build(toolchain, abi, recipe, Path(folder) / "build", tell)
+        placed = android.place(built, runners_folder(abi))
     if as_json:
-        print_json({"file": str(file), "abi": abi, "interpreter": interpreter, "ndk": str(ndk), "version": version()})
+        files = [str(file) for file in placed]
+        print_json({"runtime": runtime, "abi": abi, "files": files, "ndk": str(ndk)})
     else:
-        click.echo(plain(f"{file}  for {abi}; phones get it from now on: edgesweep devices"))
+        for file in placed:
+            click.echo(plain(str(file)))
+        click.echo(plain(f"Phones of {abi} get this from now on: edgesweep devices"))

@@ -90,7 +90,7 @@ def _push_programs(
         if error.kind == "no_runner":
             return {}, ()
         raise DeviceError(error.kind, error.message, error.next_step) from error
-    there = {program: replace(program, path=push_program(device, Path(program.path))) for program in found.values()}
+    there = {program: replace(program, path=push_program(device, program)) for program in found.values()}
     identities = tuple(dict.fromkeys(_introduction(device, runtime, one) for one in there.values()))
     return {(name, kind): there[program] for kind, program in found.items()}, identities
 
@@ -102,12 +102,17 @@ def program_of_release(device: Device, facts: DeviceFacts, variant: Variant) -> 
     if variant.format not in found:
         raise DeviceError("not_possible", f"{facts.name} gets no runner of {variant.runner_toolchain}")
     program = found[variant.format]
-    return replace(program, path=push_program(device, Path(program.path)))
+    return replace(program, path=push_program(device, program))
 
 
-def push_program(device: Device, file: Path) -> str:
-    """Its path on the device. Raises `DeviceError`."""
+def push_program(device: Device, program: Program) -> str:
+    """Its path on the device, where its libraries lie in the same folder. Raises `DeviceError`."""
+    file = Path(program.path)
     try:
+        for library in program.libraries:
+            file = Path(library)
+            device.push(file, file.name)
+        file = Path(program.path)
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
         return device.push(file, f"{file.name}-{digest[:16]}")

@@ -1,19 +1,19 @@
-"""Compiles the C++ runner for Android phones with a NDK and a libtorch of the user's, and checks what came out."""
+"""Compiles the C++ runners for Android phones with a NDK and libraries of the user's, and checks what came out."""
 
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
 
 from sweeps.errors import BuildError
 from workers.native.compiler import FOLDER
-from workers.native.elf import problems, read_elf
+from workers.native.elf import Elf, problems, read_elf, too_small_pages
 
-Interpreter = Literal["full", "lite"]
 ABIS = {
     "arm64-v8a": "aarch64-linux-android",
     "armeabi-v7a": "arm-linux-androideabi",
@@ -21,11 +21,10 @@ ABIS = {
     "x86": "i686-linux-android",
 }
 """Each with its folder in the NDK's system root."""
-LEVEL = 21
-"""Android's API level, as build_android.sh has it."""
 SYSTEM = ("libc.so", "libm.so", "libdl.so", "liblog.so", "libandroid.so", "libz.so", "libneuralnetworks.so")
 """Libraries that are on every phone."""
-PROGRAM = "edgesweep_runner"
+BESIDE = ".libraries"
+"""At the end of a program's name: the folder with the shared libraries that lie beside it on a device."""
 _TOOLCHAIN = Path("build") / "cmake" / "android.toolchain.cmake"
 _NDK_VARIABLES = ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK")
 _SDK_VARIABLES = ("ANDROID_HOME", "ANDROID_SDK_ROOT")
@@ -34,17 +33,59 @@ _GET_NDK = (
     "download android-ndk-r28c-linux.zip from developer.android.com/ndk/downloads, unzip it, and set ANDROID_NDK_HOME "
     "to its folder; or in Android Studio: Settings, Android SDK, SDK Tools, NDK (Side by side)"
 )
-GET_LIBTORCH = "edgesweep explain android-runtime has the commands: build_android.sh of PyTorch v2.8.0 installs it"
 _DEADLINE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What else the user says of a library."""
+
+    interpreter: str | None = None
+    """Of PyTorch Mobile: full or lite; `None`: what the library has."""
+    version: str | None = None
+    """`None`: what the library says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How the programs of one runtime are compiled against a library of the user's."""
+
+    definitions: tuple[str, ...]
+    """Arguments of CMake."""
+    programs: Mapping[str, str]
+    """By target of CMakeLists.txt, the name under which phones get the program. The first one is the runner."""
+    level: int
+    """The API level of Android that the library asks for."""
+    shared: Path | None = None
+    """The folder of the shared libraries that the programs are linked to; `None`: they are linked in."""
+    opened: Mapping[str, Path] = field(default_factory=lambda: MappingProxyType({}))
+    """By name, libraries that the runner opens when it runs: they are put beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Toolchain:
-    """What compiles and strips. `libraries`: those of the system, with their symbols; empty if there are none."""
+    """What compiles and strips."""
 
     arguments: tuple[str, ...]
     strip: str
+    system: tuple[str, ...] = SYSTEM
+    """Libraries that are on every device."""
     libraries: Path | None = None
+    """The folder of some of those, with their symbols."""
+    shared: Path | None = None
+    """The folder of shared libraries that come with the compiler, as that of C++."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """Files of this host."""
+
+    programs: Mapping[str, Path]
+    """By the name under which phones get it."""
+    libraries: tuple[Path, ...]
+    """Shared libraries that all of them need, and no phone has."""
+    opened: Mapping[str, Path]
+    """As in the recipe."""
 
 
 def find_ndk(environment: Mapping[str, str], home: Path) -> Path:
@@ -63,96 +104,154 @@ def find_ndk(environment: Mapping[str, str], home: Path) -> Path:
     return max(there, key=lambda ndk: tuple(map(int, re.findall(r"\d+", ndk.name))))
 
 
-def ndk_toolchain(ndk: Path, abi: str) -> Toolchain:
+def ndk_toolchain(ndk: Path, abi: str, recipe: Recipe) -> Toolchain:
     """Raises `BuildError` if the NDK lacks its programs."""
     hosts = sorted((ndk / "toolchains" / "llvm" / "prebuilt").glob("*/bin/llvm-strip"))
     if not hosts:
         raise BuildError("no_ndk", f"the NDK {ndk} has no toolchains/llvm/prebuilt/*/bin/llvm-strip", _GET_NDK)
-    system = hosts[0].parents[1] / "sysroot" / "usr" / "lib" / ABIS[abi] / str(LEVEL)
+    everything = hosts[0].parents[1] / "sysroot" / "usr" / "lib" / ABIS[abi]
+    system = everything / str(recipe.level)
     arguments = (
         f"-DCMAKE_TOOLCHAIN_FILE={ndk / _TOOLCHAIN}",
         f"-DANDROID_ABI={abi}",
-        f"-DANDROID_PLATFORM=android-{LEVEL}",
-        "-DANDROID_STL=c++_static",
+        f"-DANDROID_PLATFORM=android-{recipe.level}",
+        # One C++ library in a process: that of the shared libraries, where there are some.
+        f"-DANDROID_STL={'c++_static' if recipe.shared is None else 'c++_shared'}",
         # By default from r28 on.
         "-DCMAKE_EXE_LINKER_FLAGS=-Wl,-z,max-page-size=16384",
     )
-    return Toolchain(arguments=arguments, strip=str(hosts[0]), libraries=system if system.is_dir() else None)
-
-
-def check_libtorch(folder: Path) -> None:
-    """Raises `BuildError` unless it has headers and static libraries for the runner, which is one file on a phone."""
-    if folder.suffix == ".aar":
-        raise BuildError(
-            "no_libtorch",
-            f"{folder} has shared libraries only, and the runner is one file on a phone",
-            f"name a folder with static libraries. {GET_LIBTORCH}",
-        )
-    for part in ("include/torch/script.h", "lib/libtorch_cpu.a"):
-        if not (folder / part).is_file():
-            raise BuildError("no_libtorch", f"{folder} is no libtorch for Android: it has no {part}", GET_LIBTORCH)
+    return Toolchain(
+        arguments=arguments,
+        strip=str(hosts[0]),
+        libraries=system if system.is_dir() else None,
+        shared=everything if everything.is_dir() else None,
+    )
 
 
 def build(
-    toolchain: Toolchain,
-    abi: str,
-    libtorch: Path,
-    interpreter: Interpreter,
-    version: str,
-    folder: Path,
-    tell: Callable[[str], object],
-    sources: Path = FOLDER,
-) -> Path:
-    """Run CMake in `folder`, strip and check the program. Returns it. Raises `BuildError`."""
+    toolchain: Toolchain, abi: str, recipe: Recipe, folder: Path, tell: Callable[[str], object], sources: Path = FOLDER
+) -> Built:
+    """Run CMake in `folder`, strip and check the programs. Raises `BuildError`."""
     cmake = shutil.which("cmake")
     if cmake is None:
         raise BuildError("no_cmake", "there is no cmake on PATH", "apt-get install cmake (3.18 or newer)")
-    given = [f"-DLIBTORCH={libtorch.resolve()}", f"-DINTERPRETER={interpreter}", f"-DRUNNER_VERSION={version}"]
-    tell(f"CMake configures the runner for {abi}")
-    _run([cmake, "-S", str(sources), "-B", str(folder), *toolchain.arguments, *given], "cmake")
-    tell("CMake compiles it")
+    tell(f"CMake configures {' and '.join(recipe.programs)} for {abi}")
+    _run([cmake, "-S", str(sources), "-B", str(folder), *toolchain.arguments, *recipe.definitions], "cmake")
+    tell("CMake compiles")
     _run([cmake, "--build", str(folder), "--parallel"], "the compiler")
-    program = folder / PROGRAM
-    _run([toolchain.strip, str(program)], "strip")
-    tell(f"checking {program.name}: {program.stat().st_size / 1e6:.1f} MB")
-    if found := list(check(program, abi, toolchain.libraries)):
+    programs = {name: folder / target for target, name in recipe.programs.items()}
+    beside: dict[str, Path] = {}
+    folders = [one for one in (recipe.shared, toolchain.shared) if one is not None]
+    for program in programs.values():
+        _run([toolchain.strip, str(program)], "strip")
+        tell(f"checking {program.name}: {program.stat().st_size / 1e6:.1f} MB")
+        beside |= libraries_of(program, folders, toolchain.system)
+    checked = [(path, check(path, abi, toolchain, beside)) for path in programs.values()]
+    # What the user brings is as it is: a phone with pages of 4 KiB loads it.
+    for path in (*beside.values(), *recipe.opened.values()):
+        checked.append((path, check(path, abi, toolchain, beside, own=False)))
+        if reason := _pages_of(path):
+            tell(f"{path.name} comes along: {reason}")
+    if found := [f"{path.name}: {problem}" for path, told in checked for problem in told]:
         raise BuildError(
-            "not_for_phones",
-            f"{program} does not run on phones: {'; '.join(found)}",
-            "edgesweep explain android-runtime",
+            "not_for_phones", f"this does not run on phones: {'; '.join(found)}", "edgesweep explain android-runtime"
         )
-    return program
+    return Built(programs=programs, libraries=tuple(beside.values()), opened=recipe.opened)
 
 
-def check(program: Path, abi: str, libraries: Path | None = None) -> Iterator[str]:
-    """What keeps a program from running on phones of an ABI."""
+def libraries_of(program: Path, folders: Sequence[Path], system: Collection[str]) -> dict[str, Path]:
+    """By name, the shared libraries of these folders that it needs, directly or not, and that are not of the `system`.
+    Raises `BuildError`."""
+    found: dict[str, Path] = {}
+    pending = [program]
+    while pending:
+        for name in _elf(pending.pop()).needed:
+            file = next((folder / name for folder in folders if (folder / name).is_file()), None)
+            if file is not None and name == file.name and name not in found and name not in system:
+                found[name] = file
+                pending.append(file)
+    return found
+
+
+def check(
+    file: Path, abi: str, toolchain: Toolchain, beside: Mapping[str, Path] = MappingProxyType({}), *, own: bool = True
+) -> Iterator[str]:
+    """What keeps a program or library from running on phones of an ABI, with those libraries `beside` it. `own`: it was
+    compiled here."""
     try:
-        elf = read_elf(program)
+        elf = read_elf(file)
         symbols = None
-        if libraries is not None:
-            there = [libraries / name for name in elf.needed if (libraries / name).is_file()]
-            symbols = frozenset(name for library in there for name in read_elf(library).defined)
+        if own and toolchain.libraries is not None:
+            there = [toolchain.libraries / name for name in elf.needed if (toolchain.libraries / name).is_file()]
+            symbols = frozenset(name for one in (*there, *beside.values()) for name in read_elf(one).defined)
     except (OSError, ValueError) as error:
         yield f"it cannot be read: {error}"
         return
-    yield from problems(elf, abi, SYSTEM, symbols)
+    if own and (reason := too_small_pages(elf)):
+        yield f"{reason}; link with -Wl,-z,max-page-size=16384"
+    yield from problems(elf, abi, (*toolchain.system, *beside), symbols)
+    if own and beside and not elf.looks_beside:
+        yield "it does not look for its libraries in its own folder: link with -Wl,-rpath,$ORIGIN"
 
 
-def place(program: Path, runners: Path, name: str) -> Path:
-    """Put it where phones are looked after: whole, or not at all. Raises `BuildError`."""
-    file = runners / name
-    part = runners / f".{name}.part"
+def place(built: Built, runners: Path) -> list[Path]:
+    """Put everything where phones are looked after, each file whole or not at all. Raises `BuildError`."""
+    _same_beside_others(built, runners)
+    placed = []
+    libraries = {one.name: one for one in built.libraries}
+    for name, program in built.programs.items():
+        beside = runners / f"{name}{BESIDE}"
+        try:
+            if beside.is_dir():
+                shutil.rmtree(beside)
+        except OSError as error:
+            raise _not_placed(beside, error) from error
+        placed += [_placed(file, beside / called) for called, file in libraries.items()]
+        placed.append(_placed(program, runners / name))
+    placed += [_placed(file, runners / called) for called, file in built.opened.items()]
+    return placed
+
+
+def _same_beside_others(built: Built, runners: Path) -> None:
+    """On a device all programs are in one folder, and so are their libraries."""
+    for library in built.libraries:
+        for folder in sorted(runners.glob(f"*{BESIDE}")):
+            its, other = folder.name.removesuffix(BESIDE), folder / library.name
+            if its not in built.programs and other.is_file() and other.read_bytes() != library.read_bytes():
+                raise BuildError(
+                    "not_placed",
+                    f"{its} has another {library.name} beside it, and a phone has one folder for both",
+                    f"build both from one release, delete {folder} and {its}, or set EDGESWEEP_RUNNERS",
+                )
+
+
+def _placed(source: Path, file: Path) -> Path:
+    part = file.with_name(f".{file.name}.part")
     try:
-        runners.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(program, part)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, part)
         part.chmod(0o755)
         part.replace(file)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        raise BuildError(
-            "not_placed", f"{file} cannot be written: {error.strerror}", "set EDGESWEEP_RUNNERS"
-        ) from error
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise _not_placed(file, error) from error
     return file
+
+
+def _not_placed(file: Path, error: OSError) -> BuildError:
+    return BuildError("not_placed", f"{file} cannot be written: {error.strerror}", "set EDGESWEEP_RUNNERS")
+
+
+def _elf(file: Path) -> Elf:
+    try:
+        return read_elf(file)
+    except (OSError, ValueError) as error:
+        raise BuildError("not_for_phones", f"{file} cannot be read: {error}", "name another library") from error
+
+
+def _pages_of(library: Path) -> str | None:
+    return too_small_pages(_elf(library))
 
 
 def _run(argv: Sequence[str], what: str) -> None:

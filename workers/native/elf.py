@@ -1,7 +1,6 @@
-"""Reads what Android's linker asks of a program: its machine, pages, libraries and symbols.
+"""Reads what Android's linker asks of a program or library: its machine, pages, libraries and symbols.
 
-64-bit and 32-bit ELF files of little-endian machines, as in elf.h. Own reading, since a few fields are needed, and of
-files that a compiler on this machine has just written.
+64-bit and 32-bit ELF files of little-endian machines, as in elf.h. Own reading, since a few fields are needed.
 """
 
 import struct
@@ -14,8 +13,8 @@ MACHINES = {3: "x86", 40: "armeabi-v7a", 62: "x86_64", 183: "arm64-v8a", 243: "r
 PAGE_BYTES = 16_384
 """Of phones with Android 15 and later; programs of 64-bit ABIs must fit both these pages and those of 4 KiB."""
 _LOAD, _DYNAMIC = 1, 2
-_END, _NEEDED, _STRINGS, _TEXTREL, _FLAGS = 0, 1, 5, 22, 30
-"""Tags of the dynamic section: DT_NULL, DT_NEEDED, DT_STRTAB, DT_TEXTREL, DT_FLAGS."""
+_END, _NEEDED, _STRINGS, _TEXTREL, _RUNPATH, _FLAGS = 0, 1, 5, 22, 29, 30
+"""Tags of the dynamic section: DT_NULL, DT_NEEDED, DT_STRTAB, DT_TEXTREL, DT_RUNPATH, DT_FLAGS."""
 _FLAG_TEXTREL = 0x4
 _DYNSYM = 11
 _GLOBAL = 1
@@ -31,6 +30,8 @@ class Elf:
     page_bytes: int
     """The largest pages that its segments fit."""
     needed: tuple[str, ...]
+    looks_beside: bool
+    """Whether it looks for libraries in its own folder."""
     text_relocations: bool
     undefined: frozenset[str]
     """Symbols that other libraries must have; not the weak ones."""
@@ -49,17 +50,12 @@ def read_elf(path: Path) -> Elf:
 
 
 def problems(elf: Elf, abi: str, libraries: Collection[str], symbols: Collection[str] | None = None) -> Iterable[str]:
-    """What keeps it from running on a phone of that ABI. `libraries`: those of Android, which are on every phone.
+    """What keeps it from running on a phone of that ABI, but for its pages. `libraries`: those that are there.
     `symbols`: what they have; `None` if that is not known."""
     if elf.machine != abi:
         yield f"it is for {elf.machine or 'another machine'}, not for {abi}"
-    if elf.is_64_bit and elf.page_bytes < PAGE_BYTES:
-        yield (
-            f"its segments are aligned to {elf.page_bytes // 1024} KiB: phones with pages of 16 KiB (Android 15 and "
-            "later) do not load it; link with -Wl,-z,max-page-size=16384"
-        )
     if others := [name for name in elf.needed if name not in libraries]:
-        yield f"it needs {', '.join(others)}, which no phone has: link static libraries"
+        yield f"it needs {', '.join(others)}, which no phone has"
     if elf.text_relocations:
         yield "it has text relocations, which Android refuses: compile everything with -fPIC"
     if symbols is not None and (missing := sorted(elf.undefined - set(symbols))):
@@ -67,11 +63,21 @@ def problems(elf: Elf, abi: str, libraries: Collection[str], symbols: Collection
         yield f"symbols that no library of this Android has: {', '.join(missing[:5])}{more}"
 
 
+def too_small_pages(elf: Elf) -> str | None:
+    """Why phones with the larger pages do not load it; `None` if they do."""
+    if not elf.is_64_bit or elf.page_bytes >= PAGE_BYTES:
+        return None
+    return (
+        f"its segments are aligned to {elf.page_bytes // 1024} KiB: phones with pages of 16 KiB (some with Android 15 "
+        "and later) do not load it"
+    )
+
+
 def _read(content: bytes, *, is_64: bool) -> Elf:
     (machine,) = struct.unpack_from("<H", content, 18)
     head = struct.unpack_from("<QQIHHHHHH" if is_64 else "<IIIHHHHHH", content, 32 if is_64 else 28)
     segments_at, sections_at, _, _, segment_bytes, segments, section_bytes, sections, _ = head
-    pages, needed, textrel, strings_of = [], [], False, 0
+    pages, needed, beside, textrel, strings_of = [], [], False, False, 0
     loads: list[tuple[int, int, int]] = []
     dynamic: list[tuple[int, int]] = []
     for number in range(segments):
@@ -95,6 +101,8 @@ def _read(content: bytes, *, is_64: bool) -> Elf:
             break
         if tag == _NEEDED:
             needed.append(_string(content, strings_of + value))
+        if tag == _RUNPATH:
+            beside = "$ORIGIN" in _string(content, strings_of + value).split(":")
         textrel |= tag == _TEXTREL or (tag == _FLAGS and bool(value & _FLAG_TEXTREL))
     undefined, defined = _symbols(content, sections_at, section_bytes, sections, is_64=is_64)
     return Elf(
@@ -102,6 +110,7 @@ def _read(content: bytes, *, is_64: bool) -> Elf:
         is_64_bit=is_64,
         page_bytes=min(pages, default=0),
         needed=tuple(needed),
+        looks_beside=beside,
         text_relocations=textrel,
         undefined=undefined,
         defined=defined,

@@ -158,6 +158,8 @@ class Program:
     """Path on this host; after it was copied to a device, the path there."""
     tool: StockTool | None = None
     """`None` if it follows the runner contract."""
+    libraries: tuple[str, ...] = ()
+    """Paths on this host of shared libraries that lie beside it on a device, under their own names."""
 
 
 class Runtime(Protocol):

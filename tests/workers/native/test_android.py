@@ -3,7 +3,10 @@
 Without a NDK: Debian's cross compiler makes programs for the same processor.
 """
 
+import re
+import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,19 +14,42 @@ from click.testing import CliRunner
 
 from sweeps.cli.main import main
 from sweeps.errors import BuildError
+from tests.workers.native.archives import archived
+from workers.devices.local import LocalDevice, local_facts
+from workers.measure.attach import push_program
 from workers.native import android
-from workers.native.elf import problems, read_elf
+from workers.native.compiler import FOLDER
+from workers.native.elf import problems, read_elf, too_small_pages
+from workers.runtimes.executorch import for_phones as executorch
+from workers.runtimes.interface import Program
+from workers.runtimes.onnxruntime import for_phones as onnxruntime
+from workers.runtimes.torchscript import for_phones as torchscript
+from workers.runtimes.torchscript import programs
+from workers.runtimes.torchscript.programs import runners_folder
 
 CROSS = "aarch64-linux-gnu-g++"
 PAGES = "-Wl,-z,max-page-size=16384"
-BARE = ("-nostdlib", "-static-pie", PAGES)
-CMAKE = """
-cmake_minimum_required(VERSION 3.18)
-project(edgesweep_runner CXX)
-add_executable(edgesweep_runner main.cpp)
-target_compile_definitions(edgesweep_runner PRIVATE VERSION="${RUNNER_VERSION}" LIBTORCH="${LIBTORCH}")
+BARE = ("-nostdlib", "-pie", PAGES)
+"""Without a libc, which Debian's compiler has for no phone."""
+COMPILERS = {"arm64-v8a": (CROSS, "aarch64-linux-gnu-strip"), "x86_64": ("g++", "strip")}
+SYSCALL = """
+static void leave(long code) {
+#ifdef __aarch64__
+  register long what asm("x8") = 93;
+  register long value asm("x0") = code;
+  asm volatile("svc 0" : : "r"(what), "r"(value));
+#else
+  asm volatile("syscall" : : "a"(60), "D"(code));
+#endif
+}
 """
-MAIN = 'extern "C" void _start() {}\nextern "C" const char* version() { return VERSION LIBTORCH; }\n'
+STAND_IN = f"""{SYSCALL}
+extern "C" long pytorch_stand_in();
+extern "C" const char* version() {{ return EDGESWEEP_RUNNER_VERSION; }}
+extern "C" void _start() {{ leave(pytorch_stand_in()); }}
+"""
+"""Instead of the sources of the runner and the profiler: they need libtorch, and a stand-in has one function."""
+LIBRARY = 'extern "C" long fbjni_stand_in();\nextern "C" long pytorch_stand_in() { return fbjni_stand_in() + 2; }\n'
 
 
 def make_ndk(folder: Path) -> Path:
@@ -49,7 +75,14 @@ def test_the_ndk_is_the_named_one_or_the_newest_of_android_studio(tmp_path: Path
     assert android.find_ndk({"ANDROID_HOME": str(tmp_path / "Android" / "Sdk")}, tmp_path / "x") == studio / "27.1.2"
     named = make_ndk(tmp_path / "own")
     assert android.find_ndk({"ANDROID_NDK_HOME": str(named)}, tmp_path) == named
-    assert android.ndk_toolchain(named, "arm64-v8a").strip.endswith("llvm-strip")
+    (named / "toolchains/llvm/prebuilt/linux-x86_64/sysroot/usr/lib/aarch64-linux-android/24").mkdir(parents=True)
+    recipe = android.Recipe(definitions=(), programs={}, level=24, shared=tmp_path)
+    toolchain = android.ndk_toolchain(named, "arm64-v8a", recipe)
+    assert toolchain.strip.endswith("llvm-strip")
+    assert {"-DANDROID_PLATFORM=android-24", "-DANDROID_STL=c++_shared"} < {*toolchain.arguments}
+    assert toolchain.libraries is not None
+    assert toolchain.libraries.parent == toolchain.shared
+    assert "-DANDROID_STL=c++_static" in android.ndk_toolchain(named, "x86", replace(recipe, shared=None)).arguments
 
 
 @pytest.mark.parametrize("environment", [{}, {"ANDROID_NDK_HOME": "/nowhere"}])
@@ -59,21 +92,82 @@ def test_a_ndk_that_is_missing_is_named_with_what_to_download(tmp_path: Path, en
     assert "android-ndk-r28c-linux.zip" in caught.value.next_step
 
 
-def test_all_that_is_missing_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), ("no library of torchscript is named", "build_android.sh")),
+        (
+            ("--libtorch", "."),
+            ("is no libtorch for Android: it has no include/torch", "pytorch_android 2.1.0"),
+        ),
+        (("--runtime", "onnxruntime"), ("no library of onnxruntime is named", "onnxruntime-android (1.12")),
+        (("--runtime", "onnxruntime", "--library", "."), ("has no libonnxruntime.so", "build.sh --android")),
+        (("--runtime", "executorch"), ("no library of executorch is named", "explain runtimes")),
+        (("--runtime", "executorch", "--library", "executorch.aar"), ("and no headers to compile", "explain runtimes")),
+        (("--runtime", "executorch", "--library", "."), ("is no installed ExecuTorch", "module.h", "explain runtimes")),
+    ],
+)
+def test_all_that_is_missing_is_named_at_once(
+    words: tuple[str, ...], told: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("ANDROID_NDK_HOME", "ANDROID_NDK_ROOT", "ANDROID_NDK", "ANDROID_HOME", "ANDROID_SDK_ROOT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    for words, told in (((), "no libtorch is named"), (("--libtorch", str(tmp_path)), "is no libtorch for Android")):
-        ended = CliRunner().invoke(main, ["runner", "build", *words])
-        assert ended.exit_code == 1
-        assert "no Android NDK" in ended.stderr
-        assert told in ended.stderr
-        assert "build_android.sh" in ended.stderr
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(main, ["runner", "build", *words])
+    assert ended.exit_code == 1
+    for one in ("no Android NDK", "android-ndk-r28c-linux.zip", *told):
+        assert one in ended.stderr
 
 
-def test_an_aar_is_refused_with_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"shared libraries only, and the runner is one file"):
-        android.check_libtorch(tmp_path / "pytorch_android.aar")
+def installed_executorch(folder: Path) -> Path:
+    """Its files' names, and nothing in them."""
+    install = folder / "executorch" / "cmake-out"
+    for name in executorch._PARTS:
+        (install / "lib").mkdir(parents=True, exist_ok=True)
+        (install / "lib" / f"lib{name}.a").touch()
+    header = install / executorch._HEADER
+    header.parent.mkdir(parents=True)
+    header.touch()
+    return install
+
+
+def test_an_installed_executorch_is_asked_for_its_parts_and_its_version(tmp_path: Path) -> None:
+    install = installed_executorch(tmp_path)
+
+    def version_of(given: str | None = None) -> str:
+        recipe = executorch.recipe(install, "arm64-v8a", android.Choice(version=given), tmp_path / "x")
+        return next(one for one in recipe.definitions if one.startswith("-DEXECUTORCH_VERSION=")).partition("=")[2]
+
+    with pytest.raises(BuildError, match="does not say which version") as caught:
+        version_of()
+    assert "--library-version" in caught.value.next_step
+    with pytest.raises(BuildError, match="is no version"):
+        version_of('1";')
+    assert version_of("1.3.1") == "1.3.1"
+    (install.parent / "runtime" / "executor").mkdir(parents=True)
+    (install.parent / "version.txt").write_text("1.4.0a0\n")
+    assert version_of() == "1.4.0a0"
+    header = install / "include/executorch/runtime/core/version.h"
+    header.parent.mkdir(parents=True)
+    header.write_text('#define ET_VERSION_MAJOR 1\n#define ET_VERSION "1.5.0"\n')
+    assert version_of() == "1.5.0"
+    (install / "lib" / "libxnnpack_backend.a").unlink()
+    with pytest.raises(BuildError, match=r"lacks libxnnpack_backend\.a\n") as caught:
+        version_of()
+    assert "EXECUTORCH_BUILD_XNNPACK" in caught.value.next_step
+
+
+def test_libraries_go_to_the_device_with_their_program(tmp_path: Path) -> None:
+    program, library = tmp_path / "runner", tmp_path / "runner.libraries" / "libc++_shared.so"
+    library.parent.mkdir()
+    for file in (program, library):
+        file.write_text(file.name)
+    there = Path(push_program(LocalDevice(tmp_path / "device"), Program(path=str(program), libraries=(str(library),))))
+    assert {one.name: one.read_text() for one in there.parent.iterdir()} == {
+        there.name: "runner",
+        "libc++_shared.so": "libc++_shared.so",
+    }
 
 
 @pytest.mark.parametrize(
@@ -81,60 +175,196 @@ def test_an_aar_is_refused_with_the_reason(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_no_program_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "program").write_bytes(content)
-    (told,) = android.check(tmp_path / "program", "arm64-v8a")
+    toolchain = android.Toolchain(arguments=(), strip="")
+    (told,) = android.check(tmp_path / "program", "arm64-v8a", toolchain)
     assert told.startswith("it cannot be read: it is ")
 
 
 @pytest.mark.system
 @pytest.mark.cross_compiler
 def test_a_program_is_checked_for_its_processor_pages_libraries_and_symbols(tmp_path: Path) -> None:
-    good = read_elf(linked(tmp_path, *BARE, content=MAIN.replace("VERSION LIBTORCH", '""')))
+    bare = 'extern "C" void _start() {}\n'
+    good = read_elf(linked(tmp_path, "-nostdlib", "-static-pie", PAGES, content=bare))
     assert (good.machine, good.page_bytes >= 16_384, good.needed) == ("arm64-v8a", True, ())
     assert list(problems(good, "arm64-v8a", android.SYSTEM)) == []
+    assert too_small_pages(good) is None
     assert [one[:12] for one in problems(good, "x86_64", android.SYSTEM)] == ["it is for ar"]
     small = read_elf(linked(tmp_path, "-Wl,-z,max-page-size=4096"))
+    assert str(too_small_pages(small)).startswith("its segments are aligned to 4 KiB")
     told = list(problems(small, "arm64-v8a", android.SYSTEM, symbols=()))
     assert [one.partition(":")[0][:30] for one in told] == [
-        "its segments are aligned to 4 ",
         "it needs libc.so.6, which no p",
         "symbols that no library of thi",
     ]
-    assert "__libc_start_main" in told[2]
+    assert "__libc_start_main" in told[1]
     libraries = subprocess.run([CROSS, "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True)
     assert small.undefined <= read_elf(Path(libraries.stdout.strip())).defined
     relocated = 'asm(".text\\n.global place\\nplace: .quad main\\n");int main() { return 0; }\n'
     assert read_elf(linked(tmp_path, "-pie", "-Wl,-z,notext", content=relocated)).text_relocations
 
 
+def stand_in_sources(folder: Path, content: str = STAND_IN) -> Path:
+    """The real CMakeLists.txt with stand-ins for the sources."""
+    folder.mkdir(exist_ok=True)
+    shutil.copy(FOLDER / "CMakeLists.txt", folder)
+    for name in ("runner_batch.cpp", "torchscript_profiler.cpp", "executorch_runner.cpp"):
+        (folder / name).write_text(content)
+    return folder
+
+
+def toolchain(abi: str, *flags: str) -> android.Toolchain:
+    compiler, strip = COMPILERS[abi]
+    system = ("-DCMAKE_SYSTEM_NAME=Linux", f"-DCMAKE_SYSTEM_PROCESSOR={abi}", f"-DCMAKE_CXX_COMPILER={compiler}")
+    static = ("-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON")
+    flags = flags or BARE
+    return android.Toolchain(
+        arguments=(*system, *static, f"-DCMAKE_EXE_LINKER_FLAGS={' '.join(flags)}"),
+        strip=strip,
+        system=(*android.SYSTEM, "ld-linux-aarch64.so.1"),
+    )
+
+
+def archive_of(folder: Path, compiler: str, name: str, content: str) -> Path:
+    """A static library of one object."""
+    made, source = folder / f"lib{name}.a", folder / f"{name}.cpp"
+    source.write_text(content)
+    made.unlink(missing_ok=True)
+    subprocess.run([compiler, "-c", "-fPIC", str(source), "-o", f"{source}.o"], check=True)
+    subprocess.run([compiler.replace("g++", "ar"), "rcs", str(made), f"{source}.o"], check=True)
+    return made
+
+
 @pytest.mark.system
 @pytest.mark.cross_compiler
-def test_cmake_compiles_and_what_came_out_is_stripped_checked_and_placed(tmp_path: Path) -> None:
-    sources, libtorch = tmp_path / "sources", tmp_path / "it's a libtorch"
-    for folder in (sources, libtorch):
-        folder.mkdir()
-    (sources / "CMakeLists.txt").write_text(CMAKE)
-    (sources / "main.cpp").write_text(MAIN)
+def test_what_is_linked_to_static_libraries_is_one_file(tmp_path: Path) -> None:
+    sources, libtorch = stand_in_sources(tmp_path / "sources"), tmp_path / "it's a libtorch"
+    for part in ("include/torch/script.h", "lib/x"):
+        (libtorch / part).parent.mkdir(parents=True)
+        (libtorch / part).touch()
+    archive_of(libtorch / "lib", CROSS, "torch_cpu", 'extern "C" long pytorch_stand_in() { return 1; }\n')
+    recipe = torchscript.recipe(libtorch, "arm64-v8a", android.Choice(), tmp_path / "none")
 
-    def toolchain(*flags: str) -> android.Toolchain:
-        system = ("-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={CROSS}")
-        static = ("-DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY", "-DCMAKE_POSITION_INDEPENDENT_CODE=ON")
-        arguments = (*system, *static, f"-DCMAKE_EXE_LINKER_FLAGS={' '.join(flags)}")
-        return android.Toolchain(arguments=arguments, strip="aarch64-linux-gnu-strip")
-
-    def built(flags: tuple[str, ...], name: str) -> Path:
-        made = toolchain(*flags)
-        return android.build(made, "arm64-v8a", libtorch, "full", "abc", tmp_path / name, told.append, sources)
+    def built(name: str, *flags: str) -> android.Built:
+        made = toolchain("arm64-v8a", *flags)
+        return android.build(made, "arm64-v8a", recipe, tmp_path / name, told.append, sources)
 
     told: list[str] = []
-    program = built(BARE, "good")
-    assert b"abc" in program.read_bytes()
-    assert str(libtorch).encode() in program.read_bytes()
-    assert len(told) == 3
-    placed = android.place(program, tmp_path / "runners" / "arm64-v8a", "edgesweep_runner_full")
-    assert (placed.read_bytes(), placed.stat().st_mode & 0o777) == (program.read_bytes(), 0o755)
+    found = built("good")
+    assert found.libraries == ()
+    assert len(told) == 4
+    placed = android.place(found, tmp_path / "runners")
+    assert [one.name for one in placed] == ["edgesweep_runner_full", "edgesweep_profiler_full"]
+    for one in placed:
+        assert (one.read_bytes(), one.stat().st_mode & 0o777) == (found.programs[one.name].read_bytes(), 0o755)
     with pytest.raises(BuildError, match="aligned to 4 KiB"):
-        built(("-nostdlib", "-static-pie", "-Wl,-z,max-page-size=4096"), "small")
-    (sources / "main.cpp").write_text("no C++\n")
+        built("small", "-nostdlib", "-pie", "-Wl,-z,max-page-size=4096")
+    (sources / "runner_batch.cpp").write_text("no C++\n")
     with pytest.raises(BuildError, match=r"the compiler failed: .*error") as caught:
-        built(BARE, "wrong")
+        built("wrong")
     assert caught.value.kind == "not_compilable"
+
+
+def stand_in_aar(folder: Path, abi: str, value: int, extra: str = "") -> Path:
+    """An AAR with stand-ins for libpytorch_jni.so and libfbjni.so, which need no libc."""
+    folder.mkdir()
+    fbjni = f'extern "C" long fbjni_stand_in() {{ return {value}; }}\n{extra}'
+    shared = ("-shared", "-fPIC", "-nostdlib", "-Wl,-z,max-page-size=4096")
+    for name, content in (("fbjni", fbjni), ("pytorch_jni", LIBRARY)):
+        (folder / f"{name}.cpp").write_text(content)
+        needed = [str(folder / "libfbjni.so")] if name == "pytorch_jni" else []
+        target = folder / f"lib{name}.so"
+        argv = [COMPILERS[abi][0], *shared, f"-Wl,-soname,{target.name}", str(folder / f"{name}.cpp"), *needed]
+        subprocess.run([*argv, "-o", str(target)], check=True)
+    names: dict[str, bytes | Path] = {"headers/torch/script.h": b""}
+    names |= {f"jni/{abi}/{one.name}": one for one in folder.glob("*.so")}
+    return archived(folder / "pytorch_android.aar", names)
+
+
+@pytest.mark.system
+@pytest.mark.cross_compiler
+@pytest.mark.compiler
+@pytest.mark.parametrize("abi", COMPILERS)
+def test_what_is_linked_to_an_archive_goes_to_the_device_with_its_libraries(
+    abi: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EDGESWEEP_RUNNERS", str(tmp_path / "runners"))
+    sources = stand_in_sources(tmp_path / "sources")
+    file = stand_in_aar(tmp_path / "aar", abi, 40)
+    recipe = torchscript.recipe(file, abi, android.Choice(), tmp_path / "out")
+    told: list[str] = []
+    built = android.build(toolchain(abi), abi, recipe, tmp_path / "build", told.append, sources)
+    assert {one.name for one in built.libraries} == {"libpytorch_jni.so", "libfbjni.so"}
+    assert sum("comes along: its segments are aligned to 4 KiB" in one for one in told) == 2
+    android.place(built, runners_folder(abi))
+    shutil.rmtree(tmp_path / "out")
+    phone = replace(local_facts(), abi=abi, exec_context="shell")
+    for found in (programs.programs(phone)["pt"], programs.profilers(phone)["pt"]):
+        assert [Path(one).name for one in found.libraries] == ["libfbjni.so", "libpytorch_jni.so"]
+        there = push_program(LocalDevice(tmp_path / "device"), found)
+        if abi == "x86_64":
+            assert subprocess.run([there], check=False).returncode == 42
+
+    lite = {"edgesweep_runner_lite": built.programs["edgesweep_runner_full"]}
+    other = replace(built, programs=lite, libraries=tuple(map(Path, found.libraries)))
+    android.place(other, runners_folder(abi))
+    changed = tmp_path / "libfbjni.so"
+    changed.write_bytes(b"of another release")
+    with pytest.raises(BuildError, match=r"has another libfbjni\.so beside it") as caught:
+        android.place(replace(other, libraries=(changed,)), runners_folder(abi))
+    assert caught.value.kind == "not_placed"
+    android.place(replace(built, libraries=()), runners_folder(abi))
+    assert programs.programs(phone)["pt"].libraries == ()
+
+
+@pytest.mark.system
+@pytest.mark.cross_compiler
+def test_a_library_that_needs_what_no_phone_has_is_refused(tmp_path: Path) -> None:
+    sources = stand_in_sources(tmp_path / "sources")
+    file = stand_in_aar(tmp_path / "aar", "arm64-v8a", 40)
+    recipe = torchscript.recipe(file, "arm64-v8a", android.Choice(), tmp_path / "out")
+    (tmp_path / "out/lib/libfbjni.so").unlink()
+    made = toolchain("arm64-v8a", *BARE, "-Wl,--allow-shlib-undefined")
+    with pytest.raises(BuildError, match=r"libpytorch_jni\.so: it needs libfbjni\.so, which no phone has"):
+        android.build(made, "arm64-v8a", recipe, tmp_path / "build", print, sources)
+
+
+@pytest.mark.system
+@pytest.mark.cross_compiler
+def test_executorch_registers_what_is_linked_in_once(tmp_path: Path) -> None:
+    start = f'{SYSCALL}extern "C" void _start() {{ leave(sizeof EDGESWEEP_EXECUTORCH_VERSION); }}\n'
+    sources = stand_in_sources(tmp_path / "sources", start)
+    install = installed_executorch(tmp_path)
+    for name in (*executorch._PARTS, "portable_ops_lib"):
+        content = f'extern "C" {{ __attribute__((used)) extern const char of_{name}[] = "registered:{name};"; }}\n'
+        archive_of(install / "lib", CROSS, name, content)
+    recipe = executorch.recipe(install, "arm64-v8a", android.Choice(version="1.5.1"), tmp_path / "none")
+    built = android.build(toolchain("arm64-v8a"), "arm64-v8a", recipe, tmp_path / "build", print, sources)
+    found = set(re.findall(rb"registered:(\w+);", built.programs["edgesweep_runner_executorch"].read_bytes()))
+    assert found == {b"executorch", b"optimized_native_cpu_ops_lib", b"quantized_ops_lib", b"xnnpack_backend"}
+
+
+@pytest.mark.system
+@pytest.mark.cross_compiler
+def test_onnx_runtime_is_found_in_an_archive_and_in_a_build_tree(tmp_path: Path) -> None:
+    source = tmp_path / "onnxruntime.cpp"
+    source.write_text('extern "C" void OrtGetApiBase() {}\n')
+    library = tmp_path / "build" / "Release" / "libonnxruntime.so"
+    library.parent.mkdir(parents=True)
+    subprocess.run([CROSS, "-shared", "-fPIC", "-nostdlib", PAGES, str(source), "-o", str(library)], check=True)
+    file = archived(tmp_path / "onnxruntime-android.aar", {"jni/arm64-v8a/libonnxruntime.so": library})
+
+    def found(named: Path) -> Path:
+        recipe = onnxruntime.recipe(named, "arm64-v8a", android.Choice(), tmp_path / "out")
+        return recipe.opened["libonnxruntime.so"]
+
+    assert found(tmp_path / "build") == found(library.parent) == found(library) == library
+    assert found(file).read_bytes() == library.read_bytes()
+    assert not list(android.check(library, "arm64-v8a", toolchain("arm64-v8a"), own=False))
+    (tmp_path / "build" / "Debug").mkdir()
+    shutil.copy(library, tmp_path / "build" / "Debug")
+    with pytest.raises(BuildError, match=r"has 2 of libonnxruntime\.so"):
+        found(tmp_path / "build")
+    source.write_text('extern "C" void another() {}\n')
+    subprocess.run([CROSS, "-shared", "-fPIC", "-nostdlib", str(source), "-o", str(library)], check=True)
+    with pytest.raises(BuildError, match="has no OrtGetApiBase"):
+        found(library)

@@ -1,5 +1,6 @@
 """The runners of ExecuTorch and ONNX Runtime, in Python and C++: one contract."""
 
+import importlib
 import random
 import signal
 import subprocess
@@ -11,11 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from sweeps.errors import RunnerError
+from sweeps.errors import BuildError, RunnerError
 from tests.workers.runtimes.exported import NAMES, Exported
 from tests.workers.runtimes.runs import answers, evaluating
+from workers.devices.local import LocalDevice, local_facts
+from workers.measure.attach import push_program
 from workers.models.package import BuildInputs
+from workers.native import android
+from workers.runtimes.executorch.native_runner import wheel
 from workers.runtimes.interface import ProfilingRuntime, RunReport
+from workers.runtimes.onnxruntime.native_runner import library as onnxruntime_library
+from workers.runtimes.torchscript.programs import runners_folder
 from workers.runtimes.torchscript.runner.main import ERROR_EXIT
 
 pytestmark = pytest.mark.system
@@ -129,6 +136,38 @@ def test_the_native_runner_says_who_it_is_and_what_it_has(own: Exported) -> None
         expected = onnxruntime.runner(), f"onnxruntime {own.runtime.versions()['onnxruntime']}", ("cpu",)
     assert (identity.runner, identity.runtime_version, identity.backends) == expected
     assert identity.qengines == ()
+
+
+@pytest.mark.compiler
+@pytest.mark.cross_compiler  # for its cmake
+def test_what_cmake_compiles_as_for_phones_goes_to_a_device_and_runs(
+    own: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = importlib.import_module(f"workers.runtimes.{own.runtime.name}.for_phones")
+    library = wheel() if own.runtime.name == "executorch" else onnxruntime_library()
+    recipe = module.recipe(library, "x86_64", android.Choice(version="1.5.1"), tmp_path / "none")
+    # On this machine it is glibc's libraries that are everywhere.
+    system = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2")
+    toolchain = android.Toolchain(
+        arguments=("-DCMAKE_EXE_LINKER_FLAGS=-Wl,-z,max-page-size=16384", "-DCMAKE_BUILD_TYPE=Debug"),
+        strip="strip",
+        system=(*system, "libstdc++.so.6", "libgcc_s.so.1"),
+    )
+    monkeypatch.setenv("EDGESWEEP_RUNNERS", str(tmp_path / "runners"))
+    monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path / "cache"))
+    phone = replace(local_facts(), name="adb:1", abi="x86_64", exec_context="shell")
+    with pytest.raises(BuildError, match="edgesweep_runner_") as caught:
+        own.runtime.programs(phone)
+    assert caught.value.kind == "no_runner"
+    android.place(android.build(toolchain, "x86_64", recipe, tmp_path / "build", print), runners_folder("x86_64"))
+    program = push_program(LocalDevice(tmp_path / "device"), own.runtime.programs(phone)[own.form])
+    for _ in range(2):
+        report = own.ran(replace(own.asking_for("fp32"), iterations=3), program)
+        assert len(report.samples_ns) == 3
+        assert report.runtime_version.startswith(f"{own.runtime.name} 1.")
+    beside = {one.name.removeprefix(Path(program).name) for one in Path(program).parent.iterdir()}
+    expected = "libexecutorch_backend_xnnpack.so" if own.runtime.name == "executorch" else ".libonnxruntime.so"
+    assert expected in beside
 
 
 @pytest.mark.parametrize("program", [None, "native"])

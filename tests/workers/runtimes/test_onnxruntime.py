@@ -1,6 +1,5 @@
 """ONNX Runtime: what it builds of one network, and what it refuses. Its runners: `test_exported_runners`."""
 
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -118,30 +117,6 @@ def test_a_model_without_a_linear_layer_has_no_dynamic_int8(
             tmp_path,
         )
     assert caught.value.kind == "nothing_to_quantize"
-
-
-@pytest.mark.system
-@pytest.mark.compiler
-def test_a_phone_gets_the_runner_and_its_library_as_one_program(
-    onnxruntime: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from workers.runtimes.onnxruntime import native_runner
-    from workers.runtimes.onnxruntime.programs import LIBRARY, RUNNER
-
-    monkeypatch.setenv("EDGESWEEP_RUNNERS", str(tmp_path))
-    phone = replace(local_facts(), name="adb:1", abi="x86_64", exec_context="shell")
-    with pytest.raises(BuildError, match=RUNNER) as caught:
-        RUNTIME.programs(phone)
-    assert caught.value.kind == "no_runner"
-    (tmp_path / "x86_64").mkdir()
-    (tmp_path / "x86_64" / RUNNER).write_bytes(Path(onnxruntime.native()).read_bytes())
-    (tmp_path / "x86_64" / LIBRARY).write_bytes(native_runner.library().read_bytes())
-    monkeypatch.setenv("EDGESWEEP_CACHE", str(tmp_path / "cache"))
-    together = RUNTIME.programs(phone)["onnx"].path
-    for _ in range(2):
-        ended = subprocess.run(RUNTIME.introduction(together), capture_output=True, check=True)
-        assert RUNTIME.identity(ended.stdout).runtime_version.startswith("onnxruntime ")
-    assert Path(f"{together}.libonnxruntime.so").is_file()
 
 
 def test_where_a_device_has_no_such_provider_the_variant_is_skipped_with_the_reason() -> None:

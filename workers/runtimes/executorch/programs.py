@@ -6,7 +6,7 @@ from sweeps.device_facts import BOARD, VIRTUAL_PHONE, DeviceFacts
 from sweeps.errors import BuildError
 from workers.runtimes.executorch import native_runner
 from workers.runtimes.interface import Program
-from workers.runtimes.torchscript.programs import check_machine, runners_folder
+from workers.runtimes.torchscript.programs import check_machine, libraries_of, runners_folder
 
 RUNNER = "edgesweep_runner_executorch"
 _HINT = "edgesweep explain runtimes says how to compile it"
@@ -23,7 +23,7 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
     runner = runners_folder(f"linux-{facts.abi}" if facts.exec_context == BOARD else facts.abi) / RUNNER
     if runner.is_file():
         check_machine(runner, facts.abi, _HINT)
-        return {"pte": Program(path=str(runner))}
+        return {"pte": Program(path=str(runner), libraries=libraries_of(runner, facts.abi, _HINT))}
     if facts.exec_context == VIRTUAL_PHONE:
         return {"pte": Program(path=str(native_runner.program()))}
     raise BuildError("no_runner", f"there is no runner of ExecuTorch for {facts.abi}: {runner} is missing", _HINT)

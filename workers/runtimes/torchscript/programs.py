@@ -7,6 +7,7 @@ from typing import Literal
 
 from sweeps.device_facts import BOARD, VIRTUAL_PHONE, DeviceFacts
 from sweeps.errors import BuildError
+from workers.native.android import BESIDE
 from workers.native.compiler import cache_folder
 from workers.native.elf import MACHINES
 from workers.runtimes.interface import Program
@@ -44,7 +45,7 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
         runner, tool = folder / RUNNERS[kind], folder / STOCK_TOOLS[kind]
         if runner.is_file():
             check_machine(runner, abi, hint)
-            found[kind] = Program(path=str(runner))
+            found[kind] = Program(path=str(runner), libraries=libraries_of(runner, abi, hint))
         elif tool.is_file():
             check_machine(tool, abi, hint)
             found[kind] = Program(path=str(tool), tool=SpeedBenchmark.of(tool, abi))
@@ -67,7 +68,10 @@ def profilers(facts: DeviceFacts) -> dict[str, Program]:
     if found:
         for file in found.values():
             check_machine(file, facts.abi, _ANDROID)
-        return {kind: Program(path=str(file)) for kind, file in found.items()}
+        return {
+            kind: Program(path=str(file), libraries=libraries_of(file, facts.abi, _ANDROID))
+            for kind, file in found.items()
+        }
     if facts.exec_context == VIRTUAL_PHONE:
         return dict.fromkeys(PROFILERS, Program(path=str(native_runner.profiler())))
     known = ", ".join(PROFILERS.values())
@@ -77,6 +81,14 @@ def profilers(facts: DeviceFacts) -> dict[str, Program]:
 def runners_folder(name: str) -> Path:
     """The sub-folder for programs of one kind of device."""
     return Path(os.environ.get(FOLDER_VARIABLE) or cache_folder() / "runners") / name
+
+
+def libraries_of(program: Path, abi: str, hint: str) -> tuple[str, ...]:
+    """The shared libraries that are brought with it. Raises `BuildError`."""
+    found = sorted(program.with_name(program.name + BESIDE).glob("*.so"))
+    for file in found:
+        check_machine(file, abi, hint)
+    return tuple(map(str, found))
 
 
 def check_machine(file: Path, abi: str, hint: str) -> None:
