@@ -12,7 +12,7 @@ from workers.hosts.interface import HOST_PROTOCOL, Beat, Granted, Hello, Queued
 from workers.measure import batch_request, recovery, requests
 from workers.measure.bench import Request
 
-_DIGESTS = {4: "5a36d85e32eaaf96"}
+_DIGESTS = {5: "01b59f8d2e7cb5aa"}
 """Of the fields of all that crosses, by protocol."""
 
 
