@@ -185,7 +185,7 @@ class LogitsRequest(Request[Evaluated]):
         manifest, model = bench.files.artifact(job.build_key)
         program = bench.program(job)
         if program is not None and program.tool is not None:
-            request = _request(job, manifest, "")
+            request = _request(job, manifest, model)
             return bench.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
         inputs = bench.files.images(self.evaluation, job.build_key)
         outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"
