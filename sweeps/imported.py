@@ -12,7 +12,7 @@ from sweeps.device_facts import DeviceFacts, canonical_key
 from sweeps.errors import EdgeSweepError
 from sweeps.stats import median
 from sweeps.text import plain
-from sweeps.tool_logs import ToolLog
+from sweeps.tool_logs.log import ToolLog
 
 NOTE = "Hand-run, imported, not in the ranking"
 MAX_WORDS = 200
@@ -36,7 +36,7 @@ class Imported:
     iterations: int | None
     """The number of iterations behind the mean; `None` if neither the log nor the user gives it."""
     p50_ms: float | None
-    """`None` unless the log has every iteration."""
+    """`None` unless the log has it, or every iteration."""
     log: str
     """The file's name, without its folder."""
     log_sha256: str
@@ -95,7 +95,7 @@ def describe(
         tool=log.tool,
         mean_ms=log.mean_ms,
         iterations=log.iterations or iterations,
-        p50_ms=median(log.samples_ns) / 1e6 if log.samples_ns else None,
+        p50_ms=median(log.samples_ns) / 1e6 if log.samples_ns else log.p50_ms,
         log=_line(file_name)[:MAX_WORDS],
         log_sha256=sha256,
         imported=now,

@@ -69,6 +69,13 @@ TRUST: dict[str, TrustLabel] = {
             advice="an output is not a finite number: check the precision, the engine and the calibration data",
         ),
         TrustLabel(
+            name="profiled",
+            title="A profiler ran beside it",
+            disqualifying=True,
+            advice="a profiler or a capture ran beside it, which makes it slower: measure it without one "
+            "(edgesweep run SWEEP.yaml)",
+        ),
+        TrustLabel(
             name="ungated",
             title="Nobody knows if the device was cool",
             fields="protocol.gate",
@@ -154,15 +161,31 @@ TRUST: dict[str, TrustLabel] = {
             name="part_of_images",
             title="Accuracy of a part of the images",
             disqualifying=False,
-            advice="the accuracy is over at most the first 100 images, because PyTorch's own benchmark tool needs one "
-            "process per image: put EdgeSweep's runner on the device, which evaluates all images",
+            advice="the accuracy is over at most the first 100 images, because the runtime's own benchmark tool needs "
+            "one process per image: put EdgeSweep's runner on the device, which evaluates all images",
+        ),
+        TrustLabel(
+            name="host_answers",
+            title="Accuracy of this computer's run",
+            disqualifying=False,
+            advice="the accuracy is that of the same file on the computer, whose int8 may answer otherwise than the "
+            "device's, because the runtime's own benchmark tool tells no answers: put EdgeSweep's runner on the "
+            "device, which tells them",
         ),
         TrustLabel(
             name="threads_unknown",
             title="Nobody knows how many threads ran",
             disqualifying=False,
-            advice="it is unknown how many threads ran: PyTorch's own benchmark tool does not report it, and was only "
-            "asked for the job's number: put EdgeSweep's runner on the device, which reports it",
+            advice="it is unknown how many threads ran, because the runtime's own benchmark tool does not report it, "
+            "and was only asked for the job's number: put EdgeSweep's runner on the device, which reports it",
+        ),
+        TrustLabel(
+            name="mean_only",
+            title="Only a mean, with the warm-up",
+            disqualifying=False,
+            advice="each process told only the mean of all its iterations, its slow first ones included, and no "
+            "percentiles: use a newer build of the runtime's own benchmark tool, or put EdgeSweep's runner on the "
+            "device",
         ),
         TrustLabel(
             name="busy_host",

@@ -73,6 +73,11 @@ class Workspace:
         return self.artifacts / build_key
 
     @property
+    def profiles(self) -> Path:
+        """Profiles and captures of builds, apart from all measurements: one folder per build."""
+        return self.root / "profiles"
+
+    @property
     def weights(self) -> Path:
         """Weights that EdgeSweep trained or settled itself."""
         return self.root / "weights"

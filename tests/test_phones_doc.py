@@ -30,7 +30,10 @@ SOURCES = sorted(
         *(path for name in _TORCHSCRIPT for path in (ROOT / "workers/runtimes/torchscript").glob(f"{name}.py")),
         ROOT / "sweeps" / "cli" / "devices.py",
         ROOT / "sweeps" / "cli" / "virtual_phone.py",
-        ROOT / "sweeps" / "tool_logs.py",
+        *(ROOT / "sweeps" / "tool_logs").glob("*.py"),
+        ROOT / "workers" / "runtimes" / "counting_tool.py",
+        ROOT / "workers" / "runtimes" / "executorch" / "executor_runner.py",
+        ROOT / "workers" / "runtimes" / "onnxruntime" / "perf_test.py",
     }
 )
 ERRORS = ("DeviceError", "RunnerError", "BuildError", "Failed")

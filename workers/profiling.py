@@ -1,51 +1,161 @@
-"""Runs a build on a device with its runtime's profiler, and keeps what it told apart from all measurements."""
+"""Runs a build on a device with its runtime's profiler or beside a capture, and keeps what it told apart from all
+measurements."""
 
-import json
-import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from sweeps.errors import EdgeSweepError, StoreError
+from sweeps.kept_profiles import KeptProfile, keep, keep_trace, place
+from sweeps.manifest import Manifest
 from sweeps.results import ResultRow
 from sweeps.variant import INSTALLED, RunAxes, Variant
 from sweeps.workspace import Workspace
 from workers.artifacts import ArtifactStore
+from workers.measure import capture as captures
 from workers.measure.attach import Attached, attach, program_of_release, push_program
-from workers.measure.processes import told
+from workers.measure.capture import Capture
+from workers.measure.processes import death, told
 from workers.measure.requests import START_DEADLINE_S, run_request
 from workers.runtimes import profiles, registry
-from workers.runtimes.interface import ProfilingRuntime
+from workers.runtimes.interface import ProfilingRuntime, Program, RunReport, RunRequest
 from workers.toolchains.environments import command_within
 
 _DEADLINE_S = 600.0
+_CAPTURED_SECONDS, _MOST_SECONDS = 2.0, 30.0
+"""A capture takes samples: it needs some time to have enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A profile of one job's build on one device."""
+    """What one run of one job's build on one device told."""
 
-    profile: profiles.Profile
-    document: dict[str, Any]
-    trace: Path
+    kept: KeptProfile
+    file: Path
+    """The trace, or what a capture recorded."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A build on a device, and how the job runs it."""
+
+    row: ResultRow
+    attached: Attached
+    manifest: Manifest
+    request: RunRequest
+
+    def kept(self, suffix: str, told: profiles.Profile | RunReport, iteration_ns: tuple[int, ...]) -> KeptProfile:
+        row, facts = self.row, self.attached.facts
+        return KeptProfile(
+            job=row.name,
+            build_key=row.build_key,
+            device=facts.name,
+            device_id=facts.device_id,
+            threads=row.threads,
+            cpus=row.cpus,
+            reuse_input=row.reuse_input,
+            runner=told.runner,
+            runtime=told.runtime_version,
+            iterations=len(iteration_ns),
+            profiled_iteration_p50_us=profiles.iteration_p50_us(iteration_ns),
+            suffix=suffix,
+        )
 
 
 def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: int, warmup: int) -> Profiled:
-    """Profile the build of `row` on the device that a sweep file calls `device`, and write document and trace.
+    """Profile the build of `row` on the device that a sweep file calls `device`, and keep the document and a trace.
 
     Raises `EdgeSweepError`: the device, the runner or the store says why it cannot be.
     """
+    runtime = registry.get(row.runtime)
+    if not isinstance(runtime, ProfilingRuntime):
+        raise EdgeSweepError(f"{row.runtime} has no profiler", "profile a build of another runtime")
+    with _ready(row, device, workspace) as ready:
+        variant = ready.manifest.axes
+        program = _profiler(runtime, ready.attached, variant)
+        argv = runtime.profile_command(ready.request, iterations, warmup, program)
+        argv = argv if program else command_within(argv, variant.runner_toolchain)
+        _, found = told(ready.attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
+    document = ready.kept("trace.json", found, found.iteration_ns)
+    document = document.model_copy(update={"operators": profiles.kept_operators(found)})
+    trace = keep_trace(workspace, document, found.trace(f"{row.name} on {document.device}"))
+    return Profiled(kept=document, file=trace)
+
+
+def captured(
+    row: ResultRow,
+    device: str,
+    workspace: Workspace,
+    capture: Capture,
+    own: Path | None,
+    *,
+    iterations: int,
+    warmup: int,
+) -> Profiled:
+    """Run one block of the build of `row` while a capture records it, and keep what it recorded.
+
+    `own`: the capture's program on this host, in place of the device's. Raises `EdgeSweepError`.
+    """
+    with _ready(row, device, workspace) as ready:
+        attached = ready.attached
+        if not attached.programs:
+            raise EdgeSweepError(
+                f"captures are taken on phones and boards, not on {device}",
+                "this computer's own tools are perf and top",
+            )
+        program = _runner(attached, ready.manifest.axes)
+        if program is None or program.tool is not None:
+            raise EdgeSweepError(
+                f"{attached.facts.name} has no runner of EdgeSweep for {ready.manifest.axes.format} files",
+                "edgesweep explain android-runtime says how to compile one",
+            )
+        recorder = captures.prepared(attached.device, capture, own)
+        request = replace(
+            ready.request,
+            iterations=iterations,
+            warmup_iterations=warmup,
+            min_seconds=_CAPTURED_SECONDS,
+            max_seconds=_MOST_SECONDS,
+        )
+        runtime = registry.get(row.runtime)
+        argv = runtime.command(request, program.path)
+        part = workspace.root / f"capture-{row.build_key[:16]}.part"
+        try:
+            deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
+            completed = captures.run(attached.device, capture, recorder, argv, deadline_s, part)
+            if completed.exit_code != 0:
+                raise death(completed)
+            report = runtime.parse(completed.stdout)
+            document = ready.kept(capture.suffix, report, report.samples_ns)
+            document = document.model_copy(update={"capture": capture.name})
+            file = place(workspace, document)
+            part.replace(file)
+        except OSError as error:
+            raise StoreError(f"{part} cannot be kept: {error.strerror}", "make room there") from error
+        finally:
+            part.unlink(missing_ok=True)
+    keep(workspace, document)
+    return Profiled(kept=document, file=file)
+
+
+def _runner(attached: Attached, variant: Variant) -> Program | None:
+    if variant.runner_toolchain != INSTALLED:
+        return program_of_release(attached.device, attached.facts, variant)
+    return attached.programs.get((variant.runtime, variant.format))
+
+
+@contextmanager
+def _ready(row: ResultRow, device: str, workspace: Workspace) -> Iterator[_Ready]:
+    """The device is leased, and nothing of an earlier run is on it."""
     manifest = ArtifactStore(workspace.artifacts).find(row.build_key)
     if manifest is None:
         raise StoreError(
             f"the build of {row.name} is not in this workspace", "run the sweep again: it rebuilds the file"
         )
-    runtime = registry.get(row.runtime)
-    if not isinstance(runtime, ProfilingRuntime):
-        raise EdgeSweepError(f"{row.runtime} has no profiler", "profile a build of another runtime")
     attached = attach(device, workspace.root, [row.runtime])
     try:
-        program = _program(runtime, attached, manifest.axes)
+        attached.device.end_orphans()
         model = attached.device.push(
             workspace.artifact(row.build_key) / manifest.file,
             f"{row.build_key[:16]}-{manifest.file}",
@@ -53,27 +163,12 @@ def profile(row: ResultRow, device: str, workspace: Workspace, *, iterations: in
         )
         run = RunAxes(threads=row.threads, cpus=row.cpus, reuse_input=row.reuse_input)
         request = run_request(manifest.axes, run, manifest, model)
-        argv = runtime.profile_command(request, iterations, warmup, program)
-        argv = argv if program else command_within(argv, manifest.axes.runner_toolchain)
-        _, found = told(attached.device, argv, runtime.parse_profile, START_DEADLINE_S + _DEADLINE_S)
+        yield _Ready(row=row, attached=attached, manifest=manifest, request=request)
     finally:
         attached.device.release()
-    facts = attached.facts
-    of = {"job": row.name, "build_key": row.build_key, "device": facts.name, "device_id": facts.device_id}
-    document = profiles.document(found, of)
-    folder = workspace.root / "profiles"
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{row.name}-{facts.device_id}-{row.build_key[:8]}")[:120]
-    trace = folder / f"{name}.trace.json"
-    try:
-        folder.mkdir(exist_ok=True)
-        trace.write_text(json.dumps(found.trace(f"{row.name} on {facts.name}")) + "\n", encoding="utf-8")
-        (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StoreError(f"{folder} cannot be written: {error.strerror}", "make room there") from error
-    return Profiled(profile=found, document=document, trace=trace)
 
 
-def _program(runtime: ProfilingRuntime, attached: Attached, variant: Variant) -> str | None:
+def _profiler(runtime: ProfilingRuntime, attached: Attached, variant: Variant) -> str | None:
     """Its path on the device; `None` where this host's Python is the device's too."""
     if not attached.programs:
         return None

@@ -8,7 +8,7 @@ from dashboard import data, evidence, job_rows, state
 from dashboard.data import Source
 from dashboard.inert import inert, line, words
 from dashboard.links import link
-from dashboard.views import empty, places, result_build, result_measured, tables
+from dashboard.views import empty, places, result_build, result_measured, result_profile, tables
 from dashboard.words import build_names
 from sweeps.journal.evidence import JobEvidence
 from sweeps.journal.results_table import Place
@@ -57,6 +57,7 @@ def _draw(root: Path, now: Source, place: Place, job_key: str, name: str) -> Non
         _failed(row, found)
     _trust(row, found)
     result_measured.show(now, place.sweep, job_key, found)
+    result_profile.show(root, place.sweep, found)
     result_build.show(root, row, found)
 
 

@@ -1,8 +1,10 @@
 """`edgesweep import`: imports figures from the logs of tools that were run by hand."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
@@ -14,16 +16,24 @@ from sweeps.journal.plans import now
 from sweeps.operations.which_sweep import open_journal, sweep_name
 from sweeps.store.outbox import Outbox
 from sweeps.text import plain
-from sweeps.tool_logs import MAX_CHARS, parse_speed_benchmark, parse_testapp
+from sweeps.tool_logs.log import MAX_CHARS
+from sweeps.tool_logs.tools import TOOLS
 from sweeps.workspace import Workspace
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 _MAX_BYTES = MAX_CHARS
+CommandT = TypeVar("CommandT", bound=Callable[..., object])
+
+
+def _log_options(command: CommandT) -> CommandT:
+    """One option for each tool, which takes its log."""
+    for name, (_, taken) in reversed([*TOOLS.items()]):
+        command = click.option(f"--{name}", type=_FILE, metavar="LOG", help=taken)(command)
+    return command
 
 
 @click.command("import")
-@click.option("--speed-benchmark", type=_FILE, metavar="LOG", help="The output of speed_benchmark_torch (Android).")
-@click.option("--testapp", type=_FILE, metavar="LOG", help="The output of TestApp (iOS).")
+@_log_options
 @click.option("--variant", required=True, help="What was run: its name in the ranking, or your own words.")
 @click.option("--device", required=True, help="Where: a device of the sweep (id, name, class), or your own words.")
 @click.option("--model", help="The model, if the sweep has several.")
@@ -32,8 +42,6 @@ _MAX_BYTES = MAX_CHARS
 @workspace_option
 @json_option
 def import_figures(
-    speed_benchmark: Path | None,
-    testapp: Path | None,
     variant: str,
     device: str,
     model: str | None,
@@ -41,19 +49,22 @@ def import_figures(
     sweep: str | None,
     root: Path,
     as_json: bool,
+    **logs: Path | None,
 ) -> None:
-    """Show figures of PyTorch's own benchmark tools below a sweep's ranking.
+    """Show figures of the runtimes' own benchmark tools below a sweep's ranking.
 
     \b
     They are not ranked: the mean of one run by hand has no interval. A log that is imported twice counts once.
     Example: edgesweep import --testapp log.txt --variant "metal fp32" --device "iPhone X"
              edgesweep import --speed-benchmark log.txt --variant "cpu fp32 nchw script" --device adb:SERIAL
     """
-    path = speed_benchmark or testapp
-    if path is None or (speed_benchmark and testapp):
-        raise click.UsageError("give one log: --speed-benchmark LOG or --testapp LOG")
+    given = [(name, path) for name in TOOLS if (path := logs[name.replace("-", "_")]) is not None]
+    if len(given) != 1:
+        raise click.UsageError(f"give one log: {' or '.join(f'--{name} LOG' for name in TOOLS)}")
+    [(tool, path)] = given
     content = _read(path)
-    log = (parse_speed_benchmark if speed_benchmark else parse_testapp)(_decoded(content))
+    parse, _ = TOOLS[tool]
+    log = parse(_decoded(content))
     workspace = Workspace(root)
     with open_journal(workspace, read_only=False) as journal:
         name = sweep_name(journal, sweep)

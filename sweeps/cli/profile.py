@@ -1,4 +1,4 @@
-"""`edgesweep profile`: the time of each operator of a build, on a device."""
+"""`edgesweep profile`: the time of each operator of a build, on a device, or what a capture records meanwhile."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,12 +7,15 @@ import click
 
 from sweeps.cli.options import json_option, print_json, workspace_option
 from sweeps.errors import EdgeSweepError, did_you_mean
+from sweeps.kept_profiles import LABEL
 from sweeps.operations.stored_results import results_of
 from sweeps.report.profile import operators_table
 from sweeps.report.tables import open_console
 from sweeps.results import ResultRow, read_rows
 from sweeps.text import plain
 from sweeps.workspace import Workspace
+from workers.measure.capture import CAPTURES, Capture
+from workers.profiling import Profiled, captured
 from workers.profiling import profile as run_profile
 
 
@@ -22,10 +25,22 @@ from workers.profiling import profile as run_profile
 @click.option("--sweep", help="The sweep that built it; the latest if left out.")
 @click.option("--iterations", type=click.IntRange(1, 1000), default=20, show_default=True)
 @click.option("--warmup", type=click.IntRange(1, 10_000), default=10, show_default=True, help="Iterations before them.")
+@click.option(
+    "--capture",
+    metavar="NAME[=PATH]",
+    help=f"Record a block with {', '.join(CAPTURES)} on the phone; PATH is a program of your own for it.",
+)
 @workspace_option
 @json_option
 def profile(
-    variant: str, device: str, sweep: str | None, iterations: int, warmup: int, root: Path, as_json: bool
+    variant: str,
+    device: str,
+    sweep: str | None,
+    iterations: int,
+    warmup: int,
+    capture: str | None,
+    root: Path,
+    as_json: bool,
 ) -> None:
     """Time each operator of a build on a device: where does its time go?
 
@@ -34,20 +49,43 @@ def profile(
     A profiled run is slower than others: its figures are no latencies, and are never ranked.
     The trace that is written opens in chrome://tracing and ui.perfetto.dev.
     Example: edgesweep profile "executorch cpu fp32 nchw"
+             edgesweep profile "executorch cpu fp32 nchw" --device adb:SERIAL --capture perfetto
     """
+    recorder = None if capture is None else _capture(capture)
     workspace = Workspace(root)
     results = results_of(workspace, sweep)
     row = _row(read_rows(results.frame, results.name), variant, device)
-    done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
+    if recorder is None:
+        done = run_profile(row, device, workspace, iterations=iterations, warmup=warmup)
+    else:
+        done = captured(row, device, workspace, *recorder, iterations=iterations, warmup=warmup)
     if as_json:
-        print_json({**done.document, "trace": str(done.trace)})
+        document = done.kept.model_dump(mode="json", exclude={"suffix"})
+        print_json({**document, "label": LABEL, "trace": str(done.file)})
         return
-    found = done.profile
-    click.echo(plain(f"{row.name} on {device}, profiled"))
-    open_console().print(operators_table(found.operators()))
-    click.echo(plain(f"Own time per iteration, the median of {len(found.iteration_ns)}, told by {found.runner}."))
+    click.echo(plain(f"{row.name} on {device}, {LABEL}"))
+    if recorder is None:
+        open_console().print(operators_table(done.kept.operators))
+        click.echo(plain(f"Own time per iteration, the median of {done.kept.iterations}, told by {done.kept.runner}."))
+    else:
+        _tell(done, recorder[0])
     click.echo("A profiled run is slower than others: no figure here is a latency.")
-    click.echo(str(done.trace), err=True)
+    click.echo(str(done.file), err=True)
+
+
+def _tell(done: Profiled, capture: Capture) -> None:
+    size = done.file.stat().st_size / 1e6
+    click.echo(plain(f"{capture.name} recorded {done.kept.iterations} iterations, {size:.1f} MB; {capture.opens}."))
+
+
+def _capture(text: str) -> tuple[Capture, Path | None]:
+    name, given, path = text.partition("=")
+    if name not in CAPTURES or (given and not path):
+        raise EdgeSweepError(
+            f"there is no capture {text!r}{did_you_mean(name, CAPTURES)}",
+            f"give one of {', '.join(CAPTURES)}, or NAME=PATH with a program of your own",
+        )
+    return CAPTURES[name], Path(path) if path else None
 
 
 def _row(rows: Sequence[ResultRow], variant: str, device: str) -> ResultRow:

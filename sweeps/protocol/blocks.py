@@ -41,11 +41,12 @@ def block_labels(
     protocol: Protocol,
     *,
     threads_known: bool = True,
+    mean_only: bool = False,
 ) -> tuple[str, ...]:
     """The trust labels of one block or item of a batch, in the order of `TRUST`.
 
     `requested_engine` is `none` if nothing is quantized: then any engine is accepted. `threads_known`: whether the
-    runner reports the number of its threads.
+    runner reports the number of its threads; `mean_only`: whether its one sample is the mean of all its iterations.
     Raises `RunnerError` of kind `invalid_samples` if there are no samples, or a sample is not a positive number.
     """
     samples = block.samples_ns
@@ -68,12 +69,13 @@ def block_labels(
         "ungated": conditions.gate == "none" or not conditions.heat_known,
         "virtual_phone": conditions.exec_context == VIRTUAL_PHONE,
         "hot_start": conditions.started_hot,
-        "few_samples": len(samples) < protocol.iterations,
+        "few_samples": not mean_only and len(samples) < protocol.iterations,
         "coarse_clock": is_coarse(samples),
         # Ticks that alternate with the clock's phase do not depend on load.
         "bursts": not is_coarse(samples) and burst_share(samples) >= BURST_SHARE,
         "outliers": len(samples) >= _OUTLIERS_FROM_SAMPLES and float(outliers(samples).mean()) > OUTLIER_SHARE,
         "threads_unknown": not threads_known,
+        "mean_only": mean_only,
         "busy_host": conditions.gate == "busy"
         or (load is not None and load > BUSY_LOAD)
         or (conditions.steal_share is not None and conditions.steal_share > STEAL_SHARE),

@@ -1,29 +1,17 @@
 """A profile as a table for a terminal."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable
 
 from rich.table import Table
 
+from sweeps.kept_profiles import KeptOperator
 from sweeps.report.tables import cells, new_table
 
 
-class _Operator(Protocol):
-    @property
-    def name(self) -> str: ...
-    @property
-    def where(self) -> str: ...
-    @property
-    def calls(self) -> float: ...
-    @property
-    def self_us(self) -> float: ...
-    @property
-    def percent(self) -> float: ...
-
-
-def operators_table(operators: Sequence[_Operator]) -> Table:
+def operators_table(operators: Iterable[KeptOperator]) -> Table:
     """Per iteration, in their order; of what an operator calls, it has not the time."""
     table = new_table("", "operator", "where", ">calls", ">µs", ">%")
     for one in operators:
-        table.add_row(*cells(one.name, one.where, f"{one.calls:g}", f"{one.self_us:.1f}", f"{one.percent:.1f}"))
+        figures = f"{one.calls_per_iteration:g}", f"{one.self_us_per_iteration:.1f}", f"{one.percent:.1f}"
+        table.add_row(*cells(one.name, one.where, *figures))
     return table

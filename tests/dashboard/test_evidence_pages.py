@@ -10,6 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.inert import line
 from sweeps.journal.journal import Journal
+from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
 from sweeps.launching.live import LiveFile
 from sweeps.quarantine import QuarantineBook
 from sweeps.workspace import Workspace
@@ -59,6 +60,42 @@ def test_a_result_shows_samples_warm_ups_sentinel_conditions_build_and_how_to_re
     blocks = next(frame.value for frame in page.dataframe if "Block" in frame.value)
     assert list(blocks["°C"]) == ["30.0 → 31.5", "31.0 → 32.5", "32.0 → 33.5"]
     assert page.query_params["job"] == key
+
+
+def test_a_result_shows_where_its_time_goes_or_the_command_that_tells(
+    shown: Shown, evidence_store: Path, tmp_path: Path, evil: str
+) -> None:
+    root = tmp_path / "own"
+    shutil.copytree(evidence_store, root)
+    workspace = Workspace.open(root)
+    key = key_of(root, "before", "int8-qnnpack nchw script fused optimized", "phone-1")
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        job = journal.planned_job("before", key).job
+    asked = {"sweep": "before", "device": "phone-1", "model": "digits", "job": key}
+    text = said(shown(root, "result", **asked))
+    assert "This build was not profiled on this device yet." in text
+    assert f"edgesweep profile '{job.name}' --device adb:1 --sweep before --workspace {root}" in text
+    operators = [
+        KeptOperator(name=name, where=where, calls_per_iteration=1, self_us_per_iteration=us, percent=us)
+        for name, where, us in ((evil, "XnnpackBackend", 60.0), ("add", "", 39.99), ("view", "", 0.01))
+    ]
+    one = KeptProfile(
+        **{"job": job.name, "build_key": job.build_key, "device": "adb:1", "device_id": "phone-1"},
+        **{"threads": 1, "cpus": "all", "reuse_input": True, "runner": evil, "runtime": "x", "iterations": 20},
+        **{"profiled_iteration_p50_us": 100.0, "operators": tuple(operators), "suffix": "trace.json"},
+    )
+    keep_trace(workspace, one, {"traceEvents": []})
+    keep(workspace, one.model_copy(update={"capture": "simpleperf", "suffix": "simpleperf.data", "operators": ()}))
+    page = shown(root, "result", **asked)
+    text = said(page)
+    table = next(frame.value for frame in page.dataframe if "Operator" in frame.value)
+    assert list(table["Operator"]) == [line(evil), "add"]
+    assert list(table["Share"]) == [60.0, 39.99]
+    assert "1 more take less than 0.05 % each" in text
+    assert "no figure here is a latency" in text
+    assert "Its file is gone: make it again." in text  # of the capture
+    assert "edgesweep profile" not in text
+    assert evil not in "\n".join(str(part.value) for part in (*page.markdown, *page.caption))
 
 
 def test_what_a_device_without_sensors_lacks_is_said_in_words(shown: Shown, evidence_store: Path) -> None:

@@ -13,7 +13,7 @@ from sweeps.ranking.rank import rank
 from sweeps.report.ranking import print_ranking
 from sweeps.results import to_frame
 from sweeps.spec.objective import ObjectiveSpec
-from sweeps.tool_logs import ToolLog
+from sweeps.tool_logs.log import ToolLog
 
 FREE = ObjectiveSpec(constraints=())
 LOG = ToolLog("speed_benchmark_torch", 121.318, None, ())

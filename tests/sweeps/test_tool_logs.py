@@ -1,4 +1,4 @@
-"""Transcripts of PyTorch's own benchmark tools, as their sources print and as the recipes show them."""
+"""Transcripts of the runtimes' own benchmark tools, as their sources print and as recipes and reports show them."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.errors import RunnerError
-from sweeps.tool_logs import MAX_CHARS, ToolLog, parse_speed_benchmark, parse_testapp
+from sweeps.tool_logs.executorch import parse_executor_runner, read_executions
+from sweeps.tool_logs.log import MAX_CHARS, ToolLog
+from sweeps.tool_logs.onnxruntime import parse_perf_test, read_results, read_summary
+from sweeps.tool_logs.pytorch import parse_speed_benchmark, parse_testapp
+from sweeps.tool_logs.tools import TOOLS
 
 Parse = Callable[[str], ToolLog]
 
@@ -32,6 +36,46 @@ TestApp[2121:722447] Main runs
 TestApp[2121:722447] Main run finished. Milliseconds per iter: 28.767
 TestApp[2121:722447] Iters per second: : 34.762
 TestApp[2121:722447] Done.
+"""
+EXECUTIONS = """I 00:00:00.000412 executorch:executor_runner.cpp:414] Resetting threadpool with num threads = 2
+I 00:00:00.001730 executorch:executor_runner.cpp:570] Model file /data/local/tmp/it's a model.pte is loaded.
+I 00:00:00.001741 executorch:executor_runner.cpp:580] Using method forward
+I 00:00:00.001752 executorch:executor_runner.cpp:640] Setting up CPU planned buffer 0, size 1204224.
+I 00:00:00.014001 executorch:executor_runner.cpp:716] Model loaded in 13.112000 ms.
+I 00:00:00.034101 executorch:executor_runner.cpp:852] Iteration 1 of 3: 20.500000 ms
+I 00:00:00.046102 executorch:executor_runner.cpp:852] Iteration 2 of 3: 12.000001 ms
+I 00:00:00.057103 executorch:executor_runner.cpp:852] Iteration 3 of 3: 10.999999 ms
+I 00:00:00.057204 executorch:executor_runner.cpp:861] Model executed successfully 3 time(s) in 43.500000 ms.
+"""
+# Release 1.0 in Android's log: `adb logcat -s ExecuTorch`.
+LOGCAT = """--------- beginning of main
+11-26 03:10:18.123  4242  4242 I ExecuTorch: Model file m.pte is loaded.
+11-26 03:10:18.140  4242  4242 I ExecuTorch: Using method forward
+11-26 03:10:18.240  4242  4242 I ExecuTorch: Model executed successfully 10 time(s) in 53.125000 ms.
+11-26 03:10:18.241  4242  4242 I ExecuTorch: 1 outputs:
+"""
+# As learning paths of Arm show it, for two threads.
+PERF_TEST = """Setting intra_op_num_threads to 2
+Session creation time cost: 0.217932 s
+First inference time cost: 196 ms
+Total inference time cost: 0.49481 s
+Total inference requests: 5
+Average inference time cost total: 98.961997 ms
+Total inference run time: 0.494854 s
+Number of inferences per second: 10.104
+Avg CPU usage: 11 %
+Peak working set size: 271122432 bytes
+Avg CPU usage:11
+Peak working set size:271122432
+Runs:5
+Min Latency: 0.0958204 s
+Max Latency: 0.101519 s
+P50 Latency: 0.0995086 s
+P90 Latency: 0.101519 s
+"""
+RESULTS = """my, model,0.0958204,271122432,11,0
+my, model,9.95086e-05,271122432,11,1
+my, model,0.101519,271122432,11,2
 """
 
 
@@ -95,7 +139,67 @@ Done.
     assert parse_testapp(screen).mean_ms == 28.767
 
 
-@pytest.mark.parametrize(("parse", "text"), [(parse_speed_benchmark, WITH_SAMPLES), (parse_testapp, IPHONE)])
+def test_executor_runner_tells_every_execution_or_their_mean() -> None:
+    found = read_executions(EXECUTIONS)
+    assert found.log == ToolLog("executor_runner", 14.5, 3, (20_500_000, 12_000_001, 10_999_999))
+    assert (found.load_ns, found.threads) == (13_112_000, 2)
+    assert parse_executor_runner(LOGCAT) == ToolLog("executor_runner", 5.3125, 10)
+    # Without the heads of lines, as `logcat -v raw` prints it.
+    bare = "".join(f"{line.partition('] ')[2]}\r\n" for line in EXECUTIONS.splitlines())
+    assert read_executions(bare) == found
+    assert (read_executions(LOGCAT).load_ns, read_executions(LOGCAT).threads) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", "no_report"),
+        (EXECUTIONS.replace("Iteration 2 of 3", "Iteration 3 of 3"), "garbled"),
+        (EXECUTIONS.replace("Iteration 2 of 3", "Iteration two"), "garbled"),
+        (EXECUTIONS.replace("12.000001", "120.000001"), "garbled"),
+        (LOGCAT.replace("10 time(s)", "0 time(s)"), "garbled"),
+        (LOGCAT.replace("53.125000", "-nan"), "garbled"),
+    ],
+)
+def test_executions_that_contradict_each_other_are_refused(text: str, kind: str) -> None:
+    assert _kind(parse_executor_runner, text) == kind
+
+
+def test_onnx_runtime_s_tool_tells_a_mean_a_median_and_in_its_file_every_iteration() -> None:
+    found = read_summary(PERF_TEST)
+    assert found.log == parse_perf_test(PERF_TEST) == ToolLog("onnxruntime_perf_test", 98.961997, 5, (), 99.5086)
+    assert (found.load_ns, found.first_inference_ns, found.peak_bytes) == (217_932_000, 196_000_000, 271_122_432)
+    assert found.threads == 2
+    older = PERF_TEST.replace("cost total", "cost").replace("First inference time cost: 196 ms", "")
+    assert read_summary(older).first_inference_ns is None
+    assert read_summary(PERF_TEST.replace(" 196 ms", " 0 ms")).first_inference_ns is None
+    assert read_results(RESULTS) == parse_perf_test(RESULTS).samples_ns == (95_820_400, 99_509, 101_519_000)
+    with_statistics = RESULTS + "\nMin Latency: 0.0958204 s\n"  # `-s`
+    assert read_results(with_statistics) == read_results(RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", "no_report"),
+        (PERF_TEST.replace("98.961997", "9.8961997"), "garbled"),
+        (PERF_TEST.replace("requests: 5", "requests: 0"), "garbled"),
+        (PERF_TEST.replace("0.49481 s", "inf s"), "garbled"),
+        (PERF_TEST.replace("Session creation", ""), "no_report"),
+        (PERF_TEST.replace("98.961997 ms", "98.9"), "truncated"),
+        (RESULTS + RESULTS, "garbled"),
+        (RESULTS.replace("11,1\n", "11,7\n"), "garbled"),
+        (RESULTS.replace("0.101519", "0"), "garbled"),
+    ],
+)
+def test_inferences_that_contradict_each_other_are_refused(text: str, kind: str) -> None:
+    assert _kind(parse_perf_test, text) == kind
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [(parse_speed_benchmark, WITH_SAMPLES), (parse_testapp, IPHONE), (parse_executor_runner, EXECUTIONS)],
+)
 def test_a_log_that_was_cut_off_anywhere_is_refused_or_says_the_same(parse: Parse, text: str) -> None:
     whole = parse(text)
     last_digits = 4
@@ -109,7 +213,15 @@ def test_a_log_that_was_cut_off_anywhere_is_refused_or_says_the_same(parse: Pars
         assert end >= len(text) - 1 - last_digits
 
 
-@pytest.mark.parametrize(("parse", "text"), [(parse_speed_benchmark, ANDROID), (parse_testapp, IPHONE)])
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (parse_speed_benchmark, ANDROID),
+        (parse_testapp, IPHONE),
+        (parse_executor_runner, LOGCAT),
+        (parse_perf_test, PERF_TEST),
+    ],
+)
 def test_several_runs_in_one_file_are_refused(parse: Parse, text: str) -> None:
     assert _kind(parse, text + text) == "garbled"
 
@@ -155,12 +267,16 @@ def test_a_line_of_many_megabytes_is_passed_over_and_a_larger_log_refused() -> N
     assert _kind(parse_testapp, "\x00" * 1_000_000) == "no_report"
 
 
-@given(st.text(max_size=300), st.sampled_from([ANDROID, WITH_SAMPLES, IPHONE]), st.integers(0, 400))
+@given(
+    st.text(max_size=300),
+    st.sampled_from([ANDROID, WITH_SAMPLES, IPHONE, EXECUTIONS, LOGCAT, PERF_TEST, RESULTS]),
+    st.integers(0, 400),
+)
 def test_any_text_is_read_whole_or_refused(noise: str, text: str, at: int) -> None:
-    for parse in (parse_speed_benchmark, parse_testapp):
+    for parse, _ in TOOLS.values():
         try:
             found = parse(text[:at] + noise + text[at:])
         except RunnerError:
             continue
         assert found.mean_ms > 0
-        assert found.iterations is None or found.iterations == len(found.samples_ns)
+        assert not found.samples_ns or found.iterations == len(found.samples_ns)

@@ -18,7 +18,8 @@ from workers.devices.adb import discovery as adb_discovery
 from workers.devices.fake.device import FakeDevice
 from workers.measure import attach as attaching
 from workers.measure.attach import Attached, attach
-from workers.runtimes.interface import Program, RunnerIdentity, StockTool
+from workers.runtimes.interface import Program, RunnerIdentity
+from workers.runtimes.stock_tool import StockTool
 from workers.runtimes.torchscript.runtime import TorchScript
 
 ONE = GridSpec(precision=("fp32",), layout=("nhwc",))

@@ -7,6 +7,7 @@ from typing import assert_never
 from sweeps.errors import RunnerError
 from sweeps.planning.planned import PlannedJob
 from sweeps.records import Accuracy, Failed, Job
+from sweeps.trust import in_order
 from workers.driver.contact import Contact
 from workers.driver.context import DeviceProgress, RunContext
 from workers.driver.side_by_side import Steps
@@ -74,4 +75,9 @@ def _accuracy(
         )
     except RunnerError as error:
         return Failed(stage="evaluate", kind=error.kind, message=error.message)
-    return replace(accuracy, device_seconds=evaluated.device_seconds, push_seconds=evaluated.push_seconds)
+    return replace(
+        accuracy,
+        labels=in_order((*accuracy.labels, *evaluated.labels)),
+        device_seconds=evaluated.device_seconds,
+        push_seconds=evaluated.push_seconds,
+    )

@@ -152,9 +152,15 @@ class Bench:
             self._first_sensors = self.device.sensors()
         return self._first_sensors
 
+    def tells_answers_of(self, job: Job) -> bool:
+        """Whether the device's program for the job tells the model's answers: a stock tool may only time it."""
+        program = self._programs.get((job.variant.runtime, job.variant.format))
+        return program is None or program.tool is None or program.tool.answers
+
     def for_answers_of(self, job: Job) -> "Bench":
-        """A bench on this host if a reference implementation replaces the job's backend; otherwise this one."""
-        if not job.emulated or not self._programs:
+        """A bench on this host if a reference implementation replaces the job's backend, or the device's program tells
+        no answers; otherwise this one."""
+        if not self._programs or (not job.emulated and self.tells_answers_of(job)):
             return self
         self._on_host = self._on_host or Bench(LocalDevice(self.folder), self.folder, artifacts=self._store)
         return self._on_host

@@ -127,9 +127,8 @@ class BlockRequest(Request[Block]):
             device_seconds=seconds,
             extra_metrics=report.extra_metrics,
         )
-        labels = block_labels(
-            block, job.variant.backend, job.variant.qengine, protocol, threads_known=report.threads_known
-        )
+        known, mean_only, of = report.threads_known, report.mean_only, job.variant
+        labels = block_labels(block, of.backend, of.qengine, protocol, threads_known=known, mean_only=mean_only)
         return replace(block, labels=labels, push_seconds=bench.pushes.take_s(job.build_key))
 
     def _timed(self, bench: Bench, request: RunRequest) -> tuple[Completed, RunReport]:
@@ -149,6 +148,8 @@ class Evaluated:
     device_seconds: float
     """On the clock of the device that ran it, without `push_seconds`."""
     push_seconds: float
+    labels: tuple[str, ...] = ()
+    """Trust labels of how it was made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +169,7 @@ class LogitsRequest(Request[Evaluated]):
         return START_DEADLINE_S + _SECONDS_PER_IMAGE_DEADLINE * len(self.evaluation.images)
 
     def answer(self, bench: Bench) -> Evaluated | Failed:
+        labels = () if bench.tells_answers_of(self.job) else ("host_answers",)
         bench = bench.for_answers_of(self.job)
         began_s, pushed_s = bench.device.now_s(), bench.pushes.total_s
         try:
@@ -175,16 +177,15 @@ class LogitsRequest(Request[Evaluated]):
         except BuildError as error:  # a reference is compiled at its first use
             return Failed(stage=self.stage, kind=error.kind, message=error.message)
         seconds = bench.device.now_s() - began_s - (bench.pushes.total_s - pushed_s)
-        return Evaluated(
-            logits=logits, device_seconds=max(0.0, seconds), push_seconds=bench.pushes.take_s(self.job.build_key)
-        )
+        pushing_s = bench.pushes.take_s(self.job.build_key)
+        return Evaluated(logits=logits, device_seconds=max(0.0, seconds), push_seconds=pushing_s, labels=labels)
 
     def _logits(self, bench: Bench) -> Logits:
         job, device, images = self.job, bench.device, self.evaluation.images
         manifest, model = bench.files.artifact(job.build_key)
         program = bench.program(job)
         if program is not None and program.tool is not None:
-            request = _request(job, manifest, "")
+            request = _request(job, manifest, model)
             return bench.stock.logits(program.tool, program.path, manifest, images, request, START_DEADLINE_S)
         inputs = bench.files.images(self.evaluation, job.build_key)
         outputs = bench.folder / f"logits-{job.build_key[:16]}.bin"

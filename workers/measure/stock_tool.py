@@ -1,10 +1,13 @@
 """Measuring with a stock benchmark tool, which keeps no runner contract.
 
-It counts iterations instead of seconds, and reads quantized inputs and evaluation images only from within the model's
-file. So such files are built, pushed and removed here.
+It counts iterations instead of seconds, and reads quantized inputs and evaluation images only from files of its own
+form. So such files are built, pushed and removed here, and what it tells is collected from where it writes it: stdout,
+stderr, a file or Android's log.
 """
 
+import secrets
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +21,10 @@ from workers.devices.interface import Completed, Device
 from workers.measure.device_files import Pushes
 from workers.measure.processes import death
 from workers.models.package import Images, Logits
-from workers.runtimes.interface import RunReport, RunRequest, StockTool
+from workers.runtimes.interface import RunReport, RunRequest
+from workers.runtimes.stock_tool import StockTool, ToolOutput, ToolRun
+
+_LOG_DEADLINE_S = 30.0
 
 
 class StockBench:
@@ -42,7 +48,7 @@ class StockBench:
             return request.model
         if manifest.build_key not in self._carriers:
             ones = np.ones(manifest.input.shape, dtype=np.float32)
-            self._carriers[manifest.build_key], _ = self._push_sibling(tool, manifest, ones)
+            [self._carriers[manifest.build_key]] = self._push_inputs(tool, manifest, ones)
         return self._carriers[manifest.build_key]
 
     def timing(
@@ -61,52 +67,94 @@ class StockBench:
         request: RunRequest,
         deadline_s: float,
     ) -> Logits:
-        """(n, classes) float32: the logits of the first n images, as many as one file contains.
+        """(n, classes) float32: the logits of the first n images, as many as the tool is given.
 
-        They are in a separate file, because the timed and shipped file contains no images. `deadline_s`: for each
+        They are in separate files, because the timed and shipped file contains no images. `deadline_s`: for each
         process, one per batch.
         """
         check(tool, request)
-        path, count = self._push_sibling(tool, manifest, images)
-        request = replace(request, model=path)
+        paths = self._push_inputs(tool, manifest, images)
         try:
             rows = [
-                tool.parse_answer(self._ended(tool, tool.command(request, program, number), deadline_s).stdout)
-                for number in range(count // manifest.input.shape[0])
+                tool.parse_answer(self._ended(tool, tool.question(request, program, path, number), deadline_s)[1])
+                for number, path in enumerate(paths)
             ]
         finally:
-            with suppress(DeviceError, OSError):
-                self._device.remove(path)
+            self._remove(dict.fromkeys(paths))
         if len({len(row) for row in rows}) != 1:
             raise RunnerError("output_shape", f"{len(rows)} inputs got answers of different sizes")
+        count = len(rows) * manifest.input.shape[0]
+        if len(rows[0]) % manifest.input.shape[0]:
+            raise RunnerError("output_shape", f"{len(rows[0])} logits for {manifest.input.shape[0]} images")
         return np.array(rows, dtype=np.float32).reshape(count, -1)
 
     def close(self) -> None:
         """Remove the files that contain an input."""
-        while self._carriers:
-            _, path = self._carriers.popitem()
-            with suppress(DeviceError, OSError):
-                self._device.remove(path)
+        self._remove(self._carriers.values())
+        self._carriers.clear()
 
     def _timed(
         self, tool: StockTool, program: str, request: RunRequest, deadline_s: float
     ) -> tuple[Completed, RunReport]:
-        completed = self._ended(tool, tool.command(request, program), deadline_s)
-        return completed, tool.parse(completed.stdout, request)
+        completed, told = self._ended(tool, tool.timing(request, program), deadline_s)
+        return completed, tool.parse(told, request)
 
-    def _ended(self, tool: StockTool, argv: list[str], deadline_s: float) -> Completed:
-        completed = self._device.run(argv, deadline_s)
+    def _ended(self, tool: StockTool, run: ToolRun, deadline_s: float) -> tuple[Completed, ToolOutput]:
+        if run.output:
+            self._device.remove(run.output)  # a tool may append to a file that is there
+        mark = self._mark_log(run.log_tag)
+        completed = self._device.run(run.argv, deadline_s)
+        log = self._log_since(mark, run.log_tag) if mark else b""
+        told = ToolOutput(stdout=completed.stdout, stderr=completed.stderr + log)
         if completed.exit_code != 0:
-            raise tool.refusal(completed.stderr) or death(completed)
-        return completed
+            raise tool.refusal(told) or death(replace(completed, stderr=told.stderr))
+        return completed, replace(told, output=self._pulled(run.output)) if run.output else told
 
-    def _push_sibling(self, tool: StockTool, manifest: Manifest, images: Images) -> tuple[str, int]:
-        """Its path on the device, and the number of images in it."""
-        with tempfile.TemporaryDirectory(dir=self._folder, prefix="sibling-") as folder:
-            sibling = tool.sibling(manifest, self._store.model(manifest), images, Path(folder))
-            name = f"{manifest.build_key[:16]}-{sibling.images}-{sibling.file}"
-            path = self._pushes.push(manifest.build_key, Path(folder) / sibling.file, name)
-            return path, sibling.images
+    def _pulled(self, path: str) -> bytes:
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix="told-") as folder:
+            file = Path(folder) / "told"
+            self._device.pull(path, file)
+            self._remove([path])
+            return file.read_bytes()
+
+    def _mark_log(self, tag: str) -> str:
+        """Write a line into Android's log, after which the tool's begin; empty on a device without that log."""
+        if not tag or not self._device.facts().os_build.startswith("Android"):
+            return ""
+        mark = f"edgesweep {secrets.token_hex(8)}"
+        done = self._device.run(["log", "-p", "i", "-t", tag, mark], _LOG_DEADLINE_S)
+        return mark if done.exit_code == 0 else ""
+
+    def _log_since(self, mark: str, tag: str) -> bytes:
+        """What was written with this tag after the mark. Raises `RunnerError` if the log no longer has the mark."""
+        done = self._device.run(["logcat", "-d", "-v", "raw", "-s", f"{tag}:I"], _LOG_DEADLINE_S)
+        _, found, log = done.stdout.replace(b"\r\n", b"\n").rpartition(mark.encode() + b"\n")
+        if done.exit_code == 0 and not found:
+            raise RunnerError(
+                "truncated",
+                f"the phone's log lost what was written to it under {tag} before",
+                "make it larger (adb logcat -G 16M), or ask for fewer iterations (protocol.iterations, min_seconds)",
+            )
+        return b"\n" + log
+
+    def _push_inputs(self, tool: StockTool, manifest: Manifest, images: Images) -> list[str]:
+        """By batch, the path on the device of the file that has it."""
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix="inputs-") as folder:
+            files = tool.inputs(manifest, self._store.model(manifest), images, Path(folder))
+            stem = f"{manifest.build_key[:16]}-{len(files) * manifest.input.shape[0]}"
+            there: dict[Path, str] = {}
+            try:
+                for file in dict.fromkeys(files):
+                    there[file] = self._pushes.push(manifest.build_key, file, f"{stem}-{file.name}")
+            except BaseException:
+                self._remove(there.values())
+                raise
+            return [there[file] for file in files]
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            with suppress(DeviceError, OSError):
+                self._device.remove(path)
 
 
 def check(tool: StockTool, request: RunRequest) -> None:

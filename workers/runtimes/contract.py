@@ -58,8 +58,8 @@ class Profiles(KeepsContract, ABC):
     def programs(self, facts: DeviceFacts) -> Mapping[str, Program]: ...
 
     def profilers(self, facts: DeviceFacts) -> Mapping[str, Program]:
-        """Its runners, unless it has programs of their own for that."""
-        return self.programs(facts)
+        """Its runners, unless it has programs of their own for that. No stock tool is one."""
+        return {form: program for form, program in self.programs(facts).items() if program.tool is None}
 
     def profile_command(
         self, request: RunRequest, iterations: int, warmup: int, program: str | None = None

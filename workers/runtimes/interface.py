@@ -11,11 +11,12 @@ from typing import Protocol, runtime_checkable
 from sweeps.batches import NotReached
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
-from sweeps.manifest import EvalSibling, Manifest
+from sweeps.manifest import Manifest
 from sweeps.metrics import checked_extra
 from sweeps.variant import Variant
-from workers.models.package import BuildInputs, Images
+from workers.models.package import BuildInputs
 from workers.runtimes.profiles import Profile
+from workers.runtimes.stock_tool import StockTool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,8 @@ class RunReport:
     """A reference library replaced the backend: there are logits and no samples."""
     threads_known: bool = True
     """`False` if `threads_ran` is the number that was asked for, because the program does not report what ran."""
+    mean_only: bool = False
+    """`True` if the only sample is the mean of all iterations, the first ones included: the program tells no other."""
     cpus_ran: tuple[int, ...] = ()
     """Empty if the system does not report them."""
     extra_metrics: Mapping[str, float] = field(default_factory=dict)
@@ -101,53 +104,6 @@ class RunnerIdentity:
     """Names of NNAPI accelerators; empty without NNAPI."""
     backends: tuple[str, ...] = ()
     """Where it can run operators, if it was compiled with a choice of that."""
-
-
-class StockTool(Protocol):
-    """The toolchain's own benchmark program, used instead of a runner; it does not follow the runner contract.
-
-    It counts iterations, not seconds; it evaluates inputs that are stored in the model's file; it cannot report its
-    identity.
-    """
-
-    def identity(self) -> RunnerIdentity:
-        """The identity that is known without running it."""
-        ...
-
-    def reason_against(self, request: RunRequest) -> str | None:
-        """Why it cannot run this request correctly, or `None`."""
-        ...
-
-    def trial(self, request: RunRequest) -> RunRequest:
-        """A short timing with a few iterations, from which `enough` computes the number of iterations."""
-        ...
-
-    def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
-        """The request with the number of iterations that fills its seconds, at the speed of the trial `seen`."""
-        ...
-
-    def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
-        """The argument list on the device: for a timing, or to evaluate one of the inputs in the model's file.
-
-        It may start with `env NAME=VALUE`.
-        """
-        ...
-
-    def parse(self, stdout: bytes, request: RunRequest) -> RunReport:
-        """The report of a timing. Raises `RunnerError`."""
-        ...
-
-    def parse_answer(self, stdout: bytes) -> list[float]:
-        """The logits of one batch, row by row. Raises `RunnerError`."""
-        ...
-
-    def refusal(self, stderr: bytes) -> RunnerError | None:
-        """Why it ended without a report, or `None` if stderr does not say it."""
-        ...
-
-    def sibling(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:
-        """Write a copy of the model that contains the first of these images into `folder`. Raises `BuildError`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sweeps.errors import RunnerError
+from sweeps.kept_profiles import LABEL, KeptOperator
 
-LABEL = "profiled"
 _MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -142,27 +142,22 @@ def nested(runs: Sequence[OperatorRun]) -> list[OperatorRun]:
     ]
 
 
-def document(profile: Profile, of: Mapping[str, object]) -> dict[str, Any]:
-    """`edgesweep profile --json`. `of`: what was profiled."""
-    times = sorted(profile.iteration_ns)
-    return {
-        **of,
-        "label": LABEL,
-        "runner": profile.runner,
-        "runtime": profile.runtime_version,
-        "iterations": len(times),
-        "profiled_iteration_p50_us": times[len(times) // 2] / 1e3 if times else None,
-        "operators": [
-            {
-                "name": one.name,
-                "where": one.where,
-                "calls_per_iteration": one.calls,
-                "self_us_per_iteration": one.self_us,
-                "percent": one.percent,
-            }
-            for one in profile.operators()
-        ],
-    }
+def kept_operators(profile: Profile) -> tuple[KeptOperator, ...]:
+    """The slowest first, as a workspace keeps them."""
+    return tuple(
+        KeptOperator(
+            name=one.name,
+            where=one.where,
+            calls_per_iteration=one.calls,
+            self_us_per_iteration=one.self_us,
+            percent=one.percent,
+        )
+        for one in profile.operators()
+    )
+
+
+def iteration_p50_us(iteration_ns: Sequence[int]) -> float | None:
+    return statistics.median(iteration_ns) / 1e3 if iteration_ns else None
 
 
 def _per_iteration(taken: Sequence[int], iterations: int) -> float:

@@ -15,7 +15,7 @@ from sweeps.store.mlflow import Store
 from sweeps.store.reading import load_imported
 from sweeps.workspace import Workspace
 from tests.fresh_mlflow import fresh_mlflow
-from tests.sweeps.test_tool_logs import ANDROID, IPHONE, WITH_SAMPLES
+from tests.sweeps.test_tool_logs import ANDROID, EXECUTIONS, IPHONE, LOGCAT, PERF_TEST, RESULTS, WITH_SAMPLES
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +80,23 @@ def test_an_imported_figure_is_shown_by_rank_beneath_its_device(command, log, wo
     assert one["log_sha256"] == hashlib.sha256(WITH_SAMPLES.encode()).hexdigest()
     assert [entry["name"] for entry in found["devices"][0]["ranking"]] == ["net job 0"]
     assert "584.558" in command("rank", "--all").stdout
+
+
+@pytest.mark.parametrize(
+    ("tool", "text", "figures"),
+    [
+        ("executor-runner", EXECUTIONS, ("executor_runner", 14.5, 3, 12.000001)),
+        ("executor-runner", LOGCAT, ("executor_runner", 5.3125, 10, None)),
+        ("onnxruntime-perf-test", PERF_TEST, ("onnxruntime_perf_test", 98.961997, 5, 99.5086)),
+        ("onnxruntime-perf-test", RESULTS, ("onnxruntime_perf_test", pytest.approx(65.8, abs=0.1), 3, 95.8204)),
+    ],
+    ids=["every execution", "a mean", "a summary", "a file of results"],
+)
+def test_the_tools_of_other_runtimes_are_imported_too(command, log, tool, text, figures) -> None:
+    done = command(*importing(log(text), "--json", tool=f"--{tool}"))
+    assert done.exit_code == 0, done.output
+    one = json.loads(done.stdout)["imported"]
+    assert (one["tool"], one["mean_ms"], one["iterations"], one["p50_ms"]) == figures
 
 
 def test_a_phone_that_is_not_in_the_sweep_stands_apart(command, log) -> None:

@@ -147,6 +147,7 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
         "engine_differs",
         "device_changed",
         "invalid_output",
+        "profiled",
     }
     assert TRUST.keys() - disqualifying == {
         "ungated",
@@ -161,7 +162,9 @@ def test_the_list_of_trust_labels_is_closed_and_each_gives_advice():
         "bursts",
         "outliers",
         "part_of_images",
+        "host_answers",
         "threads_unknown",
+        "mean_only",
         "busy_host",
     }
     assert all(label.name == name and len(label.advice) > 20 for name, label in TRUST.items())
@@ -174,6 +177,12 @@ def test_a_block_as_asked_for_is_only_ungated():
 def test_threads_that_the_runner_does_not_report_are_labelled_and_may_win():
     labels = block_labels(block(), "cpu", "x86", QUICK, threads_known=False)
     assert labels == ("ungated", "threads_unknown")
+    assert disqualified(labels) == []
+
+
+def test_a_mean_of_all_iterations_is_not_called_few_samples_and_may_win():
+    labels = block_labels(block(samples_ns=(1_000_000,)), "cpu", "x86", QUICK, mean_only=True)
+    assert labels == ("ungated", "mean_only")
     assert disqualified(labels) == []
 
 

@@ -21,7 +21,7 @@ from sweeps.spec.objective import ObjectiveSpec
 from sweeps.spec.protocol import ProtocolSpec
 from sweeps.store.mlflow import Store
 from sweeps.store.reading import load
-from sweeps.tool_logs import parse_speed_benchmark
+from sweeps.tool_logs.pytorch import parse_speed_benchmark
 from sweeps.variant import Variant
 from tests.workers.native.stand_in import speed_benchmark
 from tests.workers.tiny_model import tiny_inputs, tiny_job
@@ -238,7 +238,7 @@ def test_a_quantized_input_comes_in_the_file_for_a_timing_too(
     np.testing.assert_allclose(answer.logits, expected.logits, rtol=5e-5, atol=6e-5)
     measured.close()
     assert [path.name for path in (tmp_path / "run").iterdir()] == [f"{'b' * 16}-model.{form}"]
-    assert not list(tmp_path.glob("sibling-*"))
+    assert not list(tmp_path.glob("inputs-*"))
 
 
 def test_a_tool_that_refuses_the_artifact_fails_with_its_own_words(

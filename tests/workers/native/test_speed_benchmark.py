@@ -19,8 +19,10 @@ from tests.workers.runtimes.runs import answers, asking_for, evaluating, request
 from tests.workers.runtimes.runs import run as run_in_python
 from tests.workers.runtimes.test_skew import plain, rewritten
 from workers.models.package import BuildInputs, Logits
+from workers.runtimes.counting_tool import MAX_IMAGES
 from workers.runtimes.interface import RunRequest
-from workers.runtimes.torchscript.bundled import MAX_IMAGES, eval_sibling
+from workers.runtimes.stock_tool import ToolOutput
+from workers.runtimes.torchscript.bundled import eval_sibling
 from workers.runtimes.torchscript.capture import script
 from workers.runtimes.torchscript.runtime import TorchScript
 from workers.runtimes.torchscript.save import Format, save
@@ -81,10 +83,14 @@ def ended(argv: list[str]) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(argv, capture_output=True, check=False, timeout=120)
 
 
+def asked(request: RunRequest, program: str, image: int) -> list[str]:
+    return TOOL.question(request, program, request.model, image).argv
+
+
 def answered(argv: list[str]) -> list[float]:
     found = ended(argv)
     assert (found.returncode, found.stderr) == (0, b"")
-    return TOOL.parse_answer(found.stdout)
+    return TOOL.parse_answer(ToolOutput(stdout=found.stdout, stderr=found.stderr))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -93,7 +99,7 @@ def test_the_tool_answers_what_the_python_runner_answers_to_four_decimals(
 ) -> None:
     made = case(name)
     assert TOOL.reason_against(made.evaluation) is None
-    found = np.array([answered(TOOL.command(made.evaluation, made.program, image)) for image in range(6)])
+    found = np.array([answered(asked(made.evaluation, made.program, image)) for image in range(6)])
     given = torch.from_numpy(inputs.verification[:6])
     report = run_in_python(replace(made.timing, model=_plain(made), **evaluating(tmp_path, given)))
     expected: Logits = answers(tmp_path, report)
@@ -110,9 +116,9 @@ def _plain(made: Case) -> str:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_the_tool_times_every_iteration(case: Callable[[str], Case], name: str) -> None:
     made = case(name)
-    found = ended(TOOL.command(made.timing, made.program))
+    found = ended(TOOL.timing(made.timing, made.program).argv)
     assert (found.returncode, found.stderr) == (0, b"")
-    report = TOOL.parse(found.stdout, made.timing)
+    report = TOOL.parse(ToolOutput(stdout=found.stdout, stderr=found.stderr), made.timing)
     assert len(report.samples_ns) == 5
     assert all(100_000 < sample < 10_000_000_000 for sample in report.samples_ns)
     assert report.engine_ran == ("none" if "fp32" in name else ENGINE)
@@ -134,14 +140,14 @@ def inputs_of_case(made: Case) -> np.ndarray:
 
 def test_what_the_tool_refuses_is_told(case: Callable[[str], Case]) -> None:
     made = case("int8 full pt")
-    none = ended(TOOL.command(replace(made.timing, model=_plain(made)), made.program))
-    few = ended(TOOL.command(made.evaluation, made.program, 6))
+    none = ended(TOOL.timing(replace(made.timing, model=_plain(made)), made.program).argv)
+    few = ended(asked(made.evaluation, made.program, 6))
     assert [found.returncode for found in (none, few)] == [1, 1]
     assert [refusal(found).kind for found in (none, few)] == ["no_bundled_input", "no_bundled_input"]
 
 
 def refusal(found: subprocess.CompletedProcess[bytes]) -> RunnerError:
-    told = TOOL.refusal(found.stderr)
+    told = TOOL.refusal(ToolOutput(stdout=found.stdout, stderr=found.stderr))
     assert told is not None
     return told
 
@@ -151,7 +157,7 @@ def test_a_flag_that_the_tool_does_not_know_is_named_and_vulkan_is_one_that_it_k
 ) -> None:
     made = case("fp32 pt")
     unknown, known = (
-        ended([*TOOL.command(made.timing, made.program), flag]) for flag in ("--threads=1", "--vulkan=true")
+        ended([*TOOL.timing(made.timing, made.program).argv, flag]) for flag in ("--threads=1", "--vulkan=true")
     )
     assert (unknown.returncode, refusal(unknown).kind) == (1, "bad_arguments")
     assert refusal(unknown).message == "C10 flag: unrecognized commandline argument: --threads=1"
@@ -165,7 +171,7 @@ def test_an_operator_that_fails_is_told_in_its_own_words(tmp_path: Path, form: F
     with build_state("none"):
         model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4)).eval()
         file = save(script(model), tmp_path, form).file
-    found = ended(TOOL.command(request_of(file, 1, 3, 5, 5), str(speed_benchmark(form))))
+    found = ended(TOOL.timing(request_of(file, 1, 3, 5, 5), str(speed_benchmark(form))).argv)
     assert found.returncode == -6
     told = refusal(found)
     assert told.kind == "run_failed"
@@ -185,7 +191,7 @@ def test_a_float_input_is_contiguous_whatever_layout_is_asked_for(tmp_path: Path
     with build_state("none"):
         file = save(script(Tells()), tmp_path, "pt").file
     request = replace(request_of(file, 1, 3, 4, 4), memory_format="channels_last")
-    argv = TOOL.command(request, str(speed_benchmark("pt")))
+    argv = TOOL.timing(request, str(speed_benchmark("pt"))).argv
     assert "--input_memory_format=channels_last" in argv
     assert refusal(ended(argv)).message == "AssertionError: given channels_last: False"
 
@@ -199,8 +205,8 @@ def test_openmp_has_the_threads_of_its_variable_and_not_of_the_flag(
     program = str(speed_benchmark("pt"))
     # Large enough to be split among threads; it never ends by itself.
     request = replace(request_of(file, 1, 1, 512, 512), iterations=10**9)
-    assert threads_in_main_runs(TOOL.command(request, program)) == 1
-    more = TOOL.command(replace(request, threads=4), program)
+    assert threads_in_main_runs(TOOL.timing(request, program).argv) == 1
+    more = TOOL.timing(replace(request, threads=4), program).argv
     one = [word.replace("OMP_NUM_THREADS=4", "OMP_NUM_THREADS=1") for word in more]
     assert more != one
     assert threads_in_main_runs(one) == 1
@@ -219,8 +225,8 @@ def threads_in_main_runs(argv: list[str]) -> int:
 
 def test_an_exception_that_nobody_catches_is_told(case: Callable[[str], Case], tmp_path: Path) -> None:
     fp32 = case("fp32 pt")
-    lite_of_full = ended(TOOL.command(fp32.timing, case("fp32 ptl").program))
-    no_file = ended(TOOL.command(replace(fp32.timing, model=str(tmp_path / "none.pt")), fp32.program))
+    lite_of_full = ended(TOOL.timing(fp32.timing, case("fp32 ptl").program).argv)
+    no_file = ended(TOOL.timing(replace(fp32.timing, model=str(tmp_path / "none.pt")), fp32.program).argv)
     for found, words in ((lite_of_full, "failed locating file bytecode.pkl"), (no_file, "No such file")):
         assert found.returncode == -6
         assert b"Starting benchmark." not in found.stdout
@@ -253,7 +259,7 @@ def test_an_artifact_that_is_newer_than_the_tool_is_told(
 ) -> None:
     with build_state("none"):
         newer = rewritten(plain(tmp_path, form), tmp_path / f"newer.{form}", edits)
-    told = refusal(ended(TOOL.command(request_of(newer, 1, 3, 4, 4), str(speed_benchmark(form)))))
+    told = refusal(ended(TOOL.timing(request_of(newer, 1, 3, 4, 4), str(speed_benchmark(form))).argv))
     assert told.kind == "runtime_skew"
     assert told.message.startswith(message)
     assert "no newer than the runtime" in told.message
@@ -272,4 +278,4 @@ def test_a_hundred_images_make_a_sibling_of_their_own_size(
     grown = (tmp_path / sibling.file).stat().st_size - made.manifest.file_bytes
     assert 0 < grown - 100 * 3 * 64 * 64 * value_bytes < 100_000
     last = replace(made.evaluation, model=str(tmp_path / sibling.file))
-    assert len(answered(TOOL.command(last, made.program, 99))) == 10
+    assert len(answered(asked(last, made.program, 99))) == 10

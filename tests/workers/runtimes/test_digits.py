@@ -17,6 +17,7 @@ from sweeps.spec import sweep as spec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.variant import Variant
 from sweeps.workspace import Workspace
+from tests.workers.runtimes import stock_stand_ins
 from tests.workers.runtimes.runs import answers, asking_for, evaluating
 from workers.devices.adb.host import AdbHost
 from workers.devices.local import local_facts
@@ -25,6 +26,9 @@ from workers.models import prepare as models
 from workers.models.accuracy import sqnr_db
 from workers.models.package import BuildInputs, Images, Labels, Logits
 from workers.runtimes import registry
+from workers.runtimes.executorch import executor_runner
+from workers.runtimes.executorch import native_runner as executorch_runner
+from workers.runtimes.onnxruntime import native_runner as onnxruntime_runner
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("digits")]
 
@@ -163,3 +167,57 @@ def test_one_sweep_ranks_the_three_runtimes_here_and_on_two_phones(
             assert (told["label"], told["iterations"]) == ("profiled", 3)
             assert any("conv" in one["name"].lower() for one in told["operators"]), name
             assert json.loads(Path(told["trace"]).read_text())["traceEvents"]
+    # What stands in for the programs of a phone says that it recorded nothing.
+    for name in ("perfetto", "simpleperf"):
+        argv = ["profile", devices[0]["ranking"][0]["name"], "--device", f"adb:{phones[0].serial}", "--capture", name]
+        done = CliRunner().invoke(main, [*argv, "--json", "--workspace", str(digits.folder)])
+        assert done.exit_code == 0, done.output
+        told = json.loads(done.stdout)
+        assert (told["label"], told["capture"], told["operators"]) == ("profiled", name, [])
+        assert told["iterations"] >= 20
+        assert f"stand-in for {name}" in Path(told["trace"]).read_text()
+    refused = CliRunner().invoke(main, [*argv[:3], "local", *argv[4:], "--workspace", str(digits.folder)])
+    assert refused.exit_code == 1
+    assert "captures are taken on phones and boards" in refused.output
+
+
+@pytest.mark.compiler
+@pytest.mark.runtime("executorch")
+@pytest.mark.runtime("onnxruntime")
+def test_the_runtimes_own_tools_are_ranked_and_say_what_they_do_not_tell(
+    digits: Digits, port: int, phones: list[VirtualPhone], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "runners" / local_facts().abi
+    folder.mkdir(parents=True)
+    shape = digits.inputs.package.input_shape
+    stock_stand_ins.executor_runner(
+        folder / "executor_runner", str(executorch_runner.program()), shape, "channels_last"
+    )
+    stock_stand_ins.perf_test(folder / "onnxruntime_perf_test", str(onnxruntime_runner.program()), shape)
+    monkeypatch.setenv("EDGESWEEP_RUNNERS", str(folder.parent))
+    monkeypatch.setattr(executor_runner, "MAX_IMAGES", 5)
+    head, _, _ = SPEC.read_text(encoding="utf-8").partition("grids:\n")
+    # Other images than those on which EdgeSweep's runner evaluated the same builds.
+    head = head.replace("evaluation: {source: digits}", "evaluation: {source: digits, images: 50}")
+    file = digits.folder / "tools.yaml"
+    file.write_text(
+        f"{head}grids:\n  - {{runtime: [executorch, onnxruntime], precision: [fp32], layout: [nhwc]}}\n"
+        f"devices: [{json.dumps(f'adb:{phones[1].serial}')}]\n"
+        "protocol: {preset: quick, rounds: 2, warmup_seconds: 0.02, min_seconds: 0.05, iterations: 5, gate: none}\n"
+    )
+    assert AdbHost(port).connect(phones[1].serial)
+    for command in (["run", str(file), "--executor", "inline"], ["rank", "--json"]):
+        done = CliRunner().invoke(main, [*command, "--workspace", str(digits.folder)])
+        assert done.exit_code == 0, done.output
+    [device] = json.loads(done.stdout)["devices"]
+    assert device["not_ranked"] == []
+    found = {one["runner"].partition(" ")[0]: one for one in device["ranking"]}
+    assert found.keys() == {"executor_runner", "onnxruntime_perf_test"}
+    executorch, onnxruntime = found["executor_runner"], found["onnxruntime_perf_test"]
+    assert {"mean_only", "part_of_images"} <= {*executorch["trust"]}
+    assert not {"threads_unknown", "host_answers"} & {*executorch["trust"]}
+    assert (executorch["latency_p90_ms"], executorch["load_ms"], executorch["agreement_percent"]) == (None, None, 100.0)
+    assert "host_answers" in onnxruntime["trust"]
+    assert not {"threads_unknown", "mean_only", "part_of_images"} & {*onnxruntime["trust"]}
+    assert onnxruntime["load_ms"] > 0
+    assert onnxruntime["agreement_percent"] == 100.0

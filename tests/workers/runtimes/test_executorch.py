@@ -156,7 +156,7 @@ def test_a_model_without_a_linear_layer_has_no_dynamic_int8(
 def test_a_real_phone_gets_the_runner_that_the_user_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EDGESWEEP_RUNNERS", str(tmp_path))
     phone = replace(local_facts(), name="adb:1", abi="arm64-v8a", exec_context="shell")
-    with pytest.raises(BuildError, match="edgesweep_runner_executorch is missing") as caught:
+    with pytest.raises(BuildError, match="has neither edgesweep_runner_executorch nor executor_runner") as caught:
         RUNTIME.programs(phone)
     assert caught.value.kind == "no_runner"
     (tmp_path / "arm64-v8a").mkdir()

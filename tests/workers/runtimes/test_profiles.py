@@ -49,11 +49,12 @@ def test_an_operator_has_its_own_time_and_not_that_of_what_it_calls() -> None:
     assert (conv.name, conv.calls, conv.self_us) == ("conv", 1, 6.0)
     assert (forward.self_us, copy.self_us) == (3.0, 1.0)
     assert conv.percent == 60.0
-    table = operators_table(found.operators())
+    kept = profiles.kept_operators(found)
+    table = operators_table(kept)
     assert [str(column.header) for column in table.columns] == ["operator", "where", "calls", "µs", "%"]
     assert table.row_count == 3
-    document = profiles.document(found, {"job": "a job"})
-    assert (document["label"], document["job"], len(document["operators"])) == ("profiled", "a job", 3)
+    assert [(one.name, one.percent) for one in kept] == [(one.name, one.percent) for one in found.operators()]
+    assert (profiles.iteration_p50_us(found.iteration_ns), profiles.iteration_p50_us(())) == (10.0, None)
 
 
 def test_the_trace_is_one_that_viewers_open() -> None:

@@ -8,6 +8,7 @@ import pytest
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import RunnerError
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.stock_tool import ToolOutput
 from workers.runtimes.torchscript.speed_benchmark import SpeedBenchmark
 
 TOOL = SpeedBenchmark("0123", "qnnpack")
@@ -53,8 +54,12 @@ Main run finished. Microseconds per iter: 27346. Iters per second: 36.5684
 """
 
 
+def printed(stdout: bytes = b"", stderr: bytes = b"") -> ToolOutput:
+    return ToolOutput(stdout=stdout, stderr=stderr)
+
+
 def test_a_timing_asks_for_the_iterations_and_one_warm_up_more_for_the_first_inference() -> None:
-    assert TOOL.command(FLOAT, "/data/tool") == [
+    assert TOOL.timing(FLOAT, "/data/tool").argv == [
         "env",
         "OMP_NUM_THREADS=2",
         "/data/tool",
@@ -70,7 +75,7 @@ def test_a_timing_asks_for_the_iterations_and_one_warm_up_more_for_the_first_inf
 
 
 def test_a_quantized_input_is_taken_from_the_file() -> None:
-    assert TOOL.command(QUANTIZED, "tool")[5:] == [
+    assert TOOL.timing(QUANTIZED, "tool").argv[5:] == [
         "--use_bundled_input=0",
         "--warmup=5",
         "--iter=3",
@@ -79,8 +84,12 @@ def test_a_quantized_input_is_taken_from_the_file() -> None:
 
 
 def test_an_answer_is_asked_for_one_bundled_image() -> None:
-    assert TOOL.command(FLOAT, "tool", evaluation_image=41) == [
-        *TOOL.command(FLOAT, "tool")[:5],
+    assert TOOL.question(FLOAT, "tool", "/data/eval.pt", 41).argv == [
+        "env",
+        "OMP_NUM_THREADS=2",
+        "tool",
+        "--model=/data/eval.pt",
+        "--pthreadpool_size=2",
         "--use_bundled_input=41",
         "--print_output=true",
         "--warmup=0",
@@ -126,7 +135,7 @@ def test_an_arm_phone_has_qnnpack_and_the_engine_of_an_x86_one_is_not_guessed(tm
 
 
 def seen(*samples_us: int) -> RunReport:
-    whole = TOOL.parse(TIMING, FLOAT)
+    whole = TOOL.parse(printed(TIMING), FLOAT)
     return replace(whole, samples_ns=tuple(1000 * us for us in samples_us))
 
 
@@ -178,7 +187,7 @@ def test_nothing_quantized_runs_on_an_engine_that_is_not_known() -> None:
 
 
 def test_a_timing_is_a_report_that_says_what_the_tool_does_not_tell() -> None:
-    report = TOOL.parse(TIMING, FLOAT)
+    report = TOOL.parse(printed(TIMING), FLOAT)
     assert report.samples_ns == (27_346_000, 27_201_000, 27_999_000)
     assert (report.runner, report.runtime_version) == ("speed_benchmark_torch 0123.2", "unknown (0123)")
     assert (report.backend_ran, report.engine_ran) == ("cpu", "none")
@@ -186,19 +195,19 @@ def test_a_timing_is_a_report_that_says_what_the_tool_does_not_tell() -> None:
     unknown = (report.load_ns, report.first_inference_ns, report.rss_before_load_bytes, report.rss_peak_bytes)
     assert unknown == (None,) * 4
     assert (report.warmup_ns, report.cpus_ran) == ((), ())
-    assert TOOL.parse(TIMING, QUANTIZED).engine_ran == "qnnpack"
-    assert TOOL.parse(TIMING.replace(b"\n", b"\r\n"), FLOAT).samples_ns == report.samples_ns
+    assert TOOL.parse(printed(TIMING), QUANTIZED).engine_ran == "qnnpack"
+    assert TOOL.parse(printed(TIMING.replace(b"\n", b"\r\n")), FLOAT).samples_ns == report.samples_ns
 
 
 def test_an_answer_is_read_row_by_row() -> None:
-    assert TOOL.parse_answer(ANSWER) == [1.5410, -0.2934, -2.1788, 0.5684]
-    assert TOOL.parse_answer(ANSWER.replace(b"\n", b"\r\n")) == [1.5410, -0.2934, -2.1788, 0.5684]
-    assert TOOL.parse_answer(QUANTIZED_BATCH) == pytest.approx([0.0075, 0.0125, -0.0075, -0.01])
+    assert TOOL.parse_answer(printed(ANSWER)) == [1.5410, -0.2934, -2.1788, 0.5684]
+    assert TOOL.parse_answer(printed(ANSWER.replace(b"\n", b"\r\n"))) == [1.5410, -0.2934, -2.1788, 0.5684]
+    assert TOOL.parse_answer(printed(QUANTIZED_BATCH)) == pytest.approx([0.0075, 0.0125, -0.0075, -0.01])
 
 
 def refused(text: bytes, *, answer: bool = False) -> str:
     with pytest.raises(RunnerError) as caught:
-        TOOL.parse_answer(text) if answer else TOOL.parse(text, FLOAT)
+        TOOL.parse_answer(printed(text)) if answer else TOOL.parse(printed(text), FLOAT)
     return caught.value.kind
 
 
@@ -283,7 +292,7 @@ def test_an_answer_that_is_not_whole_is_refused() -> None:
     ],
 )
 def test_what_the_tool_says_at_its_end_is_an_error_of_its_own_kind(stderr: str, kind: str, message: str) -> None:
-    told = TOOL.refusal(stderr.encode())
+    told = TOOL.refusal(printed(stderr=stderr.encode()))
     assert told is not None
     assert told.kind == kind
     assert told.message.startswith(message)
@@ -303,7 +312,7 @@ _HOSTILE = "\x1b[2J\u202eevil\r" + "x" * 10_000
     ],
 )
 def test_hostile_words_of_a_phone_are_cut_and_made_plain(stderr: str, kind: str) -> None:
-    told = TOOL.refusal(stderr.encode())
+    told = TOOL.refusal(printed(stderr=stderr.encode()))
     assert told is not None
     assert told.kind == kind
     assert "evil" in told.message
@@ -312,5 +321,5 @@ def test_hostile_words_of_a_phone_are_cut_and_made_plain(stderr: str, kind: str)
 
 
 def test_a_tool_that_says_nothing_is_not_explained() -> None:
-    assert TOOL.refusal(b"") is None
-    assert TOOL.refusal(b"Segmentation fault\xff\n") is None
+    assert TOOL.refusal(printed()) is None
+    assert TOOL.refusal(printed(stderr=b"Segmentation fault\xff\n")) is None

@@ -44,7 +44,7 @@ _LEVELS = {
     "basic": "ORT_ENABLE_BASIC",
     "disabled": "ORT_DISABLE_ALL",
 }
-_SKEW = re.compile(
+SKEW = re.compile(
     r"Unsupported model IR version|opset.*is till opset|Current official support|Could not find an implementation|"
     r"is not a registered function/op"
 )
@@ -116,7 +116,7 @@ def _opened(given: argparse.Namespace) -> Load:
             raise
         except Exception as error:  # ONNX Runtime raises any exception on a damaged file
             text = main_message(error)
-            raise GiveUp("runtime_skew" if _SKEW.search(text) else "load_failed", text) from error
+            raise GiveUp("runtime_skew" if SKEW.search(text) else "load_failed", text) from error
         return _Model(session), load_ns
 
     return load

@@ -12,10 +12,10 @@ import torch
 from sweeps.errors import BuildError
 from sweeps.manifest import EvalSibling, Manifest
 from workers.models.package import Images
+from workers.runtimes.counting_tool import MAX_IMAGES
 from workers.runtimes.torchscript.save import bundle
 from workers.runtimes.torchscript.torch_state import build_state
 
-MAX_IMAGES = 100
 _ONE_AT_A_TIME = threading.Lock()
 """Devices are measured in parallel threads of one process, and torch has one engine per process."""
 

@@ -36,10 +36,7 @@ def programs(facts: DeviceFacts) -> dict[str, Program]:
         return dict.fromkeys(RUNNERS, Program(path=str(python_program.program(facts.python))))
     abi, is_board = facts.abi, facts.exec_context == BOARD
     hint = _BOARD if is_board else _ANDROID
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", abi):
-        # The name comes from the device, and is used as a folder's name.
-        raise BuildError("no_runner", f"{abi[:100]!r} is no ABI's name", hint)
-    folder = runners_folder(f"linux-{abi}" if is_board else abi)
+    folder = folder_for(facts, hint)
     found: dict[str, Program] = {}
     for kind in RUNNERS:
         runner, tool = folder / RUNNERS[kind], folder / STOCK_TOOLS[kind]
@@ -63,7 +60,7 @@ def profilers(facts: DeviceFacts) -> dict[str, Program]:
     the C++ runner. Raises `BuildError`: `no_runner`, and the errors of compiling."""
     if facts.python:
         return programs(facts)
-    folder = runners_folder(f"linux-{facts.abi}" if facts.exec_context == BOARD else facts.abi)
+    folder = folder_for(facts, _ANDROID)
     found = {kind: folder / name for kind, name in PROFILERS.items() if (folder / name).is_file()}
     if found:
         for file in found.values():
@@ -76,6 +73,14 @@ def profilers(facts: DeviceFacts) -> dict[str, Program]:
         return dict.fromkeys(PROFILERS, Program(path=str(native_runner.profiler())))
     known = ", ".join(PROFILERS.values())
     raise BuildError("no_runner", f"there is no profiler for {facts.abi}: {folder} holds none of {known}", _ANDROID)
+
+
+def folder_for(facts: DeviceFacts, hint: str) -> Path:
+    """The sub-folder for programs for such a device; `hint`: the next step. Raises `BuildError("no_runner")`."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,32}", facts.abi):
+        # The name comes from the device, and is used as a folder's name.
+        raise BuildError("no_runner", f"{facts.abi[:100]!r} is no ABI's name", hint)
+    return runners_folder(f"linux-{facts.abi}" if facts.exec_context == BOARD else facts.abi)
 
 
 def runners_folder(name: str) -> Path:

@@ -5,19 +5,20 @@ version, load time, first inference, memory or number of threads, and it neither
 cores. Source: pytorch's binaries/speed_benchmark_torch.cc, last in v2.8.0.
 """
 
-import hashlib
-import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from sweeps.errors import RunnerError
-from sweeps.manifest import EvalSibling, Manifest
-from sweeps.text import plain
-from sweeps.tool_logs import parse_speed_benchmark
+from sweeps.manifest import Manifest
+from sweeps.tool_logs.pytorch import parse_speed_benchmark
 from workers.models.package import Images
+from workers.runtimes.counting_tool import CountingTool, digest_of, said, shown, text_of
 from workers.runtimes.failures import first_words
 from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
+from workers.runtimes.stock_tool import ToolOutput, ToolRun
 from workers.runtimes.torchscript.printed_tensor import read_matrix
 from workers.runtimes.torchscript.runner.load import (
     NO_CLASS,
@@ -30,13 +31,7 @@ from workers.runtimes.torchscript.runner.load import (
 
 NAME = "speed_benchmark_torch"
 
-_REVISION = 2
-"""How the tool is called, part of its name in job keys: times of two revisions are never pooled. 2 sets
-`OMP_NUM_THREADS`; 1, whose names end without a number, did not."""
 _START = "Starting benchmark."
-_TRIAL_ITERATIONS = 5
-_MAX_STDERR = 100_000
-_MAX_MESSAGE = 300
 # How the C++ libraries of GNU and of LLVM (on phones) report an uncaught exception.
 _UNCAUGHT = re.compile(r"what\(\): |uncaught exception of type [^\s]{1,200}: ")
 # What the interpreters add when an operator fails: the full one, and the lite one with and without source lines. A
@@ -53,36 +48,24 @@ _VERSIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class SpeedBenchmark:
+class SpeedBenchmark(CountingTool):
     """One build of the tool (see `workers.runtimes.interface.StockTool`)."""
 
-    digest: str
-    """The first 12 hex digits of the program's sha256: its version, because it reports none."""
     engine: str
     """The default quantized engine of its library, as the tool cannot set one; `none` if it is not known."""
+    name: ClassVar[str] = NAME
+    revision: ClassVar[int] = 2
+    """2 sets `OMP_NUM_THREADS`; 1, whose names end without a number, did not."""
+    answers: ClassVar[bool] = True
 
     @classmethod
     def of(cls, program: Path, abi: str) -> "SpeedBenchmark":
         """The program of this host for devices of this ABI."""
-        digest = hashlib.sha256(program.read_bytes()).hexdigest()
         # Libraries for Arm phones use QNNPACK; for x86, the engine that was compiled in is not known.
-        return cls(digest[:12], "qnnpack" if abi.startswith("arm") else "none")
-
-    @property
-    def runner(self) -> str:
-        """Its name in results and in job keys."""
-        return f"{NAME} {self.digest}.{_REVISION}"
-
-    @property
-    def runtime_version(self) -> str:
-        """Unknown, but different for each program, because their outputs may differ."""
-        return f"unknown ({self.digest})"
+        return cls(digest_of(program), "qnnpack" if abi.startswith("arm") else "none")
 
     def identity(self) -> RunnerIdentity:
-        engines = () if self.engine == "none" else (self.engine,)
-        return RunnerIdentity(
-            runner=self.runner, runtime_version=self.runtime_version, qengines=engines, accelerators=()
-        )
+        return replace(CountingTool.identity(self), qengines=() if self.engine == "none" else (self.engine,))
 
     def reason_against(self, request: RunRequest) -> str | None:
         if request.backend not in ("cpu", "nnapi"):
@@ -98,100 +81,80 @@ class SpeedBenchmark:
             return f"{NAME} has one input for all iterations"
         return None
 
-    def trial(self, request: RunRequest) -> RunRequest:
-        return replace(request, warmup_iterations=0, iterations=_TRIAL_ITERATIONS)
-
-    def enough(self, request: RunRequest, seen: RunReport) -> RunRequest:
-        """Computed from the fastest iteration of the trial: slower ones would end the block too early. At least one."""
-        fastest_s = min(seen.samples_ns) / 1e9
-        iterations = max(request.iterations, math.ceil(request.min_seconds / fastest_s))
-        return replace(
-            request,
-            iterations=max(1, min(iterations, int(request.max_seconds / fastest_s))),
-            warmup_iterations=max(request.warmup_iterations, math.ceil(request.warmup_seconds / fastest_s)),
-        )
-
-    def command(self, request: RunRequest, program: str, evaluation_image: int | None = None) -> list[str]:
-        """A timing runs `request.iterations`, and one more warm-up than requested, for the first inference, which other
-        runners time separately. A float input is all ones; a quantized input comes from the file.
+    def timing(self, request: RunRequest, program: str) -> ToolRun:
+        """Runs `request.iterations`, and one more warm-up than requested, for the first inference, which other runners
+        time separately. A float input is all ones; a quantized input comes from the file.
         """
-        # The flag sizes only PyTorch's own pool of threads. A libtorch with OpenMP runs as many as the variable says.
-        argv = ["env", f"OMP_NUM_THREADS={request.threads}", program]
-        argv += [f"--model={request.model}", f"--pthreadpool_size={request.threads}"]
-        if evaluation_image is not None:
-            # At least one iteration, because the tool prints their mean at the end.
-            return [*argv, f"--use_bundled_input={evaluation_image}", "--print_output=true", "--warmup=0", "--iter=1"]
+        argv = self._start(request, program, request.model)
         if request.input_dtype == "float":
             dims = ",".join(map(str, request.input_shape))
             argv += [f"--input_dims={dims}", "--input_type=float", f"--input_memory_format={request.memory_format}"]
         else:
             argv.append("--use_bundled_input=0")
-        return [*argv, f"--warmup={request.warmup_iterations + 1}", f"--iter={request.iterations}", "--report_pep=true"]
+        counts = [f"--warmup={request.warmup_iterations + 1}", f"--iter={request.iterations}"]
+        return ToolRun(argv=[*argv, *counts, "--report_pep=true"])
 
-    def parse(self, stdout: bytes, request: RunRequest) -> RunReport:
+    def question(self, request: RunRequest, program: str, file: str, number: int) -> ToolRun:
+        argv = self._start(request, program, file)
+        # At least one iteration, because the tool prints their mean at the end.
+        asked = [f"--use_bundled_input={number}", "--print_output=true", "--warmup=0", "--iter=1"]
+        return ToolRun(argv=[*argv, *asked])
+
+    def parse(self, told: ToolOutput, request: RunRequest) -> RunReport:
         """Backend and number of threads are those of the request, as the tool does not report them.
 
         Raises `RunnerError`: `no_report`, `truncated` or `garbled`.
         """
-        samples = parse_speed_benchmark(_text(stdout)).samples_ns
+        samples = parse_speed_benchmark(text_of(NAME, told.stdout)).samples_ns
         if len(samples) != request.iterations:
             raise RunnerError("garbled", f"{NAME} reports {len(samples)} iterations of {request.iterations}")
-        return RunReport(
-            runner=self.runner,
-            runtime_version=self.runtime_version,
-            file_version_max=None,
-            bytecode_version_max=None,
-            load_ns=None,
-            first_inference_ns=None,
-            warmup_ns=(),
-            samples_ns=samples,
-            rss_before_load_bytes=None,
-            rss_peak_bytes=None,
-            backend_ran=request.backend,
-            # Without a quantized operator no engine runs.
-            engine_ran="none" if request.engine == "none" else self.engine,
-            threads_ran=request.threads,
-            threads_known=False,
-        )
+        # Without a quantized operator no engine runs.
+        return replace(self.report(request, samples), engine_ran="none" if request.engine == "none" else self.engine)
 
-    def parse_answer(self, stdout: bytes) -> list[float]:
+    def parse_answer(self, told: ToolOutput) -> list[float]:
         """With the precision of four printed decimals (see `read_matrix`).
 
         Raises `RunnerError`: those of `parse`, and `bad_output` if the output is not such a matrix.
         """
-        text = _text(stdout)
+        text = text_of(NAME, told.stdout)
         parse_speed_benchmark(text)  # checks that the output is complete
         printed, start, _ = text.partition(f"\n{_START}\n")
         if not start:
             raise RunnerError("garbled", f"{NAME} printed no answer")
         return [value for row in read_matrix(printed) for value in row]
 
-    def refusal(self, stderr: bytes) -> RunnerError | None:
+    def refusal(self, told: ToolOutput) -> RunnerError | None:
         """Its kinds: `no_bundled_input`, `bad_arguments`, `runtime_skew`, `run_failed` with the words of the operator
         that failed, and `crashed` for any other exception. The message is one line, without control characters.
         """
-        text = stderr[:_MAX_STDERR].decode("utf-8", errors="replace")
+        text = said(told.stderr)
         if found := re.search(r"Model has only [0-9]+ bundled inputs\.", text):
             return RunnerError("no_bundled_input", found[0])
         if "Model does not have bundled inputs." in text:
             return RunnerError("no_bundled_input", "the model carries no inputs; its eval sibling does")
         if re.search(r"Failed to parse command[ -]line flags!", text):
             lines = (line for line in text.splitlines() if line.startswith("C10 flag: "))
-            return RunnerError("bad_arguments", _shown(next(lines, f"{NAME} knows another set of flags")))
+            return RunnerError("bad_arguments", shown(next(lines, f"{NAME} knows another set of flags")))
         if thrown := _UNCAUGHT.search(text):
             exception = text[thrown.end() :]
             if lacks := _lacks(exception):
-                return RunnerError("runtime_skew", f"{_shown(lacks)}; {WAY_OUT}")
+                return RunnerError("runtime_skew", f"{shown(lacks)}; {WAY_OUT}")
             if _IN_FORWARD.search(exception):
-                return RunnerError("run_failed", _shown(main_message(exception)))
-            return RunnerError("crashed", f"{NAME} ended with an exception: {_shown(first_words(exception))}")
+                return RunnerError("run_failed", shown(main_message(exception)))
+            return RunnerError("crashed", f"{NAME} ended with an exception: {shown(first_words(exception))}")
         return None
 
-    def sibling(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> EvalSibling:
-        """At most 100 images (see `bundled.eval_sibling`)."""
+    def inputs(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> Sequence[Path]:
+        """A copy of the model with all of them (see `bundled.eval_sibling`)."""
         from workers.runtimes.torchscript.bundled import eval_sibling  # torch
 
-        return eval_sibling(manifest, model, images, folder)
+        sibling = eval_sibling(manifest, model, images, folder)
+        return [folder / sibling.file] * (sibling.images // manifest.input.shape[0])
+
+    def _start(self, request: RunRequest, program: str, model: str) -> list[str]:
+        # The flag sizes only PyTorch's own pool of threads. A libtorch with OpenMP runs as many as the variable says.
+        argv = ["env", f"OMP_NUM_THREADS={request.threads}", program]
+        return [*argv, f"--model={model}", f"--pthreadpool_size={request.threads}"]
 
 
 def _lacks(exception: str) -> str | None:
@@ -207,14 +170,3 @@ def _lacks(exception: str) -> str | None:
     if classes := NO_CLASS.search(exception):
         return f"this {NAME} has no class {classes[1]}"
     return None
-
-
-def _shown(words: str) -> str:
-    return plain(" ".join(words.split())[:_MAX_MESSAGE])
-
-
-def _text(stdout: bytes) -> str:
-    try:
-        return stdout.decode("utf-8").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise RunnerError("garbled", f"the output of {NAME} is not UTF-8 (byte {error.start})") from error

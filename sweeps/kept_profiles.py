@@ -1,0 +1,137 @@
+"""Profiles and captures that a workspace keeps, apart from all measurements: of each build, device and way to run it.
+
+Each is a document (`KeptProfile`) and a file beside it: the trace of a profile, or what a capture recorded.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from sweeps.device_facts import canonical_key
+from sweeps.errors import StoreError
+from sweeps.workspace import Workspace
+
+LABEL = "profiled"
+"""The trust label of all that ran beside a profiler (`sweeps.trust`)."""
+_KEY = re.compile(r"[0-9a-f]{8,64}")
+_MAX_BYTES = 16_000_000
+_Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class KeptOperator(BaseModel):
+    """All runs of operators of one name, per iteration, without what they call."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    name: str
+    where: str
+    calls_per_iteration: _Figure
+    self_us_per_iteration: _Figure
+    percent: _Figure
+    """Of the time of all operators."""
+
+
+class KeptProfile(BaseModel):
+    """What one profiled or captured run told. No figure of it is a latency."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    job: str
+    build_key: str
+    device: str
+    device_id: str
+    threads: int
+    cpus: str
+    reuse_input: bool
+    runner: str
+    runtime: str
+    iterations: int
+    profiled_iteration_p50_us: _Figure | None
+    operators: tuple[KeptOperator, ...] = ()
+    """The slowest first; of a profile only."""
+    capture: str = ""
+    """The program that recorded it; empty for a profile."""
+    suffix: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,20}(\.[a-z0-9-]{1,20}){0,2}$")]
+    """Of the file beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A document with the file beside it, which may be missing."""
+
+    profile: KeptProfile
+    file: Path
+
+
+def place(workspace: Workspace, profile: KeptProfile) -> Path:
+    """Where the file beside the document belongs. The folder is made. Raises `StoreError`."""
+    folder = workspace.profiles / profile.build_key
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_written(folder, error) from error
+    return folder / f"{_stem(profile)}.{profile.suffix}"
+
+
+def keep(workspace: Workspace, profile: KeptProfile) -> Path:
+    """Write the document; it replaces an earlier one of the same run. Returns its path. Raises `StoreError`."""
+    path = place(workspace, profile).with_name(f"{_stem(profile)}.json")
+    part = path.with_name(f"{path.name}.part")
+    try:
+        part.write_text(profile.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        part.replace(path)
+    except OSError as error:
+        raise _not_written(path, error) from error
+    return path
+
+
+def keep_trace(workspace: Workspace, profile: KeptProfile, trace: object) -> Path:
+    """Write the document, and beside it a trace as JSON. Returns the trace's path. Raises `StoreError`."""
+    path = place(workspace, profile)
+    try:
+        path.write_text(json.dumps(trace) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise _not_written(path, error) from error
+    keep(workspace, profile)
+    return path
+
+
+def kept(workspace: Workspace, build_key: str) -> Sequence[Kept]:
+    """All of one build, the newest first. What is damaged is left out: whoever made it can make it again."""
+    folder = workspace.profiles / build_key
+    if not _KEY.fullmatch(build_key) or not folder.is_dir():
+        return ()
+    found: list[tuple[int, Kept]] = []
+    for path in folder.glob("*.json"):
+        try:
+            # With a dot it is the trace beside a document.
+            if (
+                "." in path.stem
+                or not path.is_file()
+                or path.is_symlink()
+                or (state := path.stat()).st_size > _MAX_BYTES
+            ):
+                continue
+            profile = KeptProfile.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            continue
+        if profile.build_key == build_key and path.stem == _stem(profile):
+            found.append((state.st_mtime_ns, Kept(profile, path.with_name(f"{path.stem}.{profile.suffix}"))))
+    return [one for _, one in sorted(found, key=lambda pair: -pair[0])]
+
+
+def _stem(profile: KeptProfile) -> str:
+    """Readable, and different for each device and way to run the build."""
+    run = [profile.device_id, profile.threads, profile.cpus, profile.reuse_input]
+    words = re.sub(r"[^A-Za-z0-9]+", "-", profile.device_id).strip("-")[:60]
+    kind = re.sub(r"[^a-z0-9]+", "-", profile.capture) or "operators"
+    return f"{words}-{canonical_key({'run': run})[:8]}-{kind}"
+
+
+def _not_written(path: Path, error: OSError) -> StoreError:
+    return StoreError(f"{path} cannot be written: {error.strerror}", "make room there")

@@ -1,0 +1,21 @@
+"""All tools whose logs can be imported."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from sweeps.tool_logs.executorch import parse_executor_runner
+from sweeps.tool_logs.log import ToolLog
+from sweeps.tool_logs.onnxruntime import parse_perf_test
+from sweeps.tool_logs.pytorch import parse_speed_benchmark, parse_testapp
+
+Parse = Callable[[str], ToolLog]
+
+TOOLS: Mapping[str, tuple[Parse, str]] = MappingProxyType(
+    {
+        "speed-benchmark": (parse_speed_benchmark, "The output of speed_benchmark_torch (Android)."),
+        "testapp": (parse_testapp, "The output of TestApp (iOS)."),
+        "executor-runner": (parse_executor_runner, "What ExecuTorch's executor_runner logs, on stderr or in logcat."),
+        "onnxruntime-perf-test": (parse_perf_test, "What onnxruntime_perf_test prints, or its file of results."),
+    }
+)
+"""By option of `edgesweep import`: the parser and, for people, what it takes. Every parser raises `RunnerError`."""

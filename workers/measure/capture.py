@@ -1,0 +1,151 @@
+"""Captures: programs of a device that record what runs there, started before a block and stopped after it.
+
+Such a block is slower than others: its figures are labelled `profiled`, and are kept apart from all measurements.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from sweeps.errors import DeviceError, EdgeSweepError, RunnerError
+from workers.devices.interface import Completed, Device
+from workers.measure.attach import push_program
+from workers.runtimes.interface import Program
+
+SCRIPT = Path(__file__).with_name("captured.sh")
+_NOTHING_RECORDED = 97
+_ASK_S = 30.0
+# A shell's exit codes of a program that is not there, or cannot be run.
+_ABSENT = (126, 127)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capture:
+    """One program that captures."""
+
+    name: str
+    suffix: str
+    """Of the file that is kept."""
+    argv: Callable[[str, str, float], list[str]]
+    """Of the program's path, where it writes, and the longest time in seconds."""
+    around: bool
+    """Whether it starts the program that it records; otherwise it runs beside it, until it is told to stop."""
+    made: Callable[[str, bool], str]
+    """Where it writes, of a path in the run folder, and whether that is on Android."""
+    is_there: bool
+    """Whether phones have it."""
+    without: str
+    """The next step where it is missing."""
+    opens: str
+    """What opens the file, for people."""
+
+
+def _perfetto(program: str, made: str, seconds: float) -> list[str]:
+    return [program, "-o", made, "-t", f"{seconds:.0f}s", "-b", "64mb", "sched", "freq", "idle"]
+
+
+def _simpleperf(program: str, made: str, seconds: float) -> list[str]:
+    return [program, "record", "-o", made, "--call-graph", "fp", "--"]
+
+
+def _gatord(program: str, made: str, seconds: float) -> list[str]:
+    # The program that it starts is its last option.
+    return [program, "-o", made, "-t", f"{seconds:.0f}", "-A"]
+
+
+CAPTURES: Mapping[str, Capture] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            Capture(
+                name="perfetto",
+                suffix="perfetto-trace",
+                argv=_perfetto,
+                around=False,
+                # Its service may write nowhere else on a phone.
+                made=lambda name, android: (
+                    f"/data/misc/perfetto-traces/{name.rpartition('/')[2]}" if android else f"{name}.made"
+                ),
+                is_there=True,
+                without="it is part of Android 9 and newer; give a program of your own: --capture perfetto=PATH",
+                opens="ui.perfetto.dev opens it",
+            ),
+            Capture(
+                name="simpleperf",
+                suffix="simpleperf.data",
+                argv=_simpleperf,
+                around=True,
+                made=lambda name, _: f"{name}.made",
+                is_there=True,
+                without="give that of the NDK (simpleperf/bin/android/ABI/simpleperf): --capture simpleperf=PATH",
+                opens="`simpleperf report -i FILE` and report_html.py of the NDK read it",
+            ),
+            Capture(
+                name="gatord",
+                suffix="apc.tar",
+                argv=_gatord,
+                around=True,
+                made=lambda name, _: f"{name}.apc",
+                is_there=False,
+                without="give the gatord of your Arm Performance Studio (streamline/bin/android/arm64/gatord): "
+                "--capture gatord=PATH",
+                opens="unpack it with tar, and import the .apc folder into Streamline",
+            ),
+        )
+    }
+)
+"""By name."""
+
+
+def prepared(device: Device, capture: Capture, own: Path | None) -> str:
+    """The program on the device: `own`, a file of this host, else the device's own.
+
+    Raises `EdgeSweepError` with what to install or give if it has none.
+    """
+    name = device.facts().name
+    if own is not None:
+        if not own.is_file():
+            raise EdgeSweepError(f"{own} is no file", f"name the {capture.name} for {name}'s ABI")
+        return push_program(device, Program(path=str(own)))
+    if not capture.is_there:
+        raise EdgeSweepError(f"no phone has {capture.name}", capture.without)
+    if device.run([capture.name, "--version"], _ASK_S).exit_code in _ABSENT:
+        raise EdgeSweepError(f"{name} has no {capture.name}", capture.without)
+    return capture.name
+
+
+def run(
+    device: Device, capture: Capture, program: str, argv: Sequence[str], deadline_s: float, target: Path
+) -> Completed:
+    """Run `argv` on the device with the capture `program`, and pull what it recorded to `target`.
+
+    The result is that of `argv`. Whatever happens, nothing of it runs on. Raises `DeviceError`, and `RunnerError` if
+    nothing was recorded.
+    """
+    script = push_program(device, Program(path=str(SCRIPT)))
+    name = f"{script.rpartition('/')[0]}/capture-{secrets.token_hex(8)}"
+    made = capture.made(name, device.facts().os_build.startswith("Android"))
+    recording = capture.argv(program, made, deadline_s)
+    if capture.around:
+        words = ["around", name, made, *recording, "sh", script, "inside", name, *argv]
+    else:
+        words = ["beside", name, made, str(len(recording)), *recording, *argv]
+    try:
+        completed = device.run(["sh", script, *words], deadline_s)
+        if completed.exit_code == _NOTHING_RECORDED:
+            said = completed.stderr[-500:].decode("utf-8", "replace").strip()
+            raise RunnerError("no_profile", f"{capture.name} recorded nothing: {said or 'it said nothing'}")
+        device.pull(f"{name}.made", target)
+    except BaseException:
+        # A capture may have started the program in a process group of its own.
+        with suppress(DeviceError, OSError):
+            device.end_orphans()
+        raise
+    finally:
+        for suffix in ("made", "out", "err", "code", "log"):
+            with suppress(DeviceError, OSError):
+                device.remove(f"{name}.{suffix}")
+    return completed

@@ -1,0 +1,92 @@
+"""The interface of a stock tool: the toolchain's own benchmark program, which does not follow the runner contract."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from sweeps.errors import RunnerError
+from sweeps.manifest import Manifest
+from workers.models.package import Images
+
+if TYPE_CHECKING:
+    from workers.runtimes.interface import RunnerIdentity, RunReport, RunRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRun:
+    """One process of a stock tool."""
+
+    argv: list[str]
+    """On the device. It may start with `env NAME=VALUE`."""
+    output: str = ""
+    """Path on the device of the file that it leaves; empty if what it tells is printed."""
+    log_tag: str = ""
+    """The tag under which it writes to Android's log there, and not to stderr; empty if it prints all that it tells."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutput:
+    """What one process of a stock tool left."""
+
+    stdout: bytes
+    stderr: bytes
+    """With what it wrote to Android's log."""
+    output: bytes = b""
+    """The content of the file `ToolRun.output`."""
+
+
+class StockTool(Protocol):
+    """The toolchain's own benchmark program, used instead of a runner; it does not follow the runner contract.
+
+    It counts iterations, not seconds; it evaluates inputs that it is given in files, if it tells answers at all; it
+    cannot report its identity. Each runtime brings its own (`workers.runtimes.counting_tool` has what they share).
+    """
+
+    @property
+    def answers(self) -> bool:
+        """Whether it tells the model's answers. If not, the accuracy is that of this host's runner."""
+        ...
+
+    def identity(self) -> "RunnerIdentity":
+        """The identity that is known without running it."""
+        ...
+
+    def reason_against(self, request: "RunRequest") -> str | None:
+        """Why it cannot run this request correctly, or `None`."""
+        ...
+
+    def trial(self, request: "RunRequest") -> "RunRequest":
+        """A short timing with a few iterations, from which `enough` computes the number of iterations."""
+        ...
+
+    def enough(self, request: "RunRequest", seen: "RunReport") -> "RunRequest":
+        """The request with the number of iterations that fills its seconds, at the speed of the trial `seen`."""
+        ...
+
+    def timing(self, request: "RunRequest", program: str) -> ToolRun:
+        """A quantized input is in the file `request.model`: it is one of `inputs`."""
+        ...
+
+    def parse(self, told: ToolOutput, request: "RunRequest") -> "RunReport":
+        """The report of a timing. Raises `RunnerError`."""
+        ...
+
+    def inputs(self, manifest: Manifest, model: Path, images: Images, folder: Path) -> Sequence[Path]:
+        """Write the first of these images into files in `folder`. Returns, for each batch, the file that has it.
+
+        Batches may share a file. Raises `BuildError`, and `RunnerError` if it tells no answers.
+        """
+        ...
+
+    def question(self, request: "RunRequest", program: str, file: str, number: int) -> ToolRun:
+        """Evaluates batch `number`, from 0, of `inputs`. `file`: the path on the device of the file that has it."""
+        ...
+
+    def parse_answer(self, told: ToolOutput) -> list[float]:
+        """The logits of one batch, row by row. Raises `RunnerError`."""
+        ...
+
+    def refusal(self, told: ToolOutput) -> RunnerError | None:
+        """Why it ended without a report, or `None` if its output does not say it."""
+        ...
