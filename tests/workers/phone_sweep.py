@@ -324,7 +324,8 @@ def assert_invariants(sweep: PhoneSweep, journal: Journal, faults: int = 1) -> N
         Path.home(): {".android"},
     }
     for phone in sweep.phones:
-        folders[phone.data] = {"local"}
+        folders[phone.data] = {"local", "misc"}
+        folders[phone.data / "misc/perfetto-traces"] = set()
         folders[phone.data / "local"] = {"tmp", *OURS}
         folders[phone.data / "local/tmp"] = {"edgesweep"}
     scene = Scene(
