@@ -1,6 +1,7 @@
 """Runs a build on a device with its runtime's profiler or beside a capture, and keeps what it told apart from all
 measurements."""
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from workers.artifacts import ArtifactStore
 from workers.measure import capture as captures
 from workers.measure.attach import Attached, attach, program_of_release, push_program
 from workers.measure.capture import Capture
-from workers.measure.processes import death, told
+from workers.measure.processes import read, told
 from workers.measure.requests import START_DEADLINE_S, run_request
 from workers.runtimes import profiles, registry
 from workers.runtimes.interface import ProfilingRuntime, Program, RunReport, RunRequest
@@ -120,13 +121,11 @@ def captured(
         )
         runtime = registry.get(row.runtime)
         argv = runtime.command(request, program.path)
-        part = workspace.root / f"capture-{row.build_key[:16]}.part"
+        part = workspace.root / f"capture-{secrets.token_hex(8)}.part"
         try:
             deadline_s = START_DEADLINE_S + 3 * _MOST_SECONDS
             completed = captures.run(attached.device, capture, recorder, argv, deadline_s, part)
-            if completed.exit_code != 0:
-                raise death(completed)
-            report = runtime.parse(completed.stdout)
+            report = read(completed, runtime.parse)
             document = ready.kept(capture.suffix, report, report.samples_ns)
             document = document.model_copy(update={"capture": capture.name})
             file = place(workspace, document)

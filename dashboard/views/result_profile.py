@@ -11,7 +11,9 @@ from dashboard.downloads import file_name
 from dashboard.inert import line, words
 from dashboard.views.tables import table_height
 from sweeps.journal.evidence import JobEvidence
-from sweeps.kept_profiles import Kept, kept
+from sweeps.kept_profiles import Kept, KeptProfile, kept
+from sweeps.spec import places
+from sweeps.variant import RunAxes
 from sweeps.workspace import Workspace
 
 _SHOWN_PERCENT = 0.05
@@ -29,7 +31,7 @@ def show(root: Path, sweep: str, found: JobEvidence) -> None:
         st.text("Not known: only what was measured can be profiled.")
         return
     of_build = kept(Workspace(root), job.build_key)
-    here = [one for one in of_build if one.profile.device_id == job.device_id]
+    here = [one for one in of_build if (one.profile.device_id, _run(one.profile)) == (job.device_id, _run(job.run))]
     profiles = [one for one in here if not one.profile.capture]
     captures = [one for one in here if one.profile.capture]
     if profiles:
@@ -37,11 +39,18 @@ def show(root: Path, sweep: str, found: JobEvidence) -> None:
     else:
         _none(of_build)
         command = ["edgesweep", "profile", job.name, "--device", facts.name, "--sweep", sweep]
+        if host := places.host_of(facts.name):
+            st.text(f"Its device is on the host {line(host)}: profile it from a workspace there.")
+            return
         st.code(
             shlex.join([line(word) for word in [*command, "--workspace", str(root)]]), language=None, wrap_lines=True
         )
     if captures:
         _captures(captures)
+
+
+def _run(one: KeptProfile | RunAxes) -> tuple[int, str, bool]:
+    return one.threads, one.cpus, one.reuse_input
 
 
 def _none(of_build: Sequence[Kept]) -> None:

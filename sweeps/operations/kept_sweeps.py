@@ -205,12 +205,13 @@ def look_before_deletion(workspace: Workspace, sweep: str) -> Deletion:
     with open_journal(workspace) as journal:
         name = sweep_name(journal, sweep)
         there = [folder for folder in _folders(workspace, journal, name) if folder.is_dir()]
+        builds = sum(folder.parent == workspace.artifacts for folder in there)
         found = [look_for(workspace, name, journal.run_keys(name))]
         found += [look_for(workspace, *former) for former in former_runs(journal, name) if former[0] != name]
         return Deletion(
             sweep=name,
             jobs=len(journal.job_keys(name)),
-            builds=len(there),
+            builds=builds,
             bytes=sum(map(_size, there)),
             mlflow=_in_mlflow(workspace, found),
         )
@@ -247,7 +248,9 @@ def delete(workspace: Workspace, sweep: str) -> Deletion:
 
 
 def _folders(workspace: Workspace, journal: Journal, sweep: str) -> list[Path]:
-    return [workspace.artifact(key) for key in sorted(journal.builds_of_it_alone(sweep))]
+    """Of builds that no other sweep has: their files, and their profiles."""
+    keys = sorted(journal.builds_of_it_alone(sweep))
+    return [workspace.artifact(key) for key in keys] + [workspace.profiles / key for key in keys]
 
 
 def _size(folder: Path) -> int:

@@ -6,6 +6,8 @@ from sweeps.device_facts import DeviceFacts
 from sweeps.planning.plan import Plan
 from sweeps.protocol.presets import Protocol
 from sweeps.records import Job, Skipped
+from sweeps.tool_logs.tools import WITHOUT_FINGERPRINT
+from sweeps.variant import INSTALLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +30,13 @@ class PlannedJob(PlannedUnder):
 
     @property
     def executor(self) -> str:
-        """The executor of its accuracy: the device's fingerprint, or the reference that replaces the device."""
-        return self.job.reference or self.facts.fingerprint
+        """The executor of its accuracy: the device's fingerprint, or the reference that replaces the device. With the
+        runtime's own tool, if that is all that the device has: it answers for fewer images, or not at all."""
+        if self.job.reference:
+            return self.job.reference
+        words = dict(self.facts.runners).get(self.job.variant.runtime, "")
+        tool = words.startswith(WITHOUT_FINGERPRINT) and self.job.variant.runner_toolchain == INSTALLED
+        return f"{self.facts.fingerprint} by {words}" if tool else self.facts.fingerprint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -120,7 +120,8 @@ def summarize(job_key: str, blocks: Sequence[Block], protocol: Protocol) -> Timi
         labels.add("one_block")
     elif _spread(last) > STABLE_WITHIN:
         labels.add("unstable")
-    if pooled.size < P90_FROM_SAMPLES or len(blocks) < protocol.rounds:
+    few = pooled.size < P90_FROM_SAMPLES and "mean_only" not in labels
+    if few or len(blocks) < protocol.rounds:
         labels.add("few_samples")
 
     return Timing(

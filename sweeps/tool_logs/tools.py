@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from sweeps.tool_logs.executorch import parse_executor_runner
+from sweeps.tool_logs.executorch import EXECUTOR_RUNNER, parse_executor_runner
 from sweeps.tool_logs.log import ToolLog
-from sweeps.tool_logs.onnxruntime import parse_perf_test
+from sweeps.tool_logs.onnxruntime import PERF_TEST, parse_perf_test
 from sweeps.tool_logs.pytorch import parse_speed_benchmark, parse_testapp
 
+WITHOUT_FINGERPRINT = (EXECUTOR_RUNNER, PERF_TEST)
+"""Tools that a device's fingerprint does not hold."""
 Parse = Callable[[str], ToolLog]
 
 TOOLS: Mapping[str, tuple[Parse, str]] = MappingProxyType(

@@ -160,7 +160,7 @@ class RemoteHost:
         self._shared = shared
         self._link = link
         self._beating: Any = None
-        """The answer to `beat` that is waited for now."""
+        """The answer to the last `beat`, unless that failed."""
         self.dead = False
         """Whether the agent has ended for good."""
 
@@ -173,11 +173,13 @@ class RemoteHost:
         return answer
 
     def beat(self, who: str, epochs: Mapping[str, int], change: int, timeout_s: float) -> Beat:
-        self._beating = self._send("beat", who, dict(epochs), change, timeout_s)
         try:
+            self._beating = self._send("beat", who, dict(epochs), change, timeout_s)
             beat: Beat = self._got(self._beating, timeout_s + _ANSWER_S)
-        finally:
+        except BaseException:
             self._beating = None
+            raise
+        # It stays until the next one is sent: the caller may have to wait before it can say what it heard.
         return beat
 
     def has_answered(self) -> bool:

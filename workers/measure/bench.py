@@ -154,6 +154,8 @@ class Bench:
 
     def tells_answers_of(self, job: Job) -> bool:
         """Whether the device's program for the job tells the model's answers: a stock tool may only time it."""
+        if job.variant.runner_toolchain != INSTALLED:
+            return True  # a release is run by a runner
         program = self._programs.get((job.variant.runtime, job.variant.format))
         return program is None or program.tool is None or program.tool.answers
 

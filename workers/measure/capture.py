@@ -148,4 +148,8 @@ def run(
         for suffix in ("made", "out", "err", "code", "log"):
             with suppress(DeviceError, OSError):
                 device.remove(f"{name}.{suffix}")
+        if made != f"{name}.made":
+            # A folder, or not in EdgeSweep's own one: the script moves it away, unless it was ended.
+            with suppress(DeviceError, OSError):
+                device.run(["rm", "-rf", made], _ASK_S)
     return completed

@@ -23,10 +23,15 @@ def report(
     deadline_s: float,
     toolchain: str = INSTALLED,
 ) -> tuple[Completed, RunReport]:
-    """One process of a runner that keeps the contract: `program`, or this host's Python with that toolchain. Raises
-    `DeviceError`."""
+    """One process of a runner that keeps the contract: `program`, or this host's Python, with that toolchain. Raises
+    `DeviceError`, and `RunnerError`: also if another release ran, as a device's program may have another name."""
     argv = runtime.command(request, program)
-    return told(device, argv if program else command_within(argv, toolchain), runtime.parse, deadline_s)
+    argv = argv if program else command_within(argv, toolchain)
+    completed, found = told(device, argv, runtime.parse, deadline_s)
+    package, _, version = found.runtime_version.partition(" ")
+    if toolchain != INSTALLED and (asked := f"{package}=={version}") != toolchain:
+        raise RunnerError("runtime_skew", f"{toolchain} was to run it, and {asked} did")
+    return completed, found
 
 
 def told(
@@ -35,6 +40,11 @@ def told(
     """What a runner's process tells, as `parse` reads it. Raises `DeviceError`, and `RunnerError`: the runner's own, or
     why its process ended."""
     completed = device.run(argv, deadline_s)
+    return completed, read(completed, parse)
+
+
+def read(completed: Completed, parse: Callable[[bytes], ToldT]) -> ToldT:
+    """As `told`, of a process that has ended."""
     if completed.exit_code != 0:
         try:
             # A runner that knows what went wrong says so before it ends.
@@ -43,7 +53,7 @@ def told(
             if error.kind not in _ENDED_EARLY:
                 raise
         raise death(completed)
-    return completed, parse(completed.stdout)
+    return parse(completed.stdout)
 
 
 def batch(

@@ -82,6 +82,8 @@ def _reason_against(entries: Sequence[zipfile.ZipInfo], file_bytes: int) -> str 
         parts = name.removesuffix("/").split("/")
         if not name.isprintable() or "\\" in name or ":" in name or any(part in ("", ".", "..") for part in parts):
             return f"an entry is called {shown}"
+        if entry.filename != name:
+            return f"an entry has two names: {shown}"
         if name in seen:
             return f"it has two entries {shown}"
         if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):

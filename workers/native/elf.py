@@ -90,6 +90,8 @@ def _read(content: bytes, *, is_64: bool) -> Elf:
                 fits //= 2
             pages.append(fits)
         if kind == _DYNAMIC:
+            if dynamic:
+                raise ValueError("it has more than one dynamic section")
             entry = "<qQ" if is_64 else "<iI"
             whole = in_file - in_file % struct.calcsize(entry)
             dynamic = list(struct.iter_unpack(entry, content[offset : offset + whole]))
@@ -129,12 +131,16 @@ def _segment(content: bytes, at: int, *, is_64: bool) -> tuple[int, int, int, in
 def _symbols(
     content: bytes, sections_at: int, size: int, count: int, *, is_64: bool
 ) -> tuple[frozenset[str], frozenset[str]]:
-    undefined, defined = set(), set()
+    undefined, defined, seen = set(), set(), False
     layout = "<IIQQQQIIQQ" if is_64 else "<IIIIIIIIII"
     sections = [struct.unpack_from(layout, content, sections_at + number * size) for number in range(count)]
     for _, kind, _, _, offset, length, link, _, _, entry in sections:
-        if kind != _DYNSYM or not entry:
+        if kind != _DYNSYM:
             continue
+        # More than one, or entries that overlap, would take for ever.
+        if seen or entry != struct.calcsize("<IBBHQQ" if is_64 else "<IIIBBH"):
+            raise ValueError("its table of symbols is not as it should be")
+        seen = True
         names_at = sections[link][4]
         for at in range(offset, offset + length, entry):
             if is_64:

@@ -80,14 +80,17 @@ def add(chosen: Toolchain, tell: Callable[[str], object]) -> Environment:
 
 
 def remove(chosen: Toolchain) -> Environment:
-    """Raises `EdgeSweepError` if there is nothing of it."""
+    """Raises `EdgeSweepError` if there is nothing of it, or something is left of it."""
     folder = folder_of(chosen)
     if not folder.is_dir():
         raise EdgeSweepError(f"the toolchain {chosen.text} is not on this machine", "edgesweep toolchain list")
-    with locked(_root() / f"{folder.name}.lock"):
-        gone = _environment(chosen, folder)
-        (folder / within.MARKER).unlink(missing_ok=True)
-        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        with locked(_root() / f"{folder.name}.lock"):
+            gone = _environment(chosen, folder)
+            (folder / within.MARKER).unlink(missing_ok=True)
+            shutil.rmtree(folder)
+    except OSError as error:
+        raise EdgeSweepError(f"{folder} cannot be removed: {error.strerror}", "delete it by hand") from error
     return gone
 
 

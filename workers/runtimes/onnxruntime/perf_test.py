@@ -103,7 +103,8 @@ class PerfTest(CountingTool):
             return RunnerError("runtime_skew", shown(text))
         if run := re.search(r"Run failed:(.{1,1000})", printed):
             return RunnerError("run_failed", shown(run[1]))
-        if text.strip():
+        # It warns there too.
+        if re.search(r"fail|exception|error", text, re.IGNORECASE):
             return RunnerError("load_failed", shown(text))
         return None
 
