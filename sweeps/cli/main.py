@@ -53,7 +53,7 @@ COMMANDS = {
     ),
     "import": (
         "sweeps.cli.imports:import_figures",
-        "Show figures of PyTorch's own benchmark tools below a sweep's ranking.",
+        "Show figures of the runtimes' own benchmark tools below a sweep's ranking.",
     ),
     "init": (
         "sweeps.cli.init:init",
@@ -82,7 +82,7 @@ COMMANDS = {
         "Write the results of a sweep (by default the latest) as files to send.",
     ),
     "run": ("sweeps.cli.run:run", "Build, measure and rank."),
-    "runner": ("sweeps.cli.runner:runner", "Compile the program that runs builds on phones."),
+    "runner": ("sweeps.cli.runner:runner", "Compile the programs that run builds on phones."),
     "schema": (
         "sweeps.cli.schema:schema",
         "Print the JSON Schema of sweep files, for completion and checks in editors.",

@@ -133,7 +133,6 @@ def test_a_plan_says_what_is_only_checked(records, capsys: pytest.CaptureFixture
         "local",
         "7",
         "to build",
-        timed.key[:12],
     ]
     assert "only checked" in cells(lines, "2   net checked 1")[3]
     assert any(line.startswith("2 jobs (1 only checked) of 2 artifacts") for line in lines)
