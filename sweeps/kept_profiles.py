@@ -70,6 +70,8 @@ class Kept:
 
 def place(workspace: Workspace, profile: KeptProfile) -> Path:
     """Where the file beside the document belongs. The folder is made. Raises `StoreError`."""
+    if not _KEY.fullmatch(profile.build_key):
+        raise StoreError(f"{profile.build_key[:80]!r} is no key of a build")
     folder = workspace.profiles / profile.build_key
     try:
         folder.mkdir(parents=True, exist_ok=True)

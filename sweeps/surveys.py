@@ -6,7 +6,7 @@ from typing import Literal, assert_never
 
 from sweeps.manifest import Manifest
 from sweeps.records import Failed, Skipped
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from sweeps.variant import Variant
 
 State = Literal["verified", "skipped", "failed"]
@@ -121,7 +121,7 @@ class SupportTable:
 
 def group_of(variant: Variant) -> str:
     """The part of the table that a variant stands in."""
-    if variant.runtime != catalog.TORCHSCRIPT.name:
+    if variant.runtime != built_in.TORCHSCRIPT.name:
         return f"{variant.runtime} {variant.backend}"
     if not catalog.backend_of(variant).support_parts:
         return variant.backend

@@ -253,8 +253,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     ("target", "problem"),
     [
         ("library_that_nobody_has:RUNTIME", "ModuleNotFoundError: No module named 'library_that_nobody_has'"),
-        ("sweeps.spec.catalog:EAGER", "there is a eager already"),
-        ("sweeps.spec.catalog:TORCHSCRIPT.name", "sweeps.spec.catalog:TORCHSCRIPT.name is no RuntimeEntry"),
+        ("sweeps.spec.built_in:EAGER", "there is a eager already"),
+        ("sweeps.spec.built_in:TORCHSCRIPT.name", "sweeps.spec.built_in:TORCHSCRIPT.name is no RuntimeEntry"),
     ],
 )
 def test_a_package_that_is_broken_is_left_out_with_the_reason(installed: Path, target: str, problem: str) -> None:
@@ -270,7 +270,7 @@ def test_a_package_that_is_broken_is_left_out_with_the_reason(installed: Path, t
 ENTRIES = """
 from dataclasses import replace
 from sweeps.metrics import Metric
-from sweeps.spec.catalog import EAGER
+from sweeps.spec.built_in import EAGER
 from sweeps.spec.entries import BackendEntry, DeviceEntry
 
 def box(pattern, name="box", unit="COLOUR", discovery=""):

@@ -11,7 +11,7 @@ from sweeps.planning.keys import Identities
 from sweeps.planning.plan import Plan, expand
 from sweeps.protocol import sentinel
 from sweeps.protocol.presets import protocol_of
-from sweeps.spec import catalog, places, toolchains
+from sweeps.spec import built_in, catalog, places, toolchains
 from sweeps.spec.entries import DeviceEntry
 from sweeps.spec.sweep import SweepSpec
 from sweeps.variant import INSTALLED, Variant
@@ -61,7 +61,7 @@ def plan_sweep(
     for name in used:
         own_versions[name] = runtimes.get(name).versions()
         # Other packages must not change the keys of builds that do not use them.
-        own = name in catalog.BUILT_IN_NAMES
+        own = name in built_in.BUILT_IN_NAMES
         versions = versions | own_versions[name] if own else own_versions[name] | versions
         references |= runtimes.get(name).references()
 
@@ -239,7 +239,7 @@ def no_program(facts: DeviceFacts, runtime: str = Variant().runtime, *, attached
 
     `attached`: whether programs were pushed to it for this plan. If not, a missing one is no reason.
     """
-    own = runtime in catalog.ALWAYS_BROUGHT
+    own = runtime in built_in.ALWAYS_BROUGHT
     if _has_python(facts) or (facts.runtime_versions and own) or runtime in dict(facts.runners):
         return None
     try:

@@ -16,7 +16,7 @@ from sweeps.operations.shown import show
 from sweeps.operations.sweep_file import roots_of
 from sweeps.report import support as support_report
 from sweeps.report.progress import RunProgress
-from sweeps.spec.catalog import TORCHSCRIPT
+from sweeps.spec.built_in import TORCHSCRIPT
 from sweeps.spec.inputs import DataSpec, ModelSpec
 from sweeps.spec.sweep import load
 from sweeps.workspace import Workspace

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.results import ComparisonConditions, ResultRow
-from sweeps.spec import catalog
+from sweeps.spec import built_in
 from sweeps.variant import INSTALLED
 
 
@@ -42,4 +42,4 @@ def conditions_of(group: Sequence[ResultRow]) -> ComparisonConditions:
 def _library(row: ResultRow) -> str:
     """What has the version: PyTorch's runtimes are one library, and each release that was chosen is one of its own."""
     chosen = "" if row.runner_toolchain == INSTALLED else f" {row.runner_toolchain}"
-    return "" if row.runtime in catalog.ALWAYS_BROUGHT else f"{row.runtime}{chosen}"
+    return "" if row.runtime in built_in.ALWAYS_BROUGHT else f"{row.runtime}{chosen}"

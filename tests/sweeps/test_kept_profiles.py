@@ -72,3 +72,9 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "profiles").write_text("in the way")
     with pytest.raises(StoreError, match="cannot be written"):
         keep(Workspace(tmp_path), profile())
+
+
+def test_a_build_s_key_is_no_way_out_of_the_workspace(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="is no key of a build"):
+        place(Workspace(tmp_path / "workspace"), profile(build_key="../../elsewhere"))
+    assert list(tmp_path.iterdir()) == []

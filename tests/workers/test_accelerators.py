@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import SpecError
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
@@ -158,8 +158,8 @@ def test_of_a_sweep_only_what_is_for_nnapi_is_asked_about(tmp_path: Path) -> Non
 def test_only_runtimes_of_the_grid_are_asked_about_and_each_backend_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = replace(catalog.TORCHSCRIPT, name="other")
-    npu = replace(catalog.EAGER, name="npus", backends=(BackendEntry(name="npu", lists_accelerators=True),))
+    other = replace(built_in.TORCHSCRIPT, name="other")
+    npu = replace(built_in.EAGER, name="npus", backends=(BackendEntry(name="npu", lists_accelerators=True),))
     for one in (other, npu):
         monkeypatch.setitem(catalog.runtimes(), one.name, one)
     spec = Sweep(tmp_path, GridSpec()).spec

@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.variant import Variant
 from tests.workers.tiny_sweep import Sweep
@@ -139,7 +139,7 @@ def bare_phone(monkeypatch: pytest.MonkeyPatch) -> None:
         TorchScript, "programs", lambda *_: {"pt": Program(path=__file__, tool=cast(StockTool, Tool("mobile")))}
     )
     for name, target in OTHERS.items():
-        monkeypatch.setitem(catalog.runtimes(), name, replace(catalog.EAGER, name=name, target=target))
+        monkeypatch.setitem(catalog.runtimes(), name, replace(built_in.EAGER, name=name, target=target))
 
 
 @pytest.mark.usefixtures("bare_phone")
@@ -178,7 +178,7 @@ def test_a_runtime_that_could_not_be_pushed_is_skipped_on_the_phone_that_is_ther
             raise DeviceError("offline", "adb:away is away")
         return Bare(folder, "steady")
 
-    entry = replace(catalog.EAGER, name="new", target=UNBRINGABLE)
+    entry = replace(built_in.EAGER, name="new", target=UNBRINGABLE)
     sweep = Sweep(tmp_path, ONE)
     away = replace(attach("fake:steady", tmp_path).facts, name="adb:away", device_id="away")
     monkeypatch.setattr(devices, "connect", connect)

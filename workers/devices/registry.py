@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import DeviceError, did_you_mean, in_one_line
-from sweeps.spec import catalog, places
+from sweeps.spec import built_in, catalog, places
 from sweeps.spec.entries import DeviceEntry
 from workers.devices.interface import Device, Discovery, Recovery
 
@@ -40,7 +40,7 @@ def discovery(entry: DeviceEntry) -> Discovery:
     """The module that finds the devices of this transport; it must have one. Raises `DeviceError`."""
     with faults_of(entry):
         found: Discovery = _loaded(entry.discovery)
-        return found if entry in catalog.BUILT_IN_DEVICES else _Foreign(entry, found)
+        return found if entry in built_in.BUILT_IN_DEVICES else _Foreign(entry, found)
 
 
 def recovery(name: str) -> Recovery | None:
@@ -89,7 +89,7 @@ def faults_of(entry: DeviceEntry) -> Iterator[None]:
     except DeviceError:
         raise
     except (Exception, SystemExit) as error:
-        if entry in catalog.BUILT_IN_DEVICES:
+        if entry in built_in.BUILT_IN_DEVICES:
             raise
         package = str(entry.target).partition(":")[0].partition(".")[0]
         raise DeviceError(

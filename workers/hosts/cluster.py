@@ -223,7 +223,7 @@ class RemoteHost:
     def _wait(self, reference: Any) -> Any:
         """As long as the host answers other calls: those of the thread that follows it."""
         # Until it counts as silent, unless it is heard meanwhile: then its devices are waited for at once. Looking more
-        # often found nothing sooner, and took a driver of 1,000 phones a third of its CPU.
+        # often finds nothing sooner.
         while not ray.wait([reference], timeout=max(_TURN_S, self._link.silent_in_s()))[0]:
             if self._link.silent_in_s() <= 0 and not self.has_answered():
                 raise away(self._name, LOST)

@@ -11,7 +11,7 @@ from threading import Thread
 
 from sweeps.device_facts import DeviceFacts
 from sweeps.errors import DeviceError
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from workers.devices import registry
 from workers.hosts.agent import HostAgent, Identity, Worker
 from workers.hosts.interface import HOST_PROTOCOL, Versions
@@ -94,7 +94,7 @@ def check_units(units: tuple[str, ...]) -> None:
 
 def _facts(name: str, folder: Path) -> DeviceFacts:
     references: dict[str, str] = {}
-    for runtime in catalog.BUILT_IN_NAMES:
+    for runtime in built_in.BUILT_IN_NAMES:
         references |= runtimes.get(runtime).references()
     return device_facts(name, folder, references, (), lambda _: None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sweeps.device_facts import BOARD, DeviceFacts
 from sweeps.errors import ABSENT_KINDS, BuildError, DeviceError, EdgeSweepError, RunnerError, in_one_line
-from sweeps.spec import catalog
+from sweeps.spec import built_in
 from sweeps.variant import Variant
 from workers.devices import registry as devices
 from workers.devices.interface import Device
@@ -45,7 +45,7 @@ def attach(
         return Attached(device, facts)
     device.take_lease()
     try:
-        return _with_programs(device, facts, sorted({*used} - catalog.ALWAYS_BROUGHT), tell)
+        return _with_programs(device, facts, sorted({*used} - built_in.ALWAYS_BROUGHT), tell)
     except BaseException:
         device.release()
         raise
@@ -56,7 +56,7 @@ def _with_programs(
 ) -> Attached:
     programs: dict[tuple[str, str], Program] = {}
     identities: dict[str, tuple[RunnerIdentity, ...]] = {}
-    for name in sorted(catalog.ALWAYS_BROUGHT):
+    for name in sorted(built_in.ALWAYS_BROUGHT):
         pushed, identities[name] = _push_programs(device, facts, name)
         programs |= pushed
     facts = _with(facts, {name: several for name, several in identities.items() if several})

@@ -54,15 +54,10 @@ class BatchRequest(Request[Batch]):
         return cls(jobs[0], tuple(jobs[1:]), protocol, readiness, frozenset(brief), run)
 
     def __post_init__(self) -> None:
-        if (
-            len(
-                {
-                    (one.variant.runtime, one.variant.runner_toolchain, one.run.threads, one.run.cpus)
-                    for one in self.jobs
-                }
-            )
-            > 1
-        ):
+        # Not `group_of`, which asks for one program: here it is one that takes all their formats.
+        pairs = [(one.variant, one.run) for one in self.jobs]
+        shared = {(variant.runtime, variant.runner_toolchain, run.threads, run.cpus) for variant, run in pairs}
+        if len(shared) > 1:
             raise ValueError("the jobs of a batch share a process: one runtime, one number of threads, the same CPUs")
 
     @property
@@ -124,11 +119,15 @@ class BatchRequest(Request[Batch]):
         finally:
             source.unlink(missing_ok=True)
         argv = runtime.batch_command(file, self._item_s, program)
-        argv = argv if program else command_within(argv, self.job.variant.runner_toolchain)
+        release = self.job.variant.runner_toolchain
+        argv = argv if program else command_within(argv, release)
         deadline_s = START_DEADLINE_S + len(there) * self._item_s
         try:
             return observed(
-                bench, protocol, self.readiness, lambda: processes.batch(device, runtime, argv, artifacts, deadline_s)
+                bench,
+                protocol,
+                self.readiness,
+                lambda: processes.batch(device, runtime, argv, artifacts, deadline_s, release),
             )
         finally:
             with suppress(DeviceError, OSError):

@@ -28,9 +28,8 @@ def report(
     argv = runtime.command(request, program)
     argv = argv if program else command_within(argv, toolchain)
     completed, found = told(device, argv, runtime.parse, deadline_s)
-    package, _, version = found.runtime_version.partition(" ")
-    if toolchain != INSTALLED and (asked := f"{package}=={version}") != toolchain:
-        raise RunnerError("runtime_skew", f"{toolchain} was to run it, and {asked} did")
+    if wrong := _other_release(found, toolchain):
+        raise wrong
     return completed, found
 
 
@@ -62,10 +61,12 @@ def batch(
     argv: Sequence[str],
     artifacts: Sequence[str],
     deadline_s: float,
+    toolchain: str = INSTALLED,
 ) -> list[BatchOutcome]:
     """One process of a batch: `argv` as of `batch_command`, the outcomes as of `parse_batch`.
 
-    The item at which the process ended gets the reason for that. After `deadline_s` nothing is known of any item.
+    The item at which the process ended gets the reason for that, and all get it if another release than `toolchain`
+    ran. After `deadline_s` nothing is known of any item.
     Raises `DeviceError`.
     """
     completed = device.run(argv, deadline_s)
@@ -75,9 +76,17 @@ def batch(
         if completed.exit_code != 0 and error.kind in _ENDED_EARLY:
             raise death(completed) from error
         raise
+    outcomes = [(isinstance(one, RunReport) and _other_release(one, toolchain)) or one for one in outcomes]
     if completed.exit_code == 0:
         return outcomes
     return [death(completed) if isinstance(one, RunnerError) and one.kind in _ENDED_EARLY else one for one in outcomes]
+
+
+def _other_release(found: RunReport, toolchain: str) -> RunnerError | None:
+    package, _, version = found.runtime_version.partition(" ")
+    if toolchain == INSTALLED or (ran := f"{package}=={version}") == toolchain:
+        return None
+    return RunnerError("runtime_skew", f"{toolchain} was to run it, and {ran} did")
 
 
 def death(completed: Completed) -> RunnerError:

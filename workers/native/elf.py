@@ -18,6 +18,8 @@ _END, _NEEDED, _STRINGS, _TEXTREL, _RUNPATH, _FLAGS = 0, 1, 5, 22, 29, 30
 _FLAG_TEXTREL = 0x4
 _DYNSYM = 11
 _GLOBAL = 1
+_MAX_NAME = 65_536
+"""Longer than any name of a C++ symbol: a table whose names never end would take hours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,4 +160,4 @@ def _symbols(
 
 
 def _string(content: bytes, at: int) -> str:
-    return content[at : content.index(b"\0", at)].decode("utf-8", "replace")
+    return content[at : content.index(b"\0", at, at + _MAX_NAME)].decode("utf-8", "replace")

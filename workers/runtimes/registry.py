@@ -5,7 +5,7 @@ import importlib
 from importlib import metadata
 
 from sweeps.errors import EdgeSweepError, in_one_line
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from workers.runtimes.interface import Runtime
 
 _REPAIR = "repair the package that provides it, or remove it from the sweep"
@@ -26,7 +26,7 @@ def get(name: str) -> Runtime:
     try:
         runtime: Runtime = getattr(importlib.import_module(module), attribute)()
     except (Exception, SystemExit) as error:
-        if name not in catalog.BUILT_IN_NAMES:
+        if name not in built_in.BUILT_IN_NAMES:
             raise EdgeSweepError(f"the runtime {name} cannot be loaded: {in_one_line(error)}", _REPAIR) from error
         if not isinstance(error, ModuleNotFoundError):
             raise

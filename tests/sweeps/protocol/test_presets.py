@@ -15,7 +15,7 @@ from sweeps.protocol.blocks import BUSY_LOAD, STEAL_SHARE, block_labels, summari
 from sweeps.protocol.presets import DEFAULT_GATE, LAST_DECISION_ROUND, PRESETS, Gate, protocol_of, resolve
 from sweeps.protocol.stopping import shuffled_order
 from sweeps.records import Block, Conditions
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from sweeps.spec.grid import GridSpec
 from sweeps.spec.inputs import ModelSpec
 from sweeps.spec.objective import ObjectiveSpec
@@ -440,7 +440,7 @@ def test_the_race_of_every_preset_ends_by_its_last_look() -> None:
     ],
 )
 def test_a_race_refuses_what_is_known_only_after_it(objective: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    told_by_a_runner = replace(catalog.EAGER, name="toy", metrics=(Metric("beads", "Beads", "", "lower", 0),))
+    told_by_a_runner = replace(built_in.EAGER, name="toy", metrics=(Metric("beads", "Beads", "", "lower", 0),))
     monkeypatch.setitem(catalog.runtimes(), "toy", told_by_a_runner)
     sweep = SweepSpec(
         name="race",

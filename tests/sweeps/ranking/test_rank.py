@@ -11,11 +11,11 @@ from sweeps.metrics import METRICS, Metric
 from sweeps.ranking.document import explain, ranking_document
 from sweeps.ranking.rank import rank
 from sweeps.settled import Settled
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from sweeps.spec.objective import ConstraintSpec, ObjectiveSpec
 from sweeps.stats import Estimate, drop_of, p50_estimate
 
-TOY = replace(catalog.EAGER, name="toy", unshippable="", metrics=(Metric("beads", "Beads", "", "lower", 0),))
+TOY = replace(built_in.EAGER, name="toy", unshippable="", metrics=(Metric("beads", "Beads", "", "lower", 0),))
 FREE = ObjectiveSpec(constraints=())
 DEFAULT = ObjectiveSpec()
 

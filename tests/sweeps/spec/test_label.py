@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from sweeps.spec.entries import BackendEntry
 from sweeps.spec.label import label_of
 from sweeps.surveys import column_of, group_of, table_order
@@ -73,7 +73,7 @@ def test_a_backend_of_another_package_is_called_and_sorted_by_its_entry_alone(mo
         unsaid=frozenset({"capture", "format"}),
         support_columns={"fp32": "layout"},
     )
-    monkeypatch.setitem(catalog.runtimes(), "other", replace(catalog.TORCHSCRIPT, name="other", backends=(backend,)))
+    monkeypatch.setitem(catalog.runtimes(), "other", replace(built_in.TORCHSCRIPT, name="other", backends=(backend,)))
     variant = Variant(runtime="other", backend="npu", capture="trace", format="npu", fuse=True)
     assert label_of(variant) == "other npu fp32 nchw fused"
     assert (group_of(variant), column_of(variant)) == ("other npu", ("fp32", "nchw"))
@@ -94,7 +94,7 @@ def test_a_column_of_another_package_names_what_there_is(
     monkeypatch: pytest.MonkeyPatch, columns: dict[str, str], fixed: dict[str, bool], fuse: bool, column: str
 ) -> None:
     backend = BackendEntry(name="npu", axes=frozenset({"fuse"} - fixed.keys()), fixed=fixed, support_columns=columns)
-    monkeypatch.setitem(catalog.runtimes(), "other", replace(catalog.TORCHSCRIPT, name="other", backends=(backend,)))
+    monkeypatch.setitem(catalog.runtimes(), "other", replace(built_in.TORCHSCRIPT, name="other", backends=(backend,)))
     assert column_of(Variant(runtime="other", backend="npu", fuse=fuse)) == ("fp32", column)
 
 

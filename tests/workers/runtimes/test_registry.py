@@ -7,7 +7,7 @@ from importlib import metadata
 import pytest
 
 from sweeps.errors import EdgeSweepError
-from sweeps.spec import catalog
+from sweeps.spec import built_in, catalog
 from workers.runtimes import registry
 
 
@@ -30,7 +30,7 @@ def test_a_name_like_none_is_told_all_names() -> None:
 
 
 def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    lacking = replace(catalog.EAGER, target="library_that_nobody_has:Other")
+    lacking = replace(built_in.EAGER, target="library_that_nobody_has:Other")
     monkeypatch.setitem(catalog.runtimes(), "eager", lacking)
     with pytest.raises(EdgeSweepError, match="library_that_nobody_has") as caught:
         registry.get("eager")
@@ -44,7 +44,7 @@ def test_a_runtime_of_an_extra_names_it_and_its_size(monkeypatch: pytest.MonkeyP
     with pytest.raises(EdgeSweepError, match="the runtime onnxruntime needs onnxscript, which") as caught:
         registry.get("onnxruntime").versions()
     assert caught.value.next_step == expected
-    lacking = replace(catalog.ONNXRUNTIME, target="library_that_nobody_has:Other")
+    lacking = replace(built_in.ONNXRUNTIME, target="library_that_nobody_has:Other")
     monkeypatch.setitem(catalog.runtimes(), "onnxruntime", lacking)
     with pytest.raises(EdgeSweepError, match="library_that_nobody_has") as caught:
         registry.get("onnxruntime")
@@ -61,7 +61,7 @@ def lacking_onnxscript(package: str) -> str:
 def test_a_runtime_of_another_package_that_cannot_be_loaded_is_named_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    monkeypatch.setitem(catalog.runtimes(), "other", replace(catalog.EAGER, name="other", target=target))
+    monkeypatch.setitem(catalog.runtimes(), "other", replace(built_in.EAGER, name="other", target=target))
     with pytest.raises(EdgeSweepError, match="the runtime other cannot be loaded: ") as caught:
         registry.get("other")
     assert "package" in caught.value.next_step

@@ -1,7 +1,7 @@
 """Decides from device facts which variants of ExecuTorch are worth building. Torch-free, pure."""
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.spec import catalog
+from sweeps.spec import built_in
 from sweeps.variant import Variant
 
 NAME = "executorch"
@@ -9,7 +9,7 @@ NAME = "executorch"
 
 def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
     """Why `variant`, its axes resolved, is impossible or pointless on the device; else `None`."""
-    entry = catalog.EXECUTORCH
+    entry = built_in.EXECUTORCH
     if entry.backend(variant.backend) is None:
         return f"executorch has no backend {variant.backend}"
     if variant.precision not in entry.values["precision"]:

@@ -1,7 +1,7 @@
 """Decides from device facts which variants of ONNX Runtime are worth building. Torch-free, pure."""
 
 from sweeps.device_facts import DeviceFacts
-from sweeps.spec import catalog
+from sweeps.spec import built_in
 from sweeps.variant import Variant
 
 NAME = "onnxruntime"
@@ -9,7 +9,7 @@ NAME = "onnxruntime"
 
 def reason_against(variant: Variant, facts: DeviceFacts) -> str | None:
     """Why `variant`, its axes resolved, is impossible or pointless on the device; else `None`."""
-    entry = catalog.ONNXRUNTIME
+    entry = built_in.ONNXRUNTIME
     if entry.backend(variant.backend) is None:
         return f"onnxruntime has no backend {variant.backend}"
     if variant.precision not in entry.values["precision"]:

@@ -1,0 +1,178 @@
+"""The runtimes and transports of this project, as pure data; `sweeps.spec.catalog` answers for them and for others'."""
+
+from sweeps.metrics import Metric
+from sweeps.spec.entries import BackendEntry, DeviceEntry, RuntimeEntry
+
+TORCHSCRIPT = RuntimeEntry(
+    name="torchscript",
+    target="workers.runtimes.torchscript.runtime:TorchScript",
+    axes=frozenset({"backend", "precision", "layout"}),
+    backends=(
+        BackendEntry(
+            name="cpu",
+            title="the CPU",
+            axes=frozenset({"capture", "format", "fuse", "optimize"}),
+            int8_axes=frozenset({"quantization", "qengine", "granularity", "calibration_images", "interface"}),
+            # torch's dynamic linear layers reduce the range of activations themselves, on every CPU.
+            saturating={"onednn": frozenset({"static_fx", "static_eager", "qat"})},
+            support_columns={"fp32": "capture", "int8": "capture"},
+            support_parts=True,
+        ),
+        BackendEntry(
+            name="nnapi",
+            title="NNAPI",
+            axes=frozenset({"format", "preference", "flexible_batch"}),
+            fp32_axes=frozenset({"relaxed_fp16"}),
+            int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
+            # A traced core that NNAPI runs, in a scripted whole. Its converter takes fused models only.
+            fixed={"capture": "mixed", "fuse": True, "optimize": False},
+            # Its numbers are those that phones' accelerators are made for.
+            int8_fixed={"qengine": "qnnpack"},
+            unsaid=frozenset({"capture", "fuse", "optimize"}),
+            lists_accelerators=True,
+            support_columns={"fp32": "relaxed_fp16", "int8": "interface"},
+            builds_apart=True,
+        ),
+        BackendEntry(
+            name="metal",
+            title="Metal",
+            axes=frozenset({"capture"}),
+            int8_axes=frozenset({"quantization", "granularity", "calibration_images", "interface"}),
+            # The Metal passes are a part of optimize_for_mobile, and fuse by themselves; iOS loads the lite format.
+            fixed={"format": "ptl", "fuse": True, "optimize": True},
+            int8_fixed={"qengine": "qnnpack"},
+            unsaid=frozenset({"format", "fuse", "optimize"}),
+            # int8 has no capture there to tell apart.
+            support_columns={"fp32": "capture"},
+        ),
+    ),
+    values={
+        "precision": ("fp32", "int8"),
+        "quantization": ("static", "static_fx", "static_eager", "dynamic", "qat"),
+        "qengine": ("auto", "qnnpack", "x86", "onednn"),
+        "granularity": ("auto", "per_tensor", "per_channel"),
+        "interface": ("core", "full", "inside"),
+        "layout": ("nchw", "nhwc"),
+        "capture": ("script", "trace", "mixed"),
+        "format": ("pt", "ptl"),
+        "preference": ("sustained_speed", "fast_single_answer", "low_power"),
+    },
+    synonyms={"quantization": {"static": "static_fx"}},
+)
+
+EAGER = RuntimeEntry(
+    name="eager",
+    target="workers.runtimes.eager.runtime:Eager",
+    # As the user wrote it: nothing is captured, fused, lowered or quantized, so no axis has a choice.
+    backends=(BackendEntry(name="cpu", fixed={"capture": "eager"}),),
+    unshippable="PyTorch in Python runs on no phone: it is here to compare with",
+)
+
+_EXTRA = "runtimes 390 MB"
+_RELEASES = ("toolchain", "runner_toolchain")
+_LIBRARY = Metric("runtime_mb", "Runtime library", "MB", "lower", 1)
+"""What an app needs beside the model: told by runners that run with a library of their own."""
+_DELEGATED = Metric("delegated_percent", "Delegated multiply-adds", "%", "higher", 1)
+"""What a delegate takes of a model: the rest runs in portable kernels, which are slow. Told by the build."""
+
+
+def _of_onnx(name: str, title: str = "") -> BackendEntry:
+    """Where ONNX Runtime can run operators: an execution provider, with the CPU for what it does not take."""
+    return BackendEntry(
+        name=name,
+        title=title,
+        axes=frozenset({"opset", "graph_optimization"}),
+        int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+        fixed={"capture": "export", "format": "onnx"},
+        # Its kernels take activations of 8 bits and weights of 8, in whatever way the weights were quantized.
+        saturating={"none": frozenset({"static", "dynamic"})} if name == "cpu" else {},
+        unsaid=frozenset({"capture", "format"}),
+    )
+
+
+ONNXRUNTIME = RuntimeEntry(
+    name="onnxruntime",
+    target="workers.runtimes.onnxruntime.runtime:OnnxRuntime",
+    axes=frozenset({"backend", "precision", *_RELEASES}),
+    backends=(
+        _of_onnx("cpu"),
+        _of_onnx("xnnpack", "XNNPACK"),
+        _of_onnx("nnapi"),
+        _of_onnx("qnn", "Qualcomm's NPU"),
+        _of_onnx("coreml", "Core ML"),
+    ),
+    values={
+        "precision": ("fp32", "fp16", "int8"),
+        "quantization": ("static", "dynamic"),
+        "granularity": ("auto", "per_tensor", "per_channel"),
+        "graph_optimization": ("all", "extended", "basic", "disabled"),
+    },
+    synonyms={"graph_optimization": {"none": "all"}},
+    metrics=(_LIBRARY,),
+    extra=_EXTRA,
+)
+
+_TO_PTE = {"capture": "export", "format": "pte"}
+
+EXECUTORCH = RuntimeEntry(
+    name="executorch",
+    target="workers.runtimes.executorch.runtime:ExecuTorch",
+    axes=frozenset({"backend", "precision", *_RELEASES}),
+    backends=(
+        BackendEntry(
+            # XNNPACK, as in PyTorch Mobile; what it does not take runs in portable kernels.
+            name="cpu",
+            title="the CPU",
+            axes=frozenset({"layout"}),
+            int8_axes=frozenset({"quantization", "granularity", "calibration_images"}),
+            fixed=_TO_PTE,
+            unsaid=frozenset(_TO_PTE),
+        ),
+        BackendEntry(name="portable", title="the CPU, portable kernels", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
+        BackendEntry(name="vulkan", title="Vulkan", fixed=_TO_PTE, unsaid=frozenset(_TO_PTE)),
+    ),
+    values={
+        "precision": ("fp32", "int8"),
+        "quantization": ("static", "dynamic"),
+        "granularity": ("auto", "per_tensor", "per_channel"),
+        "layout": ("nchw", "nhwc"),
+    },
+    metrics=(_LIBRARY, _DELEGATED),
+    extra=_EXTRA,
+)
+
+BUILT_IN_RUNTIMES = (TORCHSCRIPT, EAGER, ONNXRUNTIME, EXECUTORCH)
+BUILT_IN_NAMES = frozenset(entry.name for entry in BUILT_IN_RUNTIMES)
+ALWAYS_BROUGHT = frozenset(entry.name for entry in BUILT_IN_RUNTIMES if not entry.extra)
+"""The runtimes whose programs every phone gets, so that its fingerprint is the same in every sweep."""
+
+BUILT_IN_DEVICES = (
+    DeviceEntry(name="local", target="workers.devices.local:LocalDevice", is_host=True),
+    DeviceEntry(
+        name="fake",
+        target="workers.devices.fake.device:FakeDevice",
+        unit="NAME",
+        unit_pattern="[a-z0-9_]+",
+        simulated=True,
+    ),
+    DeviceEntry(
+        name="adb",
+        target="workers.devices.adb.device:AdbDevice",
+        unit="SERIAL",
+        unit_pattern=r"[A-Za-z0-9._:\[\]%-]+",
+        may_be_away=True,
+        discovery="workers.devices.adb.discovery",
+        recovery="workers.devices.adb.recovery",
+    ),
+    DeviceEntry(
+        name="ssh",
+        target="workers.devices.ssh.device:SshDevice",
+        unit="USER@BOARD",
+        unit_pattern=(
+            r"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?"
+            r"(?:[A-Za-z0-9][A-Za-z0-9._-]*|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\])(?::[0-9]{1,5})?"
+        ),
+        may_be_away=True,
+        discovery="workers.devices.ssh.discovery",
+    ),
+)
