@@ -13,6 +13,7 @@ from sweeps.journal.journal import Journal
 from sweeps.kept_profiles import KeptOperator, KeptProfile, keep, keep_trace
 from sweeps.launching.live import LiveFile
 from sweeps.quarantine import QuarantineBook
+from sweeps.records import Job
 from sweeps.workspace import Workspace
 
 Shown = Callable[..., AppTest]
@@ -42,6 +43,17 @@ def key_of(root: Path, sweep: str, part: str, device_id: str = "board-1") -> str
         return next(job.key for job, _ in journal.jobs(sweep) if part in job.name and job.device_id == device_id)
 
 
+@pytest.fixture
+def own(evidence_store: Path, tmp_path: Path) -> tuple[Workspace, Job]:
+    """A copy of the store that a test may change, and a job of it on `phone-1`."""
+    root = tmp_path / "own"
+    shutil.copytree(evidence_store, root)
+    workspace = Workspace.open(root)
+    key = key_of(root, "before", "int8-qnnpack nchw script fused optimized", "phone-1")
+    with Journal.open(workspace.journal, read_only=True) as journal:
+        return workspace, journal.planned_job("before", key).job
+
+
 FAST = "int8-x86 nhwc script fused optimized"
 
 
@@ -63,15 +75,11 @@ def test_a_result_shows_samples_warm_ups_sentinel_conditions_build_and_how_to_re
 
 
 def test_a_result_shows_where_its_time_goes_or_the_command_that_tells(
-    shown: Shown, evidence_store: Path, tmp_path: Path, evil: str
+    shown: Shown, own: tuple[Workspace, Job], evil: str
 ) -> None:
-    root = tmp_path / "own"
-    shutil.copytree(evidence_store, root)
-    workspace = Workspace.open(root)
-    key = key_of(root, "before", "int8-qnnpack nchw script fused optimized", "phone-1")
-    with Journal.open(workspace.journal, read_only=True) as journal:
-        job = journal.planned_job("before", key).job
-    asked = {"sweep": "before", "device": "phone-1", "model": "digits", "job": key}
+    workspace, job = own
+    root = workspace.root
+    asked = {"sweep": "before", "device": "phone-1", "model": "digits", "job": job.key}
     text = said(shown(root, "result", **asked))
     assert "This build was not profiled on this device yet." in text
     assert f"edgesweep profile '{job.name}' --device adb:1 --sweep before --workspace {root}" in text
@@ -160,26 +168,21 @@ def test_a_device_shows_facts_use_history_and_what_was_measured(shown: Shown, ev
 
 
 def test_a_build_s_log_is_shown_as_text_also_of_one_that_failed(
-    shown: Shown, evidence_store: Path, tmp_path: Path, evil: str
+    shown: Shown, own: tuple[Workspace, Job], evil: str
 ) -> None:
-    root = tmp_path / "own"
-    shutil.copytree(evidence_store, root)
-    workspace = Workspace.open(root)
-    key = key_of(root, "before", "int8-qnnpack nchw script fused optimized", "phone-1")
-    with Journal.open(workspace.journal, read_only=True) as journal:
-        build = journal.planned_job("before", key).job.build_key
-    log = workspace.failed_build_log(build)
+    workspace, job = own
+    log = workspace.failed_build_log(job.build_key)
     log.parent.mkdir(parents=True)
 
     def logged() -> str:
-        page = shown(root, "result", sweep="before", device="phone-1", model="digits", job=key)
+        page = shown(workspace.root, "result", sweep="before", device="phone-1", model="digits", job=job.key)
         return "\n".join([*(str(one.value) for one in page.code), *(str(one.value) for one in page.text)])
 
     log.write_bytes(b"warning: \x1b[31m" + evil.encode() + b"\xff\nsecond line\n")
     found = logged()
     assert f"warning: \ufffd[31m{line(evil)}\ufffd\nsecond line" in found
     assert "\x1b" not in found
-    beside = workspace.artifact(build) / "build.log"
+    beside = workspace.artifact(job.build_key) / "build.log"
     beside.parent.mkdir(parents=True, exist_ok=True)
     beside.write_text("")
     assert "The build printed nothing." in logged()
