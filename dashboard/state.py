@@ -1,5 +1,6 @@
 """The state of a page, which is in its URL: a view can be sent, and what a URL asks for is never trusted."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from dashboard.inert import line, words
-from dashboard.style import hidden_unless, hidden_unless_pressed
+from dashboard.style import hidden_but, hidden_unless, hidden_unless_pressed
 
 
 def chosen(
@@ -47,12 +48,22 @@ def box(label: str, options: Sequence[Any], key: str, shown: Callable[[Any], str
 
 @contextmanager
 def boxes_tied() -> Iterator[None]:
-    """Draw a page in it. The styles of its boxes come last: until they are new, what was there before stays hidden."""
-    st.session_state[_BOXES] = {}
+    """Draw a page in it. The styles of its boxes come last: until they are new, what was there before stays hidden.
+    Once they are new, only what this run has drawn is seen."""
+    st.session_state[_BOXES], st.session_state[_SELECTED] = {}, []
     yield
-    rules = "\n".join(st.session_state[_BOXES].values())
+    rules = list(st.session_state[_BOXES].values())
+    if keys := st.session_state[_SELECTED]:
+        rules.append(hidden_but(keys))
     if rules:
-        st.html(f"<style>{rules}</style>")
+        st.html("<style>{}</style>".format("\n".join(rules)))
+
+
+def selected(*what: object) -> str:
+    """The key of a container whose content belongs to a selection: never is that of another one seen in it."""
+    key = f"now-{hashlib.sha256(repr(what).encode()).hexdigest()[:12]}"
+    st.session_state.setdefault(_SELECTED, []).append(key)
+    return key
 
 
 def segment(name: str, label: str, options: Sequence[str], shown: Callable[[str], str] = words) -> str:
@@ -137,6 +148,8 @@ def forget(*names: str) -> None:
 
 _BOXES = "what the boxes of this page show"
 """Their rules of style, by label."""
+_SELECTED = "what this run has drawn of a selection"
+"""Keys of containers."""
 MOST_NUMBER = 1e9
 NO_NUMBER = "none"
 

@@ -1,5 +1,6 @@
 """What all pages share of their looks: width, spacing, and colours that are safe for colour-blind eyes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import streamlit as st
@@ -140,6 +141,12 @@ def hidden_unless_pressed(key: str, number: int) -> str:
     """As `hidden_unless`, of a row of buttons: while another one than this, from 0 on, is pressed."""
     there = f'.st-key-{key.replace(" ", "-")} [role="radio"]'
     return _hidden_unless(there, f'{there}[aria-checked="true"]:nth-of-type({number + 1})')
+
+
+def hidden_but(keys: Iterable[str]) -> str:
+    """A rule that hides what belongs to a selection, but for the containers with these keys."""
+    other = '[class*="st-key-now-"]' + "".join(f":not(.st-key-{key})" for key in keys)
+    return f"{other}, {other} * {{ visibility: hidden !important; }}"
 
 
 def _hidden_unless(there: str, same: str) -> str:

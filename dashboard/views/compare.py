@@ -61,7 +61,7 @@ def show(root: Path) -> None:
         return
     rows = [evidence.row(now, side) for side in (a, b)]
     if rows[0] is not None and rows[1] is not None:
-        with st.container(key=places.selected(a, b), gap="medium"):
+        with st.container(key=state.selected(a, b), gap="medium"):
             _compared(now, (a, b), (rows[0], rows[1]))
 
 

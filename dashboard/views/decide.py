@@ -1,6 +1,5 @@
 """Decide: what to ship on one device, and how sure that is."""
 
-import hashlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -53,8 +52,7 @@ def show(root: Path) -> None:
             )
         )
     # Streamlit keeps what was drawn under a key, until it is drawn anew: here it must not be that of another place.
-    selected = hashlib.sha256(repr((place, part, asked)).encode()).hexdigest()[:12]
-    with st.container(key=f"now-{selected}", gap="medium"):
+    with st.container(key=state.selected(place, part, asked), gap="medium"):
         _warn_of_quarantine(device_id)
         if not entries:
             _nothing_yet(now, place, names[device_id])

@@ -52,7 +52,7 @@ def show(root: Path) -> None:
         if len(starts) > 1:
             start = int(state.chosen("from", "Phones", starts, lambda at: _window(int(at), len(names))))
     shown = dict(sorted(names.items(), key=lambda one: one[1])[start : start + PHONES])
-    with st.container(key=f"now-fleet-{downloads.file_name(sweep, model)}", gap="medium"):
+    with st.container(key=state.selected(sweep, model), gap="medium"):
         if model == ALL:
             _winners(now, sweep, shown, models)
         else:

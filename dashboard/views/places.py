@@ -1,6 +1,5 @@
 """Which sweep, device and model a page looks at: chosen in its head, and in its URL."""
 
-import hashlib
 from pathlib import Path
 
 import streamlit as st
@@ -31,8 +30,3 @@ def choose_place(now: Source, root: Path) -> Place | None:
         device = state.chosen("device", "Device", list(names), lambda key: names.get(key, line(key)))
         model = state.chosen("model", "Model", list(there.models[device]))
     return Place(sweep, device, model)
-
-
-def selected(*what: object) -> str:
-    """The key of a container whose content belongs to a selection: never is that of another one seen in it."""
-    return f"now-{hashlib.sha256(repr(what).encode()).hexdigest()[:12]}"

@@ -42,7 +42,7 @@ def show(root: Path) -> None:
     verdicts = data.places(now, root, place.sweep).models[place.place_id][place.model]
     best = next((one.job_key for one in verdicts if one.job_key in names), None)
     job_key = state.chosen("job", "Job", list(names), lambda key: names[key], default=best)
-    with st.container(key=places.selected(place, job_key), gap="medium"):
+    with st.container(key=state.selected(place, job_key), gap="medium"):
         _draw(root, now, place, job_key, names[job_key])
 
 
