@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from sweeps.cli.options import EXIT_INTERRUPTED
+from sweeps.cli.session import closing_terminal_ends
 from sweeps.errors import EdgeSweepError
 from sweeps.extras import as_installed_here, lacking
 from sweeps.text import plain
@@ -145,7 +146,8 @@ class Group(click.Group):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         try:
-            return super().invoke(ctx)
+            with closing_terminal_ends():
+                return super().invoke(ctx)
         except EdgeSweepError as error:
             click.secho(f"edgesweep: {plain(error.message)}", fg="red", err=True)
             if error.next_step:
