@@ -1,7 +1,7 @@
 """Tries the models and images of a sweep before anything is built: each in a process of its own, in seconds.
 
 A model is loaded with its checkpoint and answers a few images. Of a folder every file is opened, and as many as there
-is time for are decoded. Nothing is trained, settled or downloaded.
+is time for are decoded; the others are looked at from both ends. Nothing is trained, settled or downloaded.
 """
 
 from collections.abc import Iterator, Sequence

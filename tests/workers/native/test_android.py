@@ -23,7 +23,7 @@ from workers.native.elf import problems, read_elf, too_small_pages
 from workers.runtimes.executorch import for_phones as executorch
 from workers.runtimes.interface import Program
 from workers.runtimes.onnxruntime import for_phones as onnxruntime
-from workers.runtimes.onnxruntime.native_runner import version
+from workers.runtimes.onnxruntime.native_runner import version as onnxruntime_version
 from workers.runtimes.torchscript import for_phones as torchscript
 from workers.runtimes.torchscript import programs
 from workers.runtimes.torchscript.programs import runners_folder
@@ -346,7 +346,7 @@ def test_executorch_registers_what_is_linked_in_once(tmp_path: Path) -> None:
 
 @pytest.mark.system
 @pytest.mark.cross_compiler
-def test_onnx_runtime_is_found_in_an_archive_and_in_a_build_tree_and_its_real_runner_is_compiled(
+def test_onnx_runtime_is_found_in_archives_and_build_trees_and_its_real_runner_is_compiled(
     tmp_path: Path,
 ) -> None:
     source = tmp_path / "onnxruntime.cpp"
@@ -374,7 +374,7 @@ def test_onnx_runtime_is_found_in_an_archive_and_in_a_build_tree_and_its_real_ru
     assert (elf.machine, elf.page_bytes >= 16_384, elf.text_relocations) == ("arm64-v8a", True, False)
     assert "dlopen" in elf.undefined, "it opens the library when it runs"
     assert set(elf.needed) <= set(system)
-    assert version().encode() in program.read_bytes()
+    assert onnxruntime_version().encode() in program.read_bytes()
     (tmp_path / "build" / "Debug").mkdir()
     shutil.copy(library, tmp_path / "build" / "Debug")
     with pytest.raises(BuildError, match=r"has 2 of libonnxruntime\.so"):
