@@ -134,10 +134,10 @@ def test_what_fails_in_it_is_told_and_costs_nothing(
 def test_results_that_cannot_be_read_are_left_out_and_the_end_is_told_all_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, broken: Exception
 ) -> None:
-    def overview(*_: object) -> None:
+    def refused(*_: object) -> None:
         raise broken
 
-    monkeypatch.setattr(on_end, "overview", overview)
+    monkeypatch.setattr(on_end, "result_files", refused)
     with told_at_the_end(spec(command=writes_to(tmp_path / "told")), Workspace.open(tmp_path / "ws")):
         pass
     told = json.loads((tmp_path / "told").read_bytes())
