@@ -367,7 +367,7 @@ def test_onnx_runtime_is_found_in_archives_and_build_trees_and_its_real_runner_i
     system = ("libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-aarch64.so.1")
     debian = subprocess.run([CROSS, "-print-file-name=libc.so.6"], capture_output=True, text=True, check=True)
     made = replace(toolchain("arm64-v8a", "-pie", PAGES), system=system, libraries=Path(debian.stdout.strip()).parent)
-    recipe = onnxruntime.recipe(file, "arm64-v8a", android.Choice(), tmp_path / "out")
+    recipe = onnxruntime.recipe(library, "arm64-v8a", android.Choice(), tmp_path / "out")
     built = android.build(made, "arm64-v8a", recipe, tmp_path / "compiled", print)
     (program,) = built.programs.values()
     elf = read_elf(program)
